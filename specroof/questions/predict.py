@@ -1,6 +1,5 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -451,6 +450,7 @@ def predicted(
     *,
     max_draft_len: int | None = None,
     draft_lens: Sequence[int] = (),
+    among: Sequence[Drafter] | None = None,
 ) -> Prediction:
     """Return the gains of drafters in a case.
 
@@ -462,6 +462,9 @@ def predicted(
         The longest draft; if None, 16 or the longest of `draft_lens`.
     draft_lens
         Lengths that are played whether they may be best or not.
+    among
+        All that these are compared with, here and elsewhere: some may draft further. These alone if
+        None.
 
     Raises
     ------
@@ -470,46 +473,17 @@ def predicted(
     """
     if max_draft_len is None and max(draft_lens, default=0) > DEFAULT_MAX_DRAFT_LEN:
         max_draft_len = max(draft_lens)
-    longest, capped = shared_max_draft_len(drafters, max_draft_len)
-    return predicted_to(longest, case, drafters, notes=capped, draft_lens=draft_lens)
-
-
-def predicted_to(
-    max_draft_len: int,
-    case: Case,
-    drafters: Sequence[Drafter],
-    *,
-    notes: Sequence[str] = (),
-    draft_lens: Sequence[int] = (),
-) -> Prediction:
-    """Return the gains of drafters up to a draft length that some may not reach.
-
-    Parameters
-    ----------
-    max_draft_len
-        The longest draft of the grid: see `shared_max_draft_len`.
-    case, drafters
-        As of `predicted`.
-    notes
-        Sentences for the reader besides those on the curves.
-    draft_lens
-        As of `predicted`.
-
-    Raises
-    ------
-    SpecroofError
-        As `predicted` does, over all drafters.
-    """
+    longest = shared_max_draft_len(drafters if among is None else among, max_draft_len)
     deployment, load, split = case.deployment, case.load, case.split
-    shape = len(load.context_len), len(load.batch_size), max_draft_len + 1
+    shape = len(load.context_len), len(load.batch_size), longest + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
     served = [
         outcomes(
             case,
             drafter,
-            max_draft_len=max_draft_len,
-            draft_lens=[length for length in draft_lens if length <= max_draft_len],
+            max_draft_len=longest,
+            draft_lens=[length for length in draft_lens if length <= longest],
         )
         for drafter in drafters
     ]
@@ -523,7 +497,13 @@ def predicted_to(
     said += served[0].state_notes
     said += [note for curve in curves for note in curve.notes]
     said += [note for each in served for note in each.curve.measuring_notes]
-    said += notes
+    if max_draft_len is not None:
+        depths = ((one.name, draft_depth(one, acceptance_of(one))) for one in drafters)
+        said += [
+            f"{name} drafts at most {depth:g}: longer drafts have no figures"
+            for name, depth in depths
+            if depth < longest
+        ]
     if split is not None and deployment.setup.engine.bands:
         said.append("bands of speedups are wider: they include errors at loads of split workers")
     # Plain, the server assumes the same, less the drafter.
@@ -535,7 +515,7 @@ def predicted_to(
         setup=deployment.setup,
         drafters=tuple(drafters),
         load=load,
-        max_draft_len=max_draft_len,
+        max_draft_len=longest,
         outcomes=tuple(served),
         notes=tuple(dict.fromkeys(said)),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -545,10 +525,8 @@ def predicted_to(
     )
 
 
-def shared_max_draft_len(
-    drafters: Sequence[Drafter], max_draft_len: int | None
-) -> tuple[int, list[str]]:
-    """Return the longest draft of a comparison, and a note for each drafter that ends before it.
+def shared_max_draft_len(drafters: Sequence[Drafter], max_draft_len: int | None) -> int:
+    """Return the longest draft of a comparison, which some drafters may not reach.
 
     Parameters
     ----------
@@ -567,15 +545,10 @@ def shared_max_draft_len(
         raise OptionError(message)
     accepted = [acceptance_of(drafter) for drafter in drafters]
     if max_draft_len is None:
-        return DEFAULT_MAX_DRAFT_LEN, []
+        return DEFAULT_MAX_DRAFT_LEN
     depths = list(map(draft_depth, drafters, accepted))
     deepest = depths.index(max(depths))
-    longest = longest_draft(drafters[deepest], accepted[deepest], max_draft_len)
-    return longest, [
-        f"{drafter.name} drafts at most {depth:g}: longer drafts have no figures"
-        for drafter, depth in zip(drafters, depths, strict=True)
-        if depth < longest and not math.isinf(depth)
-    ]
+    return longest_draft(drafters[deepest], accepted[deepest], max_draft_len)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,7 @@ from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions.answer import Answer
 from specroof.questions.parameters import Parameter
-from specroof.questions.predict import (
-    Prediction,
-    predicted,
-    predicted_to,
-    shared_max_draft_len,
-)
+from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import question
 from specroof.questions.study_grid import Study, StudyLike
 from specroof.reading.yaml_text import dump_yaml
@@ -77,12 +72,12 @@ def study_slices(
         Points that are held at a time.
     """
     served, drafts = study.targets[target - 1], study.drafters[drafter - 1]
-    longest, capped = shared_max_draft_len(study.drafters, study.max_draft_len)
-    own = [note for note in capped if note.startswith(f"{drafts.name} drafts at most")]
     for order, load in enumerate(study.loads, start=1):
-        for part in _load_slices(load, max(1, most // (longest + 1))):
+        for part in _load_slices(load, max(1, most // (study.longest + 1))):
             case = served_case(served, part, study.capacity, split=served.split)
-            prediction = predicted_to(longest, case, [drafts], notes=own)
+            prediction = predicted(
+                case, [drafts], max_draft_len=study.max_draft_len, among=study.drafters
+            )
             yield Slice(target, drafter, order, prediction)
 
 
