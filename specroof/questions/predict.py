@@ -15,7 +15,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse
-from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
+from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
@@ -563,7 +563,7 @@ class PredictRequest(LoadsRequest):
     (1, 2, 17)
     """
 
-    drafters: Drafters
+    drafters: Drafters = None
     max_draft_len: MaxDraftLen = None
     draft_len: Annotated[
         int | Sequence[int] | None,
@@ -593,7 +593,7 @@ def predict(request: PredictRequest) -> Prediction:
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
     ]
     case = asked_case(request, load, (*targets,))
-    drafters, deployment = request.sampled_drafters(request.drafters), case.deployment
+    drafters, deployment = request.drafters_with_acceptance(request.drafters), case.deployment
     found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
@@ -721,11 +721,9 @@ def prediction_text(prediction: Prediction) -> str:
 
 # --- What the notes hold besides ------------------------------------------------------------------
 
-#: Figures with bands, and their titles: of requests in a steady state, played through, and of
-#: decoding alone.
+#: Figures with bands, and their titles: of requests, and of decoding alone.
 _TPOT, _RATE = q.TPOT.name, q.TOKENS_PER_S.name
 _REQUESTS: Final = {_TPOT: "TPOT", q.TTFT.name: "TTFT", _RATE: "tokens/s and prices"}
-_PLAYED: Final = {_TPOT: "TPOT", "played_ttft_s": "TTFT", _RATE: "tokens/s"}
 _STEPS: Final = {_TPOT: "steps, tokens/s and prices"}
 
 
@@ -829,9 +827,11 @@ def served_bands_line(
         return ""
     ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
     shown = []
-    figures = _PLAYED if played else _REQUESTS if requests else _STEPS
+    figures = _REQUESTS if requests else _STEPS
     for name, title in figures.items():
-        cells = [served_cells(engine.served_bands, name)[place] for place in sorted(ranges)]
+        bands = engine.served_bands
+        cells = served_cells(bands, played_figure(bands, name) if played or not requests else name)
+        cells = [cells[place] for place in sorted(ranges)]
         known = [band for band in cells if band is not None]
         if known and len(known) == len(cells):
             band = max(known, key=lambda cell: cell.width)
@@ -842,9 +842,7 @@ def served_bands_line(
     if not shown:
         titles = ", ".join(figures.values())
         return f"{titles} have no band: no load was measured on engine {engine.name} here"
-    besides = "steps"
-    if requests:
-        besides = "TPOT and tokens/s" if played else "TPOT, tokens/s and prices"
+    besides = "TPOT, tokens/s and prices" if requests else "steps"
     line = (
         f"80% bands without drafts: {'; '.join(shown)}; with drafts, the band of the speedup widens "
         f"those of {besides}"
