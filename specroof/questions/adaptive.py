@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof import quantities as q
-from specroof.architecture import Architecture
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
-from specroof.latency import Deployment, Setup
+from specroof.latency import Deployment
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (
@@ -33,7 +32,7 @@ from specroof.policies.adaptive import (
 )
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
-from specroof.questions.answer import Charted, case_of, sure_of, title_of
+from specroof.questions.answer import Charted, ServedAnswer, sure_of
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
 from specroof.questions.objects import Values, as_list, options_of, server_of
 from specroof.questions.parameters import (
@@ -152,7 +151,7 @@ class AdaptiveRow(OfLoad):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Adaptive(Charted):
+class Adaptive(ServedAnswer, Charted):
     """What adaptive draft lengths gain.
 
     Attributes
@@ -172,8 +171,6 @@ class Adaptive(Charted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     drafter: str
     context_len: float
     workload: Workload | None
@@ -191,7 +188,7 @@ class Adaptive(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        return f"{title_of(self.model, self.setup)}, {load}: {self.drafter}"
+        return f"{self.served}, {load}: {self.drafter}"
 
     def text(self) -> str:
         """Return the gain of each policy at each load, and the meaning of each policy."""
@@ -215,7 +212,7 @@ class Adaptive(Charted):
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
         kind = self.drafter.partition(",")[0]
-        return sure_of(Deployment(self.model, self.setup), [kind], self.rows)
+        return sure_of(self.deployment, [kind], self.rows)
 
     @property
     def policies(self) -> dict[str, list[AdaptiveRow]]:
@@ -239,7 +236,7 @@ class Adaptive(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        case = self.served_json(self.workload, self.context_len)
         totals = {policy: self.total_gain(policy) for policy in self.policies}
         choice = {
             **fields_of(self, "draft_len", "load_draft_len"),

@@ -4,12 +4,13 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import groupby, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
+from specroof.latency import Deployment
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, OfLoad
 from specroof.quantities import (
     NOT_USEFUL,
@@ -21,7 +22,7 @@ from specroof.quantities import (
     is_useful,
     records_of,
 )
-from specroof.questions.splits import split_name
+from specroof.questions.splits import split_json, split_name
 from specroof.report.columns import (
     Columns,
     arrow_table,
@@ -46,7 +47,7 @@ from specroof.units import format_drafts
 
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
-    from specroof.latency import Deployment, Setup
+    from specroof.latency import Setup
     from specroof.serving.split import Split
     from specroof.serving.workload import Workload
 
@@ -370,7 +371,7 @@ def _gain_range(rows: Sequence[LoadRow]) -> str:
 
 
 def sure_of(
-    deployment: "Deployment",
+    deployment: Deployment,
     drafters: Sequence[str],
     rows: Sequence[OfLoad],
     names: Sequence[str] = (),
@@ -481,6 +482,43 @@ class Charted(Noted):
 
             Path(path).write_bytes(plot.figure_bytes(chart, Path(path)))
         return chart
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ServedAnswer(Noted):
+    """An answer about a model that is served on one server, or on workers.
+
+    Attributes
+    ----------
+    model, setup
+        What is served, and where; of workers, that of one that decodes.
+    split
+        Workers of prefill and of decoding; None where one server does both.
+    """
+
+    model: "Architecture"
+    setup: "Setup"
+    _: KW_ONLY
+    split: "Split | None" = None
+
+    @property
+    def deployment(self) -> Deployment:
+        """What is served, and where."""
+        return Deployment(self.model, self.setup)
+
+    @property
+    def served(self) -> str:
+        """What is served, and where, as titles begin with it."""
+        return title_of(self.model, self.setup, self.split)
+
+    def served_json(
+        self, workload: "Workload | None" = None, context_len: float | None = None
+    ) -> dict[str, Any]:
+        """Return what is served, where and for whom, as JSON has it."""
+        case = case_of(self.model, self.setup, workload, context_len)
+        if self.split is not None:
+            case["split"] = split_json(self.setup, self.split)
+        return case
 
 
 def compared_on(chips: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> str:

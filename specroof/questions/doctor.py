@@ -30,7 +30,7 @@ from specroof.hardware import SERVER_KEYS, ServerSettings
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
-from specroof.questions.answer import Noted, case_of, title_of
+from specroof.questions.answer import ServedAnswer
 from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
@@ -445,7 +445,7 @@ _WIDTH: Final = 80
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Diagnosis(Noted):
+class Diagnosis(ServedAnswer):
     """How a server fares, and what to change.
 
     Attributes
@@ -468,8 +468,6 @@ class Diagnosis(Noted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     context_len: float
     observed: Observed
     rows: tuple[Compared, ...]
@@ -481,7 +479,7 @@ class Diagnosis(Noted):
     @property
     def title(self) -> str:
         """The server, in one line."""
-        return f"{title_of(self.model, self.setup)}, served by {self.observed.framework}"
+        return f"{self.served}, served by {self.observed.framework}"
 
     def text(self) -> str:
         """Return the counts, measured beside predicted figures, advice and flags."""
@@ -516,7 +514,7 @@ class Diagnosis(Noted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         counts, change, flags = self.observed, self.change, self.flags
-        case = case_of(self.model, self.setup, None, self.context_len)
+        case = self.served_json(context_len=self.context_len)
         case["observed"] = {**fields_of(counts, *_OBSERVED), "survival": list(counts.survival)}
         return self.envelope(
             case,

@@ -16,7 +16,6 @@ from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse
 from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
-from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
@@ -35,7 +34,7 @@ from specroof.quantities import NOT_USEFUL, is_useful, records_of
 from specroof.questions.answer import (
     Charted,
     Of,
-    case_of,
+    ServedAnswer,
     decision_line,
     rows_table,
     sure_of,
@@ -60,7 +59,7 @@ from specroof.questions.played_loads import (
     told,
 )
 from specroof.questions.request import Command, LoadsRequest, question
-from specroof.questions.splits import split_json, split_text
+from specroof.questions.splits import split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import (
@@ -76,7 +75,6 @@ from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
 from specroof.serving.served import Limits, served_curve
-from specroof.serving.split import Split
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
@@ -106,7 +104,7 @@ _SHOWN_POINTS: Final = 8
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Prediction(Charted):
+class Prediction(ServedAnswer, Charted):
     """What speculative decoding gains.
 
     Attributes
@@ -131,15 +129,12 @@ class Prediction(Charted):
         Of a device; None for that of the hardware file.
     """
 
-    model: Architecture
-    setup: Setup
     drafters: tuple[Drafter, ...]
     load: Load
     max_draft_len: int
     outcomes: tuple[Outcomes, ...]
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
-    split: Split | None = None
     price_per_hour: Prices | None = None
 
     @property
@@ -184,7 +179,7 @@ class Prediction(Charted):
         if len(contexts) > _MOST_TOLD:
             load = f"{len(contexts)} contexts"
         asked = load if workload is None else workload.requests
-        return f"{title_of(self.model, self.setup, self.split)}; {asked}"
+        return f"{self.served}; {asked}"
 
     @property
     def sureness(self) -> str:
@@ -231,11 +226,6 @@ class Prediction(Charted):
         )
 
     @property
-    def deployment(self) -> Deployment:
-        """What is served, and where."""
-        return Deployment(self.model, self.setup)
-
-    @property
     def servers(self) -> int:
         """Servers that decode: workers of a split, else one."""
         return 1 if self.split is None else self.split.decode_workers
@@ -278,7 +268,7 @@ class Prediction(Charted):
     def case(self) -> dict[str, Any]:
         """What is served, where and for whom, as JSON has it."""
         contexts, batches = self.load.context_len, self.load.batch_size
-        case = case_of(self.model, self.setup, self.load.workload)
+        case = self.served_json(self.load.workload)
         curve = self.curves[0]
         loads = load_columns(self.asked_load, curve.batch_size)
         load: dict[str, Any] = listed_columns({"context_len": curve.context_len} | loads)
@@ -295,8 +285,6 @@ class Prediction(Charted):
             drafter |= {name: values.tolist() for name, values in held.items()}
             first = {name: values[:, 0].tolist() for name, values in held.items()}
             room = {"queues": self.queues} | first
-        if self.split is not None:
-            case["split"] = split_json(self.setup, self.split)
         kinds = [drafter.kind for drafter in self.drafters]
         return case | {
             "load": case["load"] | load,

@@ -10,23 +10,14 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
-from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
-from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.outcomes.solve import Wish, largest_rate, solve
-from specroof.questions.answer import (
-    Charted,
-    case_of,
-    decision_line,
-    rows_table,
-    sure_of,
-    title_of,
-)
+from specroof.questions.answer import Charted, ServedAnswer, decision_line, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
@@ -42,7 +33,6 @@ from specroof.questions.parameters import (
 )
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
-from specroof.questions.splits import split_notes
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
@@ -107,7 +97,7 @@ class WorthRow(LoadRow):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Worth(Charted):
+class Worth(ServedAnswer, Charted):
     """What better drafters would bring.
 
     Attributes
@@ -124,8 +114,6 @@ class Worth(Charted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     drafter: str
     context_len: float
     workload: Workload | None
@@ -146,13 +134,13 @@ class Worth(Charted):
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         batches = ", ".join(f"{key:g}" for key in self.by_load)
         batches = f"{batches} requests/s" if self.rows[0].rate else f"batch {batches}"
-        return f"{title_of(self.model, self.setup)}, {batches}, {load}: {self.drafter}"
+        return f"{self.served}, {batches}, {load}: {self.drafter}"
 
     @property
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
         kind = self.drafter.partition(",")[0]
-        return sure_of(Deployment(self.model, self.setup), [kind], self.rows, _SHOWN)
+        return sure_of(self.deployment, [kind], self.rows, _SHOWN)
 
     def text(self) -> str:
         """Return the decision, a row for each acceptance length, and how sure they are."""
@@ -165,7 +153,7 @@ class Worth(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        case = self.served_json(self.workload, self.context_len)
         return self.envelope(case | fields_of(self, "drafter", "draft_len"))
 
 
@@ -187,7 +175,7 @@ def worth(request: WorthRequest) -> Worth:
     if wanted_s is not None:
         wanted_s = number_within("tpot_s", wanted_s, "tpot_s")
     money = money_of(deployment.setup, case.split, request.price_per_hour)
-    notes, rows, warnings = [*length_notes(request, case)], list[WorthRow](), list[str]()
+    notes, rows, warnings = length_notes(request), list[WorthRow](), list[str]()
     if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
@@ -198,6 +186,7 @@ def worth(request: WorthRequest) -> Worth:
     return Worth(
         model=deployment.model,
         setup=deployment.setup,
+        split=case.split,
         drafter=drafter.name,
         context_len=float(load.steady.context_len[0]),
         workload=load.steady.workload,
@@ -229,11 +218,11 @@ def one_context(request: LoadsRequest) -> Case:
     return asked_case(request, load)
 
 
-def length_notes(request: LoadsRequest, case: Case) -> Iterator[str]:
-    """Yield what to know of workers, and of lengths that no temperature or rule moves."""
-    yield from split_notes(case)
-    if request.temperature is not None or request.rule is not None:
-        yield "acceptance lengths are taken as they are: temperature and rule move none of them"
+def length_notes(request: LoadsRequest) -> list[str]:
+    """Return what to know of lengths that no temperature or rule moves."""
+    if request.temperature is None and request.rule is None:
+        return []
+    return ["acceptance lengths are taken as they are: temperature and rule move none of them"]
 
 
 def lengths_within(request: Any, usual: Sequence[float], drafts: int) -> list[float]:
