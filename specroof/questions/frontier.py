@@ -48,6 +48,7 @@ from specroof.questions.played_loads import (
 )
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
+from specroof.questions.splits import split_name
 from specroof.reading.words import numbers
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page, wrapped
 from specroof.serving.played import played_server
@@ -206,6 +207,8 @@ class ChipFrontier:
         it; None where no point is fast enough, and for an engine that does not know its evidence.
     releases
         The release of the server, and the newest one that was timed, as titles have them.
+    workers
+        Those of prefill and of decoding; empty where one server does both.
     """
 
     hardware: str
@@ -214,6 +217,7 @@ class ChipFrontier:
     series: tuple[Series, ...]
     reach: dict[str, Any] | None
     releases: str = ""
+    workers: str = ""
 
     @property
     def cheapest(self) -> FrontierPoint | None:
@@ -279,7 +283,8 @@ class FrontierAnswer(Charted):
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         engines = dict.fromkeys(f"{chip.engine}{chip.releases}" for chip in self.chips)
         engine = f"engine{'s' * (len(engines) > 1)} {', '.join(engines)}"
-        return f"{self.model} on {self.hardware}, {engine}, {load}"
+        places = ", ".join(chip.workers or chip.hardware for chip in self.chips)
+        return f"{self.model} on {places}, {engine}, {load}"
 
     @property
     def sureness(self) -> str:
@@ -388,7 +393,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     # Of each number of devices the points are kept that no other beats, not its grid.
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
     rates: list[list[LargestRate]] = [[] for _ in points]
-    deployments, usd_per_hour = dict[int, Deployment](), None
+    deployments, usd_per_hour, workers = dict[int, Deployment](), None, ""
     notes, warnings, refusals = list[str](), list[str](), list[str]()
     for devices, tensor_parallel in placements.items():
         try:
@@ -401,6 +406,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
             continue
         found = replace(found, price_per_hour=request.price_per_hour)
         deployments[found.devices], usd_per_hour = found.deployment, found.money.usd_per_hour
+        workers = "" if found.split is None else split_name(found.setup, found.split)
         for series, own in zip(points, _unbeaten(found, targets), strict=True):
             series.append(own)
         for largest, rate in zip(rates, _rates_within(found, targets, load), strict=False):
@@ -427,6 +433,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         tuple(_series(*one, targets[1]) for one in zip(names, points, rates, strict=True)),
         None,
         releases_of(setup),
+        workers,
     )
     point = chip.cheapest
     if point is not None:
