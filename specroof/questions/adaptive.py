@@ -15,7 +15,8 @@ from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
-from specroof.latency import Deployment
+from specroof.frameworks import FRAMEWORKS
+from specroof.latency import Deployment, release_in
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (
@@ -58,8 +59,7 @@ from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
 from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
-from specroof.serving.launch import LAUNCHERS, Launch, launch
-from specroof.serving.releases import RELEASED, VllmRelease, release, release_in
+from specroof.serving.launch import Launch, launch
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
@@ -272,21 +272,20 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     survival = acceptance.survival(np.arange(1, depth + 1))
     is_block = costs(sizes[0]).is_block
     made = depth if is_block else max(1, int(best.max()))
-    rules = deployment.setup.engine.rules
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
-    facts = release(release_in(deployment.setup, rules)) if rules in RELEASED else None
-    steps = None if facts is None else facts.methods.get(drafter.kind)
+    facts = deployment.setup.release
+    steps = facts.methods.get(drafter.kind)
     simulated: list[dict[str, PolicyOutcome]] = []
     dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
     for size in sizes:
         each = simulated_policies(costs(size), survival, **dice)
         oracle = each.pop("oracle")
-        if isinstance(facts, VllmRelease) and facts.adaptive_verification:
+        if facts.adaptive_verification:
             each[VERIFICATION] = adaptive_verification(
                 costs(size), survival, draft_len=made, **dice
             )
-        if rules == "sglang" and steps is not None and steps.follows_load:
+        if facts.adaptive_steps and steps is not None and steps.follows_load:
             each[STEPS] = sglang_steps(costs(size), survival, max(1, one_length), captured)
         simulated.append({**each, "oracle": oracle})
     fixed = fixed_outcomes(rates, [one_length] * len(rates))
@@ -297,7 +296,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     }
     notes = [*found.notes, *([] if is_block else [_LATE]), _RESTS_ON]
     flags, refused = None, ""
-    if rules in LAUNCHERS and best.any():
+    if facts.framework in FRAMEWORKS and best.any():
         flags, refused = _flags(request, drafter, deployment, lengths.ranges)
         notes += [f"flags: {note}" for note in flags.notes] if flags else [refused]
     return Adaptive(

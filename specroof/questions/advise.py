@@ -21,8 +21,9 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, expect, refuse, reject
-from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
-from specroof.latency import Deployment, Setup
+from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS
+from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
+from specroof.latency import Deployment, Setup, release_in
 from specroof.outcomes.case import Case, served_case
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow
 from specroof.policies.decision import (
@@ -65,7 +66,6 @@ from specroof.questions.answer import (
 )
 from specroof.questions.case import load_of, played_load, refuse_one_token
 from specroof.questions.objects import (
-    RUNS,
     HardwareLike,
     Values,
     as_list,
@@ -120,7 +120,7 @@ from specroof.questions.splits import (
 )
 from specroof.reading.words import whole_numbers
 from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
-from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
+from specroof.serving.benchmark_commands import MockPoint, mock_commands, mocked_frameworks
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
     DRAFT_MODEL,
@@ -135,7 +135,6 @@ from specroof.serving.launch import (
     worker_launches,
 )
 from specroof.serving.played import played_server
-from specroof.serving.releases import release_in
 from specroof.serving.served import room_rule
 from specroof.serving.split import Split
 from specroof.serving.workload import Load, Workload
@@ -1246,7 +1245,7 @@ def _benchmark(
     drafter = next(one for one in wanted.drafters if one.name == row.drafter)
     framework = framework_of(request.framework)[0] or setup.engine.rules
     if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
-        refuse("framework", framework, " or ".join(FRAMEWORKS))
+        refuse("framework", framework, " or ".join(mocked_frameworks()))
     if place != Placement(place.tensor_parallel, nodes=1) or options.n_cpu_moe:
         reject("this server is no plain one to benchmark", "devices of one node that split layers")
     drafts = row.tried_draft_len
@@ -1266,7 +1265,7 @@ def _benchmark(
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
     )
-    framework = framework if framework in FRAMEWORKS else _USUAL
+    framework = framework if framework in mocked_frameworks() else _USUAL
     commands = mock_commands(point, release_in(setup, framework))
     if isinstance(hardware, HardwareProfile):
         chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)

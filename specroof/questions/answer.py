@@ -40,7 +40,6 @@ from specroof.report.layout import (
     shows_notes,
     wrapped,
 )
-from specroof.serving.releases import RELEASED, release, release_in
 from specroof.serving.workload import workload_json
 from specroof.speedup.reach import how_sure
 from specroof.units import format_drafts
@@ -551,9 +550,9 @@ def title_of(model: "Architecture", setup: "Setup", split: "Split | None" = None
 
 def releases_of(setup: "Setup") -> str:
     """Return the release whose rules and flags count, and the newest one that was timed."""
-    if setup.server is None or setup.engine.rules not in RELEASED:
+    one = setup.release
+    if setup.server is None or not one.version:
         return ""
-    one = release(release_in(setup, setup.engine.rules))
     tags = () if setup.engine.reach is None else setup.engine.reach.versions
     timed = f"timed up to {tags[-1].removeprefix('v')}" if tags else ""
     if setup.engine.name == one.framework:  # the title names the server already

@@ -21,14 +21,8 @@ from specroof.evidence import (
     server_told,
     stated_drafts,
 )
-from specroof.hardware import (
-    FRAMEWORKS,
-    LOCAL_FRAMEWORKS,
-    EngineProfile,
-    HardwareProfile,
-    Placement,
-    RowKernel,
-)
+from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS
+from specroof.hardware import EngineProfile, HardwareProfile, Placement, RowKernel
 from specroof.latency import Deployment, engine_setup, option_notes
 from specroof.questions.objects import (
     DrafterLike,
@@ -267,7 +261,7 @@ def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:
     hardware
         The chip.
     tool
-        The software; of `specroof.hardware.LOCAL_FRAMEWORKS` it has the rules.
+        The software; of `specroof.frameworks.LOCAL_FRAMEWORKS` it has the rules.
     """
     share = hardware.arithmetic("bf16")[1] / hardware.arithmetic("fp32")[1]
     kernels = {kind: RowKernel(of=kind, compute_frac=share) for kind in ("dense", "experts")}

@@ -13,6 +13,7 @@ from specroof.arrays import number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse
+from specroof.frameworks import FRAMEWORKS, IDEAL, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, check_placement
 from specroof.quantities import cell_of, records_of
@@ -21,7 +22,7 @@ from specroof.questions.objects import DrafterLike, hardware_of
 from specroof.questions.parameters import FORMATS, ContextLen, Drafters, DraftLen, like
 from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
 from specroof.report.layout import format_table, page
-from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
+from specroof.serving.capacity import ServedRoom, served_room
 from specroof.units import GIBIBYTE, format_binary_bytes
 
 #: Drafts of a drafter that makes any number, if not given: as many as the default
@@ -31,8 +32,6 @@ USUAL_DRAFTS: Final = 3
 USUAL_RATE: Final = 0.8
 #: Drafts beyond all blocks.
 LARGEST_DRAFT_LEN: Final = 1024
-#: Whose rules stand in where neither the user nor the chip's profile names a server.
-STAND_IN: Final = "vllm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +66,11 @@ class CapacityRequest(WorkerRequest):
         if self.engine_from is not None:
             return DeploymentRequest.resolved(self)
         name = self.engine_on(profile)[1] or profile.default_engine or STAND_IN
-        if name not in profile.engines and name in FRAMEWORKS:
+        if name not in profile.engines and name in {
+            *FRAMEWORKS,
+            *LOCAL_FRAMEWORKS,
+            IDEAL.framework,
+        }:
             engines = {**profile.engines, name: EngineProfile(name=name)}
             profile = replace(profile, engines=engines)
         return DeploymentRequest.resolved(replace(self, hardware=profile, engine=name))

@@ -27,7 +27,7 @@ from specroof.evidence.server_info import (
     server_facts,
 )
 from specroof.hardware import SERVER_KEYS, ServerSettings
-from specroof.latency import Deployment, Setup
+from specroof.latency import Deployment, Setup, release_in
 from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
 from specroof.questions.answer import ServedAnswer
@@ -58,9 +58,8 @@ from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL, Launch, follows_load, launch
-from specroof.serving.metrics import NO_PAGE, counted
+from specroof.serving.metrics import counted, no_page
 from specroof.serving.observed import Observed, measured_acceptance, observed
-from specroof.serving.releases import release_in
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload
 from specroof.units import format_seconds
@@ -605,7 +604,7 @@ def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]
     samples = []
     for source, text in zip(pages.sources, pages.texts, strict=True):
         if text is None:
-            message = f"{source}: the page is missing; {NO_PAGE}"
+            message = f"{source}: the page is missing; {no_page()}"
             raise CatalogError(message)
         samples.append(parse_metrics(text, source=source))
     metrics = counted(samples, sources=pages.sources, model=request.served_name)
@@ -630,7 +629,7 @@ def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]
     )
     notes = [
         *([since] if len(samples) == 1 else []),
-        f"metrics are named as in {metrics.server.release}{version}",
+        f"metrics are named as in {metrics.release.name}{version}",
         *(f"not read: {reason}" for reason in unread),
     ]
     return observed(metrics, pages.seconds), facts, notes

@@ -17,18 +17,11 @@ from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import Note, OptionError, Urgent, expect, expect_word, refuse, reject
-from specroof.hardware import (
-    FRAMEWORKS,
-    GENERIC,
-    IDEAL_ENGINE,
-    LOCAL_FRAMEWORKS,
-    HardwareProfile,
-    ServerSettings,
-)
+from specroof.frameworks import FRAMEWORKS, SERVERS, SPELT, known_releases, release
+from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, ServerSettings
 from specroof.latency import Setup
 from specroof.reading.words import Prices
 from specroof.reading.yaml_text import shown
-from specroof.serving.releases import RELEASED, known_releases, release
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.price import Money
 from specroof.units import MOST_POINTS
@@ -453,29 +446,6 @@ def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | N
     return replace(drafter, acceptance=acceptance)
 
 
-#: What runs inside of software that wraps another.
-RUNS: Final = {"lmstudio": "llama.cpp", "ollama": "llama.cpp"}
-
-
-#: All server software.
-SERVERS: Final = (*FRAMEWORKS, *LOCAL_FRAMEWORKS, *RUNS)
-
-
-#: How each server accepts drafts, in a release or a pull request that prints figures of it. vLLM:
-#: probabilistic drafts in pull request 41834, FLy in 53987. SGLang 0.5.23:
-#: `tree_speculative_sampling_target_only` with its thresholds, and
-#: ``--speculative-use-rejection-sampling``. TensorRT-LLM: typical acceptance of Medusa, relaxed
-#: acceptance of thinking. llama.cpp: the most likely draft; rejection in pull request 27694. mlx-lm
-#: 0.32.2, `speculative_generate_step`: the same sample twice; rejection in pull request 1085.
-ACCEPTS: Final = {
-    "vllm": ("greedy", "rejection", "lossy"),
-    "sglang": ("greedy", "rejection", "typical", "lossy"),
-    "tensorrt-llm": ("greedy", "typical", "lossy"),
-    "llama.cpp": ("greedy", "rejection"),
-    "mlx": ("exact", "rejection"),
-}
-
-
 def accepts(framework: str, rule: str | None) -> bool:
     """Tell whether a server accepts drafts by a rule; True where nobody says by which.
 
@@ -484,21 +454,8 @@ def accepts(framework: str, rule: str | None) -> bool:
     >>> accepts("vllm", "greedy"), accepts("mlx", "greedy"), accepts("ideal", "greedy")
     (True, False, True)
     """
-    return rule is None or rule in ACCEPTS.get(framework, RULES)
-
-
-#: What people call server software, without capitals and with hyphens.
-_SPELT_ENGINES: Final = {
-    "trtllm": "tensorrt-llm",
-    "trt-llm": "tensorrt-llm",
-    "tensorrt": "tensorrt-llm",
-    "tensorrt-llm": "tensorrt-llm",
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "llama-cpp": "llama.cpp",
-    "llamacpp": "llama.cpp",
-    "lm-studio": "lmstudio",
-}
+    known = release(framework).accepts if known_releases(framework.partition("@")[0]) else ()
+    return rule is None or not known or rule in known
 
 
 def engine_name(name: str | None) -> str | None:
@@ -515,7 +472,7 @@ def engine_name(name: str | None) -> str | None:
     ('tensorrt-llm', 'vllm', 'mine', None)
     """
     expect("engine", name, str | None, "the name of an engine, or None")
-    return None if name is None else _SPELT_ENGINES.get(name.casefold().replace("_", "-"), name)
+    return None if name is None else SPELT.get(name.casefold().replace("_", "-"), name)
 
 
 def framework_of(name: str | None) -> tuple[str | None, str]:
@@ -543,5 +500,5 @@ def framework_of(name: str | None) -> tuple[str | None, str]:
 
 def framework_names() -> list[str]:
     """Return all server software, and the releases of those with files."""
-    versions = ((server, version) for server in RELEASED for version in known_releases(server))
+    versions = ((server, version) for server in SERVERS for version in known_releases(server))
     return [*SERVERS, *(f"{server}@{version}" for server, version in versions)]

@@ -33,11 +33,10 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
+from specroof.frameworks import RUNS, release
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.questions.objects import (
-    ACCEPTS,
-    RUNS,
     DrafterLike,
     accepts,
     borrowed_engine,
@@ -384,11 +383,12 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             As `resampled_drafter` does, and for a rule that the framework has not.
         """
         sampled = resampled_drafter(drafter_of(drafter), self.temperature, self.rule)
-        engine = framework_of(self.framework)[0] or engine_name(self.engine) or ""
-        framework = RUNS.get(engine, engine)
+        framework, version = framework_of(self.framework)
+        engine = (framework or engine_name(self.engine) or "").partition("@")[0]
+        name = "@".join(filter(None, (RUNS.get(engine, engine), version)))
         rule = self.rule or getattr(sampled.acceptance, "rule", None)
-        if not accepts(framework, rule):
-            refuse("rule", rule, f"{', '.join(ACCEPTS[framework])}, with {framework}")
+        if not accepts(name, rule):
+            refuse("rule", rule, f"{', '.join(release(name).accepts)}, with {name}")
         return sampled
 
     def sampled_drafters(self, given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
