@@ -510,12 +510,3 @@ def framework_names() -> list[str]:
     """Return all server software, and the releases of those with files."""
     versions = ((server, version) for server in SERVERS for version in known_releases(server))
     return [*SERVERS, *(f"{server}@{version}" for server, version in versions)]
-
-
-def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:
-    """Return the engine that stands for a tool, None for the default, and notes on it."""
-    engine = hardware.engine_of(tool)
-    if engine is not None or tool is None or tool in hardware.engines:
-        return engine, []
-    default = hardware.engine().name
-    return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]

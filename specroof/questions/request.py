@@ -175,11 +175,19 @@ _Answer = TypeVar("_Answer")
 
 
 def question(
-    request: Callable[_P, _Request], /
+    request: Callable[_P, _Request], /, command: str = ""
 ) -> Callable[[Callable[[_Request], _Answer]], Callable[_P, _Answer]]:
     """Turn a function of a request into a function of the request's fields.
 
     A request documents its own fields; the function's help shows them all.
+
+    Parameters
+    ----------
+    request
+        Makes a request of its fields.
+    command
+        What JSON calls the question, and the schema of its answers: ``models-show`` of the command
+        ``models show``. Empty where that is the name of the function.
 
     Examples
     --------
@@ -214,7 +222,7 @@ def question(
             found = answer(asked)
             # A curve or a list of operations is no answer that says what was asked.
             tell = getattr(found, "as_asked", None)
-            return found if tell is None else tell(answer.__name__, told(asked))
+            return found if tell is None else tell(command or answer.__name__, told(asked))
 
         rows, fields_signature = parameters_of(request), inspect.signature(request)
         signature = fields_signature.replace(
