@@ -139,7 +139,7 @@ def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
 ) -> None:
     room = {"speculative": {"largest_batch": most, "bound_by": "running"}}
     courses = (Course(schedule, None),)
-    plan = LoadPlan((), (), None, 0, courses, False, 0, room, Targets(), ())
+    plan = LoadPlan((), (), None, 0, courses, 0, room, Targets(), ())
     assert plan.reached == schedule[:reached]
     told = " ".join(_unreached(plan))
     assert says in told

@@ -19,17 +19,19 @@ from hypothesis import strategies as st
 
 from specroof import Placement, load_drafter, load_hardware, load_model
 from specroof.architecture import VisionTower
+from specroof.frameworks import release
 from specroof.hardware import Server, ServerSettings
 from specroof.latency import Deployment, engine_setup
-from specroof.serving import sglang, vllm
-from specroof.serving import sglang as sglang_memory
-from specroof.serving import vllm as vllm_sizes
+from specroof.serving import blocks, pools
 from specroof.serving.capacity import ServedRoom, in_server, served_room
 
 TESTS = Path(__file__).parent
 STORED = TESTS / "golden" / "serving-rules.json"
 RULES: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
 SOURCES = os.environ.get("SPECROOF_ENGINE_SOURCES")
+VLLM: Any = release("vllm")
+SGLANG: Any = release("sglang")
+OLDER_SGLANG: Any = release("sglang@0.5.9")
 
 
 @pytest.mark.skipif(SOURCES is None, reason="SPECROOF_ENGINE_SOURCES names no unpacked engines")
@@ -44,11 +46,12 @@ def test_the_stored_answers_are_those_of_the_engines() -> None:
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["sglang_memory"])
 def test_sglang_hands_out_this_share_of_the_memory(row: dict[str, Any]) -> None:
-    chunk, capture = sglang_memory.memory_defaults(row["memory_mib"], row["tp"])
+    chunk, capture = pools.memory_defaults(row["memory_mib"], row["tp"], SGLANG)
     capture = min(capture, row["running"] or capture)
     assert (chunk, capture) == (row["chunk"], row["capture"])
-    assert len(sglang_memory.prefill_sizes(chunk)) == row["prefill_sizes"] or row["latent"]
-    reserve = sglang_memory.reserve_mib(
+    assert len(SGLANG.captured.prefill.up_to(chunk)) == row["prefill_sizes"] or row["latent"]
+    reserve = pools.reserve_mib(
+        SGLANG,
         memory_mib=row["memory_mib"],
         chunk=chunk,
         capture=capture,
@@ -58,14 +61,14 @@ def test_sglang_hands_out_this_share_of_the_memory(row: dict[str, Any]) -> None:
     )
     share = round((row["memory_mib"] - reserve) / row["memory_mib"], 3)
     if row["vision"] is not None:
-        share *= sglang_memory.vision_factor(VisionTower(*row["vision"]))
+        share *= pools.vision_factor(VisionTower(*row["vision"]), SGLANG)
     assert share == pytest.approx(row["memory_frac"], abs=1e-12)
 
 
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["sglang_sizes"])
 def test_sglang_captures_these_batches(row: dict[str, Any]) -> None:
-    assert sglang_memory.captured_sizes(row["most"], drafting=row["drafting"]) == row["sizes"]
+    assert pools.captured_sizes(row["most"], SGLANG, drafting=row["drafting"]) == row["sizes"]
 
 
 def server(**settings: Any) -> Server:
@@ -82,8 +85,9 @@ def server(**settings: Any) -> Server:
 @pytest.mark.parametrize("row", RULES["sglang_states"])
 def test_sglang_has_this_room_for_recurrent_state(row: dict[str, Any]) -> None:
     told = {key: row[key] for key in ("running", "overlap", "prefix_cache")}
-    taken, slots, requests = sglang.state_pool(
+    taken, slots, requests = pools.state_pool(
         server(**told),
+        SGLANG,
         rest_bytes=row["rest_bytes"],
         state_bytes=row["state_bytes"],
         draft_tokens=np.array([float(row["draft_tokens"])]),
@@ -100,8 +104,9 @@ def test_sglang_has_this_room_for_recurrent_state(row: dict[str, Any]) -> None:
 def test_older_sglang_sets_aside_what_drafts_need_before_the_pools() -> None:
     # Of 1000 bytes, for 4 requests and one of padding: states of 10 for each of 3 positions, and
     # 50 to replay them; 9/19 of what is left are states, one of them of padding.
-    taken, slots, _ = sglang.state_pool(
+    taken, slots, _ = pools.state_pool(
         server(version="0.5.9", running=4),
+        OLDER_SGLANG,
         rest_bytes=1000.0,
         state_bytes=10.0,
         draft_tokens=np.array([0.0, 3.0]),
@@ -117,10 +122,10 @@ def test_vllm_runs_so_many_requests(row: dict[str, Any]) -> None:
     names = {"NVIDIA A100-SXM4-80GB": "a100", "NVIDIA GB10": "dgx-spark"}
     names |= {name: f"tpu-{name.lower()}" for name in ("V5E", "V5P", "V6E")}
     chip = load_hardware(names.get(row["name"], row["name"].split()[-1].lower()))
-    assert vllm_sizes.batch_defaults(chip) == (row["running"], row["tokens"])
+    assert blocks.batch_defaults(chip, VLLM) == (row["running"], row["tokens"])
     # The thresholds read the total of NVML (platforms/cuda.py), not what CUDA leaves of it.
     less = replace(chip, usable_memory_bytes=0.4 * chip.peak.memory_bytes)
-    assert vllm_sizes.batch_defaults(less) == (row["running"], row["tokens"])
+    assert blocks.batch_defaults(less, VLLM) == (row["running"], row["tokens"])
 
 
 @pytest.mark.parametrize(("gib", "running"), [(159.9, 1024), (160, 1024), (70, 1024), (69.9, 256)])
@@ -129,7 +134,7 @@ def test_thresholds_of_vllm_are_those_of_its_source(gib: float, running: int) ->
     h100 = load_hardware("h100")
     chip = replace(h100, peak=replace(h100.peak, memory_bytes=gib * 2**30))
     tokens = 16384 if gib >= 160 else 8192 if gib >= 70 else 2048
-    assert vllm_sizes.batch_defaults(chip) == (running, tokens)
+    assert blocks.batch_defaults(chip, VLLM) == (running, tokens)
 
 
 @pytest.mark.golden
@@ -137,9 +142,9 @@ def test_thresholds_of_vllm_are_those_of_its_source(gib: float, running: int) ->
 def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
     chip = load_hardware("b200" if row["blackwell"] else "h100")
     asked = {key: row[key] for key in ("running", "tokens", "verify_len")}
-    most = row["stated"] or vllm_sizes.largest_captured(chip, **asked)
-    sizes = vllm_sizes.captured_sizes(
-        chip, most, tokens=row["tokens"], verify_len=row["verify_len"],
+    most = row["stated"] or blocks.largest_captured(chip, VLLM, **asked)
+    sizes = blocks.captured_sizes(
+        chip, VLLM, most, tokens=row["tokens"], verify_len=row["verify_len"],
         running=None if row["stated"] else row["running"],
     )  # fmt: skip
     assert sizes == row["sizes"]
@@ -148,7 +153,7 @@ def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["vllm_states"])
 def test_vllm_holds_these_copies_of_a_state(row: dict[str, Any]) -> None:
-    copies = vllm.state_blocks(np.array(float(row["drafts"])), prefix_cache=row["prefix_cache"])
+    copies = blocks.state_blocks(np.array(float(row["drafts"])), prefix_cache=row["prefix_cache"])
     assert copies == row["copies"]
 
 
@@ -180,7 +185,7 @@ def test_sglang_takes_these_bytes_for_a_token(row: dict[str, Any]) -> None:
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["vllm_groups"])
 def test_vllm_holds_blocks_for_whole_groups_of_layers(row: dict[str, Any]) -> None:
-    assert list(vllm.padded_layers(*row["layers"])) == row["held"]
+    assert list(blocks.padded_layers(*row["layers"], alike=VLLM.memory.alike)) == row["held"]
 
 
 @pytest.mark.golden
@@ -193,6 +198,6 @@ def test_vllm_runs_as_many_as_a_block_drafter_has_tokens_for(row: dict[str, Any]
 
 @given(st.integers(0, 1100), st.booleans())
 def test_captured_batches_rise_up_to_the_largest(most: int, drafting: bool) -> None:
-    sizes = sglang_memory.captured_sizes(most, drafting=drafting)
+    sizes = pools.captured_sizes(most, SGLANG, drafting=drafting)
     assert sizes == sorted(set(sizes))
     assert sizes[-1:] == ([most] if most else [])
