@@ -10,6 +10,7 @@ import pytest
 from specroof import HardwareProfile, load_hardware, predict
 from specroof.hardware import Band, CapturedGraphs, EngineProfile
 from specroof.outcomes.outcomes import Outcomes
+from specroof.outcomes.rows import bands_around
 
 PASSES: Final = 0.2
 ROUNDS: Final = 0.3
@@ -129,6 +130,24 @@ def test_waits_are_off_by_what_measured_ones_are_where_that_is_more() -> None:
     # Of requests that come by themselves, throughput is theirs.
     assert max(sides(outcome(RATE, rate=1.1), "tokens_per_s", 0)) < PASSES
     assert sides(wide, "tpot_s", 0) == pytest.approx((PASSES, PASSES), rel=1e-6)
+
+
+def test_a_figure_beside_an_outcome_has_its_band_around_itself() -> None:
+    found = predict("Qwen/Qwen3-8B", "h100", drafters=SPEC, batch_size=[4, 8], max_draft_len=3)
+    (one,), row = found.outcomes, found.rows[1]
+    names = ("speedup", "tokens_per_s", "tpot_s")
+    own = bands_around(row, one, 1, [row.draft_len])
+    assert {name: own[name] for name in names} == {
+        name: pytest.approx(row.bands[name]) for name in names
+    }
+    # Twice as much has ends twice as far, and of several lengths each end is that farthest out.
+    twice = replace(row, tokens_per_s=2 * row.tokens_per_s)
+    low, high = bands_around(twice, one, 1, [row.draft_len])["tokens_per_s"]
+    assert (low / 2, high / 2) == pytest.approx(row.bands["tokens_per_s"])
+    each = [bands_around(row, one, 1, [drafts])["speedup"] for drafts in (1, 3)]
+    lows, highs = zip(*each, strict=True)
+    assert bands_around(row, one, 1, [1, 3])["speedup"] == (min(lows), max(highs))
+    assert lows[0] != lows[1]
 
 
 def test_who_has_room_waits_for_a_prompt_alone() -> None:
