@@ -160,6 +160,11 @@ def test_who_has_room_waits_for_a_prompt_alone() -> None:
     first_s, ttft_s = (getattr(one.end_to_end, name)[0, 0, 0] for name in ("first_s", "ttft_s"))
     assert 0 < first_s < queue_s
     assert first_s + queue_s == pytest.approx(ttft_s)
+    # What prompts add to a token of plain decoding, whose rounds are a token each.
+    whole = one.end_to_end
+    added_s = (whole.curve.round_s - whole.decoding_round_s)[0, 0]
+    assert np.ravel(whole.curve.request_token_s) == pytest.approx([added_s[0]])
+    assert added_s[1] > 1.1 * added_s[0] > 0
 
 
 @pytest.mark.parametrize(("load", "share"), [(SHORT, 0.0), (LONG, 0.2)])
