@@ -391,6 +391,20 @@ def test_waits_are_those_of_m_g_1() -> None:
     assert run.tpot_s == pytest.approx(0.1)
 
 
+def test_those_that_run_in_a_part_of_a_run_are_counted_by_their_overlap_with_it() -> None:
+    rng = np.random.default_rng(3)
+    arrivals = 2 + np.cumsum(rng.exponential(0.5, 60))
+    run = play(drawn_prices(rng), trace(arrivals, 30.0, rng.integers(2, 40, 60)), SHARES, 8)
+    running = run.running_over_time()
+    edges = np.linspace(run.sent_s.min(), run.end_s.max(), len(running) + 1)
+    starts, ends = (
+        np.maximum(run.started_s, edges[:-1, None]),
+        np.minimum(run.end_s, edges[1:, None]),
+    )
+    overlap_s = np.maximum(ends - starts, 0.0).sum(axis=1)
+    assert running == pytest.approx(overlap_s / np.diff(edges), abs=1e-9)
+
+
 def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
     run = play(flat_prices(), trace(0.0, 8, [1 + 1e-7, 1.0]), STOPS, 2)
     assert run.end_s.tolist() == [2.0, 1.0]
