@@ -29,7 +29,6 @@ from specroof.questions.objects import (
     ModelLike,
     as_list,
     drafter_of,
-    engine_of_tool,
     hardware_of,
     model_of,
     options_of,
@@ -246,9 +245,12 @@ def engine_of_results(
     hardware
         What they ran on: its engine of that name, else its default.
     """
-    return engine_of_tool(
-        next((point.engine for point in points if point.engine is not None), None), hardware
-    )
+    tool = next((point.engine for point in points if point.engine is not None), None)
+    engine = hardware.engine_of(tool)
+    if engine is not None or tool is None or tool in hardware.engines:
+        return engine, []
+    default = hardware.engine().name
+    return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]
 
 
 def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:

@@ -344,7 +344,7 @@ def borrowed_engine(
 
 
 def published_drafters(
-    given: DrafterLike | Sequence[DrafterLike] | None, model: str
+    given: DrafterLike | Sequence[DrafterLike] | None, model: str, server: str = ""
 ) -> list[DrafterLike]:
     """Return drafters, those that name no acceptance with the one that is published for a model.
 
@@ -356,6 +356,9 @@ def published_drafters(
         Drafters; None for each kind whose acceptance with the model is published.
     model
         The name of the target.
+    server
+        What runs them, as of `release`: where it does not accept drafts as it was measured, the
+        acceptance is moved to how it does.
 
     Raises
     ------
@@ -389,12 +392,15 @@ def published_drafters(
     for place, kind in lacking.items():
         if kind in profiles:
             beside = [others for other, others in profiles.items() if other != kind]
-            found[place] = _published(str(found[place]), profiles[kind], beside)
+            found[place] = _published(str(found[place]), profiles[kind], beside, server)
     return found
 
 
 def _published(
-    given: str, profiles: Sequence[AcceptanceProfile], beside: Iterable[Sequence[AcceptanceProfile]]
+    given: str,
+    profiles: Sequence[AcceptanceProfile],
+    beside: Iterable[Sequence[AcceptanceProfile]],
+    server: str,
 ) -> Drafter:
     """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others."""
     low, middle, high = typical_profiles(profiles, beside)
@@ -410,7 +416,9 @@ def _published(
         cast("Acceptance | ContextAcceptance", found.acceptance),
         lambda curve: replace(curve, between=between, caveats=(*curve.caveats, Urgent(said))),
     )
-    return replace(found, acceptance=acceptance)
+    found = replace(found, acceptance=acceptance)
+    is_run = accepts(server, middle.rule or None)
+    return found if is_run else resampled_drafter(found, None, release(server).accepts[0])
 
 
 def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | None) -> Drafter:
@@ -503,12 +511,3 @@ def framework_names() -> list[str]:
     """Return all server software, and the releases of those with files."""
     versions = ((server, version) for server in SERVERS for version in known_releases(server))
     return [*SERVERS, *(f"{server}@{version}" for server, version in versions)]
-
-
-def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:
-    """Return the engine that stands for a tool, None for the default, and notes on it."""
-    engine = hardware.engine_of(tool)
-    if engine is not None or tool is None or tool in hardware.engines:
-        return engine, []
-    default = hardware.engine().name
-    return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]
