@@ -555,7 +555,9 @@ def releases_of(setup: "Setup") -> str:
         return ""
     tags = () if setup.engine.reach is None else setup.engine.reach.versions
     timed = f"timed up to {tags[-1].removeprefix('v')}" if tags else ""
-    if setup.engine.name == one.framework:  # the title names the server already
+    if (
+        setup.engine.name == one.framework and not one.known_as
+    ):  # the title names the server already
         return f" {one.version}{timed and f' ({timed})'}"
     return f" ({', '.join(filter(None, [one.name, timed]))})"
 
