@@ -56,6 +56,11 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
     assert gridded(result, "verify_len")[0, 0].tolist() == [1, 2, 3, 4, 5, 6]
     assert (gridded(result, "speedup")[..., 0] == 1).all()
     assert "grid" not in answered(IDEAL)
+    # As text each drafter has a table of its loads, below its name.
+    text = run(PREDICT, "--batch 1,8 --drafter", BLOCK, "--drafter ideal").splitlines()
+    for name in (BLOCK, "ideal"):
+        loads = [line.split()[:2] for line in text[text.index(name) + 2 :][:2]]
+        assert loads == [["4096", "1"], ["4096", "8"]]
 
 
 def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:

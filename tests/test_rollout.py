@@ -257,47 +257,6 @@ def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:
     assert deep.steps[0].best_speedup > 1  # measured with all 16
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"accept_length": [2.8, 4.5]}, ["accept_length[1]", "4.5", "1 to 4"]),
-        ({"accept_length": [0.5]}, ["accept_length[0]", "0.5"]),
-        ({"accept_length": "often"}, ["accept_length", "'often'", "a file"]),
-        ({"accept_length": [2.0], "drafters": [SPEC, "ngram,accept=0.4"]}, ["drafters", "one"]),
-        ({"accept_length": [2.0], "draft_len": 0}, ["draft_len", "0"]),
-        ({"accept_length": [2.0], "entropy": [0.3]}, ["entropy", "one of"]),
-        ({"entropy": [0.3]}, ["states no temperature"]),
-        ({"entropy": [0.7], "drafters": f"{SPEC},temperature=1"}, ["entropy", "0.7", "0.65"]),
-        ({"entropy": [0.3], "drafters": "p_eagle"}, ["p_eagle", "one acceptance"]),
-        ({"retraining_samples": 0}, ["retraining_samples", "0"]),
-        ({"step_share": 1.5}, ["step_share", "1.5"]),
-        ({"drafters": []}, ["drafters", "at least one"]),
-        ({"lengths": [10.0, -1.0]}, ["lengths", "-1"]),
-        ({"lengths": []}, ["lengths"]),
-        ({"lengths": [[1.0, 2.0]]}, ["lengths", "(1, 2)"]),
-        ({"lengths": "no-such-file.txt"}, ["lengths", "no-such-file.txt", "lognormal"]),
-        ({"lengths": "lognormal=4000"}, ["lengths", "lognormal=4000", "two numbers"]),
-        ({"lengths": "lognormal=0/4000"}, ["MEAN", "0"]),
-        ({"lengths": "lognormal=4000/3000"}, ["P99 / MEAN", "0.75"]),
-        ({"lengths": "lognormal=100/3000"}, ["P99 / MEAN", "30"]),
-        ({"lengths": "pareto=100/1"}, ["INDEX", "1.0", "above 1"]),
-        ({"n_requests": 0}, ["n_requests", "0"]),
-        ({"n_requests": 10**6}, ["n_requests", "1000000", "100000"]),
-        ({"max_output_len": 0}, ["max_output_len", "0"]),
-        ({"input_len": 0}, ["input_len", "0"]),
-        ({"prefix_hit_rate": 2}, ["prefix_hit_rate", "2"]),
-        ({"replicas": 0}, ["replicas", "0"]),
-        ({"seed": -1}, ["seed", "-1"]),
-    ],
-)
-def test_wrong_input_is_refused_in_one_line(changes: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(OptionError) as refused:
-        asked(**changes)
-    line = str(refused.value)
-    assert "\n" not in line
-    assert [word for word in words if word not in line] == []
-
-
 # --- lengths -------------------------------------------------------------------------------------
 
 
