@@ -984,5 +984,5 @@ def test_the_flag_of_old_goes_on_working_with_a_note() -> None:
 
 
 def test_targets_that_no_load_meets_are_said() -> None:
-    told = "0.1 ms: met at no load; without drafts at no load"
+    told = "0.1 ms: met at no load, with drafts and without"
     assert told in page(f"{EXAMPLE} --tpot 0.1")

@@ -153,7 +153,7 @@ def published_speedups(
         source is silent) and speedup.
     """
     groups: dict[tuple[Any, ...], list[list[float | None]]] = defaultdict(list)
-    for point, speedup in _measured():
+    for point, speedup in measured_speedups():
         chip = chip_of(str(point.hardware))
         family = chip.architecture
         if point.method not in kinds or family is None or family not in architectures:
@@ -179,8 +179,12 @@ def published_speedups(
 
 
 @lru_cache(maxsize=1)
-def _measured() -> tuple[tuple[Measurement, float], ...]:
-    """Return measurements with drafts, and their speedups."""
+def measured_speedups() -> tuple[tuple[Measurement, float], ...]:
+    """Return measurements with drafts, and their speedups.
+
+    Source
+        Printed speedups, and loads of servers that were measured with drafts and without.
+    """
     return (*_printed(), *_paired())
 
 

@@ -181,11 +181,8 @@ class Prediction(Charted):
         load = f"context {', '.join(f'{context:g}' for context in contexts)}"
         if len(contexts) > _MOST_TOLD:
             load = f"{len(contexts)} contexts"
-        workers = ", each decode worker" if self.split else ""
-        return (
-            f"{title_of(self.model, self.setup)}{workers}; "
-            f"{load if workload is None else workload.requests}"
-        )
+        title = title_of(self.model, self.setup, self.split)
+        return f"{title}; {load if workload is None else workload.requests}"
 
     @property
     def sureness(self) -> str:
@@ -396,7 +393,7 @@ class Prediction(Charted):
             hidden.add("near_best")
         if all(row.running == row.batch_size for row in rows):
             hidden.add("running")
-        if all(row.draft_len for row in rows):
+        if all(row.draft_len == row.tried_draft_len for row in rows):
             hidden |= {*_TRIED}
         if not shows_notes():
             hidden |= {*_SHOWN} - {*_BRIEF}
@@ -748,30 +745,50 @@ def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
     return plot.speedup_figures(
         [curve for one in predictions for curve in one.headline_curves],
-        measured=[point for one in predictions for point in _measured_near(one)],
+        measured=[
+            point for one in predictions for point in measured_near(one, one.headline_curves)
+        ],
     )
 
 
-def _measured_near(prediction: Prediction) -> Iterator[tuple[float, int, float]]:
-    """Yield batch size, draft length and speedup of measurements of the same, by acceptance too."""
-    from specroof.evidence import load_measurements  # noqa: PLC0415 - for charts only
-    from specroof.evidence.measurement import chip_of  # noqa: PLC0415
+def measured_near(
+    prediction: Prediction, curves: Sequence[SpeedupCurve]
+) -> Iterator[tuple[float, int, float, bool]]:
+    """Yield measured speedups of the same set-up, for charts.
+
+    Those whose tokens per round are known must be near those of a curve.
+
+    Parameters
+    ----------
+    prediction
+        Model, server and devices.
+    curves
+        Of the drafters that are drawn.
+
+    Yields
+    ------
+    tuple
+        Batch size, draft length, speedup, and whether tokens per round are known.
+    """
+    from specroof.evidence.measurement import chip_of  # noqa: PLC0415 - for charts only
+    from specroof.questions.page_evidence import measured_speedups  # noqa: PLC0415
 
     setup = prediction.setup
-    for point in load_measurements():
-        speedup, drafts, batch = point.measured_speedup, point.draft_len, point.batch_size
+    for point, speedup in measured_speedups():
+        drafts, batch = point.draft_len, point.batch_size or point.concurrency
         if (
-            not (speedup and drafts and batch and point.tokens_per_round)
+            not (drafts and batch)
             or str(point.model).rpartition("/")[2] != prediction.model.name
             or (point.engine, point.tensor_parallel) != (setup.engine.name, setup.placement.devices)
             or chip_of(str(point.hardware)).name != setup.hardware.name
         ):
             continue
-        for curve in prediction.headline_curves:
+        for curve in curves:
             tokens = curve.tokens_per_round[..., drafts : drafts + 1]
-            near = abs(tokens / point.tokens_per_round - 1) <= _SAME_ACCEPTANCE
-            if curve.drafter.partition(",")[0] == point.method and near.any():
-                yield batch, drafts, speedup
+            known = point.tokens_per_round
+            near = known is None or (abs(tokens / known - 1) <= _SAME_ACCEPTANCE).any()
+            if near and curve.drafter.partition(",")[0] == point.method:
+                yield batch, drafts, speedup, known is not None
 
 
 COMMAND: Final = Command(

@@ -287,6 +287,10 @@ def with_running(deployment: Deployment, running: int | None) -> Deployment:
 _MANY: Final = 64
 
 
+#: How sentences about limits begin that replace defaults.
+RAISED_LIMIT: Final = "raised limit"
+
+
 def raised_notes(served: ServedCurve, batch_size: Sequence[float]) -> list[str]:
     """Return what a server is told so that its default limits do not bind, at the largest load.
 
@@ -307,8 +311,8 @@ def raised_notes(served: ServedCurve, batch_size: Sequence[float]) -> list[str]:
     framework = served.room.drafting.server.framework
     return [
         Urgent(
-            f"defaults of {framework} run fewer requests than memory holds: raised to --server "
-            f"running={most} at a load of {load:g}"
+            f"{RAISED_LIMIT}: --server running={most} at a load of {load:g}, since memory holds more "
+            f"requests than {framework} runs by default"
         )
     ]
 
