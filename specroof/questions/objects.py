@@ -1,14 +1,14 @@
 """What parameters stand for: names and values to models, chips, drafters, engines and prices."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
-from specroof.acceptance.published import published_with, typical_profiles
+from specroof.acceptance.published import AcceptanceProfile, published_with, typical_profiles
 from specroof.acceptance.sampling import resampled_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
@@ -383,19 +383,29 @@ def published_drafters(
         if not given:
             message = f"drafters: none is given, and no acceptance with {model} is published"
             reject(message, "one or more with acceptance, as in eagle3,accept-length=2.8@3")
-    return [_published(drafter, model) for drafter in as_list(given)]
+    found = list[DrafterLike](as_list(given))
+    lacking = {
+        place: drafter.kind
+        for place, one in enumerate(found)
+        if isinstance(one, str)
+        for drafter in [drafter_of(one)]
+        if not drafter.is_ideal and drafter.acceptance is None
+    }
+    known = published_with(model) if lacking else {}
+    profiles = {kind: known[kind] for kind in lacking.values() if kind in known}
+    for place, kind in lacking.items():
+        if kind in profiles:
+            beside = [others for other, others in profiles.items() if other != kind]
+            found[place] = _published(str(found[place]), profiles[kind], beside)
+    return found
 
 
-def _published(given: DrafterLike, model: str) -> DrafterLike:
-    """Return a drafter of a SPEC that names no acceptance with what is published; else as it is."""
-    drafter = drafter_of(given)
-    if not isinstance(given, str) or drafter.is_ideal or drafter.acceptance is not None:
-        return given
-    profiles = published_with(model).get(drafter.kind)
-    if profiles is None:
-        return given
-    low, middle, high = typical_profiles(profiles)
-    said = f"acceptance of {drafter.kind}: published profile {middle.name}"
+def _published(
+    given: str, profiles: Sequence[AcceptanceProfile], beside: Iterable[Sequence[AcceptanceProfile]]
+) -> Drafter:
+    """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others."""
+    low, middle, high = typical_profiles(profiles, beside)
+    said = f"acceptance of {middle.kind}: published profile {middle.name}"
     if low != high:
         said += (
             f"; the band is that of other texts, {low.tokens_per_round:.2f} to "
