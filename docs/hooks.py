@@ -130,6 +130,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return _ASKED.sub(lambda asked: TABLES[asked[1]](*asked[2].split()), markdown)
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the dialog of the theme's search for readers of screens."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+
+
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(

@@ -328,7 +328,7 @@ def test_memory_is_drawn_as_it_is_counted() -> None:
     ]
     assert widths == pytest.approx(sizes)
     assert found.rows[0].largest_batch == 0
-    assert [text.get_text() for text in axes.texts] == ["0 requests, limited by cache"] * 2
+    assert [text.get_text() for text in axes.texts] == ["0, limited by cache"] * 2
 
 
 @pytest.mark.usefixtures("asked_for_validated")

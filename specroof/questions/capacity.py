@@ -170,7 +170,7 @@ class Capacity(Charted):
             parts = {name: max(size, 0.0) / GIBIBYTE for name, size in sizes.items()}
             name = f"{row.drafter}, γ = {row.draft_len}" if row.drafter else "plain"
             bars.append(
-                plot.Bar(name, parts, f"{row.largest_batch} requests, limited by {row.bound_by}")
+                plot.Bar(name, parts, f"{row.largest_batch}, limited by {row.bound_by}")
             )
         fills = {name: plot.Fill(q.MEMORY[name].title) for name in _FILLS}
         limit = self.rows[0].memory_bytes / GIBIBYTE, q.MEMORY_BYTES.title

@@ -298,7 +298,6 @@ _DRAWN: Final[dict[str, tuple[str, Any]]] = {
 def played_charts(played: Sequence[PlayedLoads], title: str) -> dict[str, Any]:
     """Return charts of what clients see over loads; of one load over draft lengths and time."""
     load = played[0].load
-    title = f"{title}\n{load.workload.requests}" if load.workload else title
     gains = np.array([np.nanmax(one.speedup, initial=1.0) for one in played])
     best = int(gains.argmax())
     title += f"\nAnswers end up to {gains[best]:.2f}x sooner with {played[best].drafter}"

@@ -423,7 +423,7 @@ class Prediction(Charted):
         Of a load that was played through, what clients see.
         """
         if self.played:
-            return played_charts(self.played, title_of(self.model, self.setup))
+            return played_charts(self.played, self.title)
         return prediction_charts([self])
 
     def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:
