@@ -100,6 +100,11 @@ def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> 
     )
     assert cooler.speedup == alone.speedup
     assert cooler.speedup_low < alone.speedup_low
+    # A server that does not accept drafts as they were measured does so in its own way.
+    (moved,) = specroof.predict(
+        "Qwen/Qwen3-8B", "h100", drafters="eagle3", framework="tensorrt-llm"
+    ).drafters
+    assert getattr(moved.acceptance, "rule", None) == "greedy"
     # What says its acceptance, or has none published, stays as it is.
     (given,) = specroof.predict(**asked, drafters="eagle3,accept=0.5").drafters
     assert given.name == "eagle3,accept=0.5"

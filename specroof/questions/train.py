@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_length
-from specroof.architecture import Architecture, DraftHead
+from specroof.architecture import DraftHead
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
@@ -20,17 +20,10 @@ from specroof.drafters.training import (
     training_work,
 )
 from specroof.errors import Urgent, refuse, reject
-from specroof.latency import Deployment, Setup, model_latency
+from specroof.latency import Deployment, model_latency
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
-from specroof.questions.answer import (
-    Charted,
-    case_of,
-    decision_line,
-    rows_table,
-    sure_of,
-    title_of,
-)
+from specroof.questions.answer import Charted, ServedAnswer, decision_line, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
 from specroof.questions.parameters import (
@@ -194,7 +187,7 @@ class TrainDay(q.Row):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Trained(Charted):
+class Trained(ServedAnswer, Charted):
     """What a drafter costs to train, and what it would bring.
 
     Attributes
@@ -215,8 +208,6 @@ class Trained(Charted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     drafter: str
     context_len: float
     workload: Workload | None
@@ -235,13 +226,13 @@ class Trained(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         samples = f"{self.drafter} trained on {format_count(self.samples)} samples"
-        return f"{title_of(self.model, self.setup)}: {samples}"
+        return f"{self.served}: {samples}"
 
     @property
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
         kind = self.drafter.partition(",")[0]
-        return sure_of(Deployment(self.model, self.setup), [kind], self.rows, _BANDED)
+        return sure_of(self.deployment, [kind], self.rows, _BANDED)
 
     @property
     def expected(self) -> list[TrainRow]:
@@ -276,7 +267,7 @@ class Trained(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        case = self.served_json(self.workload, self.context_len)
         trained = fields_of(
             self,
             *("drafter", "against", "samples", "sample_len", "epochs"),
@@ -297,7 +288,7 @@ def train(request: TrainRequest) -> Trained:
     lengths, drafts, about = _lengths(
         request, drafter, usual_drafts(drafter, model, request.draft_len)
     )
-    notes = [*about, *length_notes(request, case)]
+    notes = [*about, *length_notes(request)]
     given = as_list(request.tokens_per_day) or [math.nan]
     traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
     rows, warnings = list[TrainRow](), list[str]()
@@ -313,6 +304,7 @@ def train(request: TrainRequest) -> Trained:
     return Trained(
         model=model,
         setup=case.deployment.setup,
+        split=case.split,
         drafter=drafter.name,
         context_len=float(load.steady.context_len[0]),
         workload=load.steady.workload,
