@@ -4,8 +4,9 @@ import itertools
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import matplotlib as mpl
@@ -387,9 +388,6 @@ def test_eight_drafters_differ_in_colour_and_marker() -> None:
     drawn = lines(main_axes(plot_speedup_by_draft_len(curves)))
     assert len({line.get_color() for line in drawn}) == 8
     assert len({line.get_marker() for line in drawn}) == 8
-
-
-def test_colours_and_markers_run_out_at_72_lines() -> None:
     both = zip(itertools.cycle(COLORS), itertools.cycle(MARKERS), strict=False)
     assert len(set(itertools.islice(both, 80))) == 72
 
@@ -457,12 +455,6 @@ def test_the_chart_shows_the_point_that_was_asked_for() -> None:
     assert (f"{best:.2f}x" in found, f"{drafts} drafts" in found) == (True, True)
 
 
-def test_axes_say_quantity_and_unit() -> None:
-    axes = main_axes(plot_speedup_by_draft_len([curve([1, 1.5])]))
-    assert axes.get_xlabel() == "Draft length γ (tokens per sequence and round)"
-    assert axes.get_ylabel() == "Speedup over plain decoding (×)"
-
-
 def test_charts_of_requests_say_that_prefills_are_counted() -> None:
     # A step of 1 s, as many seconds a round as tokens, and prefills of 1 s a token.
     counted = curve(
@@ -482,15 +474,6 @@ def test_charts_of_requests_say_that_prefills_are_counted() -> None:
     assert "if drafts were free: every round costs a plain step" in legend_texts(chart)
     upper, _ = plot_by_batch([counted]).axes
     assert upper.get_ylabel() == "Best speedup over plain decoding,\nprefills counted in both (×)"
-
-
-def test_the_legend_says_what_dashes_and_dots_are() -> None:
-    assert legend_texts(plot_speedup_by_draft_len([curve([1, 1.5])])) == [
-        "autoregressive, accept=0.75, cost=0.10",
-        "chosen draft length",
-        "if drafts were free: speedup = tokens per round",
-        "plain decoding",
-    ]
 
 
 def test_a_title_that_is_given_replaces_the_own_one() -> None:
@@ -835,16 +818,6 @@ def test_what_has_no_place_in_a_roofline_is_left_out() -> None:
     assert labels(roofline(ops)) == ["a\n50.0% of the time"]
 
 
-def test_a_roofline_needs_a_peak_for_each_dtype() -> None:
-    with pytest.raises(OptionError, match=r"^flops_per_s .*fp8; .*'bf16'"):
-        roofline([op("a", compute_s=1, memory_s=1)], fp8=1e15)
-
-
-def test_a_roofline_needs_arithmetic() -> None:
-    with pytest.raises(OptionError, match=r"^latency .*allowed: one or more"):
-        roofline([op("a", compute_s=0, memory_s=1)])
-
-
 # --- time per operation ------------------------------------------------------------------------
 
 
@@ -864,15 +837,8 @@ def test_a_bar_is_as_long_as_its_operation_and_says_so() -> None:
     }
     assert labels(figure) == ["3.00 ms, 75.0%", "1.00 ms, 25.0%"]
     assert titles(figure) == ["A pass takes 4.00 ms, 75% of it in long", "A pass"]
-    assert main_axes(figure).get_xlabel() == "Time on each device"
-
-
-def test_the_longest_bar_is_on_top() -> None:
-    figure = plot_time_per_op(latency(some_ops(10)), title="A pass")
-    widths = [bar.get_width() for bar in bars(figure).values()]
-    assert widths == sorted(widths, reverse=True)
     low, high = main_axes(figure).get_ylim()
-    assert low > high  # the first is above
+    assert low > high  # the first, which is the longest, is above
 
 
 def test_operations_of_one_name_share_a_bar() -> None:
@@ -902,9 +868,7 @@ def test_small_operations_are_one_bar_at_the_end() -> None:
     assert len(drawn) == 17
     assert list(drawn)[-1] == "7 others"
     assert drawn["7 others"].get_width() == pytest.approx(2.005)
-
-
-def test_a_single_small_operation_keeps_its_name() -> None:
+    # A single small one keeps its name.
     ops = [op("large", compute_s=0, memory_s=1), op("tiny", compute_s=0, memory_s=1e-3)]
     assert list(bars(plot_time_per_op(latency(ops), title="A pass"))) == ["large", "tiny"]
 
@@ -922,35 +886,42 @@ def test_a_pass_that_takes_no_time_has_bars_of_no_length() -> None:
     assert figure_bytes(figure, "a.png")
 
 
-def test_a_chart_of_a_pass_takes_one_pass() -> None:
-    one = op("a", compute_s=1, memory_s=1)
-    many = replace(latency([one]), work_s=np.ones(3))
-    with pytest.raises(OptionError, match=r"^latency .*3 passes; allowed: one"):
-        plot_time_per_op(many, title="A pass")
-
-
-def test_a_chart_of_a_pass_takes_an_operation() -> None:
-    with pytest.raises(OptionError, match=r"^latency .*allowed: one or more"):
-        plot_time_per_op(latency([]), title="A pass")
-
-
 # --- what is refused ---------------------------------------------------------------------------
 
 
+ONE = op("a", compute_s=1, memory_s=1)
+BY_CURVES = (
+    plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch, plot_by_batch
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "plot",
-    [plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch, plot_by_batch],
+    ("draw", "said"),
+    [
+        *((partial(plot, []), "^curves is empty; allowed: one or more") for plot in BY_CURVES),
+        *(
+            (partial(plot, [grid(2, 2)], context_index=2), "^context_index is 2; .*from 0 to 1")
+            for plot in BY_CURVES
+        ),
+        (
+            partial(plot_speedup_by_draft_len, [grid(1, 2)], batch_index=-3),
+            "^batch_index is -3; allowed: from 0 to 1",
+        ),
+        (partial(roofline, [ONE], fp8=1e15), "^flops_per_s .*fp8; .*'bf16'"),
+        (
+            partial(roofline, [op("a", compute_s=0, memory_s=1)]),
+            "^latency .*allowed: one or more",
+        ),
+        (
+            partial(plot_time_per_op, replace(latency([ONE]), work_s=np.ones(3)), title=""),
+            "^latency .*3 passes; allowed: one",
+        ),
+        (partial(plot_time_per_op, latency([]), title=""), "^latency .*allowed: one or more"),
+    ],
 )
-def test_charts_need_a_curve_and_a_place_on_it(plot: type) -> None:
-    with pytest.raises(OptionError, match="curves is empty; allowed: one or more"):
-        plot([])
-    with pytest.raises(OptionError, match="context_index is 2; allowed: from 0 to 1"):
-        plot([grid(2, 2)], context_index=2)
-
-
-def test_a_batch_size_that_is_not_there_is_refused() -> None:
-    with pytest.raises(OptionError, match="batch_index is -3; allowed: from 0 to 1"):
-        plot_speedup_by_draft_len([grid(1, 2)], batch_index=-3)
+def test_what_cannot_be_drawn_is_refused(draw: Callable[[], object], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        draw()
 
 
 # --- settings, notebooks, files ----------------------------------------------------------------

@@ -129,21 +129,6 @@ def advice() -> Any:
     )
 
 
-def test_advice_is_a_frame_with_a_row_for_each_chip_and_load(advice: Any) -> None:
-    frame = advice.to_frame()
-    told = advice.to_dict()["rows"]
-    assert len(frame) == len(told) == 2 * 3
-    names = ("concurrency", "draft_len", "speedup", "speedup_low", "tokens_per_s", "ttft_s")
-    for row, (_, got) in zip(told, frame.iterrows(), strict=True):
-        assert got.hardware == row["hardware"]
-        assert [got[name] for name in names] == [row[name] for name in names]
-        assert got.plain_tpot_s == row["plain_tpot_s"]
-        assert got.decision == row["decision"]
-        assert got.meets_targets == row["meets_targets"]
-    assert {*frame.drafter} == {*advice.drafters}
-    assert {0} < {*frame.draft_len}  # nothing drafts where it does not pay
-
-
 def test_advice_is_an_arrow_table(advice: Any) -> None:
     table = advice.to_arrow()
     assert table.column_names == list(advice.to_frame().columns)
