@@ -88,7 +88,7 @@ FOUND = {
     "explain": "the pass takes ",
     "capacity": "requests at once: ",
     "advise": "decision: on at 1 to 4 in flight; eagle3",
-    "breakeven": "least acceptance rate for a speedup of 1 at the best draft length: ",
+    "breakeven": "least acceptance rate at which drafting pays, with the best draft length: ",
     "frontier": "cheapest: ",
     "worth": "decision: on at 2 to 4 tokens/round; eagle3",
     "train": "decision: on at 1.95 to 2.55 tokens/round; eagle3",
@@ -301,7 +301,7 @@ def test_memory_is_drawn_as_it_is_counted(tmp_path: Path) -> None:
     ]
     assert widths == pytest.approx(sizes)
     assert found.rows[0].largest_batch == 0
-    assert [text.get_text() for text in axes.texts] == ["0 requests (cache)"] * 2
+    assert [text.get_text() for text in axes.texts] == ["0, limited by cache"] * 2
 
 
 @pytest.mark.usefixtures("asked_for_validated")

@@ -70,7 +70,7 @@ def test_a_batch_without_room_is_on_no_frontier() -> None:
     assert nothing.cheapest is None
     assert "no batch has room" in frontier_text(nothing)
     assert "cheapest: none" in frontier_text(nothing)
-    assert nothing.plot().axes[0].get_xlabel() == "Tokens/s of each user"
+    assert nothing.plot().axes[0].get_xlabel() == "Tokens/s per user"
 
 
 def test_money_and_energy_of_a_point_by_hand() -> None:
@@ -154,7 +154,7 @@ def test_more_devices_hold_no_more_grids_at_a_time(monkeypatch: pytest.MonkeyPat
 
 def test_the_chart_is_of_the_points() -> None:
     answer = frontier(MODEL, CHIP, **ASKED, tpot_s=0.008)
-    assert repr(answer).startswith("<FrontierAnswer: Qwen3-8B on NVIDIA H100 SXM")
+    assert repr(answer).startswith("<FrontierAnswer: Qwen3-8B on 1 x NVIDIA H100 SXM")
     lines = answer.plot().axes[0].lines
     for one, line in zip(answer.series, (lines[0], lines[2]), strict=True):
         users = [point.tokens_per_s_per_user for point in one.points]
@@ -276,7 +276,7 @@ def test_figures_whose_bands_say_too_little_stand_beside_notes_only() -> None:
     assert best.tokens_per_s_per_device_low is not None
     assert best.tokens_per_s_per_device_high is not None
     assert best.tokens_per_s_per_device_high > 3 * best.tokens_per_s_per_device_low
-    figure = f": {best.tokens_per_s_per_device:.0f} tokens/s each"
+    figure = f": {best.tokens_per_s_per_device:.0f} tokens/s per device"
     with on_screen(None):
         brief = str(answer)
         show_notes()

@@ -37,10 +37,10 @@ def test_tables_mark_what_has_no_room() -> None:
     assert "more would be needed on each device" in nowhere
     nowhere = predict(f"{words} --server memory=0.3 --batch 1,4 --notes")
     assert "none, since no draft fits in memory" in nowhere
-    assert "at most 0 requests run plain (cache)" in nowhere
+    assert ": 0 without drafts (cache)" in nowhere
     assert "nan" not in nowhere
     one = predict(f"{words} --server running=1 --batch 1,4 --notes")
-    assert "at most 1 request runs plain (running), 1 with 1 draft of" in one
+    assert ": 1 without drafts (running), 1 with 1 draft of" in one
     assert "all that fit; from 2 on memory holds no drafts" in one
 
 

@@ -376,7 +376,7 @@ def test_every_answer_says_which_workers_serve(question: Callable[..., Any]) -> 
         asked["drafter"] = str(asked.pop("drafters")).partition(",")[0]
     found = question(MODEL, CHIP, **asked)
     chip = load_hardware(CHIP).name
-    assert f" on 2 x 1 {chip} prefill, 2 x 2 {chip} decode, engine " in found.title
+    assert f" on 6 x {chip} (2 x 1 prefill, 2 x 2 decode), engine " in found.title
     split = found.to_dict()["case"].get("split")
     assert question is frontier or split["devices"] == 2 * 1 + 2 * 2
 

@@ -106,7 +106,7 @@ def test_what_is_saved_pays_for_the_training() -> None:
     (alone,) = predict(MODEL, "h100", drafters="eagle3,accept-length=2.25@3", batch_size=4).rows
     assert found.expected[0].speedup == pytest.approx(alone.speedup, rel=0.01)
     assert [day.times_paid for day in found.days] == pytest.approx(
-        [0, 0.5, 1, 1.5, 2, 0, 1, 2, 3, 4]
+        [0, 0.25, 0.5, 0.75, 1, 0, 0.5, 1, 1.5, 2]
     )
 
 
