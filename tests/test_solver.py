@@ -465,6 +465,17 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
         made([1, 2]).near_best(share)
 
 
+def test_in_a_pipeline_a_drafter_of_one_layer_runs_on_the_last_stage_alone() -> None:
+    one, two = (
+        speedup_curve(
+            "Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.7", max_draft_len=3,
+            placement=Placement(2, pipeline_parallel=stages),
+        )
+        for stages in (1, 2)
+    )  # fmt: skip
+    np.testing.assert_array_equal(two.draft_s, one.draft_s)
+
+
 @pytest.mark.parametrize(
     "core",
     [
