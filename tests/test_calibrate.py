@@ -344,7 +344,7 @@ UNKNOWN = [replace(one, tokens_per_round=None) for one in DRAFTED]
         (points((1, 8), (512,)), {}, "…2 points …"),
         # Ten million cached tokens of a thousand sequences: some minutes a step.
         (points((1000, 1001, 1002), (10_000_000,)), {},
-         "…3 points determine nothing (layer_overhead_s: the profile has none…"
+         "…3 points determine nothing (layer_overhead_s: seconds per pass hold it…"
          "pass_overhead_s: the points hardly depend on it; sequence…"),
         (times(1, 1000), {}, "bench.csv, line 1: … at best; …"),  # faster than physics
         # Thousands of tokens per second, written down as tokens per second.
