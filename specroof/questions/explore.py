@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from html import escape
 from itertools import product
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from specroof.acceptance import (
 from specroof.acceptance.published import load_profiles
 from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
-from specroof.arrays import Array, array_within, fields_of, whole_within
+from specroof.arrays import Array, IntArray, array_within, fields_of, whole_within
 from specroof.catalog import load_drafter, load_hardware, model_names
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
@@ -37,7 +37,7 @@ from specroof.hardware import (
     ServerSettings,
     served_width,
 )
-from specroof.latency import Deployment, Setup, check_placement, engine_setup
+from specroof.latency import Deployment, Setup, check_placement, engine_setup, model_latency
 from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted, title_of
@@ -89,6 +89,7 @@ from specroof.questions.speculation import speculation_of
 from specroof.reading.words import whole_numbers, words
 from specroof.serving.capacity import (
     PrefillRules,
+    ServedRoom,
     ServerRoom,
     in_server,
     prefill_rules,
@@ -98,16 +99,10 @@ from specroof.serving.capacity import (
 from specroof.serving.launch import LAUNCHERS, LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes, pass_latency
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
 from specroof.speedup.reach import evidence_engine
 from specroof.speedup.result import tokens_spread
-from specroof.speedup.round import (
-    RoundTimes,
-    engine_pass_s,
-    engine_round_s,
-    proposals,
-    round_times,
-)
+from specroof.speedup.round import draft_time, engine_pass_s, engine_round_s, proposals
 from specroof.speedup.waterfall import group_seconds
 from specroof.units import format_binary_bytes
 
@@ -374,8 +369,14 @@ def cell_of(
         For a placement that does not divide the model, and a format that the chip lacks.
     """
     deployment, ideal = Deployment(model, setup), load_drafter("ideal")
-    proposed, times = _rounds(deployment, ideal, axes, [constant_acceptance(1.0)])
-    priced = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in kinds}
+    contexts, batches, drafts = _columns(axes)
+    # A chain of drafts is verified alike, whatever made it: one pass for all drafters.
+    latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
+    shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)
+    verify_s = np.broadcast_to(latency.total_s, shape)
+    proposed = proposals(ideal, constant_acceptance(1.0), drafts)
+    plain = _plain_room(deployment, axes)
+    priced = {kind: _drafting(deployment, kind, axes, verify_s, plain) for kind in kinds}
     rules = {}
     if setup.engine != IDEAL_ENGINE:
         rules = {
@@ -386,9 +387,12 @@ def cell_of(
         model=model,
         setup=setup,
         evidence=evidence_engine(deployment),
-        verify_s=times.verify_s[0],
-        parts_s=_parts_s(deployment, axes),
-        room=_room(deployment, ideal, axes, proposed),
+        verify_s=verify_s,
+        parts_s={
+            name: np.broadcast_to(seconds, shape)
+            for name, seconds in group_seconds(latency).items()
+        },
+        room=_room(deployment, ideal, axes, proposed, plain),
         engine_round_s=_engine_round_s(setup, ideal, proposed),
         drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
         requests={
@@ -400,34 +404,30 @@ def cell_of(
     )
 
 
-def _parts_s(deployment: Deployment, axes: Axes) -> dict[str, Array]:
-    """Return the seconds of plain steps and verifications by groups of operations."""
+def _columns(axes: Axes) -> tuple[Array, Array, IntArray]:
+    """Return contexts, batch sizes and draft lengths, which broadcast to the grid."""
     contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
-    passes = ForwardPass(batches[:, None], drafts + 1.0, contexts[:, None, None])
-    shape = (len(contexts), len(batches), len(drafts))
-    groups = group_seconds(pass_latency(deployment, passes))
-    return {name: np.broadcast_to(seconds, shape) for name, seconds in groups.items()}
+    return contexts[:, None, None], batches[:, None], drafts
 
 
-def _rounds(
-    deployment: Deployment, drafter: Drafter, axes: Axes, accepted: Sequence[Acceptance]
-) -> tuple[Proposals, RoundTimes]:
-    """Return the rounds of a drafter over the grid as if memory had no end.
-
-    Acceptance is the first axis: what is verified is the same for each, and is priced once.
-    """
-    drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
-    contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
-    each = [proposals(drafter, acceptance, drafts) for acceptance in accepted]
-    tokens = np.stack([proposed.tokens_per_round for proposed in each])[:, None, None]
-    proposed = replace(each[0], tokens_per_round=tokens)
-    grid = (contexts[:, None, None], batches[:, None], drafts)
-    times = round_times(deployment, drafter, proposed, grid)
-    draft_s = np.broadcast_to(times.draft_s, times.round_s.shape)
-    return proposed, replace(times, draft_s=draft_s)
+#: From a limit of running requests that a server is told to its room without drafts.
+_PlainRoom: TypeAlias = Callable[[int | None], ServedRoom]
 
 
-def _room(deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Proposals) -> Room:
+def _plain_room(deployment: Deployment, axes: Axes) -> _PlainRoom:
+    """Return the room of a server without drafts, which is the same beside any drafter."""
+    contexts = np.array(axes.context_len)[:, None]
+
+    @cache
+    def plain(running: int | None) -> ServedRoom:
+        return served_room(with_running(deployment, running), context_len=contexts)
+
+    return plain
+
+
+def _room(
+    deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Proposals, plain: _PlainRoom
+) -> Room:
     """Return the room of a server; without end for the textbook, which has no server."""
     if deployment.setup.engine == IDEAL_ENGINE:
         return Room(np.full((len(axes.context_len), axes.max_draft_len + 1), np.inf), [])
@@ -436,13 +436,13 @@ def _room(deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Propos
     @cache
     def held(running: int | None) -> ServerRoom:
         within = with_running(deployment, running)
-        return server_room(within, drafter, contexts, proposed.verify_len)
+        return server_room(within, drafter, contexts, proposed.verify_len, plain=plain(running))
 
     room, raised = held(None), None
     told = raised_limits(axes.batch_size, "queue", held)
     if any(map(any, told)):
-        pairs = [(held(plain).largest, held(drafts).largest) for plain, drafts in told]
-        raised = np.stack([np.hstack([off[:, :1], on[:, 1:]]) for off, on in pairs], axis=1)
+        pairs = [(plain(off).largest_batch, held(on).largest[:, 1:]) for off, on in told]
+        raised = np.stack([np.hstack(pair) for pair in pairs], axis=1)
     return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
 
@@ -452,25 +452,29 @@ def _engine_round_s(setup: Setup, drafter: Drafter, proposed: Proposals) -> tupl
     return none, one - none
 
 
-def _drafting(deployment: Deployment, drafter: Drafter, axes: Axes) -> Drafting | None:
+def _drafting(
+    deployment: Deployment, kind: str, axes: Axes, verify_s: Array, plain: _PlainRoom
+) -> Drafting | None:
     """Return the seconds of a drafter; None where no grid says them exactly.
 
     That is so where the model cannot have such a drafter, and where its seconds have corners
     between two knots or several of its passes read what was committed.
     """
+    drafter, proposed = _probed(kind, axes.max_draft_len)
     depth = min(drafter.max_draft_len or axes.max_draft_len, axes.max_draft_len)
-    # Tokens per round are 1, then 1.25, 1.5, … and 2, 3, …, one for each draft length.
-    accepted = [
-        constant_acceptance(0.0),
-        survival_acceptance([_STEP] * axes.max_draft_len),
-        constant_acceptance(1.0),
-        constant_acceptance(_PROBE),
-    ]
+    target_s = (verify_s[..., :1], verify_s)
     try:
-        proposed, times = _rounds(deployment, drafter, axes, accepted)
+        drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
+        time = draft_time(deployment, drafter, proposed, _columns(axes), target_s, engine_pass_s)
     except SpecroofError:
         return None
-    none_s, few_s, many_s, probe_s = times.draft_s
+    draft_s = time.serial_s + time.overlapped_s
+    shape = (len(proposed.tokens_per_round), *verify_s.shape)
+    drafts = slice(1, depth + 1)
+    drafted = np.full(shape, np.nan)
+    drafted[..., 0] = 0.0
+    drafted[..., drafts] = np.broadcast_to(draft_s, shape)[..., drafts]
+    none_s, few_s, many_s, probe_s = drafted
     knots_s = [
         np.zeros_like(none_s[..., :1]),
         (few_s - none_s)[..., 1:_N_FEW],
@@ -479,15 +483,33 @@ def _drafting(deployment: Deployment, drafter: Drafter, axes: Axes) -> Drafting 
     found = Drafting(
         draft_s=none_s,
         more_s=np.concatenate(knots_s, axis=-1),
-        room=_room(deployment, drafter, axes, proposed),
+        room=_room(deployment, drafter, axes, proposed, plain),
         depth=depth,
         engine_round_s=_engine_round_s(deployment.setup, drafter, proposed),
     )
-    drafts = slice(1, depth + 1)
     read = proposed.tokens_per_round[-1, 0, 0, drafts]
-    draft_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
-    off = np.abs(draft_s - probe_s[..., drafts]) / times.round_s[-1][..., drafts]
+    cubic_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
+    off = np.abs(cubic_s - probe_s[..., drafts]) / (cubic_s + verify_s[..., drafts])
     return found if float(off.max()) < _EXACT else None
+
+
+@lru_cache(maxsize=16)
+def _probed(kind: str, max_draft_len: int) -> tuple[Drafter, Proposals]:
+    """Return a drafter and its rounds at the acceptances that are priced, which no model changes.
+
+    Acceptance is the first axis: what does not depend on it is priced once. Tokens per round are 1,
+    then 1.25, 1.5, … and 2, 3, …, one for each draft length, and those of a probe.
+    """
+    drafter, drafts = load_drafter(kind), np.arange(max_draft_len + 1)
+    accepted = (
+        constant_acceptance(0.0),
+        survival_acceptance([_STEP] * max_draft_len),
+        constant_acceptance(1.0),
+        constant_acceptance(_PROBE),
+    )
+    each = [proposals(drafter, acceptance, drafts) for acceptance in accepted]
+    tokens = np.stack([one.tokens_per_round for one in each])[:, None, None]
+    return drafter, replace(each[0], tokens_per_round=tokens)
 
 
 def slopes(values: Array) -> Array:

@@ -6,6 +6,7 @@ that it follows.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -104,14 +105,26 @@ def captured_sizes(
     >>> captured_sizes(load_hardware("h100"), 24, running=6, tokens=8192, verify_len=2)
     [1, 2, 4, 8, 12, 16, 24]
     """
+    return [
+        *_captured_sizes(
+            _largest_graph(hardware, version), most, tokens, running, verify_len, version
+        )
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _captured_sizes(
+    largest: int, most: int, tokens: int, running: int | None, verify_len: int, version: str
+) -> tuple[int, ...]:
+    """Return `captured_sizes` of chips whose largest graph is this."""
     captured = version_of(VllmRelease, version).captured
     counts = captured.sizes.up_to
     sizes = {*counts(most), *([tokens] if captured.whole_pass else [])}
     if running is not None and captured.uniform:
-        requests = min(running, _largest_graph(hardware, version)) if verify_len > 1 else running
+        requests = min(running, largest) if verify_len > 1 else running
         uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
         sizes |= {n * verify_len for n in uniform}
-    return sorted(size for size in sizes if size <= min(most, tokens))
+    return tuple(sorted(size for size in sizes if size <= min(most, tokens)))
 
 
 #: What a captured size takes besides memory that the sizes share: assumed equal to
