@@ -464,8 +464,8 @@ def test_a_wrong_call_names_the_question_and_its_arguments() -> None:
     told = str(unknown.value)
     assert told.startswith("capacity(): got an unexpected keyword argument 'draftr'; allowed: ")
     assert " drafters," in told
-    with pytest.raises(TypeError, match=r"^predict\(\): missing a required .*argument: 'drafters'"):
-        specroof.predict("Qwen/Qwen3-8B", "h100")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^predict\(\): missing a required .*argument: 'hardware'"):
+        specroof.predict("Qwen/Qwen3-8B")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^predict\(\): too many positional arguments; allowed: "):
         specroof.predict("Qwen/Qwen3-8B", "h100", ["eagle3"])  # type: ignore[arg-type,call-arg]
 

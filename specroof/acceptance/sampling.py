@@ -253,6 +253,12 @@ def resampled_acceptance(
     before, after, *between = (
         float(curve.tokens_per_round(depth)) for curve in (acceptance, moved, *ends)
     )
+    others = [
+        end
+        for curve in acceptance.between
+        for moved_end in [resampled_acceptance(curve, temperature, rule)]
+        for end in (moved_end, *moved_end.between)
+    ]
     how_sure = (
         f"{min(between):.2f} to {max(between):.2f} by the target's entropy, which is not stated"
         if between
@@ -265,7 +271,7 @@ def resampled_acceptance(
     )
     return replace(
         moved,
-        between=tuple(ends),
+        between=(*ends, *others),
         description=f"{acceptance.description}, moved to {_spelt((asked, asked_rule))}",
         caveats=(*acceptance.caveats, Urgent(said)),
     )

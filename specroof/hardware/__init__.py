@@ -36,6 +36,7 @@ from specroof.hardware.engine import (
     ServedBands,
     Server,
     ServerSettings,
+    played_figure,
     served_cells,
     served_width,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "parse_hardware",
     "parse_left_out_fits",
     "parse_local_engines",
+    "played_figure",
     "served_cells",
     "served_width",
 ]

@@ -515,7 +515,9 @@ class Band:
 
 #: Figures of served requests that have bands, by their names in `specroof.evidence.Measurement`.
 #: The last is TTFT of loads that are played through, whose prompts wait for one another.
-SERVED_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s", "played_ttft_s")
+_STEADY_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s")
+_PLAYED: Final = "played_"
+SERVED_FIGURES: Final = (*_STEADY_FIGURES, *(_PLAYED + name for name in _STEADY_FIGURES))
 #: The largest concurrency of each range that may have a band of its own; one more lies above.
 CONCURRENCY_ENDS: Final = (4, 32, 256)
 #: What `EngineProfile.served_bands` calls those ranges, and loads of all others.
@@ -557,6 +559,25 @@ def served_width(
         for band in found
     ]
     return np.choose(np.searchsorted(CONCURRENCY_ENDS, concurrency), widths)
+
+
+def played_figure(bands: ServedBands, figure: str) -> str:
+    """Return which of `SERVED_FIGURES` has the band of a figure in which no prompt is averaged.
+
+    Of requests that are played through, and of decoding alone: that of loads that were played,
+    since those of the steady state have the errors of its waits and of prompts among the steps. Of
+    an engine without any, that of the steady state.
+
+    Source
+        Counting, as of `served_width`.
+
+    Examples
+    --------
+    >>> played_figure({"tpot_s": {}, "played_tpot_s": {}}, "tpot_s"), played_figure({}, "ttft_s")
+    ('played_tpot_s', 'ttft_s')
+    """
+    is_known = any(name.startswith(_PLAYED) for name in bands)
+    return _PLAYED + figure if is_known else figure
 
 
 def served_cells(bands: ServedBands, figure: str) -> list[Band | None]:

@@ -13,8 +13,9 @@ from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, BoolArray, fields_of
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import Urgent
+from specroof.hardware import played_figure
 from specroof.outcomes.case import Case
-from specroof.outcomes.replays import Replays, waits_band
+from specroof.outcomes.replays import Replays
 from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import (
@@ -144,9 +145,10 @@ class PlayedRequests(EndToEnd):
     def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
         """The ends of bands: of requests that come by themselves none of throughput."""
         ends = super(PlayedRequests, self).figure_ends
-        waits = waits_band(self.curve)
-        ends[q.TTFT.name] = self.curve.figure_ends(waits, self.ttft_s, per_speedup=0)
         return ends if self.sums_work else ends | {q.TOKENS_PER_S.name: None}
+
+    def _banded_as(self, figure: str) -> str:
+        return played_figure(self.curve.served_bands, figure)
 
     def _seen(self, name: str) -> Array:
         return cast("dict[str, Array]", self.figures)[name]  # None only since bases have defaults

@@ -306,7 +306,7 @@ def _wanted(request: AdviseRequest) -> Wanted:
     options_of(request.options), server_of(request.server)
     model, drafters = (
         model_of(request.model, request.family),
-        request.sampled_drafters(request.drafters),
+        request.drafters_with_acceptance(request.drafters),
     )
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"

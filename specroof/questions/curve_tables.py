@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from specroof import quantities as q
 from specroof.errors import Note
-from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, served_cells
+from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
 from specroof.quantities import NOT_USEFUL, is_useful
 from specroof.report.columns import Columns
 from specroof.report.layout import brief, figure, format_table, in_line, wrapped
@@ -134,9 +134,11 @@ def served_bands_line(
         return ""
     ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
     shown = []
-    figures = _PLAYED if played else _REQUESTS if requests else _STEPS
+    figures = _REQUESTS if requests else _STEPS
     for name, title in figures.items():
-        cells = [served_cells(engine.served_bands, name)[place] for place in sorted(ranges)]
+        bands = engine.served_bands
+        cells = served_cells(bands, played_figure(bands, name) if played or not requests else name)
+        cells = [cells[place] for place in sorted(ranges)]
         known = [band for band in cells if band is not None]
         if known and len(known) == len(cells):
             band = max(known, key=lambda cell: cell.width)
@@ -147,9 +149,7 @@ def served_bands_line(
     if not shown:
         titles = ", ".join(figures.values())
         return f"{titles} have no band: no load was measured on engine {engine.name} here"
-    besides = "steps"
-    if requests:
-        besides = "TPOT and tokens/s" if played else "TPOT, tokens/s and prices"
+    besides = "TPOT, tokens/s and prices" if requests else "steps"
     line = (
         f"80% bands without drafts: {'; '.join(shown)}; with drafts, the band of the speedup widens "
         f"those of {besides}"
@@ -201,11 +201,9 @@ def _brief(source: str) -> str:
 #: What says of workers how busy they are, at each point.
 WORKER_ARRAYS: Final = ("decode_batch", "prefill_busy", "link_busy", "prefill_s", "transfer_s")
 _OF_REQUESTS: Final = ("input_len", "output_len", "prefix_hit_rate")
-#: Figures with bands, and their titles: of requests in a steady state, played through, and of
-#: decoding alone.
+#: Figures with bands, and their titles: of requests, and of decoding alone.
 _TPOT, _RATE = q.TPOT.name, q.TOKENS_PER_S.name
 _REQUESTS: Final = {_TPOT: "TPOT", q.TTFT.name: "TTFT", _RATE: "tokens/s and prices"}
-_PLAYED: Final = {_TPOT: "TPOT", "played_ttft_s": "TTFT", _RATE: "tokens/s"}
 _STEPS: Final = {_TPOT: "steps, tokens/s and prices"}
 
 

@@ -17,7 +17,7 @@ from specroof.acceptance import (
     constant_acceptance,
     survival_acceptance,
 )
-from specroof.acceptance.published import load_profiles
+from specroof.acceptance.published import load_profiles, published_with
 from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray, array_within, fields_of, whole_within
@@ -58,8 +58,6 @@ from specroof.questions.objects import (
 from specroof.questions.page_evidence import (
     ASSUMED,
     begun_drafters,
-    kind_of_profile,
-    own_profiles,
     published_speedups,
     sureness,
 )
@@ -977,7 +975,7 @@ def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
         {
             "name": profile.name,
             "model": profile.model,
-            "kind": kind_of_profile(profile),
+            "kind": profile.kind,
             "task": profile.task,
             "rule": getattr(profile.acceptance(), "rule", None),
             **_curves(profile.acceptance(), max_draft_len),
@@ -1188,7 +1186,11 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "assumed": ASSUMED,
         "accepts": ACCEPTS,
         "own_profiles": [
-            [names.index(profile.name) for profile in own_profiles(model.name)]
+            [
+                names.index(profile.name)
+                for profiles in published_with(model.name).values()
+                for profile in profiles
+            ]
             for model in answer.models.values()
         ],
         "published": published_speedups(

@@ -384,7 +384,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     OptionError
         If the model can be spread over none of them.
     """
-    placements, drafters = _placements(request), request.sampled_drafters(request.drafters)
+    placements, drafters = _placements(request), request.drafters_with_acceptance(request.drafters)
     targets = request.ttft_s or math.inf, request.tpot_s or math.inf
     # Of each number of devices the points are kept that no other beats, not its grid.
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 import numpy as np
 
 from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
+from specroof.acceptance.published import published_with, typical_profiles
 from specroof.acceptance.sampling import resampled_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import Note, OptionError, expect, expect_word, refuse
+from specroof.drafters.kinds import KINDS
+from specroof.errors import Note, OptionError, Urgent, expect, expect_word, refuse, reject
 from specroof.hardware import (
     FRAMEWORKS,
     GENERIC,
@@ -346,6 +348,66 @@ def borrowed_engine(
         engines={**hardware.engines, engine_from: own},
         sources={**hardware.sources, f"engines.{engine_from}": told},
     ), engine_from
+
+
+def published_drafters(
+    given: DrafterLike | Sequence[DrafterLike] | None, model: str
+) -> list[DrafterLike]:
+    """Return drafters, those that name no acceptance with the one that is published for a model.
+
+    Of several profiles of one kind it is the one in the middle, and the acceptance says so.
+
+    Parameters
+    ----------
+    given
+        Drafters; None for each kind whose acceptance with the model is published.
+    model
+        The name of the target.
+
+    Raises
+    ------
+    OptionError
+        Where none are given and none are published, and as `drafter_of`.
+
+    Examples
+    --------
+    >>> [drafter.name for drafter in published_drafters(None, "Qwen/Qwen3-32B-FP8")]
+    ['eagle3,profile=qwen3-32b/eagle3/log-line']
+    >>> [drafter.name for drafter in published_drafters("mtp,accept=0.8", "Qwen/Qwen3-32B-FP8")]
+    ['mtp,accept=0.8']
+    """
+    if given is None:
+        given = [
+            kind for kind in published_with(model) if kind in KINDS and not KINDS[kind].required
+        ]
+        if not given:
+            message = f"drafters: none is given, and no acceptance with {model} is published"
+            reject(message, "one or more with acceptance, as in eagle3,accept-length=2.8@3")
+    return [_published(drafter, model) for drafter in as_list(given)]
+
+
+def _published(given: DrafterLike, model: str) -> DrafterLike:
+    """Return a drafter of a SPEC that names no acceptance with what is published; else as it is."""
+    drafter = drafter_of(given)
+    if not isinstance(given, str) or drafter.is_ideal or drafter.acceptance is not None:
+        return given
+    profiles = published_with(model).get(drafter.kind)
+    if profiles is None:
+        return given
+    low, middle, high = typical_profiles(profiles)
+    said = f"acceptance of {drafter.kind}: published profile {middle.name}"
+    if low != high:
+        said += (
+            f"; the band is that of other texts, {low.tokens_per_round:.2f} to "
+            f"{high.tokens_per_round:.2f} tokens per round of {middle.draft_len} drafts"
+        )
+    found = drafter_of(f"{given},profile={middle.name}")
+    between = (low.acceptance(), high.acceptance()) if low != high else ()
+    acceptance = each_curve(
+        cast("Acceptance | ContextAcceptance", found.acceptance),
+        lambda curve: replace(curve, between=between, caveats=(*curve.caveats, Urgent(said))),
+    )
+    return replace(found, acceptance=acceptance)
 
 
 def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | None) -> Drafter:

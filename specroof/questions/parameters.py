@@ -351,13 +351,14 @@ OneDrafter = Annotated[
 ]
 #: Drafters that are compared, with their acceptance.
 Drafters = Annotated[
-    DrafterLike | Sequence[DrafterLike],
+    DrafterLike | Sequence[DrafterLike] | None,
     like(
         OneDrafter,
         about=f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
         f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
         in_python="Or `Drafter` objects.",
         kind=list[str],
+        shown="those whose acceptance with the model is published",
     ),
 ]
 ChainDrafter = Annotated[

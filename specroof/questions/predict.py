@@ -591,7 +591,7 @@ class PredictRequest(LoadsRequest):
     (1, 2, 17)
     """
 
-    drafters: Drafters
+    drafters: Drafters = None
     max_draft_len: MaxDraftLen = None
     draft_len: Annotated[
         int | Sequence[int] | None,
@@ -621,7 +621,7 @@ def predict(request: PredictRequest) -> Prediction:
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
     ]
     case = asked_case(request, load, (*targets,))
-    drafters, deployment = request.sampled_drafters(request.drafters), case.deployment
+    drafters, deployment = request.drafters_with_acceptance(request.drafters), case.deployment
     found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be

@@ -47,6 +47,7 @@ from specroof.questions.objects import (
     hardware_of,
     model_of,
     options_of,
+    published_drafters,
     resampled_drafter,
     server_of,
     unique_list,
@@ -392,6 +393,19 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         """
         return unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
 
+    def drafters_with_acceptance(
+        self, given: DrafterLike | Sequence[DrafterLike] | None
+    ) -> list[Drafter]:
+        """Return drafters as `sampled_drafters` does, with published acceptance where none is told.
+
+        Raises
+        ------
+        OptionError
+            As `sampled_drafters` and `published_drafters` do.
+        """
+        model = model_of(self.model, self.family).name
+        return self.sampled_drafters(published_drafters(given, model))
+
     def engine_on(self, hardware: HardwareProfile) -> tuple[HardwareProfile, str | None]:
         """Return a chip with the engine that predicts there, and its name; None for the default.
 
@@ -425,7 +439,7 @@ class ChipsRequest(DeploymentRequest):
 
     hardware: Chips  # type: ignore[assignment]  # several of them
     _: KW_ONLY
-    drafters: Drafters
+    drafters: Drafters = None
 
 
 @dataclass(frozen=True, kw_only=True)

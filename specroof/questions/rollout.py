@@ -492,7 +492,7 @@ _STALE: Final = (
 @question(RolloutRequest)
 def rollout(request: RolloutRequest) -> Rollout:
     """Predict the time of a batch of prompts with long-tailed answers, with drafts and without."""
-    drafters = request.sampled_drafters(request.drafters)
+    drafters = request.drafters_with_acceptance(request.drafters)
     if not drafters:
         refuse("drafters", request.drafters, "at least one")
     if request.accept_length is not None and len(drafters) > 1:

@@ -13,7 +13,7 @@ from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import Urgent, expect
-from specroof.hardware import IDEAL_ENGINE
+from specroof.hardware import IDEAL_ENGINE, played_figure
 from specroof.latency import Deployment, Setup, check_placement
 from specroof.serving.capacity import (
     RoomRule,
@@ -88,7 +88,9 @@ class ServedCurve:
         ends = self.decoding.figure_ends
         return {
             q.TOKENS_PER_S.name: self.decoding.rate_ends,
-            q.TPOT.name: ends(q.TPOT.name, self.tpot_s, per_speedup=-1),
+            q.TPOT.name: ends(
+                played_figure(self.decoding.served_bands, q.TPOT.name), self.tpot_s, per_speedup=-1
+            ),
         }
 
 
