@@ -246,12 +246,13 @@ globalThis.specroofPage = (() => {
   }
 
   async function section(model, chip) {
-    const name = `${tables.grids[tables.models.indexOf(model)]}-${chips.indexOf(chip)}`;
+    const place = tables.grids[tables.models.indexOf(model)],
+      name = tables.is_whole ? String(place) : `${place}-${chips.indexOf(chip)}`;
     if (!sections.has(name)) {
       sections.set(name, loaded(name));
       sections.get(name).catch(() => sections.delete(name)); // to be asked for again
     }
-    return sections.get(name);
+    return (await sections.get(name))[chip];
   }
 
   async function loaded(name) {
@@ -264,8 +265,13 @@ globalThis.specroofPage = (() => {
           script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
           document.head.append(script);
         });
-    const { things, ...shared } = await specroof.unpacked(packed);
-    return { ...shared, cells: things };
+    const { things, chips: own, pieces } = await specroof.unpacked(packed);
+    return Object.fromEntries(
+      Object.entries(own).map(([chip, shared]) => [
+        chip,
+        { ...shared, pieces, cells: things.filter((cell) => cell.chip === chip) },
+      ]),
+    );
   }
 
   // --- figures ------------------------------------------------------------------------------------

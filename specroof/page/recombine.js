@@ -7,7 +7,8 @@ globalThis.specroof = (() => {
   const TIE = 3e-7;
 
   // Base 85, but for letters that a script would have to escape.
-  const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=/?@^_`{|}~";
+  const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=/?@^_`{|}~";
+  const DIGITS = new Map([...LETTERS].map((letter, digit) => [letter.charCodeAt(0), digit]));
 
   /** Five letters stand for four bytes; the last few for one less than they are. */
   function bytesOf(text) {
@@ -16,7 +17,7 @@ globalThis.specroof = (() => {
     const view = new DataView(new ArrayBuffer(4 * groups));
     for (let group = 0; group < groups; group++) {
       let number = 0;
-      for (let i = 5 * group; i < 5 * (group + 1); i++) number = number * 85 + DIGITS.indexOf(full[i]);
+      for (let i = 5 * group; i < 5 * (group + 1); i++) number = number * 85 + DIGITS.get(full.charCodeAt(i));
       view.setUint32(4 * group, number);
     }
     return new Uint8Array(view.buffer, 0, 4 * groups - (full.length - text.length));
@@ -35,10 +36,15 @@ globalThis.specroof = (() => {
     const raw = await inflated(bytes.subarray(end));
     let at = 0;
     const grids = stacks.map(({ shape: [count, ...shape], quantum, differences }) => {
-      const size = shape.reduce((product, length) => product * length, 1);
+      const size = shape.reduce((product, length) => product * length, 1),
+        width = size / shape[0]; // of what stands together: a place on the first axis of a grid
       const values = new Float64Array(count * size);
+      const places = Array.from(values, (_, i) => {
+        const block = Math.floor(i / width);
+        return (block % count) * size + Math.floor(block / count) * width + (i % width);
+      });
       // Seven bits of each number to a byte, then the next seven of those that have more.
-      for (let left = [...values.keys()], scale = 1; left.length; scale *= 128) {
+      for (let left = places, scale = 1; left.length; scale *= 128) {
         left = left.filter((i) => {
           const byte = raw[at++];
           values[i] += (byte & 127) * scale;

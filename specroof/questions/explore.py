@@ -98,7 +98,7 @@ from specroof.serving.launch import LAUNCHERS, LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
-from specroof.speedup.reach import evidence_engine
+from specroof.speedup.reach import deployment_words, evidence_engine
 from specroof.speedup.result import tokens_spread
 from specroof.speedup.round import draft_time, engine_pass_s, engine_round_s, proposals
 from specroof.speedup.waterfall import group_seconds
@@ -216,14 +216,15 @@ _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 _SHARE_QUANTUM: Final = 2e-7
 #: The same on the page of all models, of whose figures fewer digits are printed, and of groups of
 #: operations, which are shown with two.
-_COARSE_QUANTUM: Final = 5e-5
+_COARSE_QUANTUM: Final = 2e-4
 _PART_QUANTUM: Final = 5e-3
 #: Numbers of devices on the page of all models: the fewest that run what it begins with, and more.
 _MOST_COUNTS: Final = 2
 #: Logarithms of the ends of bands that are told apart.
 _WIDTH_QUANTUM: Final = 1e-5
 #: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
-#: those to a first token, whose bands are far wider, by two.
+#: those to a first token, whose bands are far wider, by two; twice as much on the page of all
+#: models.
 _REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 8e-3, "first_rounds": 4e-2, "first_s": 4e-2}
 #: Stands for no seconds at all, of which there is no logarithm.
 _NO_SECONDS: Final = 1e-9
@@ -741,6 +742,9 @@ class Exploration(Noted):
                 refusals[devices] = "not on the page of all models"
                 continue
             for engine in self.engines:
+                served = self.engines[0] == "ideal" or any(n == devices for _, n in cells)
+                if self.is_whole and engine == "ideal" and not served and devices < largest:
+                    continue  # a page of all models has the roofline of what servers run
                 try:
                     setup = engine_setup(profile, engine, Placement(devices), self.options)
                     word = engine or _default_word(setup.engine)
@@ -1081,9 +1085,12 @@ def single_page(answer: Exploration) -> str:
     answer
         The grids of the page.
     """
+    sure = _Sure()
     grids = {
-        name: _section_text(answer.section(model, chip), answer.axes)
-        for name, model, chip in _pairs(answer)
+        name: _packed_sections(
+            {chip: answer.section(model, chip) for chip in chips}, answer.axes, sure
+        )
+        for name, (model, chips) in _packs(answer).items()
     }
     return document({**_tables(answer), "sections": grids}, is_alone=True)
 
@@ -1100,27 +1107,36 @@ def site_files(
     advance
         Called after each grid.
     """
-    pairs = [*_pairs(answer)]
+    packs = _packs(answer)
     scenes = [place for _, *place in _scenes(answer)]
-    first, picture = scenes[0] if scenes else [*pairs[0][1:]], None
-    for name, model, chip in pairs:
-        section = answer.section(model, chip)
-        grid = script_json(_section_text(section, answer.axes))
+    everything = [[model, chip] for model, chips in packs.values() for chip in chips]
+    first, picture, sure = [*scenes, *everything][0], None, _Sure()
+    for name, (model, chips) in packs.items():
+        sections = {}
+        for chip in chips:
+            sections[chip] = answer.section(model, chip)
+            if [model, chip] == first:
+                picture = _picture(sections[chip], answer.axes)
+            advance()
+        grid = script_json(_packed_sections(sections, answer.axes, sure))
         yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
-        if [model, chip] == first:
-            picture = _picture(section, answer.axes)
-        advance()
     if picture is not None:
         yield PREVIEW, picture
     preview = "" if picture is None else PREVIEW
     yield "index.html", document(_tables(answer), is_alone=False, preview=preview).encode()
 
 
-def _pairs(answer: Exploration) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each grid, its model and its chip."""
-    models = list(answer.models)
-    for m, (c, chip) in product(dict.fromkeys(answer.alike), enumerate(answer.hardware)):
-        yield f"{m}-{c}", models[m], chip
+def _packs(answer: Exploration) -> dict[str, tuple[str, list[str]]]:
+    """Return what is packed together by name: a model, and one chip.
+
+    On a page of all models, whose grids are coarse, all chips: they differ by little.
+    """
+    models, chips = list(answer.models), list(answer.hardware)
+    places = dict.fromkeys(answer.alike)
+    if answer.is_whole:
+        return {str(m): (models[m], chips) for m in places}
+    every = product(places, enumerate(chips))
+    return {f"{m}-{c}": (models[m], [chip]) for m, (c, chip) in every}
 
 
 def _scenes(answer: Exploration) -> list[tuple[Scene, str, str]]:
@@ -1181,6 +1197,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     return {
         "models": list(answer.models),
         "grids": answer.alike,
+        "is_whole": answer.is_whole,
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
         "assumed": ASSUMED,
@@ -1241,37 +1258,57 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     }
 
 
-def _section_text(section: Section, axes: Axes) -> str:
-    # Grids of one engine stand behind one another: they differ by the number of devices alone.
-    engines = [*dict.fromkeys(engine for engine, _ in section.cells)]
-    cells = sorted(section.cells.items(), key=lambda item: engines.index(item[0][0]))
-    pieces: dict[str, int] = {}
-    things = [
-        {
-            "engine": engine,
-            "devices": devices,
-            "sure": _sureness_json(cell, pieces),
-            **_cell_json(cell, axes),
-        }
-        for (engine, devices), cell in cells
+#: `sureness` by kind, of a chip, an engine and what both are measured with.
+_Sure: TypeAlias = dict[tuple[Any, ...], dict[str, dict[str, Any]]]
+
+
+def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -> str:
+    """Return the grids of one model on some chips, packed.
+
+    What is said of an engine on a chip is kept in `sure`: it is the same of many models.
+    """
+    every = [
+        (engine, devices, chip, cell)
+        for chip, section in sections.items()
+        for (engine, devices), cell in section.cells.items()
     ]
+    # Grids of one engine, then of one number of devices, stand behind one another: they are alike.
+    engines = [*dict.fromkeys(engine for engine, *_ in every)]
+    every.sort(key=lambda one: (engines.index(one[0]), one[1]))
+    pieces: dict[str, int] = {}
+    things = []
+    for engine, devices, chip, cell in every:
+        deployment = Deployment(cell.model, cell.setup)
+        key = (chip, engine, *deployment_words(deployment).values())
+        if key not in sure:
+            kinds = (*_SHARE_KINDS, *PRICED_KINDS)
+            sure[key] = {kind: sureness(deployment, kind) for kind in kinds}
+        things.append(
+            {
+                "engine": engine,
+                "devices": devices,
+                "chip": chip,
+                "sure": {kind: _in_pieces(one, pieces) for kind, one in sure[key].items()},
+                **_cell_json(cell, axes),
+            }
+        )
     return packed(
         things,
-        default_engine=section.default_engine,
-        refusals=section.refusals,
+        chips={
+            chip: fields_of(section, "default_engine", "refusals")
+            for chip, section in sections.items()
+        },
         pieces=pieces,
     )
 
 
-def _sureness_json(cell: Cell, pieces: dict[str, int]) -> dict[str, dict[str, Any]]:
-    """Return `sureness` by kind, its texts as numbers of pieces, which are gathered."""
-    deployment, found = Deployment(cell.model, cell.setup), {}
-    for kind in (*_SHARE_KINDS, *PRICED_KINDS):
-        sure = sureness(deployment, kind)
-        texts = [re.split("(?=, extrapolated|; where)", text) for text in sure["texts"]]
-        numbers = [[pieces.setdefault(piece, len(pieces)) for piece in text] for text in texts]
-        found[kind] = {**sure, "texts": numbers}
-    return found
+def _in_pieces(sure: Mapping[str, Any], pieces: dict[str, int]) -> dict[str, Any]:
+    """Return `sureness` with its texts as numbers of pieces, which are gathered."""
+    texts = [re.split("(?=, extrapolated|; where)", text) for text in sure["texts"]]
+    return {
+        **sure,
+        "texts": [[pieces.setdefault(piece, len(pieces)) for piece in text] for text in texts],
+    }
 
 
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
@@ -1284,14 +1321,14 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
         "scale_s": scale_s.ravel().tolist(),
         "verify": _share_grid(cell.verify_s / scale_s, axes.quantum),
         "parts": {
-            name: PageGrid(seconds / scale_s, _PART_QUANTUM, (*[1] * (seconds.ndim - 1), 2))
+            name: PageGrid(seconds / scale_s, max(_PART_QUANTUM, 100 * axes.quantum), (0, 0, 1))
             for name, seconds in cell.parts_s.items()
         },
         "framework": engine.rules,
         "fitted": engine.name != GENERIC,
         **_room_json(cell.room),
         "latency_s": engine.request_latency_s,
-        "requests": [_requests_json(cell.requests[rule]) for rule in rules],
+        "requests": [_requests_json(cell.requests[rule], axes) for rule in rules],
         "rules": {kind: rules.index(rule) for kind, rule in cell.rules.items()},
         # 0 where no band is known.
         "ttft_width": None
@@ -1311,7 +1348,7 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
 
 def _share_grid(shares: Array, quantum: float = _SHARE_QUANTUM) -> PageGrid:
     """Return shares of a plain step, which change smoothly with the draft length; NaN becomes 0."""
-    return PageGrid(np.nan_to_num(shares), quantum, (*[1] * (shares.ndim - 1), 2))
+    return PageGrid(np.nan_to_num(shares), quantum, (1, *[0] * (shares.ndim - 2), 2))
 
 
 def _end_grid(ends: Array) -> PageGrid:
@@ -1329,11 +1366,11 @@ def _room_json(room: Room) -> dict[str, Any]:
 def _scale_s(cell: Cell) -> np.ndarray:
     """Return the unit of packed seconds: for each batch size the shortest plain step."""
     shortest = cell.verify_s[..., 0].min(axis=0).tolist()
-    units = [float(f"{seconds:.4g}") for seconds in shortest]  # any unit near it will do
+    units = [float(f"{seconds:.2g}") for seconds in shortest]  # any unit near it will do
     return np.array(units)[:, None]
 
 
-def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
+def _requests_json(grid: Mapping[str, Array], axes: Axes) -> dict[str, PageGrid]:
     """Return logarithms, axes (workload, batch, draft length, share).
 
     One draft length is left out: axes (workload, batch, tokens per round).
@@ -1344,7 +1381,8 @@ def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
         *_, batches, drafts, shares = values.shape
         sides = (drafts, shares) if drafts > 1 else (shares,)
         rows = logs.reshape(-1, batches, *sides)
-        found[name] = PageGrid(rows, _REQUEST_QUANTA[name], (*[0] * (rows.ndim - 2), 1, 1))
+        quantum = _REQUEST_QUANTA[name] * (2 if axes.quantum == _COARSE_QUANTUM else 1)
+        found[name] = PageGrid(rows, quantum, (*[0] * (rows.ndim - 2), 1, 1))
     return found
 
 
