@@ -128,13 +128,24 @@ globalThis.specroof = (() => {
     return row(shape[name], before + Math.round((drafter.length - 1) * tables.length_steps));
   }
 
+  /** A published profile, moved to the temperature that the drafter is sampled at if it says one. */
+  function measured(drafter, tables) {
+    const profile = tables.profiles.find((one) => one.name === drafter.profile);
+    if (drafter.temperature === undefined) return profile;
+    const at = tables.temperatures.indexOf(drafter.temperature);
+    const curve = (place) =>
+      Array.from(row(tables.typical.moved, profile.moved, at, place), (one, length) =>
+        profile.tokens[length] === null ? null : one,
+      );
+    return { ...profile, tokens: curve(0), below: curve(1), above: curve(2) };
+  }
+
   /** Tokens per round by draft length, bonus token included; NaN past what was measured. */
   function tokensPerRound(drafter, tables) {
     const lengths = Array.from({ length: tables.max_draft_len + 1 }, (_, length) => length);
     if (drafter.kind === "ideal") return lengths.map((length) => length + 1);
     if (drafter.law === "profile") {
-      const profile = tables.profiles.find((one) => one.name === drafter.profile);
-      return profile.tokens.map((one) => (one === null ? NaN : one));
+      return measured(drafter, tables).tokens.map((one) => (one === null ? NaN : one));
     }
     if (drafter.law === "accept-length") {
       return Array.from(typical(drafter, tables, "tokens"));
@@ -154,7 +165,7 @@ globalThis.specroof = (() => {
 
   /** How far tokens per round may lie below or above, as logarithms; 0 where the spread is not known. */
   function tokensSpread(drafter, tables, side, length) {
-    if (drafter.law === "profile") return tables.profiles.find((one) => one.name === drafter.profile)[side][length];
+    if (drafter.law === "profile") return measured(drafter, tables)[side][length];
     if (drafter.law !== "accept-length") return 0;
     return typical(drafter, tables, side)[length];
   }

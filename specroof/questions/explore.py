@@ -17,7 +17,8 @@ from specroof.acceptance import (
     constant_acceptance,
     survival_acceptance,
 )
-from specroof.acceptance.published import load_profiles, published_with
+from specroof.acceptance.published import AcceptanceProfile, load_profiles, published_with
+from specroof.acceptance.sampling import resampled_acceptance
 from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray, array_within, fields_of, whole_within
@@ -946,6 +947,8 @@ def _points(name: str, given: Values | None, usual: tuple[float, ...]) -> tuple[
 
 # --- Acceptance in tables, and flags to paste ----------------------------------------------------
 
+#: Temperatures to which published acceptance can be moved.
+TEMPERATURES: Final = (0.0, 0.6, 1.0)
 #: Depths at which an acceptance length may be stated.
 LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)
 #: Steps of a stated length for each token.
@@ -970,11 +973,14 @@ def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float 
 def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
     """Return every published profile: its name, model, kind, tokens per round and their spread.
 
+    One that states its temperature has its place in `moved_profiles` as `moved`.
+
     Parameters
     ----------
     max_draft_len
         The longest draft; None past the depth of a profile.
     """
+    moved = [profile.name for profile in _movable_profiles()]
     return [
         {
             "name": profile.name,
@@ -982,10 +988,51 @@ def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
             "kind": profile.kind,
             "task": profile.task,
             "rule": getattr(profile.acceptance(), "rule", None),
+            "temperature": getattr(profile.acceptance(), "temperature", None),
+            "moved": moved.index(profile.name) if profile.name in moved else None,
             **_curves(profile.acceptance(), max_draft_len),
         }
         for profile in load_profiles()
     ]
+
+
+def _movable_profiles() -> list[AcceptanceProfile]:
+    """Return the published profiles that state the temperature from which they can be moved."""
+    return [
+        profile
+        for profile in load_profiles()
+        if getattr(profile.acceptance(), "temperature", None) is not None
+    ]
+
+
+def moved_profiles(max_draft_len: int) -> Array:
+    """Return tokens per round of published profiles at `TEMPERATURES`, and how far they may be off.
+
+    Parameters
+    ----------
+    max_draft_len
+        The longest draft; NaN past the depth of a profile.
+
+    Returns
+    -------
+    Array
+        Axes (profile that states its temperature, temperature, 3, draft length): tokens, and how
+        far they may lie below and above from `tokens_spread`.
+
+    Source
+        `specroof.acceptance.sampling.resampled_acceptance`.
+    """
+    lengths = np.arange(max_draft_len + 1)
+    return np.array(
+        [
+            [
+                [moved.tokens_per_round(lengths), *tokens_spread(moved, lengths)]
+                for temperature in TEMPERATURES
+                for moved in [resampled_acceptance(profile.acceptance(), temperature)]
+            ]
+            for profile in _movable_profiles()
+        ]
+    )
 
 
 def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
@@ -1175,9 +1222,10 @@ def _picture(section: Section, axes: Axes) -> bytes | None:
 
 @lru_cache(maxsize=1)
 def _typical(max_draft_len: int) -> str:
-    """Return the typical shapes of all kinds, packed: axes (stated length, draft length).
+    """Return the typical shapes of all kinds, packed, and under `moved` published profiles.
 
-    Stated lengths at one depth stand behind those at the depth before.
+    Axes are (stated length, draft length). Stated lengths at one depth stand behind those at the
+    depth before.
     """
     shapes = {}
     for kind in _SHAPED_KINDS:
@@ -1186,7 +1234,7 @@ def _typical(max_draft_len: int) -> str:
             name: _share_grid(np.concatenate([curves[name] for curves in by_depth]))
             for name in ("tokens", "below", "above")
         }
-    return packed([shapes])
+    return packed([{**shapes, "moved": _share_grid(moved_profiles(max_draft_len))}])
 
 
 def _tables(answer: Exploration) -> dict[str, Any]:
@@ -1236,6 +1284,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "options": answer.changed_options,
         "profiles": profiles,
         "typical": _typical(max_draft_len),
+        "temperatures": TEMPERATURES,
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
         "flags": _flags(answer),
