@@ -280,7 +280,7 @@ def test_presets_have_the_figures_of_predict(
     page.page.keyboard.press("Enter")
     curves = page.after(turn).figures["curves"]
     assert button.get_attribute("aria-pressed") == "true"
-    assert "Played through" in page.answer
+    assert "Simulated one by one" in page.answer
     words = shlex.split(page.text("command"))[1:]
     assert "--steady" not in {*words, *shlex.split(page.text("question"))}
     done = CliRunner().invoke(app, [*words, "--json"])
@@ -334,7 +334,7 @@ def test_presets_have_the_figures_of_predict(
 )
 def test_other_requests_are_in_closed_form_and_say_so(page: Opened, other: dict[str, Any]) -> None:
     page.state(answer=512)
-    assert "Played through: 80 requests" in page.answer
+    assert "Simulated one by one: 80 requests" in page.answer
     assert page.page.locator("#steady").is_hidden()
     page.state(answer=512, **other)
     assert not any(curve and curve.get("played") for curve in page.figures["curves"])

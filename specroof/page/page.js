@@ -35,7 +35,7 @@ globalThis.specroofPage = (() => {
     "tensorrt-llm": "TensorRT-LLM",
     atom: "ATOM",
     "llama.cpp": "llama.cpp",
-    ideal: "roofline (textbook)",
+    ideal: "roofline",
   };
   const LAWS = { profile: "published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
   const PRICED = Object.keys(tables.flags.texts);
@@ -309,7 +309,7 @@ globalThis.specroofPage = (() => {
         one.context_len === context && one.output_len === state.answer && one.prefix_hit_rate === state.hits,
     );
 
-  /** One drafter at one load: as it was played through, where all drafters that are shown were; else in closed form. */
+  /** One drafter at one load: as it was simulated, where all drafters that are shown were; else in closed form. */
   function point(drafter, cell, c, b) {
     const closed = inClosedForm(drafter, cell, c, b),
       at = [presetAt(tables.context_len[c]), tables.clients.indexOf(tables.batch_size[b])];
@@ -834,18 +834,18 @@ globalThis.specroofPage = (() => {
     return `TTFT begins when a request starts to run${band ? `; ${isUseful(Math.exp(-band), Math.exp(band)) ? `80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : NOT_USEFUL}` : ""}.`;
   }
 
-  /** Whether the figures of a set-up are of requests that were played through. */
+  /** Whether the figures of a set-up are of simulated requests. */
   const isPlayed = ({ figures }) => figures.curves.some((curve) => curve?.played);
 
-  /** How the figures of requests were computed, and which are played through. */
+  /** How the figures of requests were computed, and which are simulated. */
   function computedHow(setup) {
     const { cell } = setup;
     const each = tables.requests_per_client;
     if (isPlayed(setup))
-      return `Played through: ${plural(each * state.batch, "request")}, ${each} of each client, one by one.`;
+      return `Simulated one by one: ${plural(each * state.batch, "request")}, ${each} of each client.`;
     const other = setup.section.cells.find((one) => one.engine === cell.engine && one.played);
     const names = tables.presets.map(({ name }) => name).join(", ");
-    return `Closed form of the steady state${other ? `. Played through are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.map((text) => KINDS[parsedSpec(text).kind]).join(" or ")} as the page begins, within the server's limits and without targets` : ""}.`;
+    return `Closed form of the steady state${other ? `. Simulated are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.map((text) => KINDS[parsedSpec(text).kind]).join(" or ")} as the page begins, within the server's limits and without targets` : ""}.`;
   }
 
   function noSetup(setup) {

@@ -354,7 +354,7 @@ globalThis.specroof = (() => {
     };
   }
 
-  /** A curve with what becomes of requests that are played through, without drafts and with those that are
+  /** A curve with what becomes of simulated requests, without drafts and with those that are
    * best: see specroof.questions.page_loads. Other lengths stay in closed form. Null where drafts have no room. */
   function played(curve, tables, { choices, figures }, place) {
     const read = (grid) => Array.from({ length: grid.shape[0] }, (_, k) => row(grid, k, ...place)[0]);
