@@ -50,8 +50,8 @@ from specroof.evidence import (
     request_lengths,
 )
 from specroof.evidence.measurement import chip_of
+from specroof.frameworks import FRAMEWORKS
 from specroof.hardware import (
-    FRAMEWORKS,
     GENERIC,
     IDEAL_ENGINE,
     Band,

@@ -171,7 +171,7 @@ def plan_of(schedule: Any, most: int) -> LoadPlan:
     """Return a decision without loads, of a server that drafts for so many requests."""
     room = {"speculative": {"largest_batch": most, "bound_by": "running"}}
     courses = (Course(schedule, None),)
-    return LoadPlan((), (), None, 0, courses, False, 0, room, Targets(), ())
+    return LoadPlan((), (), None, 0, courses, 0, room, Targets(), ())
 
 
 def test_ranges_that_draft_as_well_need_no_server_without() -> None:

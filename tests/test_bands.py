@@ -21,10 +21,10 @@ from specroof import (
 from specroof.acceptance import context_acceptance
 from specroof.cost import Options
 from specroof.drafters.kinds import KINDS
+from specroof.frameworks import FRAMEWORKS
 from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
-    FRAMEWORKS,
     SERVED_FIGURES,
     UNMEASURED_ATTENTION_BATCH,
     Band,

@@ -69,6 +69,8 @@ def test_typical_profiles_were_measured_alike() -> None:
     (alone,) = {*typical_profiles(others[1:2])}
     assert alone.rule == "rejection"  # where no other rule was measured
     assert typical_profiles([others[0], others[-1]])[1].draft_len == 7  # as many: the deeper
+    beside = typical_profiles([*others, *many], [others[1:2], others[2:4]])
+    assert {one.rule for one in beside} == {"rejection"}  # as the drafters that it is beside
 
 
 def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> None:
@@ -84,8 +86,13 @@ def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> 
     (ends,) = found.rows
     assert ends.speedup_low <= at[1] < at[2] < at[3] <= ends.speedup_high
     assert any("2.54" in note and "4.77" in note for note in found.notes)
-    kinds = {drafter.kind for drafter in specroof.predict(**asked).drafters}
-    assert kinds == {"eagle3", "dflash", "dspark"}
+    compared = [
+        specroof.load_profile(d.name.partition("=")[2]) for d in specroof.predict(**asked).drafters
+    ]
+    assert {profile.kind for profile in compared} == {"eagle3", "dflash", "dspark"}
+    assert (
+        len({(profile.temperature, profile.draft_len, profile.engine) for profile in compared}) == 1
+    )
     # Another temperature moves the other texts, too.
     cooler, alone = (
         specroof.predict(**asked, drafters=drafters, temperature=0.5).rows[0]
@@ -93,6 +100,11 @@ def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> 
     )
     assert cooler.speedup == alone.speedup
     assert cooler.speedup_low < alone.speedup_low
+    # A server that does not accept drafts as they were measured does so in its own way.
+    (moved,) = specroof.predict(
+        "Qwen/Qwen3-8B", "h100", drafters="eagle3", framework="tensorrt-llm"
+    ).drafters
+    assert getattr(moved.acceptance, "rule", None) == "greedy"
     # What says its acceptance, or has none published, stays as it is.
     (given,) = specroof.predict(**asked, drafters="eagle3,accept=0.5").drafters
     assert given.name == "eagle3,accept=0.5"

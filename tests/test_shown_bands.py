@@ -15,7 +15,7 @@ from specroof import load_hardware
 from specroof.cli import app
 from specroof.hardware import Band, EngineProfile, Reach
 from specroof.hardware.written import calibrated_yaml
-from specroof.questions.curve_tables import served_bands_line
+from specroof.questions.predict import served_bands_line
 
 CHIP = load_hardware("h200")
 WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})

@@ -26,6 +26,7 @@ from specroof.catalog import load_drafter, load_hardware, model_names
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
 from specroof.errors import OptionError, SpecroofError, expect
+from specroof.frameworks import FRAMEWORKS, SERVERS, known_releases, release
 from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
@@ -43,7 +44,6 @@ from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted, title_of
 from specroof.questions.objects import (
-    ACCEPTS,
     HardwareLike,
     ModelLike,
     Values,
@@ -95,7 +95,7 @@ from specroof.serving.capacity import (
     served_room,
     server_room,
 )
-from specroof.serving.launch import LAUNCHERS, LOOKUPS, launch, setting_words
+from specroof.serving.launch import LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
@@ -1084,7 +1084,7 @@ def flags_to_paste(
     """
     flags: dict[str, list[str] | str] = {}
     drafter = load_drafter(kind)
-    for framework in LAUNCHERS:
+    for framework in FRAMEWORKS:
         try:
             launches = [
                 launch(speculation_of(drafter, model, [(1, _ANY_LOAD, drafts)], None), framework)
@@ -1249,7 +1249,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
         "assumed": ASSUMED,
-        "accepts": ACCEPTS,
+        "accepts": {name: release(name).accepts for name in SERVERS if known_releases(name)},
         "own_profiles": [
             [
                 names.index(profile.name)

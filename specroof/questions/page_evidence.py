@@ -2,13 +2,12 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from specroof.acceptance.published import AcceptanceProfile, published_with, typical_profiles
 from specroof.architecture import Architecture
-from specroof.evidence import Measurement, load_measurements, load_served
+from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.latency import Deployment
 from specroof.parsers.model_config import MTP_NOTE
@@ -116,7 +115,7 @@ def published_speedups(
         source is silent) and speedup.
     """
     groups: dict[tuple[Any, ...], list[list[float | None]]] = defaultdict(list)
-    for point, speedup in _measured():
+    for point, speedup in measured_speedups():
         chip = chip_of(str(point.hardware))
         family = chip.architecture
         if point.method not in kinds or family is None or family not in architectures:
@@ -139,34 +138,3 @@ def published_speedups(
         *("chip", "architecture", "framework", "devices", "kind", "draft_len"),
     )
     return [{**dict(zip(names, key, strict=True)), "points": rows} for key, rows in groups.items()]
-
-
-@lru_cache(maxsize=1)
-def _measured() -> tuple[tuple[Measurement, float], ...]:
-    """Return measurements with drafts, and their speedups."""
-    return (*_printed(), *_paired())
-
-
-def _printed() -> Iterator[tuple[Measurement, float]]:
-    """Yield those whose speedup is printed, or follows from two printed figures."""
-    for point in load_measurements():
-        if point.drafts and point.measured_speedup is not None and point.batch_size:
-            yield point, point.measured_speedup
-
-
-def _paired() -> Iterator[tuple[Measurement, float]]:
-    """Yield loads of servers that were measured with drafts and without."""
-
-    def load(point: Measurement) -> tuple[Any, ...]:
-        return (
-            *(point.source, point.model, point.quantization, point.hardware, point.engine),
-            *(point.engine_version, point.tensor_parallel, point.expert_parallel),
-            *(point.attention_data_parallel, point.input_len, point.output_len, point.task),
-            point.concurrency,
-        )
-
-    plain = {load(point): point for point in load_served() if not point.drafts}
-    for point in load_served():
-        without = plain.get(load(point)) if point.drafts else None
-        if without is not None and point.tokens_per_s and without.tokens_per_s:
-            yield point, point.tokens_per_s / without.tokens_per_s

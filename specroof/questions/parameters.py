@@ -21,10 +21,10 @@ from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, load_hardware, mod
 from specroof.cost import CHOICES, Options
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse, reject
+from specroof.frameworks import SERVERS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
 from specroof.questions.objects import (
-    SERVERS,
     DrafterLike,
     HardwareLike,
     ModelLike,

@@ -3,7 +3,7 @@
 import csv
 import difflib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -233,12 +233,21 @@ def published_with(model: str) -> dict[str, list[AcceptanceProfile]]:
 
 def typical_profiles(
     profiles: Sequence[AcceptanceProfile],
+    beside: Iterable[Sequence[AcceptanceProfile]] = (),
 ) -> tuple[AcceptanceProfile, AcceptanceProfile, AcceptanceProfile]:
     """Return a low, the middle and a high one of profiles of one kind of drafter, by their length.
 
-    Of those that were measured alike: with greedy acceptance, which every server has, where any
-    were; then with the rule, drafts and temperature of most of them, or the most drafts. Low and
-    high are the 10th and the 90th percentile: what another text may do.
+    Of those that were measured alike: with the rule, drafts and temperature that most of the other
+    kinds have, too; then with greedy acceptance, which every server has, where any were; then as
+    most were, or with the most drafts. Low and high are the 10th and the 90th percentile: what
+    another text may do.
+
+    Parameters
+    ----------
+    profiles
+        Of one kind, at least one.
+    beside
+        Those of each other kind that it is compared with.
 
     Source
         The profiles' own.
@@ -253,12 +262,17 @@ def typical_profiles(
     def measured(one: AcceptanceProfile) -> tuple[str, int, float | None]:
         return one.rule, one.draft_len, one.temperature
 
-    # A profile that states no rule is read as greedy.
-    usual = [one for one in profiles if one.rule in {"", "greedy"}] or profiles
-    counts = Counter(map(measured, usual))
-    most = max(counts, key=lambda setting: (counts[setting], setting[1]))
+    shared = Counter(setting for others in beside for setting in {*map(measured, others)})
+    counts = Counter(map(measured, profiles))
+
+    def preference(setting: tuple[str, int, float | None]) -> tuple[float, ...]:
+        rule, drafts, _ = setting
+        # A profile that states no rule is read as greedy.
+        return shared[setting], rule in {"", "greedy"}, counts[setting], drafts
+
+    most = max(counts, key=preference)
     alike = sorted(
-        (one for one in usual if measured(one) == most), key=lambda one: one.tokens_per_round
+        (one for one in profiles if measured(one) == most), key=lambda one: one.tokens_per_round
     )
     last = len(alike) - 1
     return alike[round(0.1 * last)], alike[(last + 1) // 2], alike[round(0.9 * last)]
