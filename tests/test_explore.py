@@ -61,7 +61,8 @@ def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
         for place in range(8):
             left = [i for i in left if _septet(numbers, i, place, data)]
         signed = [-(n + 1) // 2 if n % 2 else n // 2 for n in numbers.values()]
-        values = np.array(signed).reshape(stack["shape"])
+        count, first, *rest = stack["shape"]
+        values = np.swapaxes(np.array(signed).reshape(first, count, *rest), 0, 1)
         for axis, times in enumerate(stack["differences"]):
             for _ in range(times):
                 values = values.cumsum(axis=axis)
@@ -174,6 +175,9 @@ def test_a_page_of_all_models_holds_less_of_each() -> None:
     assert [len(answer.axes.workloads) for answer in (whole, some)] == [2, 9]
     section = whole.section(names[1], "b200")
     assert {devices for _, devices in section.cells} == {1, 2}
+    # The roofline is of what servers run.
+    large = whole.section(names[0], "b200").cells
+    assert {devices for engine, devices in large if engine == "ideal"} == {4, 8}
     assert section.refusals[8] == "not on the page of all models"
     assert {*section.cells["vllm", 1].drafting} == {"eagle3", "dflash", "ngram"}
     # Models of one shape share their grids.

@@ -41,6 +41,8 @@ AXES: Final[dict[str, Any]] = {
 }
 EXACT: Final = 1e-6
 PROFILE: Final = "qwen3.6-35b-a3b/mtp/speed-bench"
+#: Measured at temperatures 0 and 1.
+GREEDY, WARM = "qwen3-8b/dflash-b16/gsm8k-t0", "qwen3-8b/dflash-b16-cast/gsm8k-t1"
 
 
 @dataclass
@@ -214,6 +216,9 @@ STATES: Final[list[dict[str, Any]]] = [
     {"drafters": ["block,accept=0.89,cost=0.005,drafts=5", "mtp,accept=0.97", "eagle3,accept=0"]},
     {"drafters": ["eagle3,accept-length=2.8@3", "dflash,accept-length=6.3@15", "ngram,accept=1"]},
     {"drafters": ["block,accept-length=1.7@1,cost=1,drafts=16", f"mtp,profile={PROFILE}"]},
+    {"temperature": 0.6, "drafters": [f"dflash,profile={WARM}", f"mtp,profile={PROFILE}"]},
+    {"temperature": 1, "batch": 32, "drafters": [f"dflash,profile={GREEDY}", "eagle3,accept=0.7"]},
+    {"temperature": 0, "drafters": [f"dflash,profile={GREEDY}", f"dflash,profile={WARM}"]},
     {"batch": 64, "drafters": ["ideal", "dflash,accept=0.8"]},  # more than the server runs
     {"batch": 64, "limited": 0, "drafters": ["ideal", "dflash,accept=0.8", "mtp,accept=0.31"]},
     {"context": 65536, "batch": 32, "devices": 8, "drafters": ["mtp,accept=0.66"]},
@@ -275,7 +280,7 @@ def test_presets_have_the_figures_of_predict(
     page.page.keyboard.press("Enter")
     curves = page.after(turn).figures["curves"]
     assert button.get_attribute("aria-pressed") == "true"
-    assert "Played through" in page.answer
+    assert "Simulated one by one" in page.answer
     words = shlex.split(page.text("command"))[1:]
     assert "--steady" not in {*words, *shlex.split(page.text("question"))}
     done = CliRunner().invoke(app, [*words, "--json"])
@@ -329,7 +334,7 @@ def test_presets_have_the_figures_of_predict(
 )
 def test_other_requests_are_in_closed_form_and_say_so(page: Opened, other: dict[str, Any]) -> None:
     page.state(answer=512)
-    assert "Played through: 80 requests" in page.answer
+    assert "Simulated one by one: 80 requests" in page.answer
     assert page.page.locator("#steady").is_hidden()
     page.state(answer=512, **other)
     assert not any(curve and curve.get("played") for curve in page.figures["curves"])
@@ -370,6 +375,22 @@ def test_the_command_gives_the_same_figures(page: Opened) -> None:
         assert np.array(found["speedup"], dtype=float) == pytest.approx(
             expected, rel=EXACT, nan_ok=True
         )
+
+
+def test_acceptance_is_moved_to_the_temperature_that_is_asked_for(page: Opened) -> None:
+    page.state(drafters=[f"dflash,profile={GREEDY}", "eagle3,accept=0.7"], focus=0)
+    begun = page.figures["curves"][0]
+    turn = page.turn
+    page.page.locator("#temperature").select_option("1")
+    page.after(turn)
+    assert page.figures["curves"][0]["best_speedup"] < begun["best_speedup"]
+    assert "measured at T=0, moved to T=1" in page.answer
+    tokens = (one["tokens_per_round"][15] for one in (begun, page.figures["curves"][0]))
+    assert "{:.2f} tokens per round of 15 drafts become {:.2f}".format(*tokens) in page.answer
+    assert "EAGLE-3" in page.text("unmoved")  # a rate states no temperature
+    assert page.text("command").count(",temperature=1") == 1
+    assert "temperature=1" in page.page.url
+    check(page)
 
 
 # --- controls ------------------------------------------------------------------------------------

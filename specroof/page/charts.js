@@ -20,11 +20,14 @@ globalThis.specroofCharts = (() => {
     return made;
   }
 
+  // A step this much finer than asked for is nearer to it than the next.
+  const FINER = 1.6;
+
   /** Steps of 1, 2 or 5 times a power of ten, about as many as asked for. */
   function evenTicks([least, most], count) {
     const rough = (most - least) / count,
       power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].find((one) => one * power >= rough) * power;
+    const step = [1, 2, 5, 10].find((one) => one * power * FINER >= rough) * power;
     const first = Math.ceil(least / step - 1e-9);
     return Array.from({ length: Math.floor(most / step + 1e-9) - first + 1 }, (_, n) =>
       Number(((first + n) * step).toPrecision(12)),

@@ -35,7 +35,7 @@ globalThis.specroofPage = (() => {
     "tensorrt-llm": "TensorRT-LLM",
     atom: "ATOM",
     "llama.cpp": "llama.cpp",
-    ideal: "roofline (textbook)",
+    ideal: "roofline",
   };
   const LAWS = { profile: "published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
   const PRICED = Object.keys(tables.flags.texts);
@@ -77,6 +77,7 @@ globalThis.specroofPage = (() => {
     hits: 0,
     tpot: 0,
     ttft: 0,
+    temperature: null,
     drafters: [],
     focus: null,
     length: null,
@@ -132,6 +133,17 @@ globalThis.specroofPage = (() => {
     return `${drafter.kind}${law()}${cost}${drafter.kind === "block" ? `,drafts=${drafter.drafts}` : ""}`;
   }
 
+  /** The temperature to which the acceptance of a drafter is moved; undefined where it is as measured. */
+  function movedTo(drafter) {
+    const own = drafter.law === "profile" ? profileOf(drafter).temperature : null;
+    return own === null || own === state.temperature ? undefined : (state.temperature ?? undefined);
+  }
+
+  /** A drafter at the temperature that is asked for: as it is computed, and as a command spells it. */
+  const sampled = (drafter) => ({ ...drafter, temperature: movedTo(drafter) });
+  const sampledSpec = (drafter) =>
+    movedTo(drafter) === undefined ? spec(drafter) : `${spec(drafter)},temperature=${movedTo(drafter)}`;
+
   function parsedSpec(text) {
     const [kind, ...pairs] = text.split(",");
     const values = new Map(
@@ -186,6 +198,7 @@ globalThis.specroofPage = (() => {
     hits: (text) => oneOf("hits", text, hitRates),
     tpot: (text) => oneOf("tpot", text, TPOTS),
     ttft: (text) => oneOf("ttft", text, TTFTS),
+    temperature: (text) => oneOf("temperature", text, tables.temperatures),
     limited: (text) => oneOf("limited", text, ["1", "0"]) === "1",
     focus: (text) => (text === "best" ? null : numberIn("focus", text, 0, MOST_DRAFTERS - 1, 1)),
     length: (text) => (text === "best" ? null : numberIn("length", text, 0, tables.max_draft_len, 1)),
@@ -246,12 +259,13 @@ globalThis.specroofPage = (() => {
   }
 
   async function section(model, chip) {
-    const name = `${tables.grids[tables.models.indexOf(model)]}-${chips.indexOf(chip)}`;
+    const place = tables.grids[tables.models.indexOf(model)],
+      name = tables.is_whole ? String(place) : `${place}-${chips.indexOf(chip)}`;
     if (!sections.has(name)) {
       sections.set(name, loaded(name));
       sections.get(name).catch(() => sections.delete(name)); // to be asked for again
     }
-    return sections.get(name);
+    return (await sections.get(name))[chip];
   }
 
   async function loaded(name) {
@@ -264,8 +278,13 @@ globalThis.specroofPage = (() => {
           script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
           document.head.append(script);
         });
-    const { things, ...shared } = await specroof.unpacked(packed);
-    return { ...shared, cells: things };
+    const { things, chips: own, pieces } = await specroof.unpacked(packed);
+    return Object.fromEntries(
+      Object.entries(own).map(([chip, shared]) => [
+        chip,
+        { ...shared, pieces, cells: things.filter((cell) => cell.chip === chip) },
+      ]),
+    );
   }
 
   // --- figures ------------------------------------------------------------------------------------
@@ -290,13 +309,13 @@ globalThis.specroofPage = (() => {
         one.context_len === context && one.output_len === state.answer && one.prefix_hit_rate === state.hits,
     );
 
-  /** One drafter at one load: as it was played through, where all drafters that are shown were; else in closed form. */
+  /** One drafter at one load: as it was simulated, where all drafters that are shown were; else in closed form. */
   function point(drafter, cell, c, b) {
     const closed = inClosedForm(drafter, cell, c, b),
       at = [presetAt(tables.context_len[c]), tables.clients.indexOf(tables.batch_size[b])];
     if (!cell.played || Math.min(...at) < 0 || !state.limited || state.tpot || state.ttft) return closed;
     const as = (one) => {
-      const order = cell.played.drafters.indexOf(spec(one));
+      const order = cell.played.drafters.indexOf(sampledSpec(one));
       return order < 0 ? null : specroof.played(closed, tables, cell.played, [at[0], order, at[1]]);
     };
     return state.drafters.every(as) ? as(drafter) : closed;
@@ -305,7 +324,7 @@ globalThis.specroofPage = (() => {
   /** One drafter at one load of the steady state, and the drafts that are advised there. */
   function inClosedForm(drafter, cell, c, b) {
     const load = loadOf(cell, tables.context_len[c]);
-    const curve = (one) => specroof.curve(one, cell, tables, c, b, state.limited, load);
+    const curve = (one) => specroof.curve(sampled(one), cell, tables, c, b, state.limited, load);
     const targets = { tpot: state.tpot || Infinity, ttft: state.ttft || Infinity };
     const own = curve(drafter),
       power = drafter.law === "accept" ? tables.powers[drafter.kind] : undefined;
@@ -397,8 +416,10 @@ globalThis.specroofPage = (() => {
   function statusOf(drafter) {
     if (drafter.kind === "ideal") return "accepts all";
     if (drafter.law === "profile") {
-      const { model, kind } = profileOf(drafter);
-      return ownProfiles(kind).includes(profileOf(drafter)) ? "measured" : `measured on ${model}`;
+      const { model, kind, temperature } = profileOf(drafter),
+        asked = movedTo(drafter);
+      const moved = asked === undefined ? "" : ` at T=${temperature}, moved to T=${asked}`;
+      return `measured${ownProfiles(kind).includes(profileOf(drafter)) ? "" : ` on ${model}`}${moved}`;
     }
     return spec(drafter) === `${drafter.kind},${tables.assumed[drafter.kind]}` ? "assumed" : "yours";
   }
@@ -613,6 +634,11 @@ globalThis.specroofPage = (() => {
       );
     else if (curve.choice.decision === "unclear" && drafter.kind !== "ideal") parts.push("It could go either way: measure before you rely on it.");
     if (typical) parts.push(`With the typical shape of such drafters, whose later drafts are accepted less, it would be ${times(typical)}.`);
+    if (movedTo(drafter) !== undefined) {
+      const deepest = profileOf(drafter).tokens.filter((one) => one !== null).length - 1;
+      const [before, after] = [drafter, sampled(drafter)].map((one) => specroof.tokensPerRound(one, tables)[deepest].toFixed(2));
+      parts.push(`Acceptance was measured at temperature ${profileOf(drafter).temperature} and is moved to ${movedTo(drafter)}: ${before} tokens per round of ${drafts(deepest)} become ${after}.`);
+    }
     const flag = raised(setup, curve);
     if (flag) parts.push(`It takes ${flag}: by default this server runs ${curve.raised_from[draft_len]} requests with drafts.`);
     if (curve.worth_measuring)
@@ -808,18 +834,18 @@ globalThis.specroofPage = (() => {
     return `TTFT begins when a request starts to run${band ? `; ${isUseful(Math.exp(-band), Math.exp(band)) ? `80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : NOT_USEFUL}` : ""}.`;
   }
 
-  /** Whether the figures of a set-up are of requests that were played through. */
+  /** Whether the figures of a set-up are of simulated requests. */
   const isPlayed = ({ figures }) => figures.curves.some((curve) => curve?.played);
 
-  /** How the figures of requests were computed, and which are played through. */
+  /** How the figures of requests were computed, and which are simulated. */
   function computedHow(setup) {
     const { cell } = setup;
     const each = tables.requests_per_client;
     if (isPlayed(setup))
-      return `Played through: ${plural(each * state.batch, "request")}, ${each} of each client, one by one.`;
+      return `Simulated one by one: ${plural(each * state.batch, "request")}, ${each} of each client.`;
     const other = setup.section.cells.find((one) => one.engine === cell.engine && one.played);
     const names = tables.presets.map(({ name }) => name).join(", ");
-    return `Closed form of the steady state${other ? `. Played through are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.map((text) => KINDS[parsedSpec(text).kind]).join(" or ")} as the page begins, within the server's limits and without targets` : ""}.`;
+    return `Closed form of the steady state${other ? `. Simulated are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.map((text) => KINDS[parsedSpec(text).kind]).join(" or ")} as the page begins, within the server's limits and without targets` : ""}.`;
   }
 
   function noSetup(setup) {
@@ -1012,7 +1038,7 @@ globalThis.specroofPage = (() => {
   function publishedNear({ words, cell }, drafter) {
     if (!cell) return [];
     const [total, active] = tables.params[tables.models.indexOf(words.model)],
-      tokens = specroof.tokensPerRound(drafter, tables);
+      tokens = specroof.tokensPerRound(sampled(drafter), tables);
     const differs = (one, other, factor) => Math.max(one / other, other / one) > factor;
     return tables.published
       .filter(
@@ -1322,7 +1348,7 @@ globalThis.specroofPage = (() => {
     return commandLine("predict", [
       ...(loadOf(setups[0].cell) ? requestFlags() : ["--context", state.context]),
       ...[isPlayed(setups[0]) ? "--concurrency" : "--batch", state.batch],
-      ...state.drafters.flatMap((one) => ["--drafter", spec(one)]),
+      ...state.drafters.flatMap((one) => ["--drafter", sampledSpec(one)]),
       ...optionFlags(),
       ...(state.limited ? [] : ["--no-capacity"]),
       ...(served() ? ["--server", served()] : []),
@@ -1340,7 +1366,7 @@ globalThis.specroofPage = (() => {
     return commandLine("advise", [
       ...requestFlags(),
       ...["--concurrency", state.batch],
-      ...["--drafter", spec(state.drafters[inFocus()])],
+      ...["--drafter", sampledSpec(state.drafters[inFocus()])],
       ...inMilliseconds("--tpot", state.tpot),
       ...inMilliseconds("--ttft", state.ttft),
       ...optionFlags(),
@@ -1354,7 +1380,7 @@ globalThis.specroofPage = (() => {
     const [load, steady] = isPlayed(setups[0]) ? ["concurrency", ""] : ["batch_size", ", steady=True"];
     const lines = [
       `${text(state.model)}, ${text(state.chip)},`,
-      `drafters=[${state.drafters.map((one) => text(spec(one))).join(", ")}],`,
+      `drafters=[${state.drafters.map((one) => text(sampledSpec(one))).join(", ")}],`,
       `${load}=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}${steady}` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`,
     ];
     if (options.length) lines.push(`options={${options.join(", ")}},`);
@@ -1511,6 +1537,7 @@ globalThis.specroofPage = (() => {
       state.hits,
     );
     fill($("tpot"), [...any, ...TPOTS.slice(1).map((limit) => [limit, seconds(limit)])], state.tpot);
+    fill($("temperature"), [["", "as measured"], ...tables.temperatures.map((one) => [one, String(one)])], state.temperature ?? "");
     fill($("ttft"), [...any, ...TTFTS.slice(1).map((limit) => [limit, seconds(limit)])], state.ttft);
     $("limited").checked = state.limited;
     $("presets").hidden = !tables.presets.length;
@@ -1550,6 +1577,12 @@ globalThis.specroofPage = (() => {
     $("context").setAttribute("aria-valuetext", $("context-value").textContent);
     $("batch").setAttribute("aria-valuetext", plural(state.batch, "request"));
     $("hits").disabled = $("ttft").disabled = !state.answer;
+    const unmoved = state.drafters.filter((one) => one.kind !== "ideal" && (one.law !== "profile" || profileOf(one).temperature === null));
+    $("unmoved").textContent =
+      state.temperature === null || !unmoved.length
+        ? ""
+        : `No temperature is stated for the acceptance of ${[...new Set(unmoved.map(({ kind }) => KINDS[kind]))].join(" and ")}: it stays as it is.`;
+    $("unmoved").hidden = !$("unmoved").textContent;
     $("prompt").textContent = !state.answer
       ? "Decoding alone; choose an answer length to count prompts."
       : setups[0].cell && setups[0].cell.engine !== "ideal" && !loadOf(setups[0].cell) && hasPrompt()
@@ -1907,6 +1940,9 @@ globalThis.specroofPage = (() => {
       on($(id), "change", refresh, ({ value }) => {
         state[key] = Number(value);
       });
+    on($("temperature"), "change", refresh, ({ value }) => {
+      state.temperature = value === "" ? null : Number(value);
+    });
     on($("limited"), "change", redraw, ({ checked }) => {
       state.limited = checked;
     });

@@ -7,7 +7,8 @@ globalThis.specroof = (() => {
   const TIE = 3e-7;
 
   // Base 85, but for letters that a script would have to escape.
-  const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=/?@^_`{|}~";
+  const LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=/?@^_`{|}~";
+  const DIGITS = new Map([...LETTERS].map((letter, digit) => [letter.charCodeAt(0), digit]));
 
   /** Five letters stand for four bytes; the last few for one less than they are. */
   function bytesOf(text) {
@@ -16,7 +17,7 @@ globalThis.specroof = (() => {
     const view = new DataView(new ArrayBuffer(4 * groups));
     for (let group = 0; group < groups; group++) {
       let number = 0;
-      for (let i = 5 * group; i < 5 * (group + 1); i++) number = number * 85 + DIGITS.indexOf(full[i]);
+      for (let i = 5 * group; i < 5 * (group + 1); i++) number = number * 85 + DIGITS.get(full.charCodeAt(i));
       view.setUint32(4 * group, number);
     }
     return new Uint8Array(view.buffer, 0, 4 * groups - (full.length - text.length));
@@ -35,10 +36,15 @@ globalThis.specroof = (() => {
     const raw = await inflated(bytes.subarray(end));
     let at = 0;
     const grids = stacks.map(({ shape: [count, ...shape], quantum, differences }) => {
-      const size = shape.reduce((product, length) => product * length, 1);
+      const size = shape.reduce((product, length) => product * length, 1),
+        width = size / shape[0]; // of what stands together: a place on the first axis of a grid
       const values = new Float64Array(count * size);
+      const places = Array.from(values, (_, i) => {
+        const block = Math.floor(i / width);
+        return (block % count) * size + Math.floor(block / count) * width + (i % width);
+      });
       // Seven bits of each number to a byte, then the next seven of those that have more.
-      for (let left = [...values.keys()], scale = 1; left.length; scale *= 128) {
+      for (let left = places, scale = 1; left.length; scale *= 128) {
         left = left.filter((i) => {
           const byte = raw[at++];
           values[i] += (byte & 127) * scale;
@@ -122,13 +128,24 @@ globalThis.specroof = (() => {
     return row(shape[name], before + Math.round((drafter.length - 1) * tables.length_steps));
   }
 
+  /** A published profile, moved to the temperature that the drafter is sampled at if it says one. */
+  function measured(drafter, tables) {
+    const profile = tables.profiles.find((one) => one.name === drafter.profile);
+    if (drafter.temperature === undefined) return profile;
+    const at = tables.temperatures.indexOf(drafter.temperature);
+    const curve = (place) =>
+      Array.from(row(tables.typical.moved, profile.moved, at, place), (one, length) =>
+        profile.tokens[length] === null ? null : one,
+      );
+    return { ...profile, tokens: curve(0), below: curve(1), above: curve(2) };
+  }
+
   /** Tokens per round by draft length, bonus token included; NaN past what was measured. */
   function tokensPerRound(drafter, tables) {
     const lengths = Array.from({ length: tables.max_draft_len + 1 }, (_, length) => length);
     if (drafter.kind === "ideal") return lengths.map((length) => length + 1);
     if (drafter.law === "profile") {
-      const profile = tables.profiles.find((one) => one.name === drafter.profile);
-      return profile.tokens.map((one) => (one === null ? NaN : one));
+      return measured(drafter, tables).tokens.map((one) => (one === null ? NaN : one));
     }
     if (drafter.law === "accept-length") {
       return Array.from(typical(drafter, tables, "tokens"));
@@ -148,7 +165,7 @@ globalThis.specroof = (() => {
 
   /** How far tokens per round may lie below or above, as logarithms; 0 where the spread is not known. */
   function tokensSpread(drafter, tables, side, length) {
-    if (drafter.law === "profile") return tables.profiles.find((one) => one.name === drafter.profile)[side][length];
+    if (drafter.law === "profile") return measured(drafter, tables)[side][length];
     if (drafter.law !== "accept-length") return 0;
     return typical(drafter, tables, side)[length];
   }
@@ -337,7 +354,7 @@ globalThis.specroof = (() => {
     };
   }
 
-  /** A curve with what becomes of requests that are played through, without drafts and with those that are
+  /** A curve with what becomes of simulated requests, without drafts and with those that are
    * best: see specroof.questions.page_loads. Other lengths stay in closed form. Null where drafts have no room. */
   function played(curve, tables, { choices, figures }, place) {
     const read = (grid) => Array.from({ length: grid.shape[0] }, (_, k) => row(grid, k, ...place)[0]);

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from html import escape
 from itertools import product
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from specroof.acceptance import (
     constant_acceptance,
     survival_acceptance,
 )
-from specroof.acceptance.published import load_profiles, published_with
+from specroof.acceptance.published import AcceptanceProfile, load_profiles, published_with
+from specroof.acceptance.sampling import resampled_acceptance
 from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
-from specroof.arrays import Array, array_within, fields_of, whole_within
+from specroof.arrays import Array, IntArray, array_within, fields_of, whole_within
 from specroof.catalog import load_drafter, load_hardware, model_names
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
@@ -38,7 +39,7 @@ from specroof.hardware import (
     ServerSettings,
     served_width,
 )
-from specroof.latency import Deployment, Setup, check_placement, engine_setup
+from specroof.latency import Deployment, Setup, check_placement, engine_setup, model_latency
 from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted, title_of
@@ -87,6 +88,7 @@ from specroof.questions.speculation import speculation_of
 from specroof.reading.words import whole_numbers, words
 from specroof.serving.capacity import (
     PrefillRules,
+    ServedRoom,
     ServerRoom,
     in_server,
     prefill_rules,
@@ -96,16 +98,10 @@ from specroof.serving.capacity import (
 from specroof.serving.launch import LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes, pass_latency
-from specroof.speedup.reach import evidence_engine
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
+from specroof.speedup.reach import deployment_words, evidence_engine
 from specroof.speedup.result import tokens_spread
-from specroof.speedup.round import (
-    RoundTimes,
-    engine_pass_s,
-    engine_round_s,
-    proposals,
-    round_times,
-)
+from specroof.speedup.round import draft_time, engine_pass_s, engine_round_s, proposals
 from specroof.speedup.waterfall import group_seconds
 from specroof.units import format_binary_bytes
 
@@ -221,14 +217,15 @@ _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
 _SHARE_QUANTUM: Final = 2e-7
 #: The same on the page of all models, of whose figures fewer digits are printed, and of groups of
 #: operations, which are shown with two.
-_COARSE_QUANTUM: Final = 5e-5
+_COARSE_QUANTUM: Final = 2e-4
 _PART_QUANTUM: Final = 5e-3
 #: Numbers of devices on the page of all models: the fewest that run what it begins with, and more.
 _MOST_COUNTS: Final = 2
 #: Logarithms of the ends of bands that are told apart.
 _WIDTH_QUANTUM: Final = 1e-5
 #: Logarithms of what requests take that are told apart: seconds are off by a fifth of a percent,
-#: those to a first token, whose bands are far wider, by two.
+#: those to a first token, whose bands are far wider, by two; twice as much on the page of all
+#: models.
 _REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 8e-3, "first_rounds": 4e-2, "first_s": 4e-2}
 #: Stands for no seconds at all, of which there is no logarithm.
 _NO_SECONDS: Final = 1e-9
@@ -372,8 +369,14 @@ def cell_of(
         For a placement that does not divide the model, and a format that the chip lacks.
     """
     deployment, ideal = Deployment(model, setup), load_drafter("ideal")
-    proposed, times = _rounds(deployment, ideal, axes, [constant_acceptance(1.0)])
-    priced = {kind: _drafting(deployment, load_drafter(kind), axes) for kind in kinds}
+    contexts, batches, drafts = _columns(axes)
+    # A chain of drafts is verified alike, whatever made it: one pass for all drafters.
+    latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
+    shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)
+    verify_s = np.broadcast_to(latency.total_s, shape)
+    proposed = proposals(ideal, constant_acceptance(1.0), drafts)
+    plain = _plain_room(deployment, axes)
+    priced = {kind: _drafting(deployment, kind, axes, verify_s, plain) for kind in kinds}
     rules = {}
     if setup.engine != IDEAL_ENGINE:
         rules = {
@@ -384,9 +387,12 @@ def cell_of(
         model=model,
         setup=setup,
         evidence=evidence_engine(deployment),
-        verify_s=times.verify_s[0],
-        parts_s=_parts_s(deployment, axes),
-        room=_room(deployment, ideal, axes, proposed),
+        verify_s=verify_s,
+        parts_s={
+            name: np.broadcast_to(seconds, shape)
+            for name, seconds in group_seconds(latency).items()
+        },
+        room=_room(deployment, ideal, axes, proposed, plain),
         engine_round_s=_engine_round_s(setup, ideal, proposed),
         drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
         requests={
@@ -398,34 +404,30 @@ def cell_of(
     )
 
 
-def _parts_s(deployment: Deployment, axes: Axes) -> dict[str, Array]:
-    """Return the seconds of plain steps and verifications by groups of operations."""
+def _columns(axes: Axes) -> tuple[Array, Array, IntArray]:
+    """Return contexts, batch sizes and draft lengths, which broadcast to the grid."""
     contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
-    passes = ForwardPass(batches[:, None], drafts + 1.0, contexts[:, None, None])
-    shape = (len(contexts), len(batches), len(drafts))
-    groups = group_seconds(pass_latency(deployment, passes))
-    return {name: np.broadcast_to(seconds, shape) for name, seconds in groups.items()}
+    return contexts[:, None, None], batches[:, None], drafts
 
 
-def _rounds(
-    deployment: Deployment, drafter: Drafter, axes: Axes, accepted: Sequence[Acceptance]
-) -> tuple[Proposals, RoundTimes]:
-    """Return the rounds of a drafter over the grid as if memory had no end.
-
-    Acceptance is the first axis: what is verified is the same for each, and is priced once.
-    """
-    drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
-    contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
-    each = [proposals(drafter, acceptance, drafts) for acceptance in accepted]
-    tokens = np.stack([proposed.tokens_per_round for proposed in each])[:, None, None]
-    proposed = replace(each[0], tokens_per_round=tokens)
-    grid = (contexts[:, None, None], batches[:, None], drafts)
-    times = round_times(deployment, drafter, proposed, grid)
-    draft_s = np.broadcast_to(times.draft_s, times.round_s.shape)
-    return proposed, replace(times, draft_s=draft_s)
+#: From a limit of running requests that a server is told to its room without drafts.
+_PlainRoom: TypeAlias = Callable[[int | None], ServedRoom]
 
 
-def _room(deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Proposals) -> Room:
+def _plain_room(deployment: Deployment, axes: Axes) -> _PlainRoom:
+    """Return the room of a server without drafts, which is the same beside any drafter."""
+    contexts = np.array(axes.context_len)[:, None]
+
+    @cache
+    def plain(running: int | None) -> ServedRoom:
+        return served_room(with_running(deployment, running), context_len=contexts)
+
+    return plain
+
+
+def _room(
+    deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Proposals, plain: _PlainRoom
+) -> Room:
     """Return the room of a server; without end for the textbook, which has no server."""
     if deployment.setup.engine == IDEAL_ENGINE:
         return Room(np.full((len(axes.context_len), axes.max_draft_len + 1), np.inf), [])
@@ -434,13 +436,13 @@ def _room(deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Propos
     @cache
     def held(running: int | None) -> ServerRoom:
         within = with_running(deployment, running)
-        return server_room(within, drafter, contexts, proposed.verify_len)
+        return server_room(within, drafter, contexts, proposed.verify_len, plain=plain(running))
 
     room, raised = held(None), None
     told = raised_limits(axes.batch_size, "queue", held)
     if any(map(any, told)):
-        pairs = [(held(plain).largest, held(drafts).largest) for plain, drafts in told]
-        raised = np.stack([np.hstack([off[:, :1], on[:, 1:]]) for off, on in pairs], axis=1)
+        pairs = [(plain(off).largest_batch, held(on).largest[:, 1:]) for off, on in told]
+        raised = np.stack([np.hstack(pair) for pair in pairs], axis=1)
     return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
 
@@ -450,25 +452,29 @@ def _engine_round_s(setup: Setup, drafter: Drafter, proposed: Proposals) -> tupl
     return none, one - none
 
 
-def _drafting(deployment: Deployment, drafter: Drafter, axes: Axes) -> Drafting | None:
+def _drafting(
+    deployment: Deployment, kind: str, axes: Axes, verify_s: Array, plain: _PlainRoom
+) -> Drafting | None:
     """Return the seconds of a drafter; None where no grid says them exactly.
 
     That is so where the model cannot have such a drafter, and where its seconds have corners
     between two knots or several of its passes read what was committed.
     """
+    drafter, proposed = _probed(kind, axes.max_draft_len)
     depth = min(drafter.max_draft_len or axes.max_draft_len, axes.max_draft_len)
-    # Tokens per round are 1, then 1.25, 1.5, … and 2, 3, …, one for each draft length.
-    accepted = [
-        constant_acceptance(0.0),
-        survival_acceptance([_STEP] * axes.max_draft_len),
-        constant_acceptance(1.0),
-        constant_acceptance(_PROBE),
-    ]
+    target_s = (verify_s[..., :1], verify_s)
     try:
-        proposed, times = _rounds(deployment, drafter, axes, accepted)
+        drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
+        time = draft_time(deployment, drafter, proposed, _columns(axes), target_s, engine_pass_s)
     except SpecroofError:
         return None
-    none_s, few_s, many_s, probe_s = times.draft_s
+    draft_s = time.serial_s + time.overlapped_s
+    shape = (len(proposed.tokens_per_round), *verify_s.shape)
+    drafts = slice(1, depth + 1)
+    drafted = np.full(shape, np.nan)
+    drafted[..., 0] = 0.0
+    drafted[..., drafts] = np.broadcast_to(draft_s, shape)[..., drafts]
+    none_s, few_s, many_s, probe_s = drafted
     knots_s = [
         np.zeros_like(none_s[..., :1]),
         (few_s - none_s)[..., 1:_N_FEW],
@@ -477,15 +483,33 @@ def _drafting(deployment: Deployment, drafter: Drafter, axes: Axes) -> Drafting 
     found = Drafting(
         draft_s=none_s,
         more_s=np.concatenate(knots_s, axis=-1),
-        room=_room(deployment, drafter, axes, proposed),
+        room=_room(deployment, drafter, axes, proposed, plain),
         depth=depth,
         engine_round_s=_engine_round_s(deployment.setup, drafter, proposed),
     )
-    drafts = slice(1, depth + 1)
     read = proposed.tokens_per_round[-1, 0, 0, drafts]
-    draft_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
-    off = np.abs(draft_s - probe_s[..., drafts]) / times.round_s[-1][..., drafts]
+    cubic_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
+    off = np.abs(cubic_s - probe_s[..., drafts]) / (cubic_s + verify_s[..., drafts])
     return found if float(off.max()) < _EXACT else None
+
+
+@lru_cache(maxsize=16)
+def _probed(kind: str, max_draft_len: int) -> tuple[Drafter, Proposals]:
+    """Return a drafter and its rounds at the acceptances that are priced, which no model changes.
+
+    Acceptance is the first axis: what does not depend on it is priced once. Tokens per round are 1,
+    then 1.25, 1.5, … and 2, 3, …, one for each draft length, and those of a probe.
+    """
+    drafter, drafts = load_drafter(kind), np.arange(max_draft_len + 1)
+    accepted = (
+        constant_acceptance(0.0),
+        survival_acceptance([_STEP] * max_draft_len),
+        constant_acceptance(1.0),
+        constant_acceptance(_PROBE),
+    )
+    each = [proposals(drafter, acceptance, drafts) for acceptance in accepted]
+    tokens = np.stack([one.tokens_per_round for one in each])[:, None, None]
+    return drafter, replace(each[0], tokens_per_round=tokens)
 
 
 def slopes(values: Array) -> Array:
@@ -719,6 +743,9 @@ class Exploration(Noted):
                 refusals[devices] = "not on the page of all models"
                 continue
             for engine in self.engines:
+                served = self.engines[0] == "ideal" or any(n == devices for _, n in cells)
+                if self.is_whole and engine == "ideal" and not served and devices < largest:
+                    continue  # a page of all models has the roofline of what servers run
                 try:
                     setup = engine_setup(profile, engine, Placement(devices), self.options)
                     word = engine or _default_word(setup.engine)
@@ -920,6 +947,8 @@ def _points(name: str, given: Values | None, usual: tuple[float, ...]) -> tuple[
 
 # --- Acceptance in tables, and flags to paste ----------------------------------------------------
 
+#: Temperatures to which published acceptance can be moved.
+TEMPERATURES: Final = (0.0, 0.6, 1.0)
 #: Depths at which an acceptance length may be stated.
 LENGTH_DEPTHS: Final = (1, 2, 3, 4, 5, 7, 15)
 #: Steps of a stated length for each token.
@@ -944,11 +973,14 @@ def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float 
 def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
     """Return every published profile: its name, model, kind, tokens per round and their spread.
 
+    One that states its temperature has its place in `moved_profiles` as `moved`.
+
     Parameters
     ----------
     max_draft_len
         The longest draft; None past the depth of a profile.
     """
+    moved = [profile.name for profile in _movable_profiles()]
     return [
         {
             "name": profile.name,
@@ -956,10 +988,51 @@ def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
             "kind": profile.kind,
             "task": profile.task,
             "rule": getattr(profile.acceptance(), "rule", None),
+            "temperature": getattr(profile.acceptance(), "temperature", None),
+            "moved": moved.index(profile.name) if profile.name in moved else None,
             **_curves(profile.acceptance(), max_draft_len),
         }
         for profile in load_profiles()
     ]
+
+
+def _movable_profiles() -> list[AcceptanceProfile]:
+    """Return the published profiles that state the temperature from which they can be moved."""
+    return [
+        profile
+        for profile in load_profiles()
+        if getattr(profile.acceptance(), "temperature", None) is not None
+    ]
+
+
+def moved_profiles(max_draft_len: int) -> Array:
+    """Return tokens per round of published profiles at `TEMPERATURES`, and how far they may be off.
+
+    Parameters
+    ----------
+    max_draft_len
+        The longest draft; NaN past the depth of a profile.
+
+    Returns
+    -------
+    Array
+        Axes (profile that states its temperature, temperature, 3, draft length): tokens, and how
+        far they may lie below and above from `tokens_spread`.
+
+    Source
+        `specroof.acceptance.sampling.resampled_acceptance`.
+    """
+    lengths = np.arange(max_draft_len + 1)
+    return np.array(
+        [
+            [
+                [moved.tokens_per_round(lengths), *tokens_spread(moved, lengths)]
+                for temperature in TEMPERATURES
+                for moved in [resampled_acceptance(profile.acceptance(), temperature)]
+            ]
+            for profile in _movable_profiles()
+        ]
+    )
 
 
 def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
@@ -1059,9 +1132,12 @@ def single_page(answer: Exploration) -> str:
     answer
         The grids of the page.
     """
+    sure = _Sure()
     grids = {
-        name: _section_text(answer.section(model, chip), answer.axes)
-        for name, model, chip in _pairs(answer)
+        name: _packed_sections(
+            {chip: answer.section(model, chip) for chip in chips}, answer.axes, sure
+        )
+        for name, (model, chips) in _packs(answer).items()
     }
     return document({**_tables(answer), "sections": grids}, is_alone=True)
 
@@ -1078,27 +1154,36 @@ def site_files(
     advance
         Called after each grid.
     """
-    pairs = [*_pairs(answer)]
+    packs = _packs(answer)
     scenes = [place for _, *place in _scenes(answer)]
-    first, picture = scenes[0] if scenes else [*pairs[0][1:]], None
-    for name, model, chip in pairs:
-        section = answer.section(model, chip)
-        grid = script_json(_section_text(section, answer.axes))
+    everything = [[model, chip] for model, chips in packs.values() for chip in chips]
+    first, picture, sure = [*scenes, *everything][0], None, _Sure()
+    for name, (model, chips) in packs.items():
+        sections = {}
+        for chip in chips:
+            sections[chip] = answer.section(model, chip)
+            if [model, chip] == first:
+                picture = _picture(sections[chip], answer.axes)
+            advance()
+        grid = script_json(_packed_sections(sections, answer.axes, sure))
         yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
-        if [model, chip] == first:
-            picture = _picture(section, answer.axes)
-        advance()
     if picture is not None:
         yield PREVIEW, picture
     preview = "" if picture is None else PREVIEW
     yield "index.html", document(_tables(answer), is_alone=False, preview=preview).encode()
 
 
-def _pairs(answer: Exploration) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each grid, its model and its chip."""
-    models = list(answer.models)
-    for m, (c, chip) in product(dict.fromkeys(answer.alike), enumerate(answer.hardware)):
-        yield f"{m}-{c}", models[m], chip
+def _packs(answer: Exploration) -> dict[str, tuple[str, list[str]]]:
+    """Return what is packed together by name: a model, and one chip.
+
+    On a page of all models, whose grids are coarse, all chips: they differ by little.
+    """
+    models, chips = list(answer.models), list(answer.hardware)
+    places = dict.fromkeys(answer.alike)
+    if answer.is_whole:
+        return {str(m): (models[m], chips) for m in places}
+    every = product(places, enumerate(chips))
+    return {f"{m}-{c}": (models[m], [chip]) for m, (c, chip) in every}
 
 
 def _scenes(answer: Exploration) -> list[tuple[Scene, str, str]]:
@@ -1137,9 +1222,10 @@ def _picture(section: Section, axes: Axes) -> bytes | None:
 
 @lru_cache(maxsize=1)
 def _typical(max_draft_len: int) -> str:
-    """Return the typical shapes of all kinds, packed: axes (stated length, draft length).
+    """Return the typical shapes of all kinds, packed, and under `moved` published profiles.
 
-    Stated lengths at one depth stand behind those at the depth before.
+    Axes are (stated length, draft length). Stated lengths at one depth stand behind those at the
+    depth before.
     """
     shapes = {}
     for kind in _SHAPED_KINDS:
@@ -1148,7 +1234,7 @@ def _typical(max_draft_len: int) -> str:
             name: _share_grid(np.concatenate([curves[name] for curves in by_depth]))
             for name in ("tokens", "below", "above")
         }
-    return packed([shapes])
+    return packed([{**shapes, "moved": _share_grid(moved_profiles(max_draft_len))}])
 
 
 def _tables(answer: Exploration) -> dict[str, Any]:
@@ -1159,6 +1245,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     return {
         "models": list(answer.models),
         "grids": answer.alike,
+        "is_whole": answer.is_whole,
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
         "assumed": ASSUMED,
@@ -1197,6 +1284,7 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "options": answer.changed_options,
         "profiles": profiles,
         "typical": _typical(max_draft_len),
+        "temperatures": TEMPERATURES,
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
         "flags": _flags(answer),
@@ -1219,37 +1307,57 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     }
 
 
-def _section_text(section: Section, axes: Axes) -> str:
-    # Grids of one engine stand behind one another: they differ by the number of devices alone.
-    engines = [*dict.fromkeys(engine for engine, _ in section.cells)]
-    cells = sorted(section.cells.items(), key=lambda item: engines.index(item[0][0]))
-    pieces: dict[str, int] = {}
-    things = [
-        {
-            "engine": engine,
-            "devices": devices,
-            "sure": _sureness_json(cell, pieces),
-            **_cell_json(cell, axes),
-        }
-        for (engine, devices), cell in cells
+#: `sureness` by kind, of a chip, an engine and what both are measured with.
+_Sure: TypeAlias = dict[tuple[Any, ...], dict[str, dict[str, Any]]]
+
+
+def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -> str:
+    """Return the grids of one model on some chips, packed.
+
+    What is said of an engine on a chip is kept in `sure`: it is the same of many models.
+    """
+    every = [
+        (engine, devices, chip, cell)
+        for chip, section in sections.items()
+        for (engine, devices), cell in section.cells.items()
     ]
+    # Grids of one engine, then of one number of devices, stand behind one another: they are alike.
+    engines = [*dict.fromkeys(engine for engine, *_ in every)]
+    every.sort(key=lambda one: (engines.index(one[0]), one[1]))
+    pieces: dict[str, int] = {}
+    things = []
+    for engine, devices, chip, cell in every:
+        deployment = Deployment(cell.model, cell.setup)
+        key = (chip, engine, *deployment_words(deployment).values())
+        if key not in sure:
+            kinds = (*_SHARE_KINDS, *PRICED_KINDS)
+            sure[key] = {kind: sureness(deployment, kind) for kind in kinds}
+        things.append(
+            {
+                "engine": engine,
+                "devices": devices,
+                "chip": chip,
+                "sure": {kind: _in_pieces(one, pieces) for kind, one in sure[key].items()},
+                **_cell_json(cell, axes),
+            }
+        )
     return packed(
         things,
-        default_engine=section.default_engine,
-        refusals=section.refusals,
+        chips={
+            chip: fields_of(section, "default_engine", "refusals")
+            for chip, section in sections.items()
+        },
         pieces=pieces,
     )
 
 
-def _sureness_json(cell: Cell, pieces: dict[str, int]) -> dict[str, dict[str, Any]]:
-    """Return `sureness` by kind, its texts as numbers of pieces, which are gathered."""
-    deployment, found = Deployment(cell.model, cell.setup), {}
-    for kind in (*_SHARE_KINDS, *PRICED_KINDS):
-        sure = sureness(deployment, kind)
-        texts = [re.split("(?=, extrapolated|; where)", text) for text in sure["texts"]]
-        numbers = [[pieces.setdefault(piece, len(pieces)) for piece in text] for text in texts]
-        found[kind] = {**sure, "texts": numbers}
-    return found
+def _in_pieces(sure: Mapping[str, Any], pieces: dict[str, int]) -> dict[str, Any]:
+    """Return `sureness` with its texts as numbers of pieces, which are gathered."""
+    texts = [re.split("(?=, extrapolated|; where)", text) for text in sure["texts"]]
+    return {
+        **sure,
+        "texts": [[pieces.setdefault(piece, len(pieces)) for piece in text] for text in texts],
+    }
 
 
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
@@ -1262,14 +1370,14 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
         "scale_s": scale_s.ravel().tolist(),
         "verify": _share_grid(cell.verify_s / scale_s, axes.quantum),
         "parts": {
-            name: PageGrid(seconds / scale_s, _PART_QUANTUM, (*[1] * (seconds.ndim - 1), 2))
+            name: PageGrid(seconds / scale_s, max(_PART_QUANTUM, 100 * axes.quantum), (0, 0, 1))
             for name, seconds in cell.parts_s.items()
         },
         "framework": engine.rules,
         "fitted": engine.name != GENERIC,
         **_room_json(cell.room),
         "latency_s": engine.request_latency_s,
-        "requests": [_requests_json(cell.requests[rule]) for rule in rules],
+        "requests": [_requests_json(cell.requests[rule], axes) for rule in rules],
         "rules": {kind: rules.index(rule) for kind, rule in cell.rules.items()},
         # 0 where no band is known.
         "ttft_width": None
@@ -1289,7 +1397,7 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
 
 def _share_grid(shares: Array, quantum: float = _SHARE_QUANTUM) -> PageGrid:
     """Return shares of a plain step, which change smoothly with the draft length; NaN becomes 0."""
-    return PageGrid(np.nan_to_num(shares), quantum, (*[1] * (shares.ndim - 1), 2))
+    return PageGrid(np.nan_to_num(shares), quantum, (1, *[0] * (shares.ndim - 2), 2))
 
 
 def _end_grid(ends: Array) -> PageGrid:
@@ -1307,11 +1415,11 @@ def _room_json(room: Room) -> dict[str, Any]:
 def _scale_s(cell: Cell) -> np.ndarray:
     """Return the unit of packed seconds: for each batch size the shortest plain step."""
     shortest = cell.verify_s[..., 0].min(axis=0).tolist()
-    units = [float(f"{seconds:.4g}") for seconds in shortest]  # any unit near it will do
+    units = [float(f"{seconds:.2g}") for seconds in shortest]  # any unit near it will do
     return np.array(units)[:, None]
 
 
-def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
+def _requests_json(grid: Mapping[str, Array], axes: Axes) -> dict[str, PageGrid]:
     """Return logarithms, axes (workload, batch, draft length, share).
 
     One draft length is left out: axes (workload, batch, tokens per round).
@@ -1322,7 +1430,8 @@ def _requests_json(grid: Mapping[str, Array]) -> dict[str, PageGrid]:
         *_, batches, drafts, shares = values.shape
         sides = (drafts, shares) if drafts > 1 else (shares,)
         rows = logs.reshape(-1, batches, *sides)
-        found[name] = PageGrid(rows, _REQUEST_QUANTA[name], (*[0] * (rows.ndim - 2), 1, 1))
+        quantum = _REQUEST_QUANTA[name] * (2 if axes.quantum == _COARSE_QUANTUM else 1)
+        found[name] = PageGrid(rows, quantum, (*[0] * (rows.ndim - 2), 1, 1))
     return found
 
 

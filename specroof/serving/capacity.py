@@ -558,6 +558,7 @@ def server_room(
     context_len: Array,
     verify_len: npt.ArrayLike,
     workload: "Workload | None" = None,
+    plain: ServedRoom | None = None,
 ) -> ServerRoom:
     """Return the room at some contexts and draft lengths, such as those of a curve.
 
@@ -572,6 +573,8 @@ def server_room(
         at least.
     workload
         The requests; None for contexts that may be prompts as a whole.
+    plain
+        The room at these contexts without drafts, where it is known already.
     """
     verified = np.asarray(verify_len, dtype=np.float64)
     kept = np.maximum(verified, np.arange(len(verified)) + 1.0)[None, :]
@@ -581,7 +584,7 @@ def server_room(
         context_len=context_len[:, None],
         prompt_len=None if workload is None else workload.new_len,
     )
-    plain, drafting = room(), room(drafter=drafter, verify_len=kept)
+    plain, drafting = plain or room(), room(drafter=drafter, verify_len=kept)
     largest, bound_by = drafting.largest_batch.copy(), drafting.room.bound_by.astype(object)
     largest[:, :1], bound_by[:, :1] = plain.largest_batch, plain.room.bound_by
     return ServerRoom(drafter.name, plain, drafting, largest, bound_by)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ class Footprint:
         return sum(token_bytes for _, token_bytes in self.windows.values())
 
 
+@lru_cache(maxsize=64)
 def target_footprint(
     model: Architecture,
     placement: Placement,
@@ -116,6 +117,7 @@ def target_footprint(
     )
 
 
+@lru_cache(maxsize=64)
 def draft_footprint(
     head: DraftHead,
     placement: Placement,

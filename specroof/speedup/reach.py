@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -33,6 +34,7 @@ _PLACED: Final = {
 }
 
 
+@lru_cache(maxsize=64)
 def weight_format(model: Architecture) -> str:
     """Return the format that most bytes of a checkpoint are in.
 
