@@ -29,6 +29,7 @@ from specroof.hardware.engine import (
     Collective,
     EngineProfile,
     ExpectedError,
+    ExpertKernel,
     ExpertLocality,
     ExpertTile,
     Reach,
@@ -84,6 +85,7 @@ __all__ = [
     "DevicePrice",
     "EngineProfile",
     "ExpectedError",
+    "ExpertKernel",
     "ExpertLocality",
     "ExpertTile",
     "Generic",
@@ -185,6 +187,9 @@ def _reach(**block: Any) -> Reach:
 _PARTS: Final[dict[str, Callable[..., Any]]] = {
     "collective": Collective,
     "expert_tile": ExpertTile,
+    "expert_kernels": lambda **kernels: {
+        dtype: ExpertKernel(**kernel) for dtype, kernel in kernels.items()
+    },
     "expert_locality": ExpertLocality,
     "graphs": lambda sizes, **rest: CapturedGraphs(sizes=tuple(sizes), **rest),
     "expected_error": ExpectedError,
