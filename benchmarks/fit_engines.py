@@ -50,8 +50,8 @@ from specroof.evidence import (
     request_lengths,
 )
 from specroof.evidence.measurement import chip_of
+from specroof.frameworks import FRAMEWORKS
 from specroof.hardware import (
-    FRAMEWORKS,
     GENERIC,
     IDEAL_ENGINE,
     Band,
@@ -66,6 +66,7 @@ from specroof.scoring.bands import misses_of, served_bands_of, width_scale
 from specroof.scoring.left_out import ServedGroup, served_of
 from specroof.scoring.scores import TRUSTED
 from specroof.scoring.served import (
+    FIGURES,
     ServedScore,
     implausible,
     plain_scores,
@@ -226,18 +227,21 @@ def _is_trusted(point: Measurement) -> bool:
     return (point.trust or 0) <= TRUSTED
 
 
+_TPOT, _RATE = "played_tpot_s", "played_tokens_per_s"
 Bands: TypeAlias = dict[str, dict[str, Band]]
 
 
 def loads_beside_predictions(loads: Sequence[Measurement], by: ServedGroup) -> list[ServedScore]:
-    """Return loads without drafts beside predictions in a steady state, and TTFT played through."""
+    """Return loads without drafts beside predictions in a steady state, and played through."""
     played = plain_scores(loads, by, played=True)
     return [
         *plain_scores(loads, by),
         *(
-            replace(score, off={"played_ttft_s": score.off["ttft_s"]})
+            replace(
+                score,
+                off={f"played_{name}": score.off[name] for name in FIGURES if name in score.off},
+            )
             for score in played
-            if "ttft_s" in score.off
         ),
     ]
 
@@ -263,7 +267,11 @@ def all_served_bands() -> tuple[dict[tuple[str, str], Bands], dict[str, Bands]]:
         known = [bands for (name, _), bands in own.items() if name == server]
         for family in families:
             borrowed = served_bands_of(served, server, family, scales=scales)
-            bands = wider_bands(borrowed, known) | own.get((server, family), {})
+            here = own.get((server, family), {})
+            bands = wider_bands(borrowed, known) | here
+            # What follows from figures that were measured here is not borrowed from elsewhere.
+            if _TPOT in here and _RATE not in here:
+                del bands[_RATE]
             near[server, family] = reaching(bands, reach_of(server, family))
     far = loads_beside_predictions(loads, "family")
     strange: dict[str, Bands] = {}

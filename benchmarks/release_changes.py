@@ -2,7 +2,7 @@
 
     python benchmarks/release_changes.py vllm-0.24.0 vllm-0.33.0
 
-Each is a file of specroof/serving/frameworks/, or a path, with the facts of the release that it is
+Each is a file of specroof/frameworks/, or a path, with the facts of the release that it is
 the same as. Where a fact was read is left out.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from specroof.serving.releases import FOLDER, release_content
+from specroof.frameworks import FOLDER, release_content
 
 
 def facts(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -188,6 +188,7 @@ LISTED: Final = {
     "break-even acceptance of advise and explain": ("(advise|explain).*([Bb]reak-even|break_even)", ""),
     "breakeven --solve batch|context: room without drafts": (r"largest (batch|context)|\.rows", ""),
     "rounds without drafts in results of vLLM's client": ("^validate .*is more than the #", ""),
+    "JSON: questions are named as commands": (r": value: \.question$", ""),
     "sweep: what follows in a manifest": (r"manifest.json: value: .*(sha#|bytes)", ""),
 }  # fmt: skip
 #: What takes the place of a word, to see how it is refused.

@@ -77,7 +77,7 @@ def on_files(files: Files, config: Any) -> Files:
 #: Pages with the chart of the first command that they show.
 CHARTED: Final = (
     *("index", "guides/advise", "guides/breakeven", "guides/frontier", "guides/adaptive"),
-    *("guides/explain", "commands/worth"),
+    *("guides/explain", "commands/train", "commands/worth"),
 )
 _COMMAND: Final = re.compile(r"^\$ specroof ((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 
@@ -289,15 +289,18 @@ _FAMILIES: Final = {
 def _accuracy() -> str:
     """Return how far predictions are off by framework, chip and kind of model, in one table."""
     cells: dict[tuple[str, str], str] = {}
-    for name, loads, median, *_ in _errors("served loads by"):
+    kinds = {"dense": "a dense model", "experts": "a mixture of experts"}
+    for name, loads, median, *_ in _errors("simulated loads by"):
         kind, *words = name.split()
         if kind == "server":
             server, chips = words
             cells[_SPELT[server], chips] = f"{median} of {loads}"
-    of = {row[0]: row for row in _errors("served loads")}
-    kinds = {"a dense model": "aiconfigurator-dense", "a mixture of experts": "aiconfigurator-moe"}
-    for title, source in {**kinds, "any server": "total"}.items():
-        cells[title, "all"] = f"{of[source][2]} of {of[source][1]}"
+        elif kind == "model":
+            cells[kinds[words[0]], "all"] = f"{median} of {loads}"
+    _, loads, median, *_ = next(
+        row for row in _errors("served loads") if row[0] == "every request simulated"
+    )
+    cells["any server", "all"] = f"{median} of {loads}"
     speedup = "*speedup, any server*"
     for name, _, _, median, *_ in _errors("speedups by"):
         cells[speedup, name.removeprefix("chip ")] = median

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof.cli import app
+from specroof.cli.schema import SCHEMAS
 from specroof.errors import OptionError
 from specroof.outcomes.rows import LoadRow
 from specroof.quantities import Quantity, in_cells, quantity
@@ -64,7 +65,7 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
         5,
     ),
     # four kinds of time, without drafts and with them
-    "times_of_batches": (
+    "acceptance-simulate-batch": (
         lambda: times_of_batches(MODEL, CHIP, drafter=EAGLE, n_batches=2, output_len=9),
         8,
     ),
@@ -95,10 +96,10 @@ FOUND = {
     "train": "decision: on at 1.95 to 2.55 tokens/round; eagle3",
     "adaptive": "best policy: ",
     "rollout": "decision: on; eagle3",
-    "times_of_batches": "mean time per token: ",
+    "acceptance-simulate-batch": "mean time per token: ",
 }
 #: A page is its own chart.
-WITHOUT_CHART = {"explore", "times_of_batches"}
+WITHOUT_CHART = {"explore", "acceptance-simulate-batch"}
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -176,14 +177,14 @@ def test_rows_are_the_same_in_every_form(name: str) -> None:
         assert name == "explore" or {"model", "load"} <= {*case}
 
 
-#: Lists, and what they are lists of.
+#: Lists by the commands that print them.
 LISTS: dict[str, Callable[[], Any]] = {
-    "models": lambda: show_model(MODEL),
-    "differences": lambda: diff_models(MODEL, "Qwen/Qwen3-30B-A3B"),
-    "chips": list_hardware,
-    "profiles": lambda: find_profiles("qwen3.6-27b"),
-    "fits": lambda: fit_profiles("qwen3.6-35b-a3b/mtp/speed-bench"),
-    "exactness": lambda: sampling_is_exact(n_tokens=2000),
+    "models-show": lambda: show_model(MODEL),
+    "models-diff": lambda: diff_models(MODEL, "Qwen/Qwen3-30B-A3B"),
+    "hardware": list_hardware,
+    "acceptance-list": lambda: find_profiles("qwen3.6-27b"),
+    "acceptance-fit": lambda: fit_profiles("qwen3.6-35b-a3b/mtp/speed-bench"),
+    "acceptance-simulate": lambda: sampling_is_exact(n_tokens=2000),
 }
 
 
@@ -193,6 +194,8 @@ def test_lists_are_the_same_in_every_form(name: str) -> None:
     answer = LISTS[name]()
     same_in_every_form(answer)
     assert answer.records
+    assert answer.to_dict()["question"] == name
+    assert name in SCHEMAS  # JSON names the schema of its answers
 
 
 def test_a_figure_added_in_one_line_stands_in_every_form_its_band_the_right_way_round() -> None:

@@ -32,9 +32,9 @@ from specroof.catalog import hardware_names
 from specroof.cost import ForwardPass, forward_cost
 from specroof.cost.forward import kv_cache_bytes
 from specroof.drafters.heads import head_drafter
+from specroof.frameworks import SERVERS, known_releases, release
 from specroof.hardware.engine import LAYER_KINDS
-from specroof.latency import check_placement, engine_setup
-from specroof.latency.attention_reading import attention_reading, reading_rules
+from specroof.latency import attention_reading, check_placement, engine_setup
 from specroof.latency.model import layer_kinds
 from specroof.serving.room import target_footprint
 
@@ -96,7 +96,8 @@ def test_a_core_that_leaves_an_answer_out_cannot_be_made(answer: str) -> None:
 
 
 def test_kernels_are_those_that_cores_and_rules_name() -> None:
-    of_rules = {kernel for rules in reading_rules().values() for r in rules for kernel in r.kernels}
+    releases = [release(name) for name in SERVERS if known_releases(name)]
+    of_rules = {k for one in releases for row in one.verification_kernels for k in row.kernels}
     of_models = {kernel for name in specroof.model_names() for kernel in load_model(name).kernels}
     assert of_rules <= of_models <= {*KERNELS}
 

@@ -21,10 +21,10 @@ from specroof import (
 from specroof.acceptance import context_acceptance
 from specroof.cost import Options
 from specroof.drafters.kinds import KINDS
+from specroof.frameworks import FRAMEWORKS
 from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
-    FRAMEWORKS,
     SERVED_FIGURES,
     UNMEASURED_ATTENTION_BATCH,
     Band,
@@ -180,7 +180,10 @@ def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(n
                 for one in (engine, elsewhere.engine(own), elsewhere.engine("generic"))
             ]
             for width, wider in pairwise(widths):
-                assert width is not None
+                if width is None:  # follows from the steps that were measured here
+                    assert figure == "played_tokens_per_s"
+                    assert "played_tpot_s" in engine.served_bands
+                    continue
                 assert wider is not None
                 assert np.all(width <= wider)
 

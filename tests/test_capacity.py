@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from specroof import Architecture, Options, Placement, load_drafter, load_hardware, load_model
 from specroof.architecture import Block, GroupedQueryAttention
 from specroof.errors import OptionError
+from specroof.frameworks import FRAMEWORKS as MANY
+from specroof.frameworks import LOCAL_FRAMEWORKS
 from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
 from specroof.latency import Deployment, Setup, engine_setup
-from specroof.serving.capacity import FRAMEWORKS, ServedRoom, in_server, prefill_rules, served_room
+from specroof.serving.blocks import padded_layers
+from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
-from specroof.serving.vllm import padded_layers
 from specroof.serving.workload import Workload
 from tables import rows
+
+FRAMEWORKS = (*MANY, *LOCAL_FRAMEWORKS, "ideal")
 
 MIB, GIB = 2.0**20, 2.0**30
 #: A chip of 80 GiB that no rule knows by name.
@@ -439,8 +443,8 @@ def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
 
 def test_layers_are_alike_below_one_and_a_half_times_as_many() -> None:
     # v1/core/kv_cache_planning.py, _get_kv_cache_groups_uniform_page_size.
-    assert padded_layers(12, 17) == (17, 17)
-    assert padded_layers(12, 18) == (12, 24)
+    assert padded_layers(12, 17, alike=1.5) == (17, 17)
+    assert padded_layers(12, 18, alike=1.5) == (12, 24)
 
 
 def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:

@@ -35,8 +35,8 @@ from specroof.questions.doctor import (
     advice,
     context_of,
     gain_words,
-    is_tree,
 )
+from specroof.questions.speculation import is_tree
 from specroof.reading.metrics_text import Sample
 from specroof.serving.metrics import counted
 from specroof.serving.observed import Observed, observed
@@ -448,7 +448,7 @@ def test_a_context_is_known_where_prompts_and_answers_were_counted() -> None:
 
 
 def test_what_branches_is_a_tree() -> None:
-    specs = ("mtp,tree=2,siblings=.1", "mtp,tree=1/2,siblings=.1", "mtp", "ngram,match=0.5")
+    specs = ("mtp,tree=2,siblings=.1", "mtp,tree=1/1/1/2,siblings=.1", "mtp", "ngram,match=0.5")
     found = [is_tree(specroof.load_drafter(spec)) for spec in specs]
     assert found == [True, True, False, False]
 

@@ -19,13 +19,13 @@ import specroof.cli
 from gridded import gridded
 from specroof import ForwardPass, OptionError, Placement
 from specroof.cli import COMMANDS, GROUPS, app
+from specroof.frameworks import release
 from specroof.questions import QUESTIONS
 from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
 from specroof.questions.answer import Answer
 from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
-from specroof.serving.releases import release
 from specroof.units import format_seconds
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
@@ -464,8 +464,8 @@ def test_a_wrong_call_names_the_question_and_its_arguments() -> None:
     told = str(unknown.value)
     assert told.startswith("capacity(): got an unexpected keyword argument 'draftr'; allowed: ")
     assert " drafters," in told
-    with pytest.raises(TypeError, match=r"^predict\(\): missing a required .*argument: 'drafters'"):
-        specroof.predict("Qwen/Qwen3-8B", "h100")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^predict\(\): missing a required .*argument: 'hardware'"):
+        specroof.predict("Qwen/Qwen3-8B")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^predict\(\): too many positional arguments; allowed: "):
         specroof.predict("Qwen/Qwen3-8B", "h100", ["eagle3"])  # type: ignore[arg-type,call-arg]
 

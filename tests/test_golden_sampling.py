@@ -13,6 +13,7 @@ from specroof.acceptance import ContextAcceptance, acceptance_from_length, const
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.sampling import (
     USUAL_ENTROPY,
+    acceptance_at_entropy,
     accepted_rates,
     entropy_of_gap,
     gap_of_entropy,
@@ -94,6 +95,20 @@ def test_greedy_acceptance_falls_nearly_linearly_with_the_entropy() -> None:
         line = np.polyval(np.polyfit(entropies, rates, 1), entropies)
         assert np.max(np.abs(line - rates)) < 0.012
         assert rates[-1] < rates[0] - 0.04
+
+
+@pytest.mark.parametrize("rule", ["greedy", "rejection", "exact"])
+def test_a_target_of_another_entropy_has_the_rate_of_the_same_drafter(rule: str) -> None:
+    for before, after in ((0.3, 0.1), (0.15, 0.4)):
+        measured = replace(
+            constant_acceptance(rate(0.8, before, 1.0, rule)), temperature=1.0, rule=rule
+        )
+        now = acceptance_at_entropy(measured, before, after)
+        assert float(now.survival(1)) == pytest.approx(rate(0.8, after, 1.0, rule), abs=0.005)
+    with pytest.raises(OptionError, match=r"entropy is 0\.65; allowed: nearer to the 0\.1 "):
+        acceptance_at_entropy(measured, 0.1, 0.65)
+    with pytest.raises(OptionError, match="states no temperature"):
+        acceptance_at_entropy(constant_acceptance(0.8), 0.1, 0.2)
 
 
 # --- What was measured ---------------------------------------------------------------------------

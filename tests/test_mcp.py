@@ -62,7 +62,7 @@ def test_a_tool_takes_the_fields_of_the_request(name: str) -> None:
 
 def test_a_schema_has_required_fields_units_and_bounds() -> None:
     schema = request_schema(specroof.predict)
-    assert schema["required"] == ["model", "hardware", "drafters"]
+    assert schema["required"] == ["model", "hardware"]
     assert schema["additionalProperties"] is False
     options = schema["properties"]["options"]["properties"]
     assert options["kv_dtype"]["enum"]

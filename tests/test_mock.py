@@ -43,7 +43,7 @@ def flags(command: str) -> dict[str, str]:
 
 
 def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
-    (_, plain), (_, bench), (title, command), again = mock_commands(point())
+    (_, plain), (_, bench), (title, command), again = mock_commands(point(), "sglang")
     assert again[1] == bench
     assert "SGLang 0.5.23" in title
     assert "--speculative" not in plain
@@ -67,7 +67,7 @@ def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
 def test_a_drafting_sglang_is_told_to_run_all_requests(batch_size: int, requests: str) -> None:
     # SGLang 0.5.23, `_handle_eagle_family` and its like: "Max running requests is reset to 48 for
     # speculative decoding. You can override this by explicitly setting --max-running-requests."
-    plain, _, fast, _ = mock_commands(point(batch_size=batch_size))
+    plain, _, fast, _ = mock_commands(point(batch_size=batch_size), "sglang")
     assert flags(fast[1])["--max-running-requests"] == requests
     assert "--max-running-requests" not in plain[1]
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_measured_is_refused(change: dict[str, Any], message: str
 def test_both_engines_force_all_kinds_that_both_have(
     kind: str, algorithm: str, method: str
 ) -> None:
-    sglang = mock_commands(point(kind))[2][1]
+    sglang = mock_commands(point(kind), "sglang")[2][1]
     assert flags(sglang)["--speculative-algorithm"] == algorithm
     assert sglang.startswith("SGLANG_SIMULATE_ACC_LEN=3.25 ")
     config = json.loads(flags(mock_commands(point(kind), "vllm")[2][1])["--speculative-config"])

@@ -57,9 +57,9 @@ def test_joules_and_speeds_are_those_that_were_measured() -> None:
     found = {cap: _predicted(cap) for cap in MEASURED}
     errors = np.array([found[cap] / MEASURED[cap][:2] - 1 for cap in MEASURED])
     joules = np.abs(errors[:, 0])
-    assert joules[0].max() < 0.06  # 400 W
+    # Rounds of 4 drafts and more are 10 to 14 % too slow without a cap, less so with one.
+    assert np.all(joules.max(axis=1) < [0.035, 0.105, 0.12])
     assert joules.mean() < 0.06
-    assert joules.max() < 0.12  # rounds of 4 drafts and more are 11 to 14 % too slow without a cap
     assert np.abs(errors[:, 1]).max() < 0.15
     # What a cap costs: speeds at 400 W over those at 600 W. Rounds of many drafts draw more without
     # a cap than plain steps, and lose up to 13 % more than one clock for all says.

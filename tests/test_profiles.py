@@ -18,6 +18,7 @@ from specroof.acceptance.published import (
     draft_count,
     load_profiles,
     profile_names,
+    typical_profiles,
 )
 from tables import rows
 
@@ -49,6 +50,67 @@ def test_names_are_unique_and_fit_into_a_spec_and_others_are_refused() -> None:
             specroof.load_profile(unknown)
     assert len(names) == len(set(names)) == len(load_profiles())
     assert all(name == name.casefold() and not set(name) & set(",= ") for name in names)
+
+
+def profile_of(length: float, **known: Any) -> AcceptanceProfile:
+    return AcceptanceProfile(f"mine/eagle3/{length}", lengths=((3, length),), **known)
+
+
+def test_typical_profiles_were_measured_alike() -> None:
+    lengths = [1.1 + 0.1 * n for n in range(11)]
+    many = [profile_of(length, temperature=0.0) for length in lengths]
+    others = [
+        profile_of(3.9, temperature=1.0),
+        *(profile_of(3.5, temperature=0.0, rule="rejection") for _ in range(20)),
+        AcceptanceProfile("mine/eagle3/deep", lengths=((7, 3.9),), temperature=0.0),
+    ]
+    found = [one.tokens_per_round for one in typical_profiles([*others, *reversed(many)])]
+    assert found == pytest.approx([1.2, 1.6, 2.0])  # the 10th, 50th and 90th percentile
+    (alone,) = {*typical_profiles(others[1:2])}
+    assert alone.rule == "rejection"  # where no other rule was measured
+    assert typical_profiles([others[0], others[-1]])[1].draft_len == 7  # as many: the deeper
+    beside = typical_profiles([*others, *many], [others[1:2], others[2:4]])
+    assert {one.rule for one in beside} == {"rejection"}  # as the drafters that it is beside
+
+
+def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> None:
+    # Of nine texts with temperature 1 (arXiv:2607.05147, table 2): the 5th, 2nd and 8th in length.
+    asked: dict[str, Any] = {"model": "Qwen/Qwen3-8B", "hardware": "h100", "engine": "sglang"}
+    low, middle, high = (
+        specroof.predict(**asked, drafters=f"eagle3,profile=qwen3-8b/eagle3/{text}")
+        for text in ("mt-bench", "mbpp", "math500")
+    )
+    found = specroof.predict(**asked, drafters="eagle3")
+    at = [one.rows[0].speedup for one in (found, low, middle, high)]
+    assert at[0] == at[2]
+    (ends,) = found.rows
+    assert ends.speedup_low <= at[1] < at[2] < at[3] <= ends.speedup_high
+    assert any("2.54" in note and "4.77" in note for note in found.notes)
+    compared = [
+        specroof.load_profile(d.name.partition("=")[2]) for d in specroof.predict(**asked).drafters
+    ]
+    assert {profile.kind for profile in compared} == {"eagle3", "dflash", "dspark"}
+    assert (
+        len({(profile.temperature, profile.draft_len, profile.engine) for profile in compared}) == 1
+    )
+    # Another temperature moves the other texts, too.
+    cooler, alone = (
+        specroof.predict(**asked, drafters=drafters, temperature=0.5).rows[0]
+        for drafters in ("eagle3", middle.drafters[0])
+    )
+    assert cooler.speedup == alone.speedup
+    assert cooler.speedup_low < alone.speedup_low
+    # A server that does not accept drafts as they were measured does so in its own way.
+    (moved,) = specroof.predict(
+        "Qwen/Qwen3-8B", "h100", drafters="eagle3", framework="tensorrt-llm"
+    ).drafters
+    assert getattr(moved.acceptance, "rule", None) == "greedy"
+    # What says its acceptance, or has none published, stays as it is.
+    (given,) = specroof.predict(**asked, drafters="eagle3,accept=0.5").drafters
+    assert given.name == "eagle3,accept=0.5"
+    for drafters, model in (("mtp", "Qwen/Qwen3-8B"), (None, "openai/gpt-oss-120b")):
+        with pytest.raises(specroof.OptionError, match="acceptance"):
+            specroof.predict(model, "h100", drafters=drafters)
 
 
 @pytest.mark.parametrize(

@@ -105,17 +105,24 @@ def test_claims_of_accuracy_have_their_own_counts_and_sources(validated: Validat
 
 def test_the_readme_states_the_errors_of_served_loads() -> None:
     table = TEXTS[VALIDATING].partition("served loads  ")[2]
-    steps, waits = (line.split() for line in re.findall(r"^total +(.*)$", table, re.MULTILINE)[:2])
+    (_, waits), (steps, simulated_waits) = (
+        [line.split() for line in re.findall(rf"^{name} +(.*)$", table, re.MULTILINE)[:2]]
+        for name in ("total", "every request simulated")
+    )
 
     def whole(share: str) -> str:
         return f"{float(share.strip('%')):.0f}%"
 
     loads, median, most, _, _, rate = steps[:6]
-    step = row("time per token without drafts")
+    step = row("time per token without drafts, each request simulated")
     assert f"{loads} loads | median {whole(median)}, 90th percentile {whole(most)}" in step
     assert f"median {whole(rate)}" in row("tokens per second")
-    assert f"median {whole(waits[2])} in closed form" in row("time to first token")
-    tpot = table.partition("served loads by")[2].partition("served loads by")[0]
+    waits = f"median {whole(simulated_waits[2])}; {whole(waits[2])} in closed form"
+    assert waits in row("time to first token")
+    tpot = table.partition("simulated loads by")[2].partition("simulated loads by")[0]
+    kinds = dict(re.findall(r"^model (\S+) +\d+ +(\S+%)", tpot, re.MULTILINE))
+    shares = f"{whole(kinds['dense'])}, {whole(kinds['experts'])}"
+    assert f"median {shares}" in row("… of dense models, of mixtures of experts")
     by_server = {
         tuple(names.split()): whole(share)
         for names, share in re.findall(r"^server (\S+ \S+) +\d+ +(\S+%)", tpot, re.MULTILINE)

@@ -12,21 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
-from specroof import OptionError, ProfileError
+from specroof import OptionError, ProfileError, frameworks
+from specroof.acceptance import RULES
+from specroof.drafters import KINDS
+from specroof.frameworks import FOLDER, known_releases, read_release, release, release_content
+from specroof.hardware import SERVER_KEYS
 from specroof.latency import served_options
 from specroof.questions.request import DeploymentRequest
 from specroof.questions.study import load_study
-from specroof.serving import releases
 from specroof.serving.launch import Speculation, launch
-from specroof.serving.releases import (
-    FOLDER,
-    ServerRelease,
-    known_releases,
-    release,
-    release_content,
-)
 
-FILES = sorted(FOLDER.glob("*.yaml"))
+FILES = sorted(FOLDER.glob("*-*.yaml"))
 NAMES = ["@".join(path.stem.rsplit("-", 1)) for path in FILES]
 
 
@@ -60,9 +56,10 @@ sglang-0.5.23 methods.dspark.name           DSPARK
 sglang-0.5.14 methods.dspark                null
 sglang-0.5.14 methods.dflash.in_groups      false
 sglang-0.5.9  methods.dflash                null
-sglang-0.5.23 methods.mtp.in_pipeline       true
-sglang-0.5.14 methods.mtp.in_pipeline       false
-sglang-0.5.14 pipeline                      null
+sglang-0.5.23 pipeline.kinds                [mtp, eagle]
+sglang-0.5.14 pipeline.kinds                []
+sglang-0.5.9  accepts                       [greedy, typical, lossy]
+vllm-0.19.0   mock                          null
 sglang-0.5.9  methods.eagle3.follows_load   false
 sglang-0.5.9  memory.drafter_mib.model      6144
 sglang-0.5.14 memory.drafter_mib            {}
@@ -73,7 +70,7 @@ sglang-0.5.14 memory.prefill_graph_mib      8
 
 
 def forget() -> None:
-    for cached in (known_releases, release, releases._read):
+    for cached in (known_releases, release):
         cached.cache_clear()
 
 
@@ -81,7 +78,7 @@ def forget() -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Yield a folder in the place of that of the bundled files, with a copy of them."""
     shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
-    monkeypatch.setattr(releases, "FOLDER", tmp_path)
+    monkeypatch.setattr(frameworks, "FOLDER", tmp_path)
     forget()
     yield tmp_path
     forget()
@@ -108,10 +105,10 @@ def flags(framework: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_says_where_each_fact_was_read(name: str) -> None:
-    facts = release(name)
-    refusals = facts.refusals if isinstance(facts, ServerRelease) else ()
-    sources = [*facts.sources.values(), *(refusal.source for refusal in refusals)]
-    assert name.endswith(f"@{facts.version}")
+    facts = read_release(FOLDER / f"{'-'.join(name.split('@'))}.yaml")
+    rows: Any = (*facts.refusals, *facts.verification_kernels, *(facts.fp8_caches or ()))
+    sources = [*facts.sources.values(), *(row.source for row in rows)]
+    assert name.endswith(f"@{release(name).version}")
     # None is taken over from another release.
     own = yaml.safe_load((FOLDER / f"{'-'.join(name.split('@'))}.yaml").read_text(encoding="utf-8"))
     assert dict(facts.sources) == own["sources"]
@@ -161,8 +158,7 @@ def test_a_release_is_the_same_as_another_of_its_server(
         ({"no_models": "llama"}, "no_models is 'llama'; allowed: a list"),
         ({"title": ""}, "title is ''; allowed: text of 1 to"),
         ({"methods.mtp.trees": 1}, "methods.mtp.trees is 1; allowed: true or false"),
-        ({"methods.mtp.config": {"n": [1]}}, r"methods.mtp.config.n is \[1\]; allowed: true"),
-        ({"methods.oracle": {"name": "x"}}, "methods.oracle is 'oracle'; allowed: .*eagle3"),
+        ({"rules": "slots"}, "rules is 'slots'; allowed: blocks, pools, share"),
         ({"methods.mtp": {}}, "methods.mtp.name is missing; allowed: name, "),
         ({"settings.running.enabled": ["$batch"]}, "enabled is .*allowed: a list of texts"),
         ({"settings.running.enabled": 3}, "enabled is 3; allowed: a list of texts"),
@@ -179,7 +175,7 @@ def test_a_file_with_a_mistake_is_refused_in_one_line(
 ) -> None:
     added(folder, "vllm-9.0.0", change)
     with pytest.raises(ProfileError, match=f"^vllm-9.0.0.yaml: .*{said}") as refusal:
-        release("vllm")
+        read_release(folder / "vllm-9.0.0.yaml")
     assert "\n" not in str(refusal.value)
 
 
@@ -188,7 +184,7 @@ def test_a_file_with_a_mistake_is_refused_in_one_line(
     [
         ("vllm@0.3", r"framework is 'vllm@0.3'; allowed: vllm@\d"),
         ("sglang@latest", r"framework is 'sglang@latest'; allowed: sglang@\d"),
-        ("ollama@1", r"framework is 'ollama@1'; allowed: vllm@\d.*sglang@\d"),
+        ("ollama@1", r"framework is 'ollama@1'; allowed: sglang@\d.*vllm@\d"),
     ],
 )
 def test_a_release_that_does_not_exist_is_refused(name: str, allowed: str) -> None:
@@ -196,15 +192,26 @@ def test_a_release_that_does_not_exist_is_refused(name: str, allowed: str) -> No
         release(name)
 
 
-def test_servers_without_files_have_no_releases() -> None:
-    with pytest.raises(OptionError, match=r"framework is 'lmstudio@0\.4'; allowed: vllm@"):
-        flags("lmstudio@0.4")
+def kinds_in(content: Any) -> Iterator[str]:
+    """Yield the kinds of drafters that a block of a file names."""
+    for row in content if isinstance(content, list) else [content]:
+        for key, value in row.items() if isinstance(row, dict) else ():
+            listed = key.endswith("kinds") and isinstance(value, list)
+            yield from value if listed else kinds_in(value)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_files_name_kinds_rules_and_settings_that_there_are(path: Path) -> None:
+    content = release_content(path)
+    assert {*content["methods"], *kinds_in(content)} <= {*KINDS}
+    assert content.get("settings", {}).keys() <= SERVER_KEYS.keys()
+    assert {*content.get("accepts", ())} <= {*RULES}
 
 
 @given(versions=st.sets(st.tuples(*[st.integers(0, 99)] * 3), min_size=1, max_size=6))
 def test_the_newest_of_all_releases_is_the_usual_one(versions: set[tuple[int, int, int]]) -> None:
     named = [".".join(map(str, version)) for version in versions]
-    assert max(named, key=releases._parts) == ".".join(map(str, max(versions)))
+    assert max(named, key=frameworks.version_parts) == ".".join(map(str, max(versions)))
 
 
 def test_a_file_more_is_a_release_more(folder: Path) -> None:

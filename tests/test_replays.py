@@ -27,17 +27,22 @@ def chip(
     passes: float = PASSES,
     rounds: float = ROUNDS,
     waits: float = NONE,
-    rate: float = NONE,
+    rate: float | None = NONE,
     times: float = 1.0,
 ) -> HardwareProfile:
     """Return a chip without overheads whose passes all take so many times as long."""
-    widths = {"tpot_s": passes, "tokens_per_s": rate, "ttft_s": 9.0, "played_ttft_s": waits}
+    widths = {"tpot_s": passes, "tokens_per_s": rate, "ttft_s": waits}
+    # Those of the steady state are not of loads that are played through.
+    widths = {f"played_{name}": width for name, width in widths.items()} | dict.fromkeys(
+        widths, 9.0
+    )
     engine = EngineProfile(
         name="vllm",
         bands={"other": Band(width=rounds, mean_error=0.1, points=9)},
         served_bands={
             name: {"any": Band(width=width, mean_error=0.1, points=9)}
             for name, width in widths.items()
+            if width is not None
         },
     )
     h100 = load_hardware("h100")
@@ -49,7 +54,7 @@ def chip(
     return replace(h100, peak=peak, engines={"vllm": engine}, default_engine="vllm")
 
 
-def outcome(load: dict[str, Any], **times: float) -> Outcomes:
+def outcome(load: dict[str, Any], **times: Any) -> Outcomes:
     return predict("Qwen/Qwen3-8B", chip(**times), drafters=SPEC, **load).outcomes[0]
 
 
@@ -124,6 +129,17 @@ def test_waits_are_off_by_what_measured_ones_are_where_that_is_more() -> None:
     # Of requests that come by themselves, throughput is theirs.
     assert max(sides(outcome(RATE, rate=1.1), "tokens_per_s", 0)) < PASSES
     assert sides(wide, "tpot_s", 0) == pytest.approx((PASSES, PASSES), rel=1e-6)
+
+
+@pytest.mark.parametrize(("load", "share"), [(SHORT, 0.0), (LONG, 0.2)])
+def test_throughput_that_nobody_measured_is_as_sure_as_passes_and_first_tokens(
+    load: dict[str, Any], share: float
+) -> None:
+    one = outcome(load | {"concurrency": 8}, waits=0.7, rate=None)
+    for side in sides(one, "tokens_per_s", 0):
+        # Of clients that wait for nothing but first tokens all of the error would be theirs.
+        assert math.hypot(PASSES, share * 0.7) * 0.98 < side < math.hypot(PASSES, 0.7)
+        assert side < 1.02 * PASSES or share
 
 
 def test_where_plain_decoding_cannot_keep_up_figures_with_drafts_have_a_band() -> None:

@@ -94,7 +94,6 @@ def test_a_sweep_is_one_table_of_all_its_frames() -> None:
 
 def test_a_sweep_shows_its_sizes_and_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     found = specroof.sweep(STUDY)
-    monkeypatch.setattr(sweeps, "predicted_to", None)
     monkeypatch.setattr(sweeps, "predicted", None)
     assert repr(found) == "<Sweep: 2 targets x 2 drafters, 64 points>"
     html = found._repr_html_()

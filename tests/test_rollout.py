@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from specroof import MeasurementError, OptionError, predict, rollout, speedup_curve
+from specroof import MeasurementError, OptionError, predict, rollout, speedup_curve, train
 from specroof.arrays import Array
 from specroof.cli import app
 from specroof.policies.schedule import cheapest_schedule, fitting_schedule
@@ -265,6 +265,50 @@ def test_drift_is_the_rollout_at_each_acceptance() -> None:
         assert row.step_speedup == pytest.approx(1 / (0.5 + 0.5 / kept))
 
 
+def test_a_drafter_is_trained_anew_where_drift_loses_more_than_training() -> None:
+    lengths = [2.8, 2.6, 2.4, 2.2, 2.0, 1.8]
+    drifts: dict[str, Any] = {"lengths": TAILED, "accept_length": lengths, "step_share": 0.5}
+    one = asked(**drifts, retraining_samples=40).drafters[0]
+    anew = one.retraining
+    trained = train(
+        MODEL, CHIP, drafter="eagle3", samples=40, sample_len=512 + TAILED.mean(), epochs=1,
+        online=True, training_devices=1, accept_length=2.8,
+    ).training  # fmt: skip
+    assert anew.seconds == pytest.approx([3600 * hours for hours in trained.hours])
+    # A long run by hand: training takes its seconds after every so many steps.
+    takes_s = one.makespan_s[0] / np.array([row.speedup for row in one.steps])
+    for seconds, every in zip(anew.seconds, anew.every, strict=True):
+        alone_s, *means_s = (
+            (takes_s[:n].sum() + (seconds if n < 6 else 0)) / n for n in (6, 1, 2, 3, 4, 5)
+        )
+        best = int(np.argmin(means_s))
+        assert every == (best + 1 if means_s[best] < alone_s else None)
+    step_s = one.makespan_s[0] + takes_s[0]  # half of a step is no rollout
+    assert anew.step_share == pytest.approx([one / (step_s + one) for one in anew.seconds])
+    halves = 0.5 ** (np.arange(0, 40, 1e-3) + 5e-4) * 1e-3 * anew.least_half_life_steps[1]
+    assert halves.sum() * (takes_s[-1] - takes_s[0]) == pytest.approx(anew.seconds[1], rel=1e-4)
+    few, many = (asked(**drifts, retraining_samples=n) for n in (1, 100_000))
+    assert few.drafters[0].retraining.every[1] is not None
+    assert f"pays every {few.drafters[0].retraining.every[1]} steps" in str(few)
+    assert many.drafters[0].retraining.every == (None,) * 3
+    assert "does not pay" in str(many)
+    # Nothing is lost, the share is not known, or there is nothing to train.
+    kept = asked(accept_length=[2.8, 2.8])
+    still = kept.drafters[0].retraining
+    assert "anew on 10 answers" in str(kept)
+    assert (still.step_share, still.least_half_life_steps, still.samples) == (None, None, 10)
+    assert asked(drafters="ngram,accept=0.4", accept_length=[1.5]).drafters[0].retraining is None
+
+
+def test_an_entropy_that_falls_moves_the_acceptance_of_each_step() -> None:
+    spec = "eagle3,accept-length=2.3@3,temperature=1"
+    found = asked(drafters=spec, entropy="0.4,0.1,0.4")
+    first, last, again = (row.accept_length for row in found.drafters[0].steps)
+    assert first == again == 2.3 < last
+    known = asked(drafters=f"{spec},entropy=0.1", entropy=[0.4, 0.1]).drafters[0].steps
+    assert known[0].accept_length < known[1].accept_length == 2.3
+
+
 def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:
     drifting = asked(drafters="eagle3", accept_length=[2.8, 2.0], draft_len=3)
     assert drifting.rows[1].speedup == pytest.approx(asked().rows[1].speedup)
@@ -280,6 +324,11 @@ def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:
         ({"accept_length": "often"}, ["accept_length", "'often'", "a file"]),
         ({"accept_length": [2.0], "drafters": [SPEC, "ngram,accept=0.4"]}, ["drafters", "one"]),
         ({"accept_length": [2.0], "draft_len": 0}, ["draft_len", "0"]),
+        ({"accept_length": [2.0], "entropy": [0.3]}, ["entropy", "one of"]),
+        ({"entropy": [0.3]}, ["states no temperature"]),
+        ({"entropy": [0.7], "drafters": f"{SPEC},temperature=1"}, ["entropy", "0.7", "0.65"]),
+        ({"entropy": [0.3], "drafters": "p_eagle"}, ["p_eagle", "one acceptance"]),
+        ({"retraining_samples": 0}, ["retraining_samples", "0"]),
         ({"step_share": 1.5}, ["step_share", "1.5"]),
         ({"drafters": []}, ["drafters", "at least one"]),
         ({"lengths": [10.0, -1.0]}, ["lengths", "-1"]),

@@ -283,6 +283,13 @@ def test_what_cannot_be_scored_is_left_out_with_its_reason() -> None:
     oss = replace(LOAD, model="openai/gpt-oss-120b", concurrency=512)
     assert "implausible" in reasons([oss])[0]
     assert reasons([replace(oss, concurrency=256, hardware="h200")]) == []
+    # 64 prompts of 1000 tokens, 16.4 GFLOP each, in 0.5 s are 2.1 of the 1.979 PFLOP/s in fp8.
+    prompts = replace(
+        LOAD, model="Qwen/Qwen3-8B", hardware="h100", tensor_parallel=1, concurrency=64,
+        input_len=1000, output_len=11, ttft_s=0.4,
+    )  # fmt: skip
+    assert "implausible" in reasons([replace(prompts, tpot_s=0.01)])[0]
+    assert reasons([replace(prompts, tpot_s=0.02)]) == []
     (split,) = reasons([replace(LOAD, tensor_parallel=3)])  # 32 heads
     assert "tensor" in split
     large = replace(LOAD, model="deepseek-ai/DeepSeek-R1")  # 671 GB on one device

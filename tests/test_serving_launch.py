@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from specroof import OptionError, advise, load_drafter, load_model
 from specroof.drafters import KINDS
+from specroof.frameworks import FRAMEWORKS, release
 from specroof.hardware import Placement, ServerSettings
 from specroof.questions.speculation import speculation_of
 from specroof.serving.launch import (
-    LAUNCHERS,
     YOUR_DRAFT_MODEL,
     Launch,
     Speculation,
@@ -29,7 +29,6 @@ from specroof.serving.launch import (
     launch,
     server_command,
 )
-from specroof.serving.releases import VllmRelease, version_of
 from tables import refusal, rows
 
 VLLM_FIELDS, VLLM_METHODS, VLLM_SETTINGS, VLLM_SERVER, SGLANG_FLAGS, SGLANG_SERVER = (
@@ -370,7 +369,7 @@ def test_what_a_schedule_costs_in_vllm_is_said() -> None:
     assert launch(planned("eagle3", schedule=SCHEDULE), "vllm").notes == ()
 
 
-@pytest.mark.parametrize("framework", LAUNCHERS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_weights_that_nobody_named_are_left_to_fill_in(framework: str) -> None:
     found = launch(planned("eagle3", draft_model=None), framework)
     assert YOUR_DRAFT_MODEL in found.text + "".join(found.files.values())
@@ -596,9 +595,10 @@ def test_vllm_schedules_suffix_trees_alone_without_overlap() -> None:
         and node.name == "_get_v2_model_runner_unsupported_features"
     )
     words = {node.value for node in ast.walk(lacks) if isinstance(node, ast.Constant)}
+    synchronous: list[str] = release("vllm").memory.synchronous_kinds  # type: ignore[attr-defined]
     # DFlash and DSpark are named as those whose parallel drafting it has.
     assert {*priced_kinds("vllm")} & words == {
-        *version_of(VllmRelease).memory.synchronous_kinds,
+        *synchronous,
         "dflash",
         "dspark",
     }
@@ -672,8 +672,8 @@ def test_sglang_reads_a_schedule_as_it_is_meant(tmp_path: Path) -> None:
 def test_servers_that_follow_the_load_have_a_schedule(
     kind: str, shape: dict[str, Any], follow: set[str]
 ) -> None:
-    assert {name for name in LAUNCHERS if follows_load(kind, name, **shape)} == follow
-    for framework in LAUNCHERS:
+    assert {name for name in FRAMEWORKS if follows_load(kind, name, **shape)} == follow
+    for framework in FRAMEWORKS:
         plan = planned(kind, schedule=((1, 8, 5), (9, 64, 2)), top_k=2, nodes=8, **shape)
         try:
             flags = launch(plan, framework)

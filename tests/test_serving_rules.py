@@ -19,17 +19,18 @@ from hypothesis import strategies as st
 
 from specroof import Placement, load_drafter, load_hardware, load_model
 from specroof.architecture import VisionTower
+from specroof.frameworks import release
 from specroof.hardware import Server, ServerSettings
 from specroof.latency import Deployment, engine_setup
-from specroof.serving import sglang, vllm
-from specroof.serving import sglang as sglang_memory
-from specroof.serving import vllm as vllm_sizes
+from specroof.serving import blocks, pools
 from specroof.serving.capacity import ServedRoom, in_server, served_room
 
 TESTS = Path(__file__).parent
 STORED = TESTS / "golden" / "serving-rules.json"
 RULES: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
 SOURCES = os.environ.get("SPECROOF_ENGINE_SOURCES")
+VLLM: Any = release("vllm")
+SGLANG: Any = release("sglang")
 
 
 @pytest.mark.skipif(SOURCES is None, reason="SPECROOF_ENGINE_SOURCES names no unpacked engines")
@@ -44,11 +45,12 @@ def test_the_stored_answers_are_those_of_the_engines() -> None:
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["sglang_memory"])
 def test_sglang_hands_out_this_share_of_the_memory(row: dict[str, Any]) -> None:
-    chunk, capture = sglang_memory.memory_defaults(row["memory_mib"], row["tp"])
+    chunk, capture = pools.memory_defaults(row["memory_mib"], row["tp"], SGLANG)
     capture = min(capture, row["running"] or capture)
     assert (chunk, capture) == (row["chunk"], row["capture"])
-    assert len(sglang_memory.prefill_sizes(chunk)) == row["prefill_sizes"] or row["latent"]
-    reserve = sglang_memory.reserve_mib(
+    assert len(SGLANG.captured.prefill.up_to(chunk)) == row["prefill_sizes"] or row["latent"]
+    reserve = pools.reserve_mib(
+        SGLANG,
         memory_mib=row["memory_mib"],
         chunk=chunk,
         capture=capture,
@@ -58,14 +60,14 @@ def test_sglang_hands_out_this_share_of_the_memory(row: dict[str, Any]) -> None:
     )
     share = round((row["memory_mib"] - reserve) / row["memory_mib"], 3)
     if row["vision"] is not None:
-        share *= sglang_memory.vision_factor(VisionTower(*row["vision"]))
+        share *= pools.vision_factor(VisionTower(*row["vision"]), SGLANG)
     assert share == pytest.approx(row["memory_frac"], abs=1e-12)
 
 
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["sglang_sizes"])
 def test_sglang_captures_these_batches(row: dict[str, Any]) -> None:
-    assert sglang_memory.captured_sizes(row["most"], drafting=row["drafting"]) == row["sizes"]
+    assert pools.captured_sizes(row["most"], SGLANG, drafting=row["drafting"]) == row["sizes"]
 
 
 def server(**settings: Any) -> Server:
@@ -82,8 +84,9 @@ def server(**settings: Any) -> Server:
 @pytest.mark.parametrize("row", RULES["sglang_states"])
 def test_sglang_has_this_room_for_recurrent_state(row: dict[str, Any]) -> None:
     told = {key: row[key] for key in ("running", "overlap", "prefix_cache")}
-    taken, slots, requests = sglang.state_pool(
+    taken, slots, requests = pools.state_pool(
         server(**told),
+        SGLANG,
         rest_bytes=row["rest_bytes"],
         state_bytes=row["state_bytes"],
         draft_tokens=np.array([float(row["draft_tokens"])]),
@@ -103,10 +106,10 @@ def test_vllm_runs_so_many_requests(row: dict[str, Any]) -> None:
     names = {"NVIDIA A100-SXM4-80GB": "a100", "NVIDIA GB10": "dgx-spark"}
     names |= {name: f"tpu-{name.lower()}" for name in ("V5E", "V5P", "V6E")}
     chip = load_hardware(names.get(row["name"], row["name"].split()[-1].lower()))
-    assert vllm_sizes.batch_defaults(chip) == (row["running"], row["tokens"])
+    assert blocks.batch_defaults(chip, VLLM) == (row["running"], row["tokens"])
     # The thresholds read the total of NVML (platforms/cuda.py), not what CUDA leaves of it.
     less = replace(chip, usable_memory_bytes=0.4 * chip.peak.memory_bytes)
-    assert vllm_sizes.batch_defaults(less) == (row["running"], row["tokens"])
+    assert blocks.batch_defaults(less, VLLM) == (row["running"], row["tokens"])
 
 
 @pytest.mark.parametrize(("gib", "running"), [(159.9, 1024), (160, 1024), (70, 1024), (69.9, 256)])
@@ -115,7 +118,7 @@ def test_thresholds_of_vllm_are_those_of_its_source(gib: float, running: int) ->
     h100 = load_hardware("h100")
     chip = replace(h100, peak=replace(h100.peak, memory_bytes=gib * 2**30))
     tokens = 16384 if gib >= 160 else 8192 if gib >= 70 else 2048
-    assert vllm_sizes.batch_defaults(chip) == (running, tokens)
+    assert blocks.batch_defaults(chip, VLLM) == (running, tokens)
 
 
 @pytest.mark.golden
@@ -123,9 +126,9 @@ def test_thresholds_of_vllm_are_those_of_its_source(gib: float, running: int) ->
 def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
     chip = load_hardware("b200" if row["blackwell"] else "h100")
     asked = {key: row[key] for key in ("running", "tokens", "verify_len")}
-    most = row["stated"] or vllm_sizes.largest_captured(chip, **asked)
-    sizes = vllm_sizes.captured_sizes(
-        chip, most, tokens=row["tokens"], verify_len=row["verify_len"],
+    most = row["stated"] or blocks.largest_captured(chip, VLLM, **asked)
+    sizes = blocks.captured_sizes(
+        chip, VLLM, most, tokens=row["tokens"], verify_len=row["verify_len"],
         running=None if row["stated"] else row["running"],
     )  # fmt: skip
     assert sizes == row["sizes"]
@@ -134,7 +137,7 @@ def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["vllm_states"])
 def test_vllm_holds_these_copies_of_a_state(row: dict[str, Any]) -> None:
-    copies = vllm.state_blocks(np.array(float(row["drafts"])), prefix_cache=row["prefix_cache"])
+    copies = blocks.state_blocks(np.array(float(row["drafts"])), prefix_cache=row["prefix_cache"])
     assert copies == row["copies"]
 
 
@@ -166,7 +169,7 @@ def test_sglang_takes_these_bytes_for_a_token(row: dict[str, Any]) -> None:
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["vllm_groups"])
 def test_vllm_holds_blocks_for_whole_groups_of_layers(row: dict[str, Any]) -> None:
-    assert list(vllm.padded_layers(*row["layers"])) == row["held"]
+    assert list(blocks.padded_layers(*row["layers"], alike=VLLM.memory.alike)) == row["held"]
 
 
 @pytest.mark.golden
@@ -179,6 +182,6 @@ def test_vllm_runs_as_many_as_a_block_drafter_has_tokens_for(row: dict[str, Any]
 
 @given(st.integers(0, 1100), st.booleans())
 def test_captured_batches_rise_up_to_the_largest(most: int, drafting: bool) -> None:
-    sizes = sglang_memory.captured_sizes(most, drafting=drafting)
+    sizes = pools.captured_sizes(most, SGLANG, drafting=drafting)
     assert sizes == sorted(set(sizes))
     assert sizes[-1:] == ([most] if most else [])

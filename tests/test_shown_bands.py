@@ -15,7 +15,7 @@ from specroof import load_hardware
 from specroof.cli import app
 from specroof.hardware import Band, EngineProfile, Reach
 from specroof.hardware.written import calibrated_yaml
-from specroof.questions.curve_tables import served_bands_line
+from specroof.questions.predict import served_bands_line
 
 CHIP = load_hardware("h200")
 WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})
@@ -101,9 +101,10 @@ def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server(
     both = {"ttft_s": {"any": NARROW}, "played_ttft_s": {"any": wide}}
     assert "not usefully predicted here, from 40 measured loads" in bands_line(both, played=True)
     assert "-18% to +22%, from 30 measured loads" in bands_line(both)
-    # Of a steady state prices are named, as of decoding alone.
-    assert "prices" in bands_line(both)
-    assert "prices" not in bands_line(both, played=True)
+    # Decoding alone has the steps of loads that are played through, without prompts among them.
+    steps = {"tpot_s": {"any": wide}, "played_tpot_s": {"any": NARROW}}
+    assert "30 measured loads" in bands_line(steps, requests=False)
+    assert "40 measured loads" in bands_line(steps)
 
 
 def test_the_flag_that_plays_requests_is_named_where_it_helps() -> None:

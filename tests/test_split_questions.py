@@ -376,6 +376,18 @@ def test_a_frontier_of_workers_ends_where_requests_wait_for_memory() -> None:
     assert told == {1: None, 32: None, 160: 80}
 
 
+@pytest.mark.parametrize("question", [predict, advise, worth, breakeven, frontier])
+def test_every_answer_says_which_workers_serve(question: Callable[..., Any]) -> None:
+    asked: dict[str, Any] = ASKED | WORKERS | {"concurrency": [1]}
+    if question in {worth, breakeven}:
+        asked["drafter"] = str(asked.pop("drafters")).partition(",")[0]
+    found = question(MODEL, CHIP, **asked)
+    chip = load_hardware(CHIP).name
+    assert f" on 2 x 1 {chip} prefill, 2 x 2 {chip} decode, engine " in found.title
+    split = found.to_dict()["case"].get("split")
+    assert question is frontier or split["devices"] == 2 * 1 + 2 * 2
+
+
 def test_memory_of_workers_is_that_of_servers_of_their_size() -> None:
     asked: dict[str, Any] = {"context_len": 8192, "engine": "vllm"}
     found = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", **WORKERS, **asked)

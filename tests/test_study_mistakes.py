@@ -15,7 +15,7 @@ from specroof.cli import app
 from specroof.errors import CatalogError, OptionError, SpecroofError
 from specroof.questions import study as studies
 from specroof.questions import study as study_mistakes
-from specroof.questions.predict import predicted_to
+from specroof.questions.predict import predicted
 from specroof.questions.study import load_study, parse_study, study_refusals
 from specroof.questions.study_grid import Study
 from specroof.reading.checked import checked, without
@@ -362,9 +362,9 @@ def test_a_target_that_is_given_a_thousand_times_is_priced_once(
 
     def counted(*words: Any, **more: Any) -> Any:
         priced.append(words)
-        return predicted_to(*words, **more)
+        return predicted(*words, **more)
 
-    monkeypatch.setattr(study_mistakes, "predicted_to", counted)
+    monkeypatch.setattr(study_mistakes, "predicted", counted)
     content = GOOD | {"targets": [{"model": "Qwen/Qwen3-8B", "hardware": ["b200"] * 1000}]}
     with pytest.raises(
         OptionError, match=r"targets: 'Qwen/Qwen3-8B on 1 x NVIDIA B200 SXM' .*once"

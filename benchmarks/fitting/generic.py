@@ -21,15 +21,8 @@ from fitting.parameters import (
     own_engine,
     shared_engine,
 )
-from specroof.hardware import (
-    FRAMEWORKS,
-    GENERIC,
-    Band,
-    ChipFamily,
-    Collective,
-    EngineProfile,
-    Generic,
-)
+from specroof.frameworks import FRAMEWORKS
+from specroof.hardware import GENERIC, Band, ChipFamily, Collective, EngineProfile, Generic
 from specroof.hardware.engine import OTHER_DRAFTERS
 from specroof.scoring.left_out import left_out_name
 

@@ -142,7 +142,8 @@ class Acceptance:
     accuracy : str or None
         Of answers with these drafts, as it was measured.
     between : tuple of Acceptance
-        Curves that this one may as well be, where it was moved to another temperature.
+        Curves that this one may as well be: of targets of other entropy, where it was moved to
+        another temperature; of other texts, where it stands for all that were measured.
     """
 
     description: str

@@ -8,7 +8,8 @@ import numpy as np
 
 from specroof.acceptance.curve import RULES, Acceptance, rates_of_survival, survival_of_rates
 from specroof.arrays import Array, number_within
-from specroof.errors import Urgent, expect_word, reject
+from specroof.errors import Urgent, expect_word, refuse, reject
+from specroof.units import BOUNDS
 
 #: What most engines do.
 USUAL_RULE: Final = "greedy"
@@ -253,6 +254,12 @@ def resampled_acceptance(
     before, after, *between = (
         float(curve.tokens_per_round(depth)) for curve in (acceptance, moved, *ends)
     )
+    others = [
+        end
+        for curve in acceptance.between
+        for moved_end in [resampled_acceptance(curve, temperature, rule)]
+        for end in (moved_end, *moved_end.between)
+    ]
     how_sure = (
         f"{min(between):.2f} to {max(between):.2f} by the target's entropy, which is not stated"
         if between
@@ -265,10 +272,57 @@ def resampled_acceptance(
     )
     return replace(
         moved,
-        between=tuple(ends),
+        between=(*ends, *others),
         description=f"{acceptance.description}, moved to {_spelt((asked, asked_rule))}",
         caveats=(*acceptance.caveats, Urgent(said)),
     )
+
+
+def acceptance_at_entropy(
+    acceptance: Acceptance, measured_entropy: float, entropy: float
+) -> Acceptance:
+    r"""Return a measured curve as it would be with a target of another entropy.
+
+    Parameters
+    ----------
+    acceptance
+        A curve that states its `temperature`.
+    measured_entropy, entropy
+        Of the target's next token at temperature 1, in nats: as the curve was measured, and now.
+
+    Counts
+        a gap that grows between the two tokens that compete as a temperature that falls by as much,
+        :math:`T' = T \mu / \mu'`: in `accepted_rates` the two are one.
+    Ignores
+        that what the target now says is new to the drafter.
+
+    Raises
+    ------
+    OptionError
+        For a curve that states no temperature, and for an entropy far above the measured one.
+
+    Source
+        `accepted_rates`; greedy drafts of MTP layers fall linearly with the entropy, as
+        arXiv:2606.12370 has it (tests/test_golden_sampling.py).
+
+    Examples
+    --------
+    >>> from specroof import constant_acceptance
+    >>> known = replace(constant_acceptance(0.7), temperature=1.0)
+    >>> [
+    ...     acceptance_at_entropy(known, 0.3, entropy).survival(1).round(2).item()
+    ...     for entropy in (0.3, 0.2, 0.1)
+    ... ]
+    [0.7, 0.73, 0.74]
+    """
+    if acceptance.temperature is None:
+        reject("the acceptance states no temperature", "temperature= in its SPEC")
+    temperature = (
+        acceptance.temperature * gap_of_entropy(measured_entropy) / gap_of_entropy(entropy)
+    )
+    if temperature > BOUNDS["temperature"].most:
+        refuse("entropy", entropy, f"nearer to the {measured_entropy:g} of the measurement")
+    return resampled_acceptance(replace(acceptance, entropy=measured_entropy), temperature)
 
 
 def _most_entropy(acceptance: Acceptance, measured: tuple[float, str]) -> float:

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -207,7 +207,7 @@ class CacheReading:
         Whether each device has a part of the context, so that devices exchange queries and outputs.
     """
 
-    kind: str = "once"
+    kind: Annotated[str, READINGS] = "once"
     once_at: tuple[int, ...] = (1,)
     tile: int = 1
     packed: bool = False

@@ -169,6 +169,8 @@ def study_path(name: str) -> Path:
 
 def suggestion(name: str, known: list[str]) -> str:
     """Return the end of a message that names what `name` may have been meant for."""
-    close = difflib.get_close_matches(name.casefold(), [entry.casefold() for entry in known], n=3)
-    spelled = [entry for entry in known if entry.casefold() in close]
-    return f"; did you mean {' or '.join(spelled)}?" if spelled else ""
+    asked, spelled = name.casefold(), {entry.casefold(): entry for entry in known}
+    # One that goes on where another ends is mostly a later release of it.
+    close = sorted((one for one in spelled if asked.startswith(one)), key=len)[-1:]
+    close = close or difflib.get_close_matches(asked, [*spelled], n=3)
+    return f"; did you mean {' or '.join(spelled[one] for one in close)}?" if close else ""

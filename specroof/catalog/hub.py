@@ -155,7 +155,8 @@ def _asked(repository: str, file_name: str, call: Callable[[], _Outcome]) -> _Ou
         known = try_to_load_from_cache(repository, file_name) is _CACHED_NO_EXIST
         if isinstance(failure, EntryNotFoundError) and (known or not local):
             return None
-        message = f"{repository}: {file_name} cannot be fetched: {_reason(failure, repository)}"
+        meant = suggestion(repository, bundled_names("model_configs"))
+        message = f"{repository}: {file_name} cannot be fetched: {_reason(failure)}{meant}"
         raise CatalogError(message) from None
 
 
@@ -230,7 +231,7 @@ def _check_answer(response: Any, **_settings: object) -> None:
             refuse(f"its {name}", value, allowed, error=CatalogError)
 
 
-def _reason(failure: Exception, repository: str) -> str:
+def _reason(failure: Exception) -> str:
     """Return what a failure of huggingface_hub means, in a few words."""
     from huggingface_hub.errors import (  # noqa: PLC0415
         GatedRepoError,
@@ -242,8 +243,7 @@ def _reason(failure: Exception, repository: str) -> str:
     if isinstance(failure, GatedRepoError):
         return "the repository is gated; ask for access and set HF_TOKEN"
     if isinstance(failure, RepositoryNotFoundError):
-        meant = suggestion(repository, bundled_names("model_configs"))
-        return f"no such repository, or a private one that HF_TOKEN does not open{meant}"
+        return "no such repository, or a private one that HF_TOKEN does not open"
     for error in (failure, failure.__cause__):
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status is not None:

@@ -230,8 +230,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Predict what speculative decoding gains, by analysis, without a GPU.",
-    epilog="Start with: specroof predict Qwen/Qwen3-8B -H b200 --batch 1,8,32 "
-    "--drafter autoregressive,accept=0.75,cost=0.10",
+    epilog="Start with: specroof advise Qwen/Qwen3-8B -H h100 --input-len 1000 --output-len 300",
 )
 
 

@@ -21,7 +21,7 @@ WRITE_BYTES_PER_S: Final = 1e9
 #: Steps that a kind of drafter is unrolled for, its own predictions as input; 1 for others.
 #:
 #: Source: EAGLE-3, arXiv:2503.01840, *training-time test*; SafeAILab/EAGLE unrolls 7 steps.
-UNROLLED_STEPS: Final = {"eagle3": 7, "p-eagle": 7}
+UNROLLED_STEPS: Final = {"eagle3": 7, "p_eagle": 7}
 _BACKWARD: Final = 3.0  # forward once, gradients of activations and of weights once each
 
 

@@ -23,13 +23,8 @@ from specroof.evidence import (
     refuse_other_drafts,
     refuse_other_setup,
 )
-from specroof.hardware import (
-    IDEAL_ENGINE,
-    LOCAL_FRAMEWORKS,
-    Band,
-    EngineProfile,
-    HardwareProfile,
-)
+from specroof.frameworks import LOCAL_FRAMEWORKS
+from specroof.hardware import IDEAL_ENGINE, Band, EngineProfile, HardwareProfile
 from specroof.latency import Deployment, check_placement, engine_setup, served_options
 
 # --- What an engine predicts for results of one's own, and whether they can be compared with it --

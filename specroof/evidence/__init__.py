@@ -14,6 +14,7 @@ from specroof.evidence.bundled import (
     load_served,
     load_splits,
     measured_of,
+    measured_speedups,
     request_lengths,
     shape_group,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "load_served",
     "load_splits",
     "measured_of",
+    "measured_speedups",
     "read_benchmark",
     "refuse_mixed",
     "refuse_other_drafts",

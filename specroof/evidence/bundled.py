@@ -490,3 +490,43 @@ def load_local() -> tuple[Measurement, ...]:
     return tuple(
         replace(point, hardware=point.hardware or None) for point in _loads(_LocalRow, "local")
     )
+
+
+@cache
+def measured_speedups() -> tuple[tuple[Measurement, float], ...]:
+    """Return the published measurements with drafts whose speedup is known, each with it.
+
+    First those whose speedup is printed, or follows from two printed figures; then loads of servers
+    that were measured with drafts and without.
+
+    Raises
+    ------
+    MeasurementError
+        If a file is broken.
+
+    Examples
+    --------
+    >>> min(speedup for _, speedup in measured_speedups()) > 0
+    True
+    """
+
+    def load(point: Measurement) -> tuple[object, ...]:
+        return (
+            *(point.source, point.model, point.quantization, point.hardware, point.engine),
+            *(point.engine_version, point.tensor_parallel, point.expert_parallel),
+            *(point.attention_data_parallel, point.input_len, point.output_len, point.task),
+            point.concurrency,
+        )
+
+    printed = [
+        (point, point.measured_speedup)
+        for point in load_measurements()
+        if point.drafts and point.measured_speedup is not None and point.batch_size
+    ]
+    plain = {load(point): point.tokens_per_s for point in load_served() if not point.drafts}
+    paired = [
+        (point, point.tokens_per_s / without)
+        for point in load_served()
+        if point.drafts and point.tokens_per_s and (without := plain.get(load(point)))
+    ]
+    return (*printed, *paired)

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, number_within, whole_within
 from specroof.errors import refuse
+from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN, version_parts
+from specroof.frameworks import release as release_of
 from specroof.units import BOUNDS
 
 # --- Settings of a server, given and in force: values only, no rule of any framework -------------
@@ -211,16 +213,6 @@ Words: TypeAlias = Annotated[tuple[str, ...], "words"]
 ServedBands: TypeAlias = Mapping[
     Annotated[str, "served_figure"], Mapping[Annotated[str, "concurrency_range"], "Band"]
 ]
-
-#: Serving software that engines are named after, and whose rules they have.
-FRAMEWORKS: Final = ("sglang", "vllm", "tensorrt-llm")
-#: Software for one user and a few requests; its engines are those of `LocalEngines`.
-LOCAL_FRAMEWORKS: Final = ("llama.cpp", "mlx")
-#: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
-_STAND_IN: Final = "vllm"
-
-#: Releases of vLLM that schedule a step when the one before it has ended.
-_SYNCHRONOUS_VLLM: Final = ("0.8", "0.9", "0.10")
 
 #: What `EngineProfile.bands` calls drafters of every kind that it does not name.
 OTHER_DRAFTERS: Final = "other"
@@ -554,7 +546,9 @@ class Band:
 
 #: Figures of served requests that have bands, by their names in `specroof.evidence.Measurement`.
 #: The last is TTFT of loads that are played through, whose prompts wait for one another.
-SERVED_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s", "played_ttft_s")
+_STEADY_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s")
+_PLAYED: Final = "played_"
+SERVED_FIGURES: Final = (*_STEADY_FIGURES, *(_PLAYED + name for name in _STEADY_FIGURES))
 #: The largest concurrency of each range that may have a band of its own; one more lies above.
 CONCURRENCY_ENDS: Final = (4, 32, 256)
 #: What `EngineProfile.served_bands` calls those ranges, and loads of all others.
@@ -596,6 +590,25 @@ def served_width(
         for band in found
     ]
     return np.choose(np.searchsorted(CONCURRENCY_ENDS, concurrency), widths)
+
+
+def played_figure(bands: ServedBands, figure: str) -> str:
+    """Return which of `SERVED_FIGURES` has the band of a figure in which no prompt is averaged.
+
+    Of requests that are played through, and of decoding alone: that of loads that were played,
+    since those of the steady state have the errors of its waits and of prompts among the steps. Of
+    an engine without any, that of the steady state.
+
+    Source
+        Counting, as of `served_width`.
+
+    Examples
+    --------
+    >>> played_figure({"tpot_s": {}, "played_tpot_s": {}}, "tpot_s"), played_figure({}, "ttft_s")
+    ('played_tpot_s', 'ttft_s')
+    """
+    is_known = any(name.startswith(_PLAYED) for name in bands)
+    return _PLAYED + figure if is_known else figure
 
 
 def served_cells(bands: ServedBands, figure: str) -> list[Band | None]:
@@ -802,7 +815,7 @@ class EngineProfile:
         """Return the profile of one release of its server.
 
         Releases were fitted together. What is known to differ is told apart: vLLM to 0.10 waits for
-        its host in every step, those that it looks drafts up in too.
+        its host in every step, those that it looks drafts up in too (``waits_to`` of its file).
 
         Raises
         ------
@@ -824,7 +837,8 @@ class EngineProfile:
         if release not in known:
             named = ", ".join(f"{self.name}@{other}" for other in known)
             refuse("engine", f"{self.name}@{release}", named or f"{self.name}, of no known release")
-        waits = self.rules == "vllm" and release in _SYNCHRONOUS_VLLM
+        last = release_of(self.rules).waits_to
+        waits = bool(last) and version_parts(release) <= version_parts(last)
         return replace(self, release=release, overlap=False if waits else self.overlap)
 
     def at_clock(self, clock: float) -> "EngineProfile":
@@ -885,7 +899,7 @@ class EngineProfile:
 
     @property
     def rules(self) -> str:
-        """The server whose rules it has: its framework, or vLLM for an engine of no known server.
+        """The server whose rules it has: its framework, or what stands in for a server unknown.
 
         Examples
         --------
@@ -893,15 +907,15 @@ class EngineProfile:
         ['sglang', 'vllm', 'ideal']
         """
         name = self.framework or self.name
-        return name if name in {*FRAMEWORKS, *LOCAL_FRAMEWORKS, "ideal"} else _STAND_IN
+        return name if name in {*FRAMEWORKS, *LOCAL_FRAMEWORKS, "ideal"} else STAND_IN
 
     def all_to_all(self, devices: int, linked_devices: int) -> AllToAll | None:
         """Return how tokens reach experts of other devices behind data-parallel attention.
 
         None means that every device gathers all tokens and scatters the sums: the default of vLLM
         0.33.0 (``--all2all-backend allgather_reducescatter``) and SGLang 0.5.23
-        (``--moe-a2a-backend none``). TensorRT-LLM is taken to do so where NVLink does not cross
-        nodes; its rule is not at hand.
+        (``--moe-a2a-backend none``). Servers of ``one_sided_tokens`` are taken to do so where fast
+        links do not join nodes.
 
         Parameters
         ----------
@@ -921,7 +935,7 @@ class EngineProfile:
         >>> profile.all_to_all(8, 8), profile.all_to_all(16, 8).dispatch_latency_s
         (None, 3.6e-05)
         """
-        if self.rules == "tensorrt-llm" and linked_devices > _NODE_DEVICES:
+        if linked_devices > _NODE_DEVICES and release_of(self.rules).one_sided_tokens:
             return _ONE_SIDED
         return _DEEP_EP if devices > min(_NODE_DEVICES, linked_devices) else None
 

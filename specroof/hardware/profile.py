@@ -4,18 +4,17 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word, reject
+from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware.engine import (
-    FRAMEWORKS,
     IDEAL_ENGINE,
-    LOCAL_FRAMEWORKS,
     Collective,
     EngineProfile,
 )
-from specroof.reading.yaml_text import shown
+from specroof.reading.yaml_text import parse_yaml, read_plain, shown
 from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES, Bounds
 
 # --- The engine of a chip without measurements: its family's kernels, overheads of fits ----------
@@ -193,7 +192,7 @@ class GenericEngines:
         return (
             f"engine {engine.name} of {chip}: nobody measured an engine on this chip; kernels are "
             f"those of {whose}, overheads those of other chips, memory rules those of "
-            f"{engine.framework or 'vllm'}"
+            f"{engine.framework or STAND_IN}"
         )
 
 
@@ -566,7 +565,7 @@ class HardwareProfile:
         Examples
         --------
         >>> _EXAMPLE.engine(None).name, _EXAMPLE.engine("ideal").name
-        ('sglang', 'ideal')
+        ('mine', 'ideal')
         """
         expect("engine", name, str | None, "the name of an engine, or None")
         usual = self.default_engine or (_IDEAL if self.generic is None else GENERIC)
@@ -597,7 +596,8 @@ class HardwareProfile:
 
         Examples
         --------
-        >>> _EXAMPLE.engine_of("sglang"), _EXAMPLE.engine_of("vllm"), _EXAMPLE.engine_of(None)
+        >>> own = replace(_EXAMPLE, default_engine=None, engines={"sglang": IDEAL_ENGINE})
+        >>> own.engine_of("sglang"), own.engine_of("vllm"), _EXAMPLE.engine_of("sglang")
         ('sglang', None, None)
         """
         expect("tool", tool, str | None, "the name of a serving tool, or None")
@@ -615,8 +615,8 @@ class HardwareProfile:
 
         Examples
         --------
-        >>> _EXAMPLE.owns("sglang")
-        False
+        >>> _EXAMPLE.owns("sglang"), replace(_EXAMPLE, default_engine="ideal").owns("sglang")
+        (True, False)
         """
         if self.default_engine in {None, _IDEAL, *FRAMEWORKS}:
             return False
@@ -661,8 +661,8 @@ _EXAMPLE: Final = HardwareProfile(
     name="Example GPU",
     sources={},
     peak=Peak(flops_per_s={"bf16": 1e15, "fp8": 2e15}, memory_bytes_per_s=3e12, memory_bytes=8e10),
-    default_engine="sglang",
-    engines={"sglang": EngineProfile(name="sglang", memory_frac=0.85)},
+    default_engine="mine",
+    engines={"mine": EngineProfile(name="mine", memory_frac=0.85)},
 )
 
 
@@ -844,3 +844,117 @@ class LeftOutFits:
     def generic_without(self, group: str) -> Generic:
         """Return what the fit without a group says of all chips: see `generic`."""
         return self.generic.get(group, self.generic[ALL_SOURCES])
+
+
+# --- Files that describe them --------------------------------------------------------------------
+
+
+def parse_hardware(text: str, *, source: str, trusted: bool = False) -> HardwareProfile:
+    """Return the profile that the YAML of a hardware file describes.
+
+    Parameters
+    ----------
+    text
+        The whole file.
+    source
+        How messages name it: a path, usually.
+    trusted
+        Take the figures as they stand: only for the bundled files, which the tests check.
+
+    Raises
+    ------
+    ProfileError
+        If the text is not a safe YAML mapping, a key is unknown or missing, or a value is not
+        allowed: one line with `source`, the key, the value and what is allowed.
+
+    Examples
+    --------
+    >>> parse_hardware(_EXAMPLE_FILE, source="example.yaml").peak.memory_bytes_per_s
+    3000000000000.0
+    >>> parse_hardware(_EXAMPLE_FILE.replace("3.0e+12", "3.0e12"), source="example.yaml")
+    Traceback (most recent call last):
+    specroof.errors.ProfileError: example.yaml: peak.memory_bytes_per_s is '3.0e12', which YAML
+    reads as text; write 3.0e+12
+    """
+    if trusted:
+        content = parse_yaml(text, source=source, error=ProfileError)
+    else:
+        # Imported here: pydantic costs a cold start more than all that a prediction computes.
+        from specroof.hardware.schema import checked_mapping  # noqa: PLC0415
+
+        content = checked_mapping(text, source=source)
+    engines = content.get("engines", {})
+    shared = {name: block["same_as"] for name, block in engines.items() if "same_as" in block}
+    own = {name: block for name, block in engines.items() if name not in shared}
+    content = {**content, "engines": _named(own), "same_engines": shared}
+    return _built(content, HardwareProfile, source)
+
+
+_T = TypeVar("_T")
+
+
+def _built(content: dict[str, Any], kind: type[_T], source: str) -> _T:
+    return read_plain(content, kind, source=source, error=ProfileError, trusted=True)
+
+
+def _named(engines: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+    """Return engines that carry their names: their keys, or one for all."""
+    return {key: {**block, "name": name or key} for key, block in engines.items()}
+
+
+def parse_generic(content: dict[str, Any]) -> Generic:
+    """Return what the bundled file of generic engines says; its figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The file's mapping, as `written_generic` of `specroof.hardware.written` makes it.
+    """
+    named = {**content, "engines": _named(content["engines"], GENERIC)}
+    return _built(named, Generic, "generic engines")
+
+
+def parse_local_engines(content: dict[str, Any]) -> LocalEngines:
+    """Return what the bundled file of engines for one user says; figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The file's mapping, which ``benchmarks/fit_local.py`` writes.
+    """
+    left_out = {name: _named(fits, name) for name, fits in content["left_out"].items()}
+    named = {**content, "engines": _named(content["engines"]), "left_out": left_out}
+    return _built(named, LocalEngines, "local engines")
+
+
+def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
+    """Return the engine profiles of left-out fits; their figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The mapping of the bundled file, which ``benchmarks/fit_engines.py`` writes.
+    """
+    engines = {
+        name: {place: _named(fits, name) for place, fits in places.items()}
+        for name, places in content["engines"].items()
+    }
+    generic = {
+        without: {**one, "engines": _named(one["engines"], GENERIC)}
+        for without, one in content["generic"].items()
+    }
+    return _built({"engines": engines, "generic": generic}, LeftOutFits, "left-out fits")
+
+
+_EXAMPLE_FILE: Final = """
+format_version: 1
+name: Example GPU
+sources: {peak.flops_per_s: made up, peak.memory_bytes_per_s: made up, peak.memory_bytes: made up,
+  engines.mine: made up}
+peak:
+  flops_per_s: {bf16: 1000.0e+12, fp8: 2000.0e+12}
+  memory_bytes_per_s: 3.0e+12
+  memory_bytes: 80.0e+9
+default_engine: mine
+engines: {mine: {memory_frac: 0.85, pass_overhead_s: 30.0e-6}}
+"""

@@ -22,13 +22,12 @@ from pydantic import (
 )
 
 from specroof.errors import ProfileError
+from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS
 from specroof.hardware.engine import (
     ANY_CONCURRENCY,
     CONCURRENCY_RANGES,
-    FRAMEWORKS,
     IDEAL_ENGINE,
     LAYER_KINDS,
-    LOCAL_FRAMEWORKS,
     OP_KINDS,
     SERVED_FIGURES,
     EngineProfile,

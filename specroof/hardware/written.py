@@ -5,8 +5,9 @@ from dataclasses import MISSING, asdict, fields, replace
 from typing import Any, Final
 
 from specroof.errors import OptionError
-from specroof.hardware import Generic, HardwareProfile, parse_hardware
-from specroof.hardware.engine import FRAMEWORKS, EngineProfile
+from specroof.frameworks import FRAMEWORKS
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import Generic, HardwareProfile, parse_hardware
 from specroof.reading.yaml_text import dump_yaml
 
 #: Keys of a chip that are plain values, written where they are known.

@@ -1,11 +1,5 @@
 """Seconds of a pass: operations x profile x placement x engine."""
 
-from specroof.latency.attention_reading import (
-    attention_reading,
-    draft_placement,
-    drafting_setup,
-    reading_notes,
-)
 from specroof.latency.model import (
     Work,
     engine_notes,
@@ -22,10 +16,15 @@ from specroof.latency.pass_seconds import PassLatency, PassWork, pass_time
 from specroof.latency.setup import (
     Deployment,
     Setup,
+    attention_reading,
     check_placement,
     device_bytes,
+    draft_placement,
     drafting_engine,
+    drafting_setup,
     engine_setup,
+    reading_notes,
+    release_in,
     served_options,
 )
 
@@ -50,6 +49,7 @@ __all__ = [
     "option_notes",
     "pass_time",
     "reading_notes",
+    "release_in",
     "served_options",
     "setup_notes",
     "stacked",

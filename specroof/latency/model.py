@@ -27,16 +27,15 @@ from specroof.cost import (
 )
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note, Urgent, expect_word
+from specroof.frameworks import LOCAL_FRAMEWORKS, SpreadContext
 from specroof.hardware import (
     GENERIC,
-    LOCAL_FRAMEWORKS,
     CapturedGraphs,
     HardwareProfile,
     Placement,
     RowKernel,
 )
 from specroof.hardware.engine import LAYER_KINDS
-from specroof.latency.attention_reading import attention_reading
 from specroof.latency.pass_seconds import (
     AMOUNTS,
     UNSPLIT,
@@ -50,16 +49,13 @@ from specroof.latency.pass_seconds import (
     expert_kernel,
     pass_time,
 )
-from specroof.latency.setup import Setup, device_bytes, served_options, ways
+from specroof.latency.setup import Setup, attention_reading, device_bytes, served_options, ways
 from specroof.units import BOUNDS, dtype_bytes, format_binary_bytes, format_seconds, format_si
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
 
-#: Collectives around attention whose context is spread over devices. vLLM 0.33.0 gathers queries
-#: and sums of exponents, and scatters sums of outputs (``config/parallel.py``, ``ag_rs``); SGLang
-#: 0.5.23 sends outputs with their sums to the devices of their heads (``arg_groups/overrides.py``,
-#: ``_dcp_comm_backend_default``).
-_MERGES: Final = {"vllm": 3, "sglang": 2}
+#: A context that is spread where nobody read how: as vLLM does.
+_USUAL_SPREAD: Final = SpreadContext(merges=3)
 #: Share of a CPU's peak in float32 that products of a few rows reach: 0.3 for 4 and 0.4 for 8 rows
 #: of Q8_0 on a Zen 4 core (`benchmarks/cpu_rounds.py`).
 _HOST_SHARE: Final = 0.3
@@ -347,12 +343,12 @@ def _context_exchanges(
         query projections that SGLang repeats on every device for some models, so that no queries
         are gathered.
     Source
-        Of `specroof.architecture.attention.context_exchange`; how many collectives, by
-        `_MERGES`.
+        Of `specroof.architecture.attention.context_exchange`; how many collectives: the file of the
+        release.
     """
     placement = setup.placement
     spread, groups = placement.decode_context_parallel, placement.attention_data_parallel
-    merges = _MERGES.get(setup.engine.rules, 3)
+    merges = (setup.release.spread_context or _USUAL_SPREAD).merges
     for op in ops:
         if op.context is None:
             continue
@@ -639,7 +635,7 @@ _KERNELS: Final = {
 #: of ``benchmarks/fitting``.
 _UNTIMED_LAUNCHES: Final = (
     "some passes are larger than any captured graph, and nobody timed their launches under {}: "
-    "priced as those of DeepSeek-V4-Flash in vLLM (104 ms a pass, 21 in a graph), with a band that "
+    "priced as the only ones that were timed (104 ms a pass, 21 in a graph), with a band that "
     "includes launches that take no time"
 )
 #: Kernels of a layer beside its operations: two norms of eight, two sums, an activation of two.
@@ -797,7 +793,7 @@ def without_launches(model: Architecture, setup: Setup) -> Setup | None:
     """Return a setup whose launches outside of graphs take no time, where nobody timed them.
 
     The least that a pass takes there is what its device works. None where launches were timed, as
-    those of a model with one residual stream, and of any under vLLM.
+    those of a model with one residual stream, and of any where the file of the release says so.
 
     Source
         The measurements of `specroof.evidence`.
@@ -816,7 +812,7 @@ def without_launches(model: Architecture, setup: Setup) -> Setup | None:
     mixes = any(
         linear.kind == "residual" for _, block in model.counted_blocks for linear in block.linears
     )
-    if graphs is None or not mixes or setup.engine.rules == "vllm":
+    if graphs is None or not mixes or setup.release.timed_launches:
         return None
     graphs = replace(graphs, eager_kernel_s=0.0)
     return replace(setup, engine=replace(setup.engine, graphs=graphs))
@@ -1217,11 +1213,13 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
                 f"with {spare} redundant ones each holds {(n_experts + spare) // place.expert_parallel}"
             )
     yield from option_notes(model, setup.options)
-    rules, chosen = setup.engine.rules, setup.options.kv_dtype
+    facts, chosen = setup.release, setup.options.kv_dtype
+    rules, allowed = facts.framework, facts.compressed_formats
     if chosen is None and served_options(model, setup).kv_dtype is not None:
         yield f"KV cache priced as fp8, the default of {rules} for {model.name} on this chip"
-    elif rules == "vllm" and chosen not in {None, "fp8"} and "compressed" in model.kernels:
-        yield f"vllm serves {model.name} with a cache of fp8 only: --kv-cache {chosen} is refused"
+    elif allowed and chosen not in {None, *allowed} and "compressed" in model.kernels:
+        only = " or ".join(allowed)
+        yield f"{rules} serves {model.name} with a cache of {only} only: --kv-cache {chosen} is refused"
 
 
 def option_notes(model: Architecture, options: Options) -> Iterator[str]:
@@ -1247,7 +1245,7 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
         layers = min(options.n_cpu_moe, model.n_layers)
         yield (
             f"experts of the first {layers} of {model.n_layers} layers lie in the memory of the "
-            f"host, and its CPU multiplies them; prompts, too, which llama.cpp would copy them for"
+            f"host, and its CPU multiplies them; prompts, too, which a server may copy them for"
         )
     if options.kv_dtype not in {None, model.kv_dtype}:
         yield f"KV cache priced as {options.kv_dtype} instead of {model.kv_dtype}"

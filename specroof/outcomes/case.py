@@ -7,6 +7,7 @@ import numpy as np
 
 from specroof.latency import Deployment
 from specroof.serving.capacity import RoomRule
+from specroof.serving.served import room_rule
 from specroof.serving.workload import Load
 
 if TYPE_CHECKING:
@@ -45,3 +46,34 @@ class Case:
     def at(self, **change: Any) -> "Case":
         """Return the same case elsewhere: under another load, in another room."""
         return replace(self, **change)
+
+
+def served_case(
+    deployment: Deployment,
+    load: Load,
+    capacity: bool | None = None,
+    *,
+    in_flight: bool = False,
+    **more: Any,
+) -> Case:
+    """Return a case in the room of its server: requests beyond it wait, batches have none.
+
+    Parameters
+    ----------
+    deployment, load
+        What is served, and under which loads.
+    capacity
+        As of `specroof.serving.served.room_rule`.
+    in_flight
+        Whether loads without the lengths of requests are clients, whose requests wait.
+    more
+        Other fields of `Case`.
+
+    Raises
+    ------
+    OptionError
+        As `room_rule` does.
+    """
+    waits = in_flight or load.workload is not None
+    room = room_rule(deployment.setup, capacity, "queue" if waits else "drop")
+    return Case(deployment, load, room, **more)

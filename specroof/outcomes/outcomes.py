@@ -13,8 +13,9 @@ from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, BoolArray, fields_of
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import Urgent
+from specroof.hardware import played_figure
 from specroof.outcomes.case import Case
-from specroof.outcomes.replays import Replays, waits_band
+from specroof.outcomes.replays import Replays
 from specroof.serving.capacity import RoomRule
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import (
@@ -27,6 +28,7 @@ from specroof.serving.played import (
 )
 from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
+from specroof.units import format_drafts
 
 #: What is said of requests that are not played through.
 STEADY_NOTE: Final = Urgent(
@@ -113,6 +115,44 @@ class Outcomes(ServedCurve):
         counts = ", ".join(map(str, dict.fromkeys(self.played.load.requests)))
         return [f"simulated {counts} requests, each round with its expected number of tokens"]
 
+    @property
+    def raised_notes(self) -> list[str]:
+        """What a server is told so that its default limits do not bind, at the largest load."""
+        runs: list[bool] = np.isfinite(self.decoding.round_s).any(axis=(0, 2)).tolist()  # type: ignore[assignment]
+        loads, at = self.curve.batch_size.tolist(), " at a load of {:g}"
+        if self.played is not None and self.played.load.kind != "concurrency":
+            loads, at = [*self.played.load.arrival_rates], " at {:.3g} requests/s"
+            if not loads:  # of a job, which is one load
+                loads, at = [1.0], ""
+        raised = [
+            (load, max(filter(None, pair)))
+            for pair, load, has_room in zip(self.told, loads, runs, strict=False)
+            if any(pair) and has_room
+        ]
+        if not raised or self.room is None:
+            return []
+        load, most = max(raised)
+        framework = self.room.drafting.server.framework
+        return [
+            Urgent(
+                f"defaults of {framework} run fewer requests than memory holds: raised to --server "
+                f"running={most}{at.format(load)}"
+            )
+        ]
+
+    @property
+    def rate_warnings(self) -> list[str]:
+        """That requests arrive faster than the server answers them; nothing where they do not."""
+        if not self.unsustained.any():
+            return []
+        most = cast("PlayedLoads", self.played).stable_rate  # else nothing is unsustained
+        drafts = int(np.nanargmax(most))
+        gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {self.curve.drafter}"
+        return [
+            f"the server answers at most about {most[0]:.3g} requests/s without drafts"
+            f"{gain if drafts else ''}: at a higher rate requests pile up, and there is no speedup"
+        ]
+
     def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
         """Return requests/s answered at most without and with drafts; None of no arrivals."""
         if self.played is None or not self.played.load.arrival_rates:
@@ -144,9 +184,10 @@ class PlayedRequests(EndToEnd):
     def figure_ends(self) -> dict[str, tuple[Array, Array] | None]:
         """The ends of bands: of requests that come by themselves none of throughput."""
         ends = super(PlayedRequests, self).figure_ends
-        waits = waits_band(self.curve)
-        ends[q.TTFT.name] = self.curve.figure_ends(waits, self.ttft_s, per_speedup=0)
         return ends if self.sums_work else ends | {q.TOKENS_PER_S.name: None}
+
+    def _banded_as(self, figure: str) -> str:
+        return played_figure(self.curve.served_bands, figure)
 
     def _seen(self, name: str) -> Array:
         return cast("dict[str, Array]", self.figures)[name]  # None only since bases have defaults

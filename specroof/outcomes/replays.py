@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array
-from specroof.hardware import served_width
+from specroof.hardware import played_figure, served_width
 from specroof.serving.played import PlayedLoads, PlayedServer
 from specroof.serving.workload import Requests
 from specroof.speedup.result import SpeedupCurve, best_index, within_measured
@@ -17,14 +17,6 @@ from specroof.speedup.result import SpeedupCurve, best_index, within_measured
 #: Figures of a play, and what has bands.
 _PLAYED: Final = ("tokens_per_s", "mean_tpot_s", "mean_ttft_s", "mean_latency_s")
 _BANDED: Final = ("speedup", "tokens_per_s", "tpot_s", "ttft_s")
-
-
-def waits_band(curve: SpeedupCurve) -> str:
-    """Return which of `specroof.hardware.SERVED_FIGURES` has the band of a played load's TTFT.
-
-    Of an engine without one for loads that are played through, that of the steady state.
-    """
-    return "played_ttft_s" if "played_ttft_s" in curve.served_bands else q.TTFT.name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,17 +128,23 @@ class Replays:
             changes = [figures(*pair) - figures() for pair in times]
             return np.array([-np.fmin.reduce(changes), np.fmax.reduce(changes)]).clip(0).T
 
-        load = curve.batch_size[at[1]], curve.context_len[0]
+        load, bands = (curve.batch_size[at[1]], curve.context_len[0]), curve.served_bands
         of_passes, of_rate, of_waits = (
             np.nan if width is None else float(width)
             for width in (
-                served_width(curve.served_bands, name, *load)
-                for name in (q.TPOT.name, q.TOKENS_PER_S.name, waits_band(curve))
+                served_width(bands, played_figure(bands, name), *load)
+                for name in (q.TPOT.name, q.TOKENS_PER_S.name, q.TTFT.name)
             )
         )
         passes = sides((np.exp(of_passes), 1.0), (np.exp(-of_passes), 1.0))
         # Of requests that come by themselves, throughput is theirs.
-        passes = np.maximum(passes.T, [0.0, of_rate if sums_work else 0.0, 0.0, of_waits]).T
+        if not sums_work:
+            of_rate = 0.0
+        elif np.isnan(of_rate):  # nobody measured it here: clients wait for passes and first tokens
+            *_, first_s, answer_s = logs(drafts, 1.0, 1.0)
+            waits = np.log1p(np.exp(first_s - answer_s) * np.expm1(of_waits))
+            of_rate = np.hypot(passes[1], waits).max()
+        passes = np.maximum(passes.T, [0.0, of_rate, 0.0, of_waits]).T
         passes[0] = np.nan_to_num(passes[0])  # an engine may know the errors of speedups alone
         if not drafts:
             rounds = np.zeros(passes.shape)

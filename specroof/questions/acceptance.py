@@ -171,7 +171,7 @@ class FittedProfiles(Profiles):
         return f"{rows_table(self.rows, shown)}\n\n{legend}"
 
 
-@question(FindRequest)
+@question(FindRequest, "acceptance-list")
 def find_profiles(request: FindRequest) -> Profiles:
     """List the bundled profiles: model, drafter, task, drafts, tokens per round.
 
@@ -209,13 +209,13 @@ def nearest_models(text: str, models: Sequence[str]) -> list[str]:
     return [model for model in ranked if shared[model]][:3]
 
 
-@question(ProfilesRequest)
+@question(ProfilesRequest, "acceptance-show")
 def show_profiles(request: ProfilesRequest) -> Profiles:
     """Show profiles: the survival curve, the counts, the source."""
     return Profiles(tuple(request.profiles()))
 
 
-@question(FitRequest)
+@question(FitRequest, "acceptance-fit")
 def fit_profiles(request: FitRequest) -> FittedProfiles:
     """Fit laws with few numbers to measured acceptance, and show their residuals."""
     profiles = request.profiles()

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof import quantities as q
-from specroof.architecture import Architecture
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
-from specroof.latency import Deployment, Setup
-from specroof.outcomes.case import Case
+from specroof.frameworks import FRAMEWORKS
+from specroof.latency import Deployment, release_in
+from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (
     LEAST_ROUNDS,
@@ -33,7 +33,7 @@ from specroof.policies.adaptive import (
 )
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
-from specroof.questions.answer import Charted, case_of, sure_of, title_of
+from specroof.questions.answer import Charted, ServedAnswer, sure_of
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
 from specroof.questions.objects import Values, as_list, options_of, server_of
 from specroof.questions.parameters import (
@@ -59,9 +59,8 @@ from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
 from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
-from specroof.serving.launch import LAUNCHERS, Launch, launch
-from specroof.serving.releases import RELEASED, VllmRelease, release, release_in
-from specroof.serving.served import room_rule, served_curve
+from specroof.serving.launch import Launch, launch
+from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import draft_depth, longest_draft
 from specroof.speedup.round import engine_pass_s
@@ -152,7 +151,7 @@ class AdaptiveRow(OfLoad):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Adaptive(Charted):
+class Adaptive(ServedAnswer, Charted):
     """What adaptive draft lengths gain.
 
     Attributes
@@ -172,8 +171,6 @@ class Adaptive(Charted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     drafter: str
     context_len: float
     workload: Workload | None
@@ -191,7 +188,7 @@ class Adaptive(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        return f"{title_of(self.model, self.setup)}, {load}: {self.drafter}"
+        return f"{self.served}, {load}: {self.drafter}"
 
     def text(self) -> str:
         """Return the gain of each policy at each load, and the meaning of each policy."""
@@ -215,7 +212,7 @@ class Adaptive(Charted):
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
         kind = self.drafter.partition(",")[0]
-        return sure_of(Deployment(self.model, self.setup), [kind], self.rows)
+        return sure_of(self.deployment, [kind], self.rows)
 
     @property
     def policies(self) -> dict[str, list[AdaptiveRow]]:
@@ -239,7 +236,7 @@ class Adaptive(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        case = self.served_json(self.workload, self.context_len)
         totals = {policy: self.total_gain(policy) for policy in self.policies}
         choice = {
             **fields_of(self, "draft_len", "load_draft_len"),
@@ -275,21 +272,20 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     survival = acceptance.survival(np.arange(1, depth + 1))
     is_block = costs(sizes[0]).is_block
     made = depth if is_block else max(1, int(best.max()))
-    rules = deployment.setup.engine.rules
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
-    facts = release(release_in(deployment.setup, rules)) if rules in RELEASED else None
-    steps = None if facts is None else facts.methods.get(drafter.kind)
+    facts = deployment.setup.release
+    steps = facts.methods.get(drafter.kind)
     simulated: list[dict[str, PolicyOutcome]] = []
     dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
     for size in sizes:
         each = simulated_policies(costs(size), survival, **dice)
         oracle = each.pop("oracle")
-        if isinstance(facts, VllmRelease) and facts.adaptive_verification:
+        if facts.adaptive_verification:
             each[VERIFICATION] = adaptive_verification(
                 costs(size), survival, draft_len=made, **dice
             )
-        if rules == "sglang" and steps is not None and steps.follows_load:
+        if facts.adaptive_steps and steps is not None and steps.follows_load:
             each[STEPS] = sglang_steps(costs(size), survival, max(1, one_length), captured)
         simulated.append({**each, "oracle": oracle})
     fixed = fixed_outcomes(rates, [one_length] * len(rates))
@@ -300,7 +296,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     }
     notes = [*found.notes, *([] if is_block else [_LATE]), _RESTS_ON]
     flags, refused = None, ""
-    if rules in LAUNCHERS and best.any():
+    if facts.framework in FRAMEWORKS and best.any():
         flags, refused = _flags(request, drafter, deployment, lengths.ranges)
         notes += [f"flags: {note}" for note in flags.notes] if flags else [refused]
     return Adaptive(
@@ -381,11 +377,9 @@ def _lengths(
     longest: int,
 ) -> _Lengths:
     """Return the lengths that make most tokens, over all loads and at each."""
-    deployment = request.resolved()
-    waits = load.workload is not None or request.batch_size is None
-    rule = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
-    most = request.max_draft_len
-    asked = partial(predicted, Case(deployment, load, rule), [drafter], max_draft_len=most)
+    in_flight, most = request.batch_size is None, request.max_draft_len
+    case = served_case(request.resolved(), load, request.capacity, in_flight=in_flight)
+    asked = partial(predicted, case, [drafter], max_draft_len=most)
     found = asked()
     curve, (one,) = found.curves[0], found.outcomes
     if not np.isfinite(one.tokens_per_s[..., 0]).all():
@@ -538,9 +532,11 @@ _MEANING: Final = {
 
 def adaptive_text(answer: Adaptive) -> str:
     """Return the gain of each policy at each load, and the meaning of each policy."""
-    flags = [] if answer.launch is None else [_flags_text(answer.launch)]
     table, meaning = policies_parts(answer)
-    return page(answer, table, *flags, found=wrapped(answer.found), more=[meaning])
+    flags, lines = answer.launch, list[str]()
+    if flags is not None:
+        lines = [f"by load, {flags.release}:", folded(flags.text), *flags.file_lines]
+    return page(answer, table, "\n".join(lines), found=wrapped(answer.found), more=[meaning])
 
 
 def policies_parts(answer: Adaptive) -> tuple[str, str]:
@@ -576,10 +572,6 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
         *(f"{name}: {_MEANING[name]}" for name in policies),
     ]
     return table, "\n".join(meaning)
-
-
-def _flags_text(flags: Launch) -> str:
-    return "\n".join([f"by load, {flags.release}:", folded(flags.text), *flags.file_lines])
 
 
 COMMAND: Final = Command(

@@ -21,9 +21,10 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, to_json_array
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, expect, refuse, reject
-from specroof.hardware import IDEAL_ENGINE, LOCAL_FRAMEWORKS, HardwareProfile, Placement
-from specroof.latency import Deployment, Setup
-from specroof.outcomes.case import Case
+from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS
+from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
+from specroof.latency import Deployment, Setup, release_in
+from specroof.outcomes.case import Case, served_case
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow
 from specroof.policies.decision import (
     INPUTS,
@@ -56,19 +57,15 @@ from specroof.questions.answer import (
     UNSURE,
     Charted,
     case_of,
+    compared_on,
     decision_line,
     is_told,
     rows_table,
     sure_of,
     title_of,
 )
-from specroof.questions.case import played_load, refuse_one_token
-from specroof.questions.curve_tables import (
-    WORKER_ARRAYS,
-    compared_on,
-)
+from specroof.questions.case import load_of, played_load, refuse_one_token
 from specroof.questions.objects import (
-    RUNS,
     HardwareLike,
     Values,
     as_list,
@@ -113,6 +110,7 @@ from specroof.questions.request import (
 )
 from specroof.questions.speculation import speculation_of
 from specroof.questions.splits import (
+    WORKER_ARRAYS,
     candidate_splits,
     dividing_setups,
     split_json,
@@ -122,7 +120,7 @@ from specroof.questions.splits import (
 )
 from specroof.reading.words import whole_numbers
 from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
-from specroof.serving.benchmark_commands import FRAMEWORKS, MockPoint, mock_commands
+from specroof.serving.benchmark_commands import MockPoint, mock_commands, mocked_frameworks
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
     DRAFT_MODEL,
@@ -137,7 +135,6 @@ from specroof.serving.launch import (
     worker_launches,
 )
 from specroof.serving.played import played_server
-from specroof.serving.releases import release_in
 from specroof.serving.served import room_rule
 from specroof.serving.split import Split
 from specroof.serving.workload import Load, Workload
@@ -306,7 +303,7 @@ def _wanted(request: AdviseRequest) -> Wanted:
     options_of(request.options), server_of(request.server)
     model, drafters = (
         model_of(request.model, request.family),
-        request.sampled_drafters(request.drafters),
+        request.drafters_with_acceptance(request.drafters),
     )
     if not drafters:
         message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
@@ -339,26 +336,22 @@ def _model_name(request: AdviseRequest) -> str:
 def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> Load:
     """Return the loads of a question: of played requests that come at rates, these ascending."""
     is_played, given = request.is_played, (request.input_len, request.output_len)
-    cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
     if is_played and request.traffic is not None:
         refuse("traffic", request.traffic, "where no requests are simulated")
-    if request.trace is not None or request.lengths is not None:
-        return played_load(request, Load([1.0], [4096.0]))  # which the file replaces
     if mix is not None:
         if given != (None, None):
             message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
             raise OptionError(message)
+        cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
         workload = replace(mix.workload, prefix_hit_rate=cached)
         return Load(clients, [mix.mean_context_len], workload)
-    for name, value in zip(("input_len", "output_len"), given, strict=True):
-        if value is None:
-            message = (
-                f"{name} is missing; allowed: both lengths of a request (tokens in and out), or a "
-                f"mix in traffic"
-            )
-            raise OptionError(message)
-    workload = Workload(*given, cached)  # type: ignore[arg-type]  # none of them is None
-    load = Load(clients, [workload.mean_context_len], workload)
+    if None in given and (request.trace, request.lengths) == (None, None):
+        missing = "input_len" if given[0] is None else "output_len"
+        reject(
+            f"{missing} is missing",
+            "both lengths of a request (tokens in and out), or a mix in traffic",
+        )
+    load = load_of(request, clients, None)
     if not is_played:
         return load
     load = played_load(request, load)
@@ -432,12 +425,9 @@ class DeviceUse:
 
     def case(self, request: AdviseRequest, wanted: Wanted) -> Case:
         """Return what is asked about, here."""
-        return Case(
-            Deployment(wanted.model, self.setup),
-            wanted.load,
-            room_rule(self.setup, request.capacity, "queue"),
-            split=self.split,
-            targets=wanted.targets.seconds,
+        deployment, targets = Deployment(wanted.model, self.setup), wanted.targets.seconds
+        return served_case(
+            deployment, wanted.load, request.capacity, split=self.split, targets=targets
         )
 
     def grids(
@@ -751,9 +741,8 @@ class Advice(Charted):
     @property
     def title(self) -> str:
         """The model, the best chip and its engine, in one line."""
-        title = title_of(self.model, self.chips[0].setup)
-        workers = ", each decode worker" if self.chips[0].split else ""
-        return f"{title}{workers}; {self.workload.requests}"
+        best = self.chips[0]
+        return f"{title_of(self.model, best.setup, best.split)}; {self.workload.requests}"
 
     @property
     def sureness(self) -> str:
@@ -801,7 +790,9 @@ class Advice(Charted):
         rows = [row for chip in self.chips for row in chip.rows]
         drafter = in_line(self.chips[0].rows[0].drafter)
         title = f"{self.model.name}, {self.workload.requests}; {drafter}"
-        found = _without_bands(chip_decision(self.chips[0])).replace(f"; {drafter}:", ":")
+        # The chart has the bands.
+        found = re.sub(r" \(likely [^)]*\)", "", chip_decision(self.chips[0]))
+        found = found.removeprefix("decision: ").replace(f"; {drafter}:", ":")
         return {"": self.rows_chart(_CHART, rows, title, found[0].upper() + found[1:]), **more}
 
 
@@ -1083,8 +1074,6 @@ def _told(
     wanted: Wanted,
     drafter: Drafter,
     schedule: Sequence[tuple[int, int, int]],
-    *,
-    is_tree: bool = False,
     **more: Any,
 ) -> Speculation:
     """Return what a server is told of a drafter, whose name is its SPEC."""
@@ -1099,7 +1088,6 @@ def _told(
         wanted.model,
         schedule,
         weights,
-        is_tree=is_tree or "tree" in spec,
         top_k=int(spec.get("top-k", 1)),
         data_parallel=request.attention_data_parallel,
         pipeline_parallel=request.pipeline_parallel,
@@ -1129,16 +1117,14 @@ def _launches(
     if prediction.split is not None:
         schedule = worker_schedule(schedule, prediction, plan.chosen)
     found = dict[str, Launch | None]()
+    told = partial(_told, request, wanted, wanted.drafters[plan.chosen], schedule)
     for name in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
         framework = _server(name)
         # Limits that are raised are those of the server that was predicted.
         is_predicted = framework == setup.engine.rules
         settings = setup.user_settings if is_predicted else server_of(request.server)
-        shape: dict[str, Any] = {"is_tree": plan.is_tree, "nodes": plan.nodes}
-        drafter = wanted.drafters[plan.chosen]
         try:
-            told = _told(request, wanted, drafter, schedule, settings=settings, **shape)
-            flags = found[framework] = launch(told, name)
+            flags = found[framework] = launch(told(settings=settings, nodes=plan.nodes), name)
             said += flags.notes
         except OptionError as refusal:
             found[framework] = None
@@ -1214,7 +1200,7 @@ def least_certain(
     bands = [
         tuple(end / least for end in (low, row.tried_speedup, high))
         for row in known
-        for low, high in [_tried_band(row)]
+        for low, high in [row.bands.get("tried_speedup", (row.tried_speedup,) * 2)]
     ]
     row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
     rates: list[float | None] = [None, None]
@@ -1239,11 +1225,6 @@ def least_certain(
     )
 
 
-def _tried_band(row: AdvisedRow) -> tuple[float, float]:
-    """Return the band of the drafts that are tried, without width where none is known."""
-    return row.bands.get("tried_speedup", (row.tried_speedup, row.tried_speedup))
-
-
 def _benchmark(
     request: AdviseRequest,
     wanted: Wanted,
@@ -1264,7 +1245,7 @@ def _benchmark(
     drafter = next(one for one in wanted.drafters if one.name == row.drafter)
     framework = framework_of(request.framework)[0] or setup.engine.rules
     if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
-        refuse("framework", framework, " or ".join(FRAMEWORKS))
+        refuse("framework", framework, " or ".join(mocked_frameworks()))
     if place != Placement(place.tensor_parallel, nodes=1) or options.n_cpu_moe:
         reject("this server is no plain one to benchmark", "devices of one node that split layers")
     drafts = row.tried_draft_len
@@ -1284,7 +1265,7 @@ def _benchmark(
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
     )
-    framework = framework if framework in FRAMEWORKS else _USUAL
+    framework = framework if framework in mocked_frameworks() else _USUAL
     commands = mock_commands(point, release_in(setup, framework))
     if isinstance(hardware, HardwareProfile):
         chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)
@@ -1358,7 +1339,12 @@ def advice_text(answer: Advice) -> str:
     ]
     named = [wrapped(f"{kind}: {name}") for kind, name in zip(short, answer.drafters, strict=True)]
     more = [
-        "\n".join(_comparison(answer)),
+        compared_on(
+            {
+                chip.setup.hardware.name: (chip.setup.engine.name, chip.reach(answer))
+                for chip in answer.chips
+            }
+        ),
         _times_table(best),
         *_workers(best),
         *_played_parts(best.played),
@@ -1411,11 +1397,6 @@ def chip_decision(chip: ChipAdvice) -> str:
     """Return the decision at each load, and the speedup of the drafter with its band."""
     unit = f" {chip.rows[0].unit}"
     return decision_line(chip.rows, [f"{row.load:.4g}" for row in chip.rows], unit)
-
-
-def _without_bands(decision: str) -> str:
-    """Return a decision as the title of a chart, which has the bands."""
-    return re.sub(r" \(likely [^)]*\)", "", decision.removeprefix("decision: "))
 
 
 def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
@@ -1606,14 +1587,6 @@ def _chips_table(answer: Advice) -> str:
     none = [name for name, chip in chips.items() if chip.plan.best is None]
     lines = [wrapped(f"{name}: no load meets the targets") for name in none]
     return "\n".join([rows_table(rows, shown, {"$/h": hourly}), *lines])
-
-
-def _comparison(answer: Advice) -> Iterator[str]:
-    """Yield what several chips are compared on, and how near measurements are to each."""
-    if len(answer.chips) > 1:
-        chips = {chip.setup.hardware.name: chip for chip in answer.chips}
-        engines = {name: chip.setup.engine.name for name, chip in chips.items()}
-        yield from compared_on(engines, {name: chip.reach(answer) for name, chip in chips.items()})
 
 
 def _workers(chip: ChipAdvice) -> Iterator[str]:

@@ -27,6 +27,7 @@ from specroof.policies.decision import (
 )
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
+from specroof.questions.speculation import is_tree
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import follows_load
 from specroof.serving.played import PlayedLoads
@@ -291,8 +292,8 @@ class LoadPlan:
         The index of the drafter to start the server with.
     courses
         The schedule of each drafter.
-    is_tree, nodes
-        Whether the drafter branches, and the drafts of its tree.
+    nodes
+        The drafts of its tree, or of its chain.
     capacity
         The most requests without drafts and with, and their limits; None for endless memory.
     targets
@@ -306,7 +307,6 @@ class LoadPlan:
     best: AdvisedRow | None
     chosen: int
     courses: tuple[Course, ...]
-    is_tree: bool
     nodes: int
     capacity: dict[str, Any] | None
     targets: Targets
@@ -458,7 +458,7 @@ class Grid:
         """Whether every server that flags are written for can change its length with the load."""
         drafter, placement = self.prediction.drafters[self.drafter], self.prediction.setup.placement
         shape: dict[str, Any] = {
-            "is_tree": ",tree=" in drafter.name,
+            "is_tree": is_tree(drafter),
             "data_parallel": placement.attention_data_parallel,
             "pipeline_parallel": placement.pipeline_parallel,
         }
@@ -606,7 +606,6 @@ def load_plan(
         best=max(soon or met, key=lambda one: one.tokens_per_s, default=None),
         chosen=chosen,
         courses=courses,
-        is_tree=nodes > longest,
         nodes=nodes,
         capacity=capacity,
         targets=targets,

@@ -4,12 +4,13 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from itertools import groupby, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
+from specroof.latency import Deployment
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, OfLoad
 from specroof.quantities import (
     NOT_USEFUL,
@@ -21,6 +22,7 @@ from specroof.quantities import (
     is_useful,
     records_of,
 )
+from specroof.questions.splits import split_json, split_name
 from specroof.report.columns import (
     Columns,
     arrow_table,
@@ -36,15 +38,16 @@ from specroof.report.layout import (
     page,
     rows_csv,
     shows_notes,
+    wrapped,
 )
-from specroof.serving.releases import RELEASED, release, release_in
 from specroof.serving.workload import workload_json
 from specroof.speedup.reach import how_sure
 from specroof.units import format_drafts
 
 if TYPE_CHECKING:
     from specroof.architecture import Architecture
-    from specroof.latency import Deployment, Setup
+    from specroof.latency import Setup
+    from specroof.serving.split import Split
     from specroof.serving.workload import Workload
 
 
@@ -367,7 +370,7 @@ def _gain_range(rows: Sequence[LoadRow]) -> str:
 
 
 def sure_of(
-    deployment: "Deployment",
+    deployment: Deployment,
     drafters: Sequence[str],
     rows: Sequence[OfLoad],
     names: Sequence[str] = (),
@@ -480,17 +483,76 @@ class Charted(Noted):
         return chart
 
 
-def title_of(model: "Architecture", setup: "Setup") -> str:
-    """Return the model, devices, engine and releases, as titles begin with them."""
-    place = f"{model.name} on {setup.placement.devices} x {setup.hardware.name}"
-    return f"{place}, engine {setup.engine.name}{releases_of(setup)}"
+@dataclass(frozen=True, repr=False, eq=False)
+class ServedAnswer(Noted):
+    """An answer about a model that is served on one server, or on workers.
+
+    Attributes
+    ----------
+    model, setup
+        What is served, and where; of workers, that of one that decodes.
+    split
+        Workers of prefill and of decoding; None where one server does both.
+    """
+
+    model: "Architecture"
+    setup: "Setup"
+    _: KW_ONLY
+    split: "Split | None" = None
+
+    @property
+    def deployment(self) -> Deployment:
+        """What is served, and where."""
+        return Deployment(self.model, self.setup)
+
+    @property
+    def served(self) -> str:
+        """What is served, and where, as titles begin with it."""
+        return title_of(self.model, self.setup, self.split)
+
+    def served_json(
+        self, workload: "Workload | None" = None, context_len: float | None = None
+    ) -> dict[str, Any]:
+        """Return what is served, where and for whom, as JSON has it."""
+        case = case_of(self.model, self.setup, workload, context_len)
+        if self.split is not None:
+            case["split"] = split_json(self.setup, self.split)
+        return case
+
+
+def compared_on(chips: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> str:
+    """Return the engines of several chips, and how near measurements are to each; nothing of one.
+
+    Parameters
+    ----------
+    chips
+        Engine and reach by the names of the chips; a reach as `specroof.speedup.reach.nearness`
+        says it.
+    """
+    if len(chips) == 1:
+        return ""
+    lines = list[str]()
+    if len({engine for engine, _ in chips.values()}) > 1:
+        unlike = ", ".join(f"{engine} on {chip}" for chip, (engine, _) in chips.items())
+        lines.append(f"engines differ: {unlike}")
+    reaches = ((chip, reach) for chip, (_, reach) in chips.items() if reach)
+    lines += [f"evidence on {chip}: {reach['text']}" for chip, reach in reaches]
+    return "\n".join(map(wrapped, lines))
+
+
+def title_of(model: "Architecture", setup: "Setup", split: "Split | None" = None) -> str:
+    """Return the model, devices or workers, engine and releases, as titles begin with them."""
+    place = f"{setup.placement.devices} x {setup.hardware.name}"
+    if split is not None:
+        place = split_name(setup, split)
+    return f"{model.name} on {place}, engine {setup.engine.name}{releases_of(setup)}"
 
 
 def releases_of(setup: "Setup") -> str:
     """Return the release whose rules and flags count, and the newest one that was timed."""
-    if setup.server is None or setup.engine.rules not in RELEASED:
+    one = setup.release
+    if setup.server is None or not one.version:
         return ""
-    one = release(release_in(setup, setup.engine.rules))
     tags = () if setup.engine.reach is None else setup.engine.reach.versions
     timed = f"timed up to {tags[-1].removeprefix('v')}" if tags else ""
     if setup.engine.name == one.framework:  # the title names the server already
@@ -506,18 +568,12 @@ def case_of(
 ) -> dict[str, Any]:
     """Return what is served, where and for whom, as JSON of version 3 has it."""
     server = None if setup.server is None else setup.server.to_dict()
-    return place_of(model, setup) | {
-        "release": None if server is None else server["version"],
-        "server": server,
-        "load": {"context_len": context_len, **workload_json(workload).get("workload", {})},
-    }
-
-
-def place_of(model: "Architecture", setup: "Setup") -> dict[str, Any]:
-    """Return model, hardware, engine and placement, with which ``--json`` begins."""
     return {
         "model": model.name,
         "hardware": setup.hardware.name,
         "engine": setup.engine.name,
         "placement": asdict(setup.placement),
+        "release": None if server is None else server["version"],
+        "server": server,
+        "load": {"context_len": context_len, **workload_json(workload).get("workload", {})},
     }

@@ -21,21 +21,14 @@ from specroof.evidence import (
     server_told,
     stated_drafts,
 )
-from specroof.hardware import (
-    FRAMEWORKS,
-    LOCAL_FRAMEWORKS,
-    EngineProfile,
-    HardwareProfile,
-    Placement,
-    RowKernel,
-)
+from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS
+from specroof.hardware import EngineProfile, HardwareProfile, Placement, RowKernel
 from specroof.latency import Deployment, engine_setup, option_notes
 from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
     as_list,
     drafter_of,
-    engine_of_tool,
     hardware_of,
     model_of,
     options_of,
@@ -252,9 +245,12 @@ def engine_of_results(
     hardware
         What they ran on: its engine of that name, else its default.
     """
-    return engine_of_tool(
-        next((point.engine for point in points if point.engine is not None), None), hardware
-    )
+    tool = next((point.engine for point in points if point.engine is not None), None)
+    engine = hardware.engine_of(tool)
+    if engine is not None or tool is None or tool in hardware.engines:
+        return engine, []
+    default = hardware.engine().name
+    return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]
 
 
 def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:
@@ -265,7 +261,7 @@ def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:
     hardware
         The chip.
     tool
-        The software; of `specroof.hardware.LOCAL_FRAMEWORKS` it has the rules.
+        The software; of `specroof.frameworks.LOCAL_FRAMEWORKS` it has the rules.
     """
     share = hardware.arithmetic("bf16")[1] / hardware.arithmetic("fp32")[1]
     kernels = {kind: RowKernel(of=kind, compute_frac=share) for kind in ("dense", "experts")}

@@ -8,11 +8,9 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import constant_acceptance
-from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, expect, refuse
-from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
@@ -20,16 +18,14 @@ from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
-from specroof.questions.answer import Charted, case_of, rows_table, sure_of, title_of
+from specroof.questions.answer import Charted, ServedAnswer, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import DrafterLike, Values
 from specroof.questions.parameters import FORMULAS, BatchSize, DraftLen, OneDrafter, Parameter, like
-from specroof.questions.played_loads import beyond_warnings, told
+from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
-from specroof.questions.splits import split_notes
 from specroof.report.layout import format_table, page, wrapped
-from specroof.serving.served import raised_notes
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 
@@ -139,7 +135,7 @@ class BreakevenRow(OfLoad):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Breakeven(Charted):
+class Breakeven(ServedAnswer, Charted):
     """What it takes for speculation to pay, or to reach a speedup.
 
     Attributes
@@ -156,8 +152,6 @@ class Breakeven(Charted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     drafter: Drafter
     solve: str
     speedup: float
@@ -169,7 +163,7 @@ class Breakeven(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         requests = f", {self.workload.requests}" if self.workload else ""
-        return f"{title_of(self.model, self.setup)}{requests}: {self.drafter.name}"
+        return f"{self.served}{requests}: {self.drafter.name}"
 
     def text(self) -> str:
         """Return the answer at each load as a table, with the most that could be reached."""
@@ -200,7 +194,7 @@ class Breakeven(Charted):
     @property
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
-        return sure_of(Deployment(self.model, self.setup), [self.drafter.kind], self.rows)
+        return sure_of(self.deployment, [self.drafter.kind], self.rows)
 
     @property
     def sought(self) -> str:
@@ -216,7 +210,7 @@ class Breakeven(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = case_of(self.model, self.setup, self.workload)
+        case = self.served_json(self.workload)
         return self.envelope(
             case
             | {
@@ -252,13 +246,14 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     return Breakeven(
         model=case.deployment.model,
         setup=case.deployment.setup,
+        split=case.split,
         drafter=drafter,
         solve=parameter,
         speedup=wish.speedup,
         draft_len=wish.draft_len,
         workload=case.load.steady.workload,
         rows=tuple(rows),
-        notes=(*split_notes(case), *curve.notes, *state, *own_notes),
+        notes=(*curve.notes, *state, *own_notes),
         warnings=tuple(warnings),
     )
 
@@ -275,10 +270,8 @@ def _at_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answ
     for part in [replace(part, context_len=[at]) for at in load.context_len for part in parts]:
         row, now = _at_load(case.at(load=part), drafter, parameter, wish)
         rows.append(row)
-        raised = raised_notes(now, now.curve.batch_size.tolist())
-        notes = dict.fromkeys([*raised, *notes])  # that of the largest load first
-        if now.played is not None:
-            warnings |= dict.fromkeys(beyond_warnings([now.played]))
+        notes = dict.fromkeys([*now.raised_notes, *notes])  # that of the largest load first
+        warnings |= dict.fromkeys(now.rate_warnings)
     room = "no room: with drafting, memory does not hold this many requests"
     return rows, [*notes, *[room] * any(row.room_ends for row in rows)], [*warnings]
 

@@ -87,7 +87,8 @@ class Calibrated(Charted):
 
     def text(self) -> str:
         """Return the fitted parameters, each point beside its prediction, and the notes."""
-        return "\n".join(filter(None, [calibration_text(self.calibration), closing(self)]))
+        sentences = closing(self.notes, self.warnings)
+        return "\n".join(filter(None, [calibration_text(self.calibration), sentences]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

@@ -13,17 +13,16 @@ from specroof.arrays import number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse
+from specroof.frameworks import FRAMEWORKS, IDEAL, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, Setup, check_placement
+from specroof.latency import Deployment, check_placement
 from specroof.quantities import cell_of, records_of
-from specroof.questions.answer import Charted, case_of
+from specroof.questions.answer import Charted, ServedAnswer
 from specroof.questions.objects import DrafterLike, hardware_of
 from specroof.questions.parameters import FORMATS, ContextLen, Drafters, DraftLen, like
 from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
-from specroof.questions.splits import split_json
 from specroof.report.layout import format_table, page
-from specroof.serving.capacity import FRAMEWORKS, ServedRoom, served_room
-from specroof.serving.split import Split
+from specroof.serving.capacity import ServedRoom, served_room
 from specroof.units import GIBIBYTE, format_binary_bytes
 
 #: Drafts of a drafter that makes any number, if not given: as many as the default
@@ -33,8 +32,6 @@ USUAL_DRAFTS: Final = 3
 USUAL_RATE: Final = 0.8
 #: Drafts beyond all blocks.
 LARGEST_DRAFT_LEN: Final = 1024
-#: Whose rules stand in where neither the user nor the chip's profile names a server.
-STAND_IN: Final = "vllm"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +66,11 @@ class CapacityRequest(WorkerRequest):
         if self.engine_from is not None:
             return DeploymentRequest.resolved(self)
         name = self.engine_on(profile)[1] or profile.default_engine or STAND_IN
-        if name not in profile.engines and name in FRAMEWORKS:
+        if name not in profile.engines and name in {
+            *FRAMEWORKS,
+            *LOCAL_FRAMEWORKS,
+            IDEAL.framework,
+        }:
             engines = {**profile.engines, name: EngineProfile(name=name)}
             profile = replace(profile, engines=engines)
         return DeploymentRequest.resolved(replace(self, hardware=profile, engine=name))
@@ -121,7 +122,7 @@ class CapacityRow(q.Row):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Capacity(Charted):
+class Capacity(ServedAnswer, Charted):
     """How many requests a server runs at once.
 
     Attributes
@@ -137,11 +138,8 @@ class Capacity(Charted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     context_len: float
     rows: tuple[CapacityRow, ...]
-    split: Split | None = None
 
     @property
     def title(self) -> str:
@@ -180,9 +178,7 @@ class Capacity(Charted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         resolved = replace(self.setup, server=self.rows[0].served.server)
-        case = case_of(self.model, resolved, None, self.context_len)
-        if self.split is not None:
-            case["split"] = split_json(self.setup, self.split)
+        case = replace(self, setup=resolved).served_json(context_len=self.context_len)
         return self.envelope(case)
 
 
@@ -215,7 +211,10 @@ def capacity(request: CapacityRequest) -> Capacity:
         notes = {told: None} | notes
     warnings = [_warning(row) for row in rows if row.worker != "prefill" and row.largest_batch == 0]
     return Capacity(
-        *(model, setup, context, tuple(rows), split), notes=tuple(notes), warnings=tuple(warnings)
+        *(model, setup, context, tuple(rows)),
+        split=split,
+        notes=tuple(notes),
+        warnings=tuple(warnings),
     )
 
 

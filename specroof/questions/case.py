@@ -13,12 +13,11 @@ import numpy as np
 from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
-from specroof.outcomes.case import Case
+from specroof.outcomes.case import Case, served_case
 from specroof.questions.objects import Values, as_list, hardware_of, model_of, unique_list
 from specroof.questions.parameters import LengthParameters, PlayedParameters
 from specroof.questions.request import LoadsRequest
 from specroof.questions.work import check_work
-from specroof.serving.served import room_rule
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Requests, Workload, trace
 
 #: Requests of a rate, as vLLM's client sends them by default.
@@ -307,9 +306,10 @@ def asked_case(request: Any, load: Load, targets: tuple[float, ...] = (math.inf,
         For names and settings that are not allowed.
     """
     deployment, split = request.resolved_workers()
-    waits = load.workload is not None or request.is_played or request.concurrency is not None
-    room = room_rule(deployment.setup, request.capacity, "queue" if waits else "drop")
-    return Case(deployment, load, room, split=split, targets=targets)
+    in_flight = request.is_played or request.concurrency is not None
+    return served_case(
+        deployment, load, request.capacity, in_flight=in_flight, split=split, targets=targets
+    )
 
 
 def on_each_chip(request: Any) -> Iterator[tuple[Any, str]]:

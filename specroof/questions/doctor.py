@@ -27,10 +27,10 @@ from specroof.evidence.server_info import (
     server_facts,
 )
 from specroof.hardware import SERVER_KEYS, ServerSettings
-from specroof.latency import Deployment, Setup
+from specroof.latency import Deployment, Setup, release_in
 from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
-from specroof.questions.answer import Noted, case_of, title_of
+from specroof.questions.answer import ServedAnswer
 from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
@@ -52,15 +52,14 @@ from specroof.questions.parameters import (
 )
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.questions.speculation import speculation_of
+from specroof.questions.speculation import is_tree, speculation_of
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL, Launch, follows_load, launch
-from specroof.serving.metrics import NO_PAGE, counted
+from specroof.serving.metrics import counted, no_page
 from specroof.serving.observed import Observed, measured_acceptance, observed
-from specroof.serving.releases import release_in
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload
 from specroof.units import format_seconds
@@ -148,13 +147,6 @@ def drafts_now(counts: Observed) -> int | None:
         return 0
     drafts = counts.longest if counts.draft_len is None else counts.draft_len
     return None if drafts is None else round(drafts)
-
-
-def is_tree(drafter: Drafter) -> bool:
-    """Tell whether a drafter has more positions verified than a chain of its depth."""
-    depths = np.array([1, 2, 3])
-    proposed = drafter.propose(constant_acceptance(0.5), depths)
-    return bool((np.asarray(proposed.verify_len) > depths + 1).any())
 
 
 def looks_up(drafter: Drafter) -> bool:
@@ -452,7 +444,7 @@ _WIDTH: Final = 80
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Diagnosis(Noted):
+class Diagnosis(ServedAnswer):
     """How a server fares, and what to change.
 
     Attributes
@@ -475,8 +467,6 @@ class Diagnosis(Noted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     context_len: float
     observed: Observed
     rows: tuple[Compared, ...]
@@ -488,7 +478,7 @@ class Diagnosis(Noted):
     @property
     def title(self) -> str:
         """The server, in one line."""
-        return f"{title_of(self.model, self.setup)}, served by {self.observed.framework}"
+        return f"{self.served}, served by {self.observed.framework}"
 
     def text(self) -> str:
         """Return the counts, measured beside predicted figures, advice and flags."""
@@ -523,7 +513,7 @@ class Diagnosis(Noted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         counts, change, flags = self.observed, self.change, self.flags
-        case = case_of(self.model, self.setup, None, self.context_len)
+        case = self.served_json(context_len=self.context_len)
         case["observed"] = {**fields_of(counts, *_OBSERVED), "survival": list(counts.survival)}
         return self.envelope(
             case,
@@ -614,7 +604,7 @@ def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]
     samples = []
     for source, text in zip(pages.sources, pages.texts, strict=True):
         if text is None:
-            message = f"{source}: the page is missing; {NO_PAGE}"
+            message = f"{source}: the page is missing; {no_page()}"
             raise CatalogError(message)
         samples.append(parse_metrics(text, source=source))
     metrics = counted(samples, sources=pages.sources, model=request.served_name)
@@ -639,7 +629,7 @@ def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]
     )
     notes = [
         *([since] if len(samples) == 1 else []),
-        f"metrics are named as in {metrics.server.release}{version}",
+        f"metrics are named as in {metrics.release.name}{version}",
         *(f"not read: {reason}" for reason in unread),
     ]
     return observed(metrics, pages.seconds), facts, notes

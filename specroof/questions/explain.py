@@ -7,15 +7,13 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.architecture import Architecture
 from specroof.arrays import fields_of
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
-from specroof.latency import Deployment, Setup
 from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
 from specroof.outcomes.case import Case
 from specroof.outcomes.solve import Solution, Wish, solve
-from specroof.questions.answer import Charted, case_of, rows_table, title_of
+from specroof.questions.answer import Charted, ServedAnswer, rows_table
 from specroof.questions.objects import DrafterLike
 from specroof.questions.parameters import (
     FORMULAS,
@@ -104,7 +102,7 @@ class OperationRow(q.Row):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Explanation(Charted):
+class Explanation(ServedAnswer, Charted):
     """Where one pass spends its time.
 
     Attributes
@@ -124,8 +122,6 @@ class Explanation(Charted):
         acceptance is given.
     """
 
-    model: Architecture
-    setup: Setup
     forward: ForwardPass
     latency: PassLatency
     first_token_s: float | None
@@ -140,8 +136,7 @@ class Explanation(Charted):
         if self.first_token_s is not None:
             what = f"a prompt of {tokens}"
         return (
-            f"{title_of(self.model, self.setup)}; {what}, batch {forward.batch_size:g}, context "
-            f"{forward.context_len:g}"
+            f"{self.served}; {what}, batch {forward.batch_size:g}, context {forward.context_len:g}"
         )
 
     @property
@@ -149,8 +144,7 @@ class Explanation(Charted):
         """How near measurements are, in one sentence."""
         forward = self.forward
         kinds = [] if self.round is None else [self.round.drafter.partition(",")[0]]
-        deployment = Deployment(self.model, self.setup)
-        return how_sure(deployment, kinds, forward.context_len, forward.batch_size)
+        return how_sure(self.deployment, kinds, forward.context_len, forward.batch_size)
 
     def text(self) -> str:
         """Return the operations of the pass, longest first, or the parts of the round."""
@@ -168,7 +162,7 @@ class Explanation(Charted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         forward = self.forward
-        case = case_of(self.model, self.setup, None, float(forward.context_len))
+        case = self.served_json(context_len=float(forward.context_len))
         case["load"] |= {
             "batch_size": float(forward.batch_size),
             "query_len": float(forward.query_len),

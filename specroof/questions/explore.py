@@ -17,7 +17,7 @@ from specroof.acceptance import (
     constant_acceptance,
     survival_acceptance,
 )
-from specroof.acceptance.published import load_profiles
+from specroof.acceptance.published import load_profiles, published_with
 from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, whole_within
@@ -25,6 +25,7 @@ from specroof.catalog import load_drafter, load_hardware, model_names
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
 from specroof.errors import OptionError, SpecroofError, expect
+from specroof.frameworks import FRAMEWORKS, SERVERS, known_releases, release
 from specroof.hardware import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
@@ -42,7 +43,6 @@ from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted, title_of
 from specroof.questions.objects import (
-    ACCEPTS,
     HardwareLike,
     ModelLike,
     Values,
@@ -58,8 +58,6 @@ from specroof.questions.objects import (
 from specroof.questions.page_evidence import (
     ASSUMED,
     begun_drafters,
-    kind_of_profile,
-    own_profiles,
     published_speedups,
     sureness,
 )
@@ -95,7 +93,7 @@ from specroof.serving.capacity import (
     served_room,
     server_room,
 )
-from specroof.serving.launch import LAUNCHERS, LOOKUPS, launch, setting_words
+from specroof.serving.launch import LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes, pass_latency
@@ -955,7 +953,7 @@ def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
         {
             "name": profile.name,
             "model": profile.model,
-            "kind": kind_of_profile(profile),
+            "kind": profile.kind,
             "task": profile.task,
             "rule": getattr(profile.acceptance(), "rule", None),
             **_curves(profile.acceptance(), max_draft_len),
@@ -1013,7 +1011,7 @@ def flags_to_paste(
     """
     flags: dict[str, list[str] | str] = {}
     drafter = load_drafter(kind)
-    for framework in LAUNCHERS:
+    for framework in FRAMEWORKS:
         try:
             launches = [
                 launch(speculation_of(drafter, model, [(1, _ANY_LOAD, drafts)], None), framework)
@@ -1164,9 +1162,13 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
         "assumed": ASSUMED,
-        "accepts": ACCEPTS,
+        "accepts": {name: release(name).accepts for name in SERVERS if known_releases(name)},
         "own_profiles": [
-            [names.index(profile.name) for profile in own_profiles(model.name)]
+            [
+                names.index(profile.name)
+                for profiles in published_with(model.name).values()
+                for profile in profiles
+            ]
             for model in answer.models.values()
         ],
         "published": published_speedups(

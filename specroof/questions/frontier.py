@@ -19,13 +19,13 @@ from specroof.quantities import NOT_USEFUL, band_cell
 from specroof.questions.answer import (
     UNSURE,
     Charted,
+    compared_on,
     is_told,
     releases_of,
     rows_table,
     unsure_figures,
 )
 from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
-from specroof.questions.curve_tables import compared_on
 from specroof.questions.objects import (
     Values,
     as_list,
@@ -43,12 +43,12 @@ from specroof.questions.parameters import (
     like,
 )
 from specroof.questions.played_loads import (
-    beyond_warnings,
     largest_rates_line,
     told,
 )
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
+from specroof.questions.splits import split_name
 from specroof.reading.words import numbers
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page, wrapped
 from specroof.serving.played import played_server
@@ -207,6 +207,8 @@ class ChipFrontier:
         it; None where no point is fast enough, and for an engine that does not know its evidence.
     releases
         The release of the server, and the newest one that was timed, as titles have them.
+    workers
+        Those of prefill and of decoding; empty where one server does both.
     """
 
     hardware: str
@@ -215,6 +217,7 @@ class ChipFrontier:
     series: tuple[Series, ...]
     reach: dict[str, Any] | None
     releases: str = ""
+    workers: str = ""
 
     @property
     def cheapest(self) -> FrontierPoint | None:
@@ -280,7 +283,8 @@ class FrontierAnswer(Charted):
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         engines = dict.fromkeys(f"{chip.engine}{chip.releases}" for chip in self.chips)
         engine = f"engine{'s' * (len(engines) > 1)} {', '.join(engines)}"
-        return f"{self.model} on {self.hardware}, {engine}, {load}"
+        places = ", ".join(chip.workers or chip.hardware for chip in self.chips)
+        return f"{self.model} on {places}, {engine}, {load}"
 
     @property
     def sureness(self) -> str:
@@ -384,12 +388,12 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     OptionError
         If the model can be spread over none of them.
     """
-    placements, drafters = _placements(request), request.sampled_drafters(request.drafters)
+    placements, drafters = _placements(request), request.drafters_with_acceptance(request.drafters)
     targets = request.ttft_s or math.inf, request.tpot_s or math.inf
     # Of each number of devices the points are kept that no other beats, not its grid.
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
     rates: list[list[LargestRate]] = [[] for _ in points]
-    deployments, usd_per_hour = dict[int, Deployment](), None
+    deployments, usd_per_hour, workers = dict[int, Deployment](), None, ""
     notes, warnings, refusals = list[str](), list[str](), list[str]()
     for devices, tensor_parallel in placements.items():
         try:
@@ -402,6 +406,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
             continue
         found = replace(found, price_per_hour=request.price_per_hour)
         deployments[found.devices], usd_per_hour = found.deployment, found.money.usd_per_hour
+        workers = "" if found.split is None else split_name(found.setup, found.split)
         for series, own in zip(points, _unbeaten(found, targets), strict=True):
             series.append(own)
         for largest, rate in zip(rates, _rates_within(found, targets, load), strict=False):
@@ -412,7 +417,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
                 f"batches above the default limit of {found.setup.engine.rules} for running requests "
                 f"need --server running=BATCH"
             )
-        warnings += beyond_warnings(found.played)
+        warnings += [warning for one in found.outcomes for warning in one.rate_warnings]
         del found
     if not deployments:
         raise OptionError(refusals[0])
@@ -428,6 +433,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         tuple(_series(*one, targets[1]) for one in zip(names, points, rates, strict=True)),
         None,
         releases_of(setup),
+        workers,
     )
     point = chip.cheapest
     if point is not None:
@@ -661,7 +667,7 @@ def frontier_text(answer: FrontierAnswer) -> str:
         *parts,
         _largest_rates(answer),
         found=wrapped(_cheapest(answer)),
-        more=["\n".join(_comparison(answer))],
+        more=[compared_on({chip.hardware: (chip.engine, chip.reach) for chip in answer.chips})],
     )
 
 
@@ -695,15 +701,6 @@ def _chips_table(answer: FrontierAnswer) -> str:
             ]
         )
     return format_table(header, rows, left=[0, 1])
-
-
-def _comparison(answer: FrontierAnswer) -> Iterator[str]:
-    """Yield what several chips are compared on, and how near measurements are to each."""
-    if len(answer.chips) > 1:
-        yield from compared_on(
-            {chip.hardware: chip.engine for chip in answer.chips},
-            {chip.hardware: chip.reach for chip in answer.chips},
-        )
 
 
 def _cheapest(answer: FrontierAnswer) -> str:

@@ -191,7 +191,7 @@ def _file_of(profile: HardwareProfile) -> dict[str, Any]:
     return own | {"generic": stand_ins, "host": host and host.name}
 
 
-@question(ChipsRequest)
+@question(ChipsRequest, "hardware")
 def list_hardware(_request: ChipsRequest) -> Chips:
     """List the hardware profiles: peaks, memory, engines.
 
@@ -200,7 +200,7 @@ def list_hardware(_request: ChipsRequest) -> Chips:
     return Chips({name: load_hardware(name) for name in hardware_names()})
 
 
-@question(HardwareRequest)
+@question(HardwareRequest, "hardware-show")
 def show_hardware(request: HardwareRequest) -> Chips:
     """Show one profile with the source of each figure."""
     profile = hardware_of(request.hardware)
@@ -209,7 +209,7 @@ def show_hardware(request: HardwareRequest) -> Chips:
     return Chips({name: profile})
 
 
-@question(CheckRequest)
+@question(CheckRequest, "hardware-check")
 def check_hardware(request: CheckRequest) -> Chips:
     """Check a hardware file: every key, every figure, every source."""
     file = request.file
@@ -280,7 +280,7 @@ peak:
 """
 
 
-@question(NewRequest)
+@question(NewRequest, "hardware-new")
 def new_hardware(request: NewRequest) -> HardwareTemplate:
     """Write a hardware file to fill in, which `hardware check` then holds against every rule."""
     expect("name", request.name, str, "the name of a chip")

@@ -96,7 +96,9 @@ class Models(Noted):
     def text(self) -> str:
         """Return the models as a table; the sizes of one line by line."""
         if len(self.rows) == 1:
-            return "\n".join(filter(None, [model_text(self.rows[0]), closing(self)]))
+            return "\n".join(
+                filter(None, [model_text(self.rows[0]), closing(self.notes, self.warnings)])
+            )
         return rows_table(self.rows, _LISTED, name="model")
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,13 +157,13 @@ class ModelDiff(Noted):
         return self.envelope({"models": [model.name for model in self.models]})
 
 
-@question(ModelsRequest)
+@question(ModelsRequest, "models")
 def list_models(_request: ModelsRequest) -> Models:
     """List the bundled models: parameters, active parameters, KV bytes per token, layers."""
     return Models(tuple(model_row(name, model_of(name)) for name in model_names()))
 
 
-@question(ModelRequest)
+@question(ModelRequest, "models-show")
 def show_model(request: ModelRequest) -> Models:
     """Show one model, bundled or not: its sizes, its layers, its formats, its cache."""
     model = model_of(request.model, request.family)
@@ -180,7 +182,7 @@ def _model_by_its_type(model: ModelLike, family: str | None) -> Architecture:
         return model_of(model, family)
 
 
-@question(DiffRequest)
+@question(DiffRequest, "models-diff")
 def diff_models(request: DiffRequest) -> ModelDiff:
     """Show in what two models differ: sizes, formats, cache, layers."""
     first, second = (
@@ -426,7 +428,7 @@ def diff_text(diff: ModelDiff) -> str:
     ]
     table = format_table(["", "", "a", "b", "b / a"], cells, left=(0, 1, 2, 3))
     lines.append("\n" + (table if cells else "no difference in what determines cost"))
-    return "\n".join(filter(None, [*lines, closing(diff)]))
+    return "\n".join(filter(None, [*lines, closing(diff.notes, diff.warnings)]))
 
 
 def _is_number(value: Fact) -> TypeGuard[float]:

@@ -1,32 +1,27 @@
 """What parameters stand for: names and values to models, chips, drafters, engines and prices."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
+from specroof.acceptance.published import AcceptanceProfile, published_with, typical_profiles
 from specroof.acceptance.sampling import resampled_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
-from specroof.errors import Note, OptionError, expect, expect_word, refuse
-from specroof.hardware import (
-    FRAMEWORKS,
-    GENERIC,
-    IDEAL_ENGINE,
-    LOCAL_FRAMEWORKS,
-    HardwareProfile,
-    ServerSettings,
-)
+from specroof.drafters.kinds import KINDS
+from specroof.errors import Note, OptionError, Urgent, expect, expect_word, refuse, reject
+from specroof.frameworks import FRAMEWORKS, SERVERS, SPELT, known_releases, release
+from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, ServerSettings
 from specroof.latency import Setup
 from specroof.reading.words import Prices
 from specroof.reading.yaml_text import shown
-from specroof.serving.releases import RELEASED, known_releases, release
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.price import Money
 from specroof.units import MOST_POINTS
@@ -348,6 +343,84 @@ def borrowed_engine(
     ), engine_from
 
 
+def published_drafters(
+    given: DrafterLike | Sequence[DrafterLike] | None, model: str, server: str = ""
+) -> list[DrafterLike]:
+    """Return drafters, those that name no acceptance with the one that is published for a model.
+
+    Of several profiles of one kind it is the one in the middle, and the acceptance says so.
+
+    Parameters
+    ----------
+    given
+        Drafters; None for each kind whose acceptance with the model is published.
+    model
+        The name of the target.
+    server
+        What runs them, as of `release`: where it does not accept drafts as it was measured, the
+        acceptance is moved to how it does.
+
+    Raises
+    ------
+    OptionError
+        Where none are given and none are published, and as `drafter_of`.
+
+    Examples
+    --------
+    >>> [drafter.name for drafter in published_drafters(None, "Qwen/Qwen3-32B-FP8")]
+    ['eagle3,profile=qwen3-32b/eagle3/log-line']
+    >>> [drafter.name for drafter in published_drafters("mtp,accept=0.8", "Qwen/Qwen3-32B-FP8")]
+    ['mtp,accept=0.8']
+    """
+    if given is None:
+        given = [
+            kind for kind in published_with(model) if kind in KINDS and not KINDS[kind].required
+        ]
+        if not given:
+            message = f"drafters: none is given, and no acceptance with {model} is published"
+            reject(message, "one or more with acceptance, as in eagle3,accept-length=2.8@3")
+    found = list[DrafterLike](as_list(given))
+    lacking = {
+        place: drafter.kind
+        for place, one in enumerate(found)
+        if isinstance(one, str)
+        for drafter in [drafter_of(one)]
+        if not drafter.is_ideal and drafter.acceptance is None
+    }
+    known = published_with(model) if lacking else {}
+    profiles = {kind: known[kind] for kind in lacking.values() if kind in known}
+    for place, kind in lacking.items():
+        if kind in profiles:
+            beside = [others for other, others in profiles.items() if other != kind]
+            found[place] = _published(str(found[place]), profiles[kind], beside, server)
+    return found
+
+
+def _published(
+    given: str,
+    profiles: Sequence[AcceptanceProfile],
+    beside: Iterable[Sequence[AcceptanceProfile]],
+    server: str,
+) -> Drafter:
+    """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others."""
+    low, middle, high = typical_profiles(profiles, beside)
+    said = f"acceptance of {middle.kind}: published profile {middle.name}"
+    if low != high:
+        said += (
+            f"; the band is that of other texts, {low.tokens_per_round:.2f} to "
+            f"{high.tokens_per_round:.2f} tokens per round of {middle.draft_len} drafts"
+        )
+    found = drafter_of(f"{given},profile={middle.name}")
+    between = (low.acceptance(), high.acceptance()) if low != high else ()
+    acceptance = each_curve(
+        cast("Acceptance | ContextAcceptance", found.acceptance),
+        lambda curve: replace(curve, between=between, caveats=(*curve.caveats, Urgent(said))),
+    )
+    found = replace(found, acceptance=acceptance)
+    is_run = accepts(server, middle.rule or None)
+    return found if is_run else resampled_drafter(found, None, release(server).accepts[0])
+
+
 def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | None) -> Drafter:
     """Return a drafter whose acceptance is moved to a temperature and a rule.
 
@@ -381,29 +454,6 @@ def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | N
     return replace(drafter, acceptance=acceptance)
 
 
-#: What runs inside of software that wraps another.
-RUNS: Final = {"lmstudio": "llama.cpp", "ollama": "llama.cpp"}
-
-
-#: All server software.
-SERVERS: Final = (*FRAMEWORKS, *LOCAL_FRAMEWORKS, *RUNS)
-
-
-#: How each server accepts drafts, in a release or a pull request that prints figures of it. vLLM:
-#: probabilistic drafts in pull request 41834, FLy in 53987. SGLang 0.5.23:
-#: `tree_speculative_sampling_target_only` with its thresholds, and
-#: ``--speculative-use-rejection-sampling``. TensorRT-LLM: typical acceptance of Medusa, relaxed
-#: acceptance of thinking. llama.cpp: the most likely draft; rejection in pull request 27694. mlx-lm
-#: 0.32.2, `speculative_generate_step`: the same sample twice; rejection in pull request 1085.
-ACCEPTS: Final = {
-    "vllm": ("greedy", "rejection", "lossy"),
-    "sglang": ("greedy", "rejection", "typical", "lossy"),
-    "tensorrt-llm": ("greedy", "typical", "lossy"),
-    "llama.cpp": ("greedy", "rejection"),
-    "mlx": ("exact", "rejection"),
-}
-
-
 def accepts(framework: str, rule: str | None) -> bool:
     """Tell whether a server accepts drafts by a rule; True where nobody says by which.
 
@@ -412,21 +462,8 @@ def accepts(framework: str, rule: str | None) -> bool:
     >>> accepts("vllm", "greedy"), accepts("mlx", "greedy"), accepts("ideal", "greedy")
     (True, False, True)
     """
-    return rule is None or rule in ACCEPTS.get(framework, RULES)
-
-
-#: What people call server software, without capitals and with hyphens.
-_SPELT_ENGINES: Final = {
-    "trtllm": "tensorrt-llm",
-    "trt-llm": "tensorrt-llm",
-    "tensorrt": "tensorrt-llm",
-    "tensorrt-llm": "tensorrt-llm",
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "llama-cpp": "llama.cpp",
-    "llamacpp": "llama.cpp",
-    "lm-studio": "lmstudio",
-}
+    known = release(framework).accepts if known_releases(framework.partition("@")[0]) else ()
+    return rule is None or not known or rule in known
 
 
 def engine_name(name: str | None) -> str | None:
@@ -443,7 +480,7 @@ def engine_name(name: str | None) -> str | None:
     ('tensorrt-llm', 'vllm', 'mine', None)
     """
     expect("engine", name, str | None, "the name of an engine, or None")
-    return None if name is None else _SPELT_ENGINES.get(name.casefold().replace("_", "-"), name)
+    return None if name is None else SPELT.get(name.casefold().replace("_", "-"), name)
 
 
 def framework_of(name: str | None) -> tuple[str | None, str]:
@@ -471,14 +508,5 @@ def framework_of(name: str | None) -> tuple[str | None, str]:
 
 def framework_names() -> list[str]:
     """Return all server software, and the releases of those with files."""
-    versions = ((server, version) for server in RELEASED for version in known_releases(server))
+    versions = ((server, version) for server in SERVERS for version in known_releases(server))
     return [*SERVERS, *(f"{server}@{version}" for server, version in versions)]
-
-
-def engine_of_tool(tool: str | None, hardware: HardwareProfile) -> tuple[str | None, list[str]]:
-    """Return the engine that stands for a tool, None for the default, and notes on it."""
-    engine = hardware.engine_of(tool)
-    if engine is not None or tool is None or tool in hardware.engines:
-        return engine, []
-    default = hardware.engine().name
-    return None, [f"{hardware.name} has no engine {tool}: engine {default} predicts instead"]

@@ -2,13 +2,12 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from specroof.acceptance.published import AcceptanceProfile, load_profiles
+from specroof.acceptance.published import AcceptanceProfile, published_with, typical_profiles
 from specroof.architecture import Architecture
-from specroof.evidence import Measurement, load_measurements, load_served
+from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.latency import Deployment
 from specroof.parsers.model_config import MTP_NOTE
@@ -32,34 +31,6 @@ _DIGITS: Final = 4
 # --- Drafters that exist for a model -------------------------------------------------------------
 
 
-def kind_of_profile(profile: AcceptanceProfile) -> str:
-    """Return the kind of drafter that a profile is of: the second part of its name.
-
-    Examples
-    --------
-    >>> {kind_of_profile(profile) for profile in load_profiles()} >= {"mtp", "eagle3", "dflash"}
-    True
-    """
-    return profile.name.split("/")[1].split("-")[0]
-
-
-def own_profiles(model: str) -> list[AcceptanceProfile]:
-    """Return the published profiles of a model, in whatever format its weights are.
-
-    Examples
-    --------
-    >>> [profile.name for profile in own_profiles("Qwen/Qwen3-32B-FP8")]
-    ['qwen3-32b/eagle3/log-line']
-    """
-    own = model.rpartition("/")[2].lower()
-    return [
-        profile
-        for profile in load_profiles()
-        for theirs in [profile.model.lower()]
-        if f"{own}-".startswith(f"{theirs}-") or theirs.startswith(f"{own}-")
-    ]
-
-
 def begun_drafters(model: Architecture) -> tuple[str, ...]:
     """Return the drafters that a page begins with for a model, as SPECs.
 
@@ -72,28 +43,19 @@ def begun_drafters(model: Architecture) -> tuple[str, ...]:
     >>> begun_drafters(load_model("openai/gpt-oss-120b"))
     ('eagle3,accept-length=2.8@3',)
     """
-    measured: dict[str, list[AcceptanceProfile]] = defaultdict(list)
-    for profile in own_profiles(model.name):
-        measured[kind_of_profile(profile)].append(profile)
+    measured = published_with(model.name)
     held = {*measured, *["mtp"] * (MTP_NOTE in model.notes)}
     kinds = [kind for kind in ("mtp", "eagle3", "dflash") if kind in held] or ["eagle3"]
-    return tuple(_spec(kind, measured[kind]) for kind in kinds[:_MOST_BEGUN])
+    return tuple(_spec(kind, measured.get(kind, ())) for kind in kinds[:_MOST_BEGUN])
 
 
 def _spec(kind: str, profiles: Sequence[AcceptanceProfile]) -> str:
     """Return a drafter with the profile in the middle of those of its kind, or what is assumed."""
-    if not profiles:
-        return f"{kind},{ASSUMED[kind]}"
-    # Greedy acceptance, which every server has, as far as it was measured; and of one depth, the
-    # largest, so that they can be compared.
-    greedy = [
-        one for one in profiles if getattr(one.acceptance(), "rule", None) in {None, "greedy"}
-    ]
-    profiles = greedy or profiles
-    depth = max(profile.draft_len for profile in profiles)
-    deepest = [profile for profile in profiles if profile.draft_len == depth]
-    deepest.sort(key=lambda one: float(one.acceptance().tokens_per_round(depth)))
-    return f"{kind},profile={deepest[len(deepest) // 2].name}"
+    return (
+        f"{kind},profile={typical_profiles(profiles)[1].name}"
+        if profiles
+        else f"{kind},{ASSUMED[kind]}"
+    )
 
 
 # --- How near evidence is ------------------------------------------------------------------------
@@ -153,7 +115,7 @@ def published_speedups(
         source is silent) and speedup.
     """
     groups: dict[tuple[Any, ...], list[list[float | None]]] = defaultdict(list)
-    for point, speedup in _measured():
+    for point, speedup in measured_speedups():
         chip = chip_of(str(point.hardware))
         family = chip.architecture
         if point.method not in kinds or family is None or family not in architectures:
@@ -176,34 +138,3 @@ def published_speedups(
         *("chip", "architecture", "framework", "devices", "kind", "draft_len"),
     )
     return [{**dict(zip(names, key, strict=True)), "points": rows} for key, rows in groups.items()]
-
-
-@lru_cache(maxsize=1)
-def _measured() -> tuple[tuple[Measurement, float], ...]:
-    """Return measurements with drafts, and their speedups."""
-    return (*_printed(), *_paired())
-
-
-def _printed() -> Iterator[tuple[Measurement, float]]:
-    """Yield those whose speedup is printed, or follows from two printed figures."""
-    for point in load_measurements():
-        if point.drafts and point.measured_speedup is not None and point.batch_size:
-            yield point, point.measured_speedup
-
-
-def _paired() -> Iterator[tuple[Measurement, float]]:
-    """Yield loads of servers that were measured with drafts and without."""
-
-    def load(point: Measurement) -> tuple[Any, ...]:
-        return (
-            *(point.source, point.model, point.quantization, point.hardware, point.engine),
-            *(point.engine_version, point.tensor_parallel, point.expert_parallel),
-            *(point.attention_data_parallel, point.input_len, point.output_len, point.task),
-            point.concurrency,
-        )
-
-    plain = {load(point): point for point in load_served() if not point.drafts}
-    for point in load_served():
-        without = plain.get(load(point)) if point.drafts else None
-        if without is not None and point.tokens_per_s and without.tokens_per_s:
-            yield point, point.tokens_per_s / without.tokens_per_s

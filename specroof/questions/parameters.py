@@ -21,10 +21,10 @@ from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, load_hardware, mod
 from specroof.cost import CHOICES, Options
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse, reject
+from specroof.frameworks import SERVERS
 from specroof.hardware import SERVER_KEYS
 from specroof.parsers import PARSERS
 from specroof.questions.objects import (
-    SERVERS,
     DrafterLike,
     HardwareLike,
     ModelLike,
@@ -351,13 +351,14 @@ OneDrafter = Annotated[
 ]
 #: Drafters that are compared, with their acceptance.
 Drafters = Annotated[
-    DrafterLike | Sequence[DrafterLike],
+    DrafterLike | Sequence[DrafterLike] | None,
     like(
         OneDrafter,
         about=f"KIND[,key=value…], repeatable. Kinds: {', '.join(KINDS)}. Acceptance: "
         f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
         in_python="Or `Drafter` objects.",
         kind=list[str],
+        shown="those whose acceptance with the model is published",
     ),
 ]
 ChainDrafter = Annotated[

@@ -14,7 +14,7 @@ from specroof.outcomes.solve import largest_rate
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress
 from specroof.serving.workload import Load
-from specroof.units import format_drafts, format_seconds
+from specroof.units import format_seconds
 
 
 @contextmanager
@@ -25,19 +25,6 @@ def told(progress: Progress) -> Iterator[None]:
         yield
     finally:
         PROGRESS.reset(token)
-
-
-def beyond_warnings(played: Sequence[PlayedLoads]) -> Iterator[str]:
-    """Yield a sentence where requests arrive faster than the server answers them."""
-    for one in played:
-        if one.unsustained.any():
-            most = one.stable_rate
-            drafts = int(np.nanargmax(most))
-            gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {one.drafter}"
-            yield (
-                f"the server answers at most about {most[0]:.3g} requests/s without drafts"
-                f"{gain if drafts else ''}: at a higher rate requests pile up, and there is no speedup"
-            )
 
 
 # --- Played loads as tables ----------------------------------------------------------------------

@@ -1,19 +1,21 @@
 """How much faster does a drafter make decoding, at which draft length, at which load?"""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof import quantities as q
 from specroof.architecture import Architecture
-from specroof.arrays import Array, fields_of, number_within, to_json_array, whole_within
+from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse
-from specroof.latency import Deployment, Setup
+from specroof.errors import Note, OptionError, refuse
+from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
@@ -28,26 +30,17 @@ from specroof.outcomes.rows import (
 )
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
-from specroof.quantities import records_of
+from specroof.quantities import NOT_USEFUL, is_useful, records_of
 from specroof.questions.answer import (
     Charted,
     Of,
-    case_of,
+    ServedAnswer,
     decision_line,
     rows_table,
     sure_of,
     title_of,
 )
 from specroof.questions.case import asked_case, asked_load
-from specroof.questions.curve_tables import (
-    lengths_table,
-    losing_runs,
-    pays_lines,
-    prefill_line,
-    refuse_long_texts,
-    served_bands_line,
-    source_lines,
-)
 from specroof.questions.objects import as_list, money_of, price_notes, usd_per_hour
 from specroof.questions.parameters import (
     FORMULAS,
@@ -60,27 +53,34 @@ from specroof.questions.parameters import (
     like,
 )
 from specroof.questions.played_loads import (
-    beyond_warnings,
     load_json,
     played_charts,
     played_tables,
     told,
 )
 from specroof.questions.request import Command, LoadsRequest, question
-from specroof.questions.splits import split_json, split_text
+from specroof.questions.splits import split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import in_line, page, shows_notes, wrapped
+from specroof.report.layout import (
+    brief,
+    figure,
+    format_table,
+    in_line,
+    page,
+    shows_notes,
+    wrapped,
+)
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
-from specroof.serving.served import Limits, raised_notes, served_curve
-from specroof.serving.split import Split
+from specroof.serving.served import Limits, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
     REQUEST_WEIGHT,
     ROW_WEIGHT,
+    TEXT_WEIGHT,
     acceptance_of,
     draft_depth,
     longest_draft,
@@ -88,8 +88,8 @@ from specroof.speedup.curve import (
 )
 from specroof.speedup.price import Money
 from specroof.speedup.reach import evidence_engine, nearness
-from specroof.speedup.result import SpeedupCurve
-from specroof.units import MOST_POINTS, format_drafts
+from specroof.speedup.result import SpeedupCurve, counted_engines
+from specroof.units import MOST_POINTS, format_drafts, format_seconds
 
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
 
@@ -104,7 +104,7 @@ _SHOWN_POINTS: Final = 8
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Prediction(Charted):
+class Prediction(ServedAnswer, Charted):
     """What speculative decoding gains.
 
     Attributes
@@ -129,15 +129,12 @@ class Prediction(Charted):
         Of a device; None for that of the hardware file.
     """
 
-    model: Architecture
-    setup: Setup
     drafters: tuple[Drafter, ...]
     load: Load
     max_draft_len: int
     outcomes: tuple[Outcomes, ...]
     room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
-    split: Split | None = None
     price_per_hour: Prices | None = None
 
     @property
@@ -181,11 +178,8 @@ class Prediction(Charted):
         load = f"context {', '.join(f'{context:g}' for context in contexts)}"
         if len(contexts) > _MOST_TOLD:
             load = f"{len(contexts)} contexts"
-        workers = ", each decode worker" if self.split else ""
-        return (
-            f"{title_of(self.model, self.setup)}{workers}; "
-            f"{load if workload is None else workload.requests}"
-        )
+        asked = load if workload is None else workload.requests
+        return f"{self.served}; {asked}"
 
     @property
     def sureness(self) -> str:
@@ -232,11 +226,6 @@ class Prediction(Charted):
         )
 
     @property
-    def deployment(self) -> Deployment:
-        """What is served, and where."""
-        return Deployment(self.model, self.setup)
-
-    @property
     def servers(self) -> int:
         """Servers that decode: workers of a split, else one."""
         return 1 if self.split is None else self.split.decode_workers
@@ -279,7 +268,7 @@ class Prediction(Charted):
     def case(self) -> dict[str, Any]:
         """What is served, where and for whom, as JSON has it."""
         contexts, batches = self.load.context_len, self.load.batch_size
-        case = case_of(self.model, self.setup, self.load.workload)
+        case = self.served_json(self.load.workload)
         curve = self.curves[0]
         loads = load_columns(self.asked_load, curve.batch_size)
         load: dict[str, Any] = listed_columns({"context_len": curve.context_len} | loads)
@@ -296,8 +285,6 @@ class Prediction(Charted):
             drafter |= {name: values.tolist() for name, values in held.items()}
             first = {name: values[:, 0].tolist() for name, values in held.items()}
             room = {"queues": self.queues} | first
-        if self.split is not None:
-            case["split"] = split_json(self.setup, self.split)
         kinds = [drafter.kind for drafter in self.drafters]
         return case | {
             "load": case["load"] | load,
@@ -451,6 +438,7 @@ def predicted(
     *,
     max_draft_len: int | None = None,
     draft_lens: Sequence[int] = (),
+    among: Sequence[Drafter] | None = None,
 ) -> Prediction:
     """Return the gains of drafters in a case.
 
@@ -462,6 +450,9 @@ def predicted(
         The longest draft; if None, 16 or the longest of `draft_lens`.
     draft_lens
         Lengths that are played whether they may be best or not.
+    among
+        All that these are compared with, here and elsewhere: some may draft further. These alone if
+        None.
 
     Raises
     ------
@@ -470,73 +461,49 @@ def predicted(
     """
     if max_draft_len is None and max(draft_lens, default=0) > DEFAULT_MAX_DRAFT_LEN:
         max_draft_len = max(draft_lens)
-    longest, capped = shared_max_draft_len(drafters, max_draft_len)
-    return predicted_to(longest, case, drafters, notes=capped, draft_lens=draft_lens)
-
-
-def predicted_to(
-    max_draft_len: int,
-    case: Case,
-    drafters: Sequence[Drafter],
-    *,
-    notes: Sequence[str] = (),
-    draft_lens: Sequence[int] = (),
-) -> Prediction:
-    """Return the gains of drafters up to a draft length that some may not reach.
-
-    Parameters
-    ----------
-    max_draft_len
-        The longest draft of the grid: see `shared_max_draft_len`.
-    case, drafters
-        As of `predicted`.
-    notes
-        Sentences for the reader besides those on the curves.
-    draft_lens
-        As of `predicted`.
-
-    Raises
-    ------
-    SpecroofError
-        As `predicted` does, over all drafters.
-    """
+    longest = shared_max_draft_len(drafters if among is None else among, max_draft_len)
     deployment, load, split = case.deployment, case.load, case.split
-    shape = len(load.context_len), len(load.batch_size), max_draft_len + 1
+    shape = len(load.context_len), len(load.batch_size), longest + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
     served = [
         outcomes(
             case,
             drafter,
-            max_draft_len=max_draft_len,
-            draft_lens=[length for length in draft_lens if length <= max_draft_len],
+            max_draft_len=longest,
+            draft_lens=[length for length in draft_lens if length <= longest],
         )
         for drafter in drafters
     ]
-    played = tuple(each.played for each in served if each.played is not None)
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
     beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
     workers = 1 if split is None else split.decode_workers
-    warnings = [*beyond_warnings(played)]
+    warnings = [warning for each in served for warning in each.rate_warnings]
     for curve, held in zip(curves, rooms, strict=False):
         warnings += held.warnings(replace(curve, batch_size=curve.batch_size / workers), beyond)
-    said = [note for each in served for note in raised_notes(each, load.batch_size)]
+    said = [note for each in served for note in each.raised_notes]
     said += served[0].state_notes
     said += [note for curve in curves for note in curve.notes]
     said += [note for each in served for note in each.curve.measuring_notes]
-    said += notes
+    if max_draft_len is not None:
+        depths = ((one.name, draft_depth(one, acceptance_of(one))) for one in drafters)
+        said += [
+            f"{name} drafts at most {depth:g}: longer drafts have no figures"
+            for name, depth in depths
+            if depth < longest
+        ]
     if split is not None and deployment.setup.engine.bands:
         said.append("bands of speedups are wider: they include errors at loads of split workers")
     # Plain, the server assumes the same, less the drafter.
     said += [note for held in rooms for note in held.drafting.notes]
-    if played:
+    if served[0].played is not None:
         load = replace(load.steady, batch_size=curves[0].batch_size.tolist())
     return Prediction(
         model=deployment.model,
         setup=deployment.setup,
         drafters=tuple(drafters),
         load=load,
-        max_draft_len=max_draft_len,
+        max_draft_len=longest,
         outcomes=tuple(served),
         notes=tuple(dict.fromkeys(said)),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -546,10 +513,8 @@ def predicted_to(
     )
 
 
-def shared_max_draft_len(
-    drafters: Sequence[Drafter], max_draft_len: int | None
-) -> tuple[int, list[str]]:
-    """Return the longest draft of a comparison, and a note for each drafter that ends before it.
+def shared_max_draft_len(drafters: Sequence[Drafter], max_draft_len: int | None) -> int:
+    """Return the longest draft of a comparison, which some drafters may not reach.
 
     Parameters
     ----------
@@ -568,15 +533,10 @@ def shared_max_draft_len(
         raise OptionError(message)
     accepted = [acceptance_of(drafter) for drafter in drafters]
     if max_draft_len is None:
-        return DEFAULT_MAX_DRAFT_LEN, []
+        return DEFAULT_MAX_DRAFT_LEN
     depths = list(map(draft_depth, drafters, accepted))
     deepest = depths.index(max(depths))
-    longest = longest_draft(drafters[deepest], accepted[deepest], max_draft_len)
-    return longest, [
-        f"{drafter.name} drafts at most {depth:g}: longer drafts have no figures"
-        for drafter, depth in zip(drafters, depths, strict=True)
-        if depth < longest and not math.isinf(depth)
-    ]
+    return longest_draft(drafters[deepest], accepted[deepest], max_draft_len)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -591,7 +551,7 @@ class PredictRequest(LoadsRequest):
     (1, 2, 17)
     """
 
-    drafters: Drafters
+    drafters: Drafters = None
     max_draft_len: MaxDraftLen = None
     draft_len: Annotated[
         int | Sequence[int] | None,
@@ -621,7 +581,7 @@ def predict(request: PredictRequest) -> Prediction:
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
     ]
     case = asked_case(request, load, (*targets,))
-    drafters, deployment = request.sampled_drafters(request.drafters), case.deployment
+    drafters, deployment = request.drafters_with_acceptance(request.drafters), case.deployment
     found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
     warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
@@ -692,6 +652,18 @@ def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
     refuse_many_points((*shape[:2], 1), curves=curves, weight=ROW_WEIGHT, why=" as rows")
 
 
+def refuse_long_texts(
+    curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd], form: str
+) -> None:
+    """Refuse curves whose text would take gigabytes, which a sweep writes part by part."""
+    refuse_many_points(
+        curves[0].round_s.shape,
+        curves=len(curves),
+        weight=TEXT_WEIGHT * (REQUEST_WEIGHT if counted else 1),
+        why=f" as {form}, which takes {TEXT_WEIGHT} times the memory of arrays",
+    )
+
+
 #: Columns of the table for people.
 _SHOWN: Final = (
     *("context_len", "rate", "concurrency", "batch_size", "draft_len", "speedup", "speedup_band"),
@@ -735,6 +707,158 @@ def prediction_text(prediction: Prediction) -> str:
     return page(prediction, *parts, found="\n".join(map(wrapped, lines)), more=more)
 
 
+# --- What the notes hold besides ------------------------------------------------------------------
+
+#: Figures with bands, and their titles: of requests, and of decoding alone.
+_TPOT, _RATE = q.TPOT.name, q.TOKENS_PER_S.name
+_REQUESTS: Final = {_TPOT: "TPOT", q.TTFT.name: "TTFT", _RATE: "tokens/s and prices"}
+_STEPS: Final = {_TPOT: "steps, tokens/s and prices"}
+
+
+def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
+    """Return, per drafter, the batch sizes of its grid at which speculation pays, a line each."""
+    batches = curves[0].batch_size
+    contexts = len(curves[0].context_len) > 1
+    lines = [f"batches of {min(batches):g} to {max(batches):g} at which drafts pay:"]
+    for curve in curves:
+        runs = losing_runs(curve)
+        for context, lost, room in zip(curve.context_len, runs, curve.drafts_run, strict=True):
+            at = f" at context {context:g}" if contexts else ""
+            lines.append(f"  {in_line(curve.drafter)}{at}: {_pays(batches, lost, room)}")
+    return "\n".join(lines)
+
+
+def _pays(batches: Array, lost: Sequence[tuple[float, float]], room: BoolArray) -> str:
+    """Return the batch sizes at which a draft pays, and from which on none fits."""
+    if not room.any():
+        return "none, since no draft fits in memory"
+    fits = "" if room.all() else f"; from {min(batches[~room]):g} on memory holds no drafts"
+    spans = ", ".join("-".join(dict.fromkeys([f"{first:g}", f"{last:g}"])) for first, last in lost)
+    return (f"all but {spans}" if lost else "all" + " that fit" * bool(fits)) + fits
+
+
+def losing_runs(curve: SpeedupCurve) -> list[list[tuple[float, float]]]:
+    """Return, per context, the runs of batch sizes whose best draft length is 0."""
+    order = np.argsort(curve.batch_size)
+    batches: list[float] = curve.batch_size[order].tolist()
+    # Where no draft has room, nothing is known of what it would gain.
+    lost = curve.drafts_run[:, order] & (curve.best_draft_len[:, order] == 0)
+    found = list[list[tuple[float, float]]]()
+    for of_context in lost.tolist():
+        groups = groupby(zip(of_context, batches, strict=True), itemgetter(0))
+        runs = [[batch for _, batch in group] for loses, group in groups if loses]
+        found.append([(run[0], run[-1]) for run in runs])
+    return found
+
+
+def lengths_table(curves: Sequence[SpeedupCurve], lengths: Sequence[int]) -> str:
+    """Return the speedups of some draft lengths side by side, a row for each drafter and load.
+
+    Parameters
+    ----------
+    curves
+        One for each drafter, on one grid.
+    lengths
+        Drafts per round.
+    """
+    rows = [
+        [
+            f"{context:g}",
+            f"{batch:g}",
+            *(
+                figure(
+                    curve.speedup[i, b, k] if k < len(curve.draft_len) else None, "{:.2f}x".format
+                )
+                for k in lengths
+            ),
+            curve.drafter,
+        ]
+        for curve in curves
+        for i, context in enumerate(curve.context_len)
+        for b, batch in enumerate(curve.batch_size)
+    ]
+    header = ["context", "batch", *(f"γ={k}" for k in lengths), "drafter"]
+    return format_table(header, rows, left=[len(header) - 1])
+
+
+def prefill_line(whole: EndToEnd) -> str:
+    """Return the server's way with prompts, in words."""
+    alone, rules = format_seconds(whole.wait_s), whole.rules
+    if whole.workers is not None:
+        how = f"on workers of their own; a prompt alone takes {alone} with its transfer"
+        return f"prefills counted, {whole.workload.requests}: {how}"
+    chunk = f" of {rules.chunk:g} tokens" if rules.chunk else ""
+    if rules.shares_passes:
+        drafts = "" if rules.drafts_beside else ", which then drafts nothing"
+        how = f"passes{chunk} shared with decoding{drafts}; a prompt alone takes {alone}"
+    else:
+        how = f"passes{chunk} that stop the batch; a prompt alone takes {alone}"
+    if whole.latency_s:
+        how += f", and each request loses {format_seconds(whole.latency_s)}"
+    return f"prefills counted, {whole.workload.requests}: {how}"
+
+
+def served_bands_line(
+    engine: EngineProfile,
+    batch_size: npt.ArrayLike,
+    *,
+    requests: bool,
+    played: bool = False,
+    can_play: bool = False,
+) -> str:
+    """Return the bands of TPOT, TTFT and throughput in one line, or why there are none.
+
+    Nothing of the ideal engine, which is no server. Over several batch sizes, the widest. Where the
+    question `can_play` requests through, the flag for it follows.
+    """
+    if engine.rules == "ideal":
+        return ""
+    ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
+    shown = []
+    figures = _REQUESTS if requests else _STEPS
+    for name, title in figures.items():
+        bands = engine.served_bands
+        cells = served_cells(bands, played_figure(bands, name) if played or not requests else name)
+        cells = [cells[place] for place in sorted(ranges)]
+        known = [band for band in cells if band is not None]
+        if known and len(known) == len(cells):
+            band = max(known, key=lambda cell: cell.width)
+            low, high = np.expm1(-band.width), np.expm1(band.width)
+            span = f"{low:+.0%} to {high:+.0%}" if is_useful(1 + low, 1 + high) else NOT_USEFUL
+            counted = counted_engines(band, engine)
+            shown.append(f"{title} {span}, from {band.points} measured loads{counted}")
+    if not shown:
+        titles = ", ".join(figures.values())
+        return f"{titles} have no band: no load was measured on engine {engine.name} here"
+    besides = "TPOT, tokens/s and prices" if requests else "steps"
+    line = (
+        f"80% bands without drafts: {'; '.join(shown)}; with drafts, the band of the speedup widens "
+        f"those of {besides}"
+    )
+    if can_play and len(shown) > 1:
+        line += (
+            ". The first token takes longer where clients start together, as in benchmarks: leave "
+            "out --steady to play them through"
+        )
+    return line
+
+
+def source_lines(curves: Sequence[SpeedupCurve]) -> str:
+    """Return, per drafter, where its cost and its acceptance come from."""
+    return "\n".join(
+        in_line(
+            f"{curve.drafter}: cost from {_brief(curve.cost_from) or 'the drafter'}; "
+            f"acceptance: {_brief(curve.acceptance_from) or 'as given'}"
+        )
+        for curve in curves
+    )
+
+
+def _brief(source: str) -> str:
+    """Return a source up to its colon, unless all of it is asked for."""
+    return brief(Note(source, short=source.partition(": ")[0]))
+
+
 # --- The charts -----------------------------------------------------------------------------------
 
 
@@ -754,14 +878,14 @@ def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
 def _measured_near(prediction: Prediction) -> Iterator[tuple[float, int, float]]:
     """Yield batch size, draft length and speedup of measurements of the same, by acceptance too."""
-    from specroof.evidence import load_measurements  # noqa: PLC0415 - for charts only
+    from specroof.evidence import measured_speedups  # noqa: PLC0415 - for charts only
     from specroof.evidence.measurement import chip_of  # noqa: PLC0415
 
     setup = prediction.setup
-    for point in load_measurements():
-        speedup, drafts, batch = point.measured_speedup, point.draft_len, point.batch_size
+    for point, speedup in measured_speedups():
+        drafts, batch = point.draft_len, point.batch_size
         if (
-            not (speedup and drafts and batch and point.tokens_per_round)
+            not (drafts and batch and point.tokens_per_round)
             or str(point.model).rpartition("/")[2] != prediction.model.name
             or (point.engine, point.tensor_parallel) != (setup.engine.name, setup.placement.devices)
             or chip_of(str(point.hardware)).name != setup.hardware.name

@@ -33,11 +33,10 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
+from specroof.frameworks import RUNS, release
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.questions.objects import (
-    ACCEPTS,
-    RUNS,
     DrafterLike,
     accepts,
     borrowed_engine,
@@ -47,6 +46,7 @@ from specroof.questions.objects import (
     hardware_of,
     model_of,
     options_of,
+    published_drafters,
     resampled_drafter,
     server_of,
     unique_list,
@@ -175,11 +175,19 @@ _Answer = TypeVar("_Answer")
 
 
 def question(
-    request: Callable[_P, _Request], /
+    request: Callable[_P, _Request], /, command: str = ""
 ) -> Callable[[Callable[[_Request], _Answer]], Callable[_P, _Answer]]:
     """Turn a function of a request into a function of the request's fields.
 
     A request documents its own fields; the function's help shows them all.
+
+    Parameters
+    ----------
+    request
+        Makes a request of its fields.
+    command
+        What JSON calls the question, and the schema of its answers: ``models-show`` of the command
+        ``models show``. Empty where that is the name of the function.
 
     Examples
     --------
@@ -214,7 +222,7 @@ def question(
             found = answer(asked)
             # A curve or a list of operations is no answer that says what was asked.
             tell = getattr(found, "as_asked", None)
-            return found if tell is None else tell(answer.__name__, told(asked))
+            return found if tell is None else tell(command or answer.__name__, told(asked))
 
         rows, fields_signature = parameters_of(request), inspect.signature(request)
         signature = fields_signature.replace(
@@ -375,11 +383,10 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             As `resampled_drafter` does, and for a rule that the framework has not.
         """
         sampled = resampled_drafter(drafter_of(drafter), self.temperature, self.rule)
-        engine = framework_of(self.framework)[0] or engine_name(self.engine) or ""
-        framework = RUNS.get(engine, engine)
+        name = self._server
         rule = self.rule or getattr(sampled.acceptance, "rule", None)
-        if not accepts(framework, rule):
-            refuse("rule", rule, f"{', '.join(ACCEPTS[framework])}, with {framework}")
+        if not accepts(name, rule):
+            refuse("rule", rule, f"{', '.join(release(name).accepts)}, with {name}")
         return sampled
 
     def sampled_drafters(self, given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
@@ -391,6 +398,26 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             As `sampled` and `unique_list` do.
         """
         return unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
+
+    def drafters_with_acceptance(
+        self, given: DrafterLike | Sequence[DrafterLike] | None
+    ) -> list[Drafter]:
+        """Return drafters as `sampled_drafters` does, with published acceptance where none is told.
+
+        Raises
+        ------
+        OptionError
+            As `sampled_drafters` and `published_drafters` do.
+        """
+        model = model_of(self.model, self.family).name
+        return self.sampled_drafters(published_drafters(given, model, self._server))
+
+    @property
+    def _server(self) -> str:
+        """The server that is asked about, and its release; empty where neither is named."""
+        framework, version = framework_of(self.framework)
+        engine = (framework or engine_name(self.engine) or "").partition("@")[0]
+        return "@".join(filter(None, (RUNS.get(engine, engine), version)))
 
     def engine_on(self, hardware: HardwareProfile) -> tuple[HardwareProfile, str | None]:
         """Return a chip with the engine that predicts there, and its name; None for the default.
@@ -425,7 +452,7 @@ class ChipsRequest(DeploymentRequest):
 
     hardware: Chips  # type: ignore[assignment]  # several of them
     _: KW_ONLY
-    drafters: Drafters
+    drafters: Drafters = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance import acceptance_from_length
+from specroof.acceptance import Acceptance, acceptance_from_length
+from specroof.acceptance.sampling import acceptance_at_entropy
 from specroof.architecture import Architecture
 from specroof.arrays import (
     Array,
@@ -23,6 +24,7 @@ from specroof.arrays import (
 )
 from specroof.catalog.files import is_file, read_text
 from specroof.drafters import Drafter, TokensPerRound
+from specroof.drafters.training import UNROLLED_STEPS
 from specroof.errors import MeasurementError, refuse, reject
 from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
@@ -60,6 +62,7 @@ from specroof.questions.parameters import (
 from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, question
+from specroof.questions.train import training_of
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, page, wrapped
 from specroof.serving.capacity import RoomRule
@@ -67,7 +70,7 @@ from specroof.serving.played import Drafts, Played, PlayedServer, joined, played
 from specroof.serving.served import room_rule
 from specroof.serving.workload import LENGTH_LAWS, Load, Requests
 from specroof.speedup.price import Money
-from specroof.units import BOUNDS, Bounds, format_drafts, plain_number
+from specroof.units import BOUNDS, HOUR, Bounds, format_drafts, format_seconds, plain_number
 
 if TYPE_CHECKING:
     from specroof.serving.end_to_end import EndToEnd
@@ -164,6 +167,25 @@ class RolloutRequest(ChipsRequest):
             shown="as in the drafter's accept-length, else all that it makes, up to 16",
         ),
     ] = None
+    entropy: Annotated[
+        str | os.PathLike[str] | Values | None,
+        Parameter(
+            "Entropy of the policy's next token at each training step, in nats at temperature 1, "
+            "which moves an acceptance with a temperature= in place of accept_length: numbers, or "
+            "a file of them. The drafter was measured at its entropy=, else at the first.",
+            about_flag="Entropy of the policy's next token at each training step, in nats at "
+            "temperature 1: comma-separated, or a file. Moves the drafter's acceptance, which "
+            "states its temperature= and was measured at its entropy=, else at the first of these.",
+            kind=str,
+        ),
+    ] = None
+    retraining_samples: Annotated[
+        int | None,
+        Parameter(
+            "Answers on which a drafter that drifts is trained anew.",
+            shown="those of one rollout",
+        ),
+    ] = None
     price_per_hour: PricePerHour = None
     capacity: Capacity = None
     seed: Seed = 0
@@ -239,6 +261,8 @@ class _Job:
         The longest draft; None for the usual one.
     money, step_share
         What all servers cost and draw, and the share of a training step that the rollout takes.
+    samples
+        Answers that a drafter is trained on anew, and tokens of each with its prompt.
     """
 
     deployment: Deployment
@@ -247,6 +271,7 @@ class _Job:
     max_draft_len: int | None
     money: Money
     step_share: float | None
+    samples: tuple[int, float]
 
     def predicted(self, drafters: Sequence[Drafter], *draft_lens: int) -> list[Prediction]:
         """Return what `predict` says of each server's share."""
@@ -343,6 +368,34 @@ class RolloutStep(q.Row):
     step_speedup: Annotated[float | None, q.STEP_SPEEDUP] = None
 
 
+@dataclass(frozen=True, slots=True)
+class Retraining:
+    """What it takes to train a drafter anew on the rollout's devices, and when that pays.
+
+    Ends of ranges are least, expected and most.
+
+    Parameters
+    ----------
+    samples
+        Answers that it is trained on, once each.
+    seconds
+        Of hidden states and training.
+    step_share
+        Of a training step with the drafter that trains it, too; None where the rollout's share of a
+        step is not known.
+    every
+        Steps after which training anew loses least time; None where it loses more than the drift.
+    least_half_life_steps
+        Half-life of the loss by drift, below which training anew never pays; None without a loss.
+    """
+
+    samples: int
+    seconds: tuple[float, ...]
+    step_share: tuple[float, ...] | None
+    every: tuple[int | None, ...]
+    least_half_life_steps: tuple[float, ...] | None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DrafterRollout:
     """A rollout with one drafter.
@@ -357,6 +410,8 @@ class DrafterRollout:
         ``off``, ``fixed`` and ``schedule``.
     steps
         Of a training run; empty without acceptance by step.
+    retraining
+        Of a drafter with weights that drifts over these steps.
     """
 
     name: str
@@ -364,6 +419,7 @@ class DrafterRollout:
     makespan_s: Array
     policies: tuple[RolloutRow, ...]
     steps: tuple[RolloutStep, ...]
+    retraining: Retraining | None
 
     @property
     def speedup(self) -> Array:
@@ -477,6 +533,7 @@ class Rollout(Charted):
                 "drafter": one.name,
                 **listed_columns(one.columns),
                 "steps": q.records_of(one.steps),
+                "retraining": one.retraining and asdict(one.retraining),
             }
             for one in self.drafters
         ]
@@ -492,15 +549,24 @@ _STALE: Final = (
 @question(RolloutRequest)
 def rollout(request: RolloutRequest) -> Rollout:
     """Predict the time of a batch of prompts with long-tailed answers, with drafts and without."""
-    drafters = request.sampled_drafters(request.drafters)
+    if request.accept_length is None or request.drafters is None:
+        drafters = request.drafters_with_acceptance(request.drafters)
+    else:  # one without an acceptance begins with that of the first step
+        drafters = request.sampled_drafters(request.drafters)
     if not drafters:
         refuse("drafters", request.drafters, "at least one")
-    if request.accept_length is not None and len(drafters) > 1:
-        refuse("drafters", [drafter.name for drafter in drafters], "one, with accept_length")
+    by_step = [name for name in ("accept_length", "entropy") if getattr(request, name) is not None]
+    if by_step and len(drafters) > 1:
+        refuse("drafters", [drafter.name for drafter in drafters], f"one, with {by_step[0]}")
+    if len(by_step) > 1:
+        refuse("entropy", request.entropy, "one of accept_length and entropy")
     share = request.step_share
     if share is not None:
         share = number_within("step_share", share, "share")
     answers, asked = _answers(request), [*on_each_chip(request)]
+    samples = len(answers.output_len)
+    if request.retraining_samples is not None:
+        samples = whole_within("retraining_samples", request.retraining_samples, _ANSWERS)
     model: Architecture = asked[0][0].model
     replicas = whole_within("replicas", request.replicas, "devices")
     servers = min(replicas, len(answers.output_len))
@@ -523,6 +589,7 @@ def rollout(request: RolloutRequest) -> Rollout:
             request.max_draft_len,
             replace(money, devices=money.devices * replicas),
             share,
+            (samples, float((answers.input_len + answers.output_len).mean())),
         )
         shares = job.predicted(drafters)
         found += [
@@ -574,7 +641,37 @@ def _drafter_rollout(
         seen = _together([each.outcomes[0] for each in then])[0]
         drifted[length] = _step(seen, kept, length, job.step_share)
     steps = [replace(drifted[length], step=step) for step, length in enumerate(lengths, start=1)]
-    return DrafterRollout(drafter.name, setup, makespan_s, policies, tuple(steps))
+    anew = _retraining(job, drafter, float(makespan_s[0]), steps)
+    return DrafterRollout(drafter.name, setup, makespan_s, policies, tuple(steps), anew)
+
+
+def _retraining(
+    job: _Job, drafter: Drafter, plain_s: float, steps: Sequence[RolloutStep]
+) -> Retraining | None:
+    """Return what training a drafter anew takes, and how often it loses least over these steps."""
+    head = drafter.held(job.deployment.model).head
+    if head is None or not steps:
+        return None
+    devices, unrolled = job.money.devices, UNROLLED_STEPS.get(drafter.kind, head.block or 1)
+    work = training_of(job.deployment, head, (*job.samples, 1.0), unrolled, devices, is_online=True)
+    seconds = [hours * HOUR / devices for hours in work.hours]
+    takes_s = plain_s / np.array([row.speedup for row in steps])
+    slower_s = float(takes_s[-1] - takes_s[0])
+    lost_s, counts = np.cumsum(takes_s - takes_s[0]), np.arange(1, len(steps) + 1)
+    every = list[int | None]()
+    for trained_s in seconds:
+        mean_s = (lost_s + trained_s) / counts
+        mean_s[-1] = lost_s[-1] / counts[-1]  # of drift alone, without training
+        best = int(np.argmin(mean_s)) + 1
+        every.append(best if best < len(steps) else None)
+    shares = half_lives = None
+    if job.step_share:
+        step_s = plain_s * (1 / job.step_share - 1) + float(takes_s[0])
+        shares = tuple(trained_s / (step_s + trained_s) for trained_s in seconds)
+    if slower_s > 0:
+        # Losses that halve every h steps come to h / ln 2 times the first one.
+        half_lives = tuple(math.log(2) * trained_s / slower_s for trained_s in seconds)
+    return Retraining(job.samples[0], tuple(seconds), shares, tuple(every), half_lives)
 
 
 def _step(one: Outcomes, kept: int, length: float, share: float | None) -> RolloutStep:
@@ -596,13 +693,24 @@ def _step(one: Outcomes, kept: int, length: float, share: float | None) -> Rollo
 
 def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _Drift:
     """Return the acceptance length of each training step, and the acceptance at each of them."""
+    allowed = "a file, or numbers separated by commas"
+    if request.entropy is not None:
+        curve = drafter.acceptance
+        if not isinstance(curve, Acceptance):
+            reject(f"drafter is {drafter.name!r}, with entropy", "one with one acceptance")
+        depth = curve.measured_depth or min(curve.max_draft_len or _MOST_DRAFTS, _MOST_DRAFTS)
+        entropies = _numbers("entropy", request.entropy, "entropy", allowed).tolist()
+        first = curve.entropy or entropies[0]
+        moved = {one: acceptance_at_entropy(curve, first, one) for one in entropies}
+        tokens = {one: round(float(then.tokens_per_round(depth)), 3) for one, then in moved.items()}
+        return [tokens[one] for one in entropies], {tokens[one]: moved[one] for one in moved}
     if request.accept_length is None:
         return [], {}
     lengths = _numbers(
         "accept_length",
         request.accept_length,
         "wanted_speedup",
-        "a file, or numbers separated by commas",
+        allowed,
     )
     measured = getattr(drafter.acceptance, "measured_depth", None)
     if request.draft_len is not None:
@@ -751,7 +859,30 @@ def rollout_text(answer: Rollout) -> str:
             }
             titles["step_speedup"] = "step speedup"
             parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
+        if one.retraining:
+            parts.append(wrapped(retraining_line(one)))
     return page(answer, *parts, found="\n".join(lines), more=[*more, _MEANING])
+
+
+def retraining_line(one: DrafterRollout) -> str:
+    """Return what it takes to train a drafter anew, and when that pays."""
+    anew = cast("Retraining", one.retraining)
+    least, usual, most = map(format_seconds, anew.seconds)
+    parts = [
+        f"training {one.name.partition(',')[0]} anew on {anew.samples} answers: {usual} (likely "
+        f"{least} to {most})"
+    ]
+    if anew.step_share is not None:
+        parts.append(f"{anew.step_share[1]:.0%} of a step that does it")
+    soon, often, late = anew.every
+    if often is None:
+        parts.append("does not pay over these steps")
+    else:
+        parts.append(f"pays every {often} steps ({soon} to {late or 'never'})")
+    if anew.least_half_life_steps is not None:
+        low, steps, high = (f"{value:.3g}" for value in anew.least_half_life_steps)
+        parts.append(f"never pays where what it wins halves within {steps} steps ({low} to {high})")
+    return "; ".join(parts)
 
 
 def _named(answer: Rollout, one: DrafterRollout, name: str = "") -> str:

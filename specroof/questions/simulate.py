@@ -8,12 +8,11 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import Acceptance, constant_acceptance
-from specroof.architecture import Architecture
 from specroof.arrays import fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
-from specroof.latency import Deployment, Setup
+from specroof.latency import Deployment
 from specroof.montecarlo import (
     ExactnessResult,
     check_tokens,
@@ -21,7 +20,7 @@ from specroof.montecarlo import (
     simulate_exactness,
 )
 from specroof.montecarlo import simulate_batch as simulated
-from specroof.questions.answer import Noted, case_of, rows_table, title_of
+from specroof.questions.answer import Noted, ServedAnswer, rows_table
 from specroof.questions.parameters import ChainDrafter, ContextLen, DraftLen, Parameter, Seed, like
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.reading.words import numbers
@@ -65,7 +64,7 @@ class TimesRow(q.Row):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class BatchTimes(Noted):
+class BatchTimes(ServedAnswer):
     """How times spread while batches are decoded.
 
     Attributes
@@ -80,8 +79,6 @@ class BatchTimes(Noted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     drafter: str
     batch_size: int
     context_len: float
@@ -93,7 +90,7 @@ class BatchTimes(Noted):
     def title(self) -> str:
         """What was asked, in one line."""
         load = f"batch {self.batch_size}, context {self.context_len:g}"
-        return f"{title_of(self.model, self.setup)}, {load}: {self.drafter}"
+        return f"{self.served}, {load}: {self.drafter}"
 
     def text(self) -> str:
         """Return the spread of times, with drafts and without."""
@@ -107,18 +104,18 @@ class BatchTimes(Noted):
     @property
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
-        deployment, kind = Deployment(self.model, self.setup), self.drafter.partition(",")[0]
-        return how_sure(deployment, [kind], self.context_len, self.batch_size)
+        kind = self.drafter.partition(",")[0]
+        return how_sure(self.deployment, [kind], self.context_len, self.batch_size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = case_of(self.model, self.setup, None, self.context_len)
+        case = self.served_json(context_len=self.context_len)
         return self.envelope(
             case | fields_of(self, "drafter", "batch_size", "output_len", "n_batches")
         )
 
 
-@question(TimesRequest)
+@question(TimesRequest, "acceptance-simulate-batch")
 def times_of_batches(request: TimesRequest) -> BatchTimes:
     """Decode batches round by round: time between tokens at the mean, p50, p95 and p99."""
     drafter = request.sampled(request.drafter)
@@ -263,7 +260,7 @@ class Exactness(Noted):
         return self.envelope({})
 
 
-@question(ExactRequest)
+@question(ExactRequest, "acceptance-simulate")
 def sampling_is_exact(request: ExactRequest) -> Exactness:
     """Run speculative sampling on distributions and test its output against the target's."""
     if (request.target is None) != (request.draft is None):

@@ -3,13 +3,24 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
+from specroof.acceptance import constant_acceptance
 from specroof.architecture import Architecture
 from specroof.drafters import Drafter
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.serving.launch import Speculation
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 
 #: What a config that names a drafter's layers is noted with, by the drafter's kind.
 _HELD: Final = {"mtp": MTP_NOTE, "dspark": DSPARK_NOTE}
+
+
+def is_tree(drafter: Drafter) -> bool:
+    """Tell whether a drafter has more positions verified than a chain of its depth."""
+    depths = np.arange(1, 1 + (drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN))
+    proposed = drafter.propose(constant_acceptance(0.5), depths)
+    return bool((np.asarray(proposed.verify_len) > depths + 1).any())
 
 
 def speculation_of(
@@ -41,6 +52,7 @@ def speculation_of(
         family=model.family,
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         block=drafter.max_draft_len,
+        is_tree=is_tree(drafter),
         is_recurrent=any(core.cache_kind == "state" for _, core in model.counted_cores),
         draft_family=own.family if own else "",
         draft_has_mtp=own is not None and MTP_NOTE in own.notes,

@@ -10,7 +10,6 @@ from specroof.arrays import whole_within
 from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Setup
-from specroof.outcomes.case import Case
 from specroof.report.layout import figure, format_table, wrapped
 from specroof.serving.split import Split
 from specroof.units import format_seconds, format_si
@@ -24,6 +23,8 @@ SetupOf: TypeAlias = Callable[[HardwareProfile, int, bool], Setup]
 #: as a share of it.
 _MOST_DEVICES: Final = 1024
 _STEPS: Final = 8
+#: What says of workers how busy they are, at each point.
+WORKER_ARRAYS: Final = ("decode_batch", "prefill_busy", "link_busy", "prefill_s", "transfer_s")
 
 
 def dividing_setups(
@@ -141,12 +142,6 @@ def split_text(
     header += ["drafter"] * (len(prediction.drafters) > 1)
     table = format_table(header, lines, left=[10])
     yield f"{table}\n{wrapped('batch: requests that each decode worker has; prefill: waiting included')}"
-
-
-def split_notes(case: Case) -> Iterator[str]:
-    """Yield which workers serve; nothing where one server does both."""
-    if case.split is not None:
-        yield f"workers: {split_name(case.deployment.setup, case.split)}"
 
 
 def split_json(setup: Setup, split: Split) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from specroof.parsers import PARSERS
 from specroof.questions.case import length_shares, load_of, played_load, request_counts
 from specroof.questions.objects import given_twice, options_of, server_of
 from specroof.questions.parameters import PlayedParameters, parameters_of
-from specroof.questions.predict import predict, predicted_to, shared_max_draft_len
+from specroof.questions.predict import predict, predicted, shared_max_draft_len
 from specroof.questions.request import PLACED, PLAYED_ON_ONE, WorkerRequest
 from specroof.questions.study_grid import MOST_PLAYED, Study, Target
 from specroof.questions.work import PLAYED_REQUEST_S
@@ -361,12 +361,13 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
         else:
             accepted.append(drafter)
     drafters = accepted or [ideal_drafter()]  # so that the targets are looked at all the same
+    longest = study.max_draft_len
     try:
-        longest, _ = shared_max_draft_len(drafters, study.max_draft_len)
+        shared_max_draft_len(drafters, longest)
     except SpecroofError as refusal:
         yield refusal
         longest = 0
-    if len(accepted) == len(study.drafters) and longest and study.n_played > MOST_PLAYED:
+    if len(accepted) == len(study.drafters) and longest != 0 and study.n_played > MOST_PLAYED:
         hours = study.n_played * PLAYED_REQUEST_S / HOUR
         yield OptionError(
             f"workload plays {study.n_played} requests through, about "
@@ -384,7 +385,7 @@ def study_refusals(study: Study) -> Iterator[SpecroofError]:
     ]
     for most, target, drafts, load in questions:
         try:
-            predicted_to(most, Case(target, load), [drafts])
+            predicted(Case(target, load), [drafts], max_draft_len=most, among=drafters)
         except SpecroofError as refusal:
             yield refusal
 

@@ -58,7 +58,7 @@ class Study:
     @property
     def longest(self) -> int:
         """The longest draft of every grid."""
-        return shared_max_draft_len(self.drafters, self.max_draft_len)[0]
+        return shared_max_draft_len(self.drafters, self.max_draft_len)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

@@ -4,40 +4,32 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import fields_of
 from specroof.errors import OptionError, Urgent, expect
-from specroof.outcomes.case import Case
+from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions.answer import Answer
-from specroof.questions.curve_tables import request_columns
 from specroof.questions.parameters import Parameter
-from specroof.questions.predict import (
-    Prediction,
-    predicted,
-    predicted_to,
-    shared_max_draft_len,
-)
+from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import question
-from specroof.questions.study_grid import Study, StudyLike, Target
+from specroof.questions.study_grid import Study, StudyLike
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns, flat_column
 from specroof.report.layout import (
     ABSENT,
     brief,
+    closing,
     facts_html,
     figure,
     format_table,
     in_line,
-    note_lines,
     shows_notes,
 )
-from specroof.serving.capacity import RoomRule
-from specroof.serving.served import room_rule
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import SpeedupCurve
@@ -80,13 +72,12 @@ def study_slices(
         Points that are held at a time.
     """
     served, drafts = study.targets[target - 1], study.drafters[drafter - 1]
-    longest, capped = shared_max_draft_len(study.drafters, study.max_draft_len)
-    own = [note for note in capped if note.startswith(f"{drafts.name} drafts at most")]
     for order, load in enumerate(study.loads, start=1):
-        room = _room(study, served, load)
-        for part in _load_slices(load, max(1, most // (longest + 1))):
-            case = Case(served, part, room, split=served.split)
-            prediction = predicted_to(longest, case, [drafts], notes=own)
+        for part in _load_slices(load, max(1, most // (study.longest + 1))):
+            case = served_case(served, part, study.capacity, split=served.split)
+            prediction = predicted(
+                case, [drafts], max_draft_len=study.max_draft_len, among=study.drafters
+            )
             yield Slice(target, drafter, order, prediction)
 
 
@@ -131,12 +122,6 @@ def _best(prediction: Prediction) -> dict[str, Any]:
         "best_speedup": found["speedup"],
         "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
     }
-
-
-def _room(study: Study, target: Target, load: Load) -> RoomRule:
-    """Return what becomes of requests beyond a server's room: with prompts, they wait."""
-    beyond: Literal["queue", "drop"] = "drop" if load.workload is None else "queue"
-    return room_rule(target.setup, study.capacity, beyond)
 
 
 def lacking_room(curve: SpeedupCurve) -> int:
@@ -226,7 +211,7 @@ class Sweep(Answer):
                 number,
                 order,
                 predicted(
-                    Case(target, load, _room(study, target, load), split=target.split),
+                    served_case(target, load, study.capacity, split=target.split),
                     study.drafters,
                     max_draft_len=study.max_draft_len,
                 ),
@@ -405,9 +390,10 @@ def summary_columns(prediction: Prediction) -> Columns:
         for name, values in columns.items()
         if name not in {"target", "workload", "near_best", "within_band"}
     }
-    return (
-        columns | curve.names | (request_columns(one.end_to_end.workload) if one.end_to_end else {})
-    )
+    columns |= curve.names
+    if one.end_to_end is not None:
+        columns |= fields_of(one.end_to_end.workload, "input_len", "output_len", "prefix_hit_rate")
+    return columns
 
 
 # --- A study in at most forty lines: the best configurations, where drafting stops paying --------
@@ -468,19 +454,19 @@ def sweep_text(
         Loads that the server has no room for.
     """
     title = f"{points} points: {_counted(overviews)}"
-    parts = [title, _best_table(overviews), _stops_table(overviews)]
-    failed = f"{without_room} loads have no room in memory" if without_room else ""
-    sentences = [brief(note) for note in notes]
-    short = [note if len(note) <= _MOST_NOTE else f"{note[:_MOST_NOTE]}…" for note in sentences]
-    more = len(short) - _MOST_NOTES
-    lines = [failed] if failed else []
-    if shows_notes():
-        lines += [note_lines(short[:_MOST_NOTES])] if short else []
-        lines += [f"and {more} more notes in manifest.json"] if more > 0 else []
-    else:
-        lines += [note_lines([note]) for note in notes if isinstance(note, Urgent)][:_MOST_NOTES]
-        lines += [f"more: {len(notes)} note{'s' * (len(notes) > 1)} (--notes)"] * bool(notes)
-    return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
+    urgent = [note for note in notes if isinstance(note, Urgent)][:_MOST_NOTES]
+    usual = [
+        note if len(brief(note)) <= _MOST_NOTE else f"{brief(note)[:_MOST_NOTE]}…"
+        for note in notes
+        if not isinstance(note, Urgent)
+    ]
+    more = len(usual) - _MOST_NOTES
+    if shows_notes() and more > 0:
+        usual = [*usual[:_MOST_NOTES], f"manifest.json has {more} more notes"]
+    failed = [f"{without_room} loads have no room in memory"] if without_room else []
+    sentences = closing([*urgent, *usual], failed)
+    parts = [title, _best_table(overviews), _stops_table(overviews), sentences]
+    return "\n\n".join(filter(None, parts))
 
 
 def _counted(overviews: Sequence[Overview]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_length
-from specroof.architecture import Architecture
+from specroof.architecture import DraftHead
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
@@ -20,17 +20,10 @@ from specroof.drafters.training import (
     training_work,
 )
 from specroof.errors import Urgent, refuse, reject
-from specroof.latency import Deployment, Setup, model_latency
+from specroof.latency import Deployment, model_latency
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
-from specroof.questions.answer import (
-    Charted,
-    case_of,
-    decision_line,
-    rows_table,
-    sure_of,
-    title_of,
-)
+from specroof.questions.answer import Charted, ServedAnswer, decision_line, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
 from specroof.questions.parameters import (
@@ -194,7 +187,7 @@ class TrainDay(q.Row):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Trained(Charted):
+class Trained(ServedAnswer, Charted):
     """What a drafter costs to train, and what it would bring.
 
     Attributes
@@ -215,8 +208,6 @@ class Trained(Charted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     drafter: str
     context_len: float
     workload: Workload | None
@@ -235,13 +226,13 @@ class Trained(Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         samples = f"{self.drafter} trained on {format_count(self.samples)} samples"
-        return f"{title_of(self.model, self.setup)}: {samples}"
+        return f"{self.served}: {samples}"
 
     @property
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
         kind = self.drafter.partition(",")[0]
-        return sure_of(Deployment(self.model, self.setup), [kind], self.rows, _BANDED)
+        return sure_of(self.deployment, [kind], self.rows, _BANDED)
 
     @property
     def expected(self) -> list[TrainRow]:
@@ -276,7 +267,7 @@ class Trained(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        case = self.served_json(self.workload, self.context_len)
         trained = fields_of(
             self,
             *("drafter", "against", "samples", "sample_len", "epochs"),
@@ -297,7 +288,7 @@ def train(request: TrainRequest) -> Trained:
     lengths, drafts, about = _lengths(
         request, drafter, usual_drafts(drafter, model, request.draft_len)
     )
-    notes = [*about, *length_notes(request, case)]
+    notes = [*about, *length_notes(request)]
     given = as_list(request.tokens_per_day) or [math.nan]
     traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
     rows, warnings = list[TrainRow](), list[str]()
@@ -313,6 +304,7 @@ def train(request: TrainRequest) -> Trained:
     return Trained(
         model=model,
         setup=case.deployment.setup,
+        split=case.split,
         drafter=drafter.name,
         context_len=float(load.steady.context_len[0]),
         workload=load.steady.workload,
@@ -333,8 +325,7 @@ def _training(
     request: TrainRequest, deployment: Deployment, drafter: Drafter, money: Money
 ) -> tuple[Training, int]:
     """Return what training takes, and the steps that the drafter is unrolled for."""
-    model, setup = deployment.model, deployment.setup
-    head = drafter.held(model).head
+    head = drafter.held(deployment.model).head
     if head is None:
         allowed = "a drafter with weights, as eagle3, mtp or dflash"
         reject(f"drafter is {drafter.name!r}, which is not trained", allowed)
@@ -344,30 +335,59 @@ def _training(
     steps = UNROLLED_STEPS.get(drafter.kind, head.block or 1)
     if request.unrolled_steps is not None:
         steps = whole_within("unrolled_steps", request.unrolled_steps, "simulated_draft_len")
-    served = setup.placement.devices
+    served = deployment.setup.placement.devices
     devices = max(_USUAL_DEVICES, served)
     if request.training_devices is not None:
         devices = whole_within("training_devices", request.training_devices, "devices")
     if devices % served:
         refuse("training_devices", devices, f"a multiple of {served}, the devices of the target")
-    work = training_work(model, head, sample_len, steps)
+    found = training_of(
+        deployment, head, (samples, sample_len, epochs), steps, devices, is_online=request.online
+    )
+    if money.usd_per_hour is not None:
+        least, usual, most = (hours * money.usd_per_hour for hours in found.hours)
+        found = replace(found, usd=(least, usual, most))
+    return found, steps
+
+
+def training_of(
+    deployment: Deployment,
+    head: DraftHead,
+    data: tuple[float, float, float],
+    unrolled_steps: int,
+    devices: int,
+    *,
+    is_online: bool,
+) -> Training:
+    """Return what training takes, without its price.
+
+    Parameters
+    ----------
+    deployment, head
+        The target as it is served, and what is trained.
+    data
+        Samples, tokens of each, and how often training goes through all.
+    unrolled_steps, devices
+        Passes through the drafter for each token, and the devices that train.
+    is_online
+        Whether hidden states are made in every epoch, and none are kept.
+    """
+    samples, sample_len, epochs = data
+    model, setup = deployment.model, deployment.setup
+    work = training_work(model, head, sample_len, unrolled_steps)
     tokens = samples * sample_len
-    stored = 0.0 if request.online else tokens * work.stored_bytes
+    stored = 0.0 if is_online else tokens * work.stored_bytes
     # The target reads samples as prompts, on as many servers as the devices hold.
     sequences = max(1.0, _PASS_TOKENS // sample_len)
     prompts = ForwardPass(batch_size=sequences, query_len=sample_len, context_len=0, head_len=0)
     prompts_s = float(model_latency(model, setup, prompts).total_s) * samples / sequences
-    states_s = prompts_s * served / devices * (epochs if request.online else 1.0)
+    states_s = prompts_s * setup.placement.devices / devices * (epochs if is_online else 1.0)
     states_hours = max(states_s, stored / WRITE_BYTES_PER_S) * devices / _HOUR_S
     _, peak = setup.hardware.arithmetic("bf16")
     least, usual, most = (
         work.flops * tokens * epochs / (share * peak) / _HOUR_S for share in TRAINING_SHARE[::-1]
     )
-    found = Training(devices, tokens, states_hours, stored, (least, usual, most), None)
-    if money.usd_per_hour is not None:
-        least, usual, most = (hours * money.usd_per_hour for hours in found.hours)
-        found = replace(found, usd=(least, usual, most))
-    return found, steps
+    return Training(devices, tokens, states_hours, stored, (least, usual, most), None)
 
 
 def _lengths(

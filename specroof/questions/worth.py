@@ -10,23 +10,14 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
-from specroof.architecture import Architecture
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, refuse, reject
-from specroof.latency import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.outcomes.solve import Wish, largest_rate, solve
-from specroof.questions.answer import (
-    Charted,
-    case_of,
-    decision_line,
-    rows_table,
-    sure_of,
-    title_of,
-)
+from specroof.questions.answer import Charted, ServedAnswer, decision_line, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
@@ -40,13 +31,11 @@ from specroof.questions.parameters import (
     TpotS,
     like,
 )
-from specroof.questions.played_loads import beyond_warnings, told
+from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
-from specroof.questions.splits import split_notes
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
-from specroof.serving.served import raised_notes
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
@@ -108,7 +97,7 @@ class WorthRow(LoadRow):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Worth(Charted):
+class Worth(ServedAnswer, Charted):
     """What better drafters would bring.
 
     Attributes
@@ -125,8 +114,6 @@ class Worth(Charted):
         Sentences for the reader.
     """
 
-    model: Architecture
-    setup: Setup
     drafter: str
     context_len: float
     workload: Workload | None
@@ -147,13 +134,13 @@ class Worth(Charted):
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         batches = ", ".join(f"{key:g}" for key in self.by_load)
         batches = f"{batches} requests/s" if self.rows[0].rate else f"batch {batches}"
-        return f"{title_of(self.model, self.setup)}, {batches}, {load}: {self.drafter}"
+        return f"{self.served}, {batches}, {load}: {self.drafter}"
 
     @property
     def sureness(self) -> str:
         """How near measurements are, in one sentence."""
         kind = self.drafter.partition(",")[0]
-        return sure_of(Deployment(self.model, self.setup), [kind], self.rows, _SHOWN)
+        return sure_of(self.deployment, [kind], self.rows, _SHOWN)
 
     def text(self) -> str:
         """Return the decision, a row for each acceptance length, and how sure they are."""
@@ -166,7 +153,7 @@ class Worth(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = case_of(self.model, self.setup, self.workload, self.context_len)
+        case = self.served_json(self.workload, self.context_len)
         return self.envelope(case | fields_of(self, "drafter", "draft_len"))
 
 
@@ -188,7 +175,7 @@ def worth(request: WorthRequest) -> Worth:
     if wanted_s is not None:
         wanted_s = number_within("tpot_s", wanted_s, "tpot_s")
     money = money_of(deployment.setup, case.split, request.price_per_hour)
-    notes, rows, warnings = [*length_notes(request, case)], list[WorthRow](), list[str]()
+    notes, rows, warnings = length_notes(request), list[WorthRow](), list[str]()
     if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
@@ -199,6 +186,7 @@ def worth(request: WorthRequest) -> Worth:
     return Worth(
         model=deployment.model,
         setup=deployment.setup,
+        split=case.split,
         drafter=drafter.name,
         context_len=float(load.steady.context_len[0]),
         workload=load.steady.workload,
@@ -230,11 +218,11 @@ def one_context(request: LoadsRequest) -> Case:
     return asked_case(request, load)
 
 
-def length_notes(request: LoadsRequest, case: Case) -> Iterator[str]:
-    """Yield what to know of workers, and of lengths that no temperature or rule moves."""
-    yield from split_notes(case)
-    if request.temperature is not None or request.rule is not None:
-        yield "acceptance lengths are taken as they are: temperature and rule move none of them"
+def length_notes(request: LoadsRequest) -> list[str]:
+    """Return what to know of lengths that no temperature or rule moves."""
+    if request.temperature is None and request.rule is None:
+        return []
+    return ["acceptance lengths are taken as they are: temperature and rule move none of them"]
 
 
 def lengths_within(request: Any, usual: Sequence[float], drafts: int) -> list[float]:
@@ -276,14 +264,12 @@ class AtLengths:
         """Sentences on how the figures came about."""
         first = self.seen[0]
         of_state = [] if first.played else first.state_notes
-        raised = raised_notes(first, first.curve.batch_size.tolist())
-        return [*first.curve.notes, *of_state, *raised]
+        return [*first.curve.notes, *of_state, *first.raised_notes]
 
     @property
     def warnings(self) -> list[str]:
         """Sentences on rates that the server does not keep up with."""
-        played = self.seen[0].played
-        return [] if played is None else [*beyond_warnings([played])]
+        return self.seen[0].rate_warnings
 
 
 def at_lengths(
@@ -349,6 +335,8 @@ def _rows(
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
+        wish = Wish(max_draft_len=max_draft_len, tpot_s=tpot_s, most=_MOST_USERS)
+        runs = solve(case, drafter, "batch", wish).runs
         (fields,) = load_fields(one, load, money)
         deciding, reached = one.deciding[0][0, 0], fields["speedup"]
         yield WorthRow(
@@ -356,18 +344,11 @@ def _rows(
             accept_length=length,
             enough_drafts=int(np.argmax(deciding >= _ENOUGH * deciding[fields["draft_len"]])),
             gain_per_token=before and (reached - before[1]) / (length - before[0]),
-            users=_users(case, drafter, max_draft_len, tpot_s),
+            users=runs[-1][1] if runs else 0,
             tpot_limit_s=tpot_s,
             largest_rate=None if largest is None else largest[0],
         )
         before = length, reached
-
-
-def _users(case: Case, drafter: Drafter, most: int, tpot_s: float) -> int:
-    """Return the largest batch whose users wait at most so long per token; 0 if there is none."""
-    wish = Wish(max_draft_len=most, tpot_s=tpot_s, most=_MOST_USERS)
-    runs = solve(case, drafter, "batch", wish).runs
-    return runs[-1][1] if runs else 0
 
 
 # --- The gains of better drafters, as a table ----------------------------------------------------

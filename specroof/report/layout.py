@@ -298,27 +298,30 @@ def page(answer: Titled, *parts: str, found: str = "", more: Sequence[str] = ())
     """
     head = "\n".join(filter(None, [wrapped(answer.title), found]))
     shown = [*parts, *(more if shows_notes() else ())]
-    return "\n\n".join(filter(None, [head, *shown, closing(answer, is_more=any(more))]))
+    notes, warnings = (answer.messages[name] for name in ("notes", "warnings"))
+    end = closing(notes, warnings, sureness=answer.sureness, is_more=any(more))
+    return "\n\n".join(filter(None, [head, *shown, end]))
 
 
-def closing(answer: Titled, *, is_more: bool = False) -> str:
+def closing(
+    notes: Sequence[str], warnings: Sequence[str], *, sureness: str = "", is_more: bool = False
+) -> str:
     """Return warnings, how sure an answer is, and its notes or how to see them.
 
     Notes that change the decision stand with the warnings.
 
     Parameters
     ----------
-    answer
-        Whose sentences these are.
+    notes, warnings, sureness
+        As of an answer.
     is_more
         Whether tables are shown together with the notes.
     """
-    warnings, notes = list(answer.messages["warnings"]), list[str]()
-    for note in answer.messages["notes"]:
-        (warnings if isinstance(note, Urgent) else notes).append(note)
-    lines = [note_lines(warnings)]
-    if answer.sureness:
-        lines.append(wrapped(f"how sure: {answer.sureness}"))
+    urgent = [note for note in notes if isinstance(note, Urgent)]
+    notes = [note for note in notes if not isinstance(note, Urgent)]
+    lines = [note_lines([*warnings, *urgent])]
+    if sureness:
+        lines.append(wrapped(f"how sure: {sureness}"))
     if shows_notes():
         lines.append(note_lines(notes))
     elif notes or is_more:

@@ -14,13 +14,8 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.engines.record import MeasuredCase, Rates, Record, case_of, of_bare_passes
 from specroof.evidence import STEP, Measurement, acceptance_of, base_model, drafter_of
 from specroof.evidence.measurement import chip_of, model_of
-from specroof.hardware import (
-    FRAMEWORKS,
-    GENERIC,
-    EngineProfile,
-    GenericEngines,
-    Placement,
-)
+from specroof.frameworks import FRAMEWORKS
+from specroof.hardware import GENERIC, EngineProfile, GenericEngines, Placement
 from specroof.latency import Deployment, engine_setup
 
 

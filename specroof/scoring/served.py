@@ -149,12 +149,15 @@ class ServedValidation:
         their ``"chip"`` or ``"engine"``, where such profiles are stored, and by those that ship,
         ``"shipped"``, which have seen them; ``"played"`` through and ``"played as shipped"``,
         where that was asked for.
+    played
+        Loads without drafts that were played through, where that was asked for.
     """
 
     scores: tuple[ServedScore, ...] = ()
     left_out: tuple[tuple[Measurement, str], ...] = ()
     disagreeing: tuple[Disagreement, ...] = ()
     other_totals: Mapping[str, Totals] = field(default_factory=dict)
+    played: tuple[ServedScore, ...] = ()
 
     @property
     def counted(self) -> list[ServedScore]:
@@ -180,7 +183,12 @@ class ServedValidation:
     @property
     def groups(self) -> dict[str, dict[str, Totals]]:
         """The errors by framework and chips, format, placement, prompt, load and version."""
-        return {name: _by(self.counted, label) for name, label in _GROUPS.items()}
+        return served_groups(self.counted)
+
+
+def served_groups(scores: Sequence[ServedScore]) -> dict[str, dict[str, Totals]]:
+    """Return the errors by framework and chips, model, format, placement, prompt, load, version."""
+    return {name: _by(scores, label) for name, label in _GROUPS.items()}
 
 
 def served_errors(scores: Iterable[ServedScore]) -> Totals:
@@ -275,8 +283,14 @@ def _version(point: Measurement) -> str:
 
 
 #: What loads are told apart by in tables, and the name of a load's group.
+def _kind_of_model(point: Measurement) -> str:
+    model = model_of(point.model or "")
+    return "experts" if model.n_active_params < model.n_params else "dense"
+
+
 _GROUPS: Final[dict[str, Callable[[Measurement], str]]] = {
     "server": lambda point: f"{point.engine} {chip_family(point)}",
+    "model": _kind_of_model,
     "weights": lambda point: served_format(point.model or "", point.quantization),
     "placement": _placement,
     "input_len": _prompt,
@@ -351,8 +365,23 @@ LeftOut: TypeAlias = list[tuple[Measurement, str]]
 
 
 def implausible(point: Measurement) -> str | None:
-    """Return why a load cannot be true; None for all others."""
-    return _IMPLAUSIBLE.get((point.model, point.hardware, point.engine, point.concurrency))
+    """Return why a load cannot be true; None for all others.
+
+    Source
+        Counting: prompts take two FLOP a token and active parameter, whatever the server.
+    """
+    why = _IMPLAUSIBLE.get((point.model, point.hardware, point.engine, point.concurrency))
+    if why is not None or None in {point.concurrency, point.tpot_s, point.ttft_s, point.input_len}:
+        return why
+    times = (point.concurrency, point.input_len, point.ttft_s, point.tpot_s, point.output_len)
+    clients, prompt, ttft_s, tpot_s, answer = (float(value or 0.0) for value in times)
+    flops_per_s = (
+        2.0 * model_of(point.model or "").n_active_params
+        * clients * prompt / (ttft_s + tpot_s * (answer - 1.0))
+    )  # fmt: skip
+    peak = chip_of(point.hardware or "").peak
+    most = max(peak.flops_per_s.values()) * (point.tensor_parallel or 1)
+    return "prompts alone take more FLOP/s than its devices have" if flops_per_s > most else None
 
 
 def served_validation(
@@ -402,7 +431,7 @@ def served_scores(
         others["played"] = plain_scores(counted, played=True)
         others["played as shipped"] = plain_scores(counted, None, played=True)
     totals = {name: replace(found, scores=tuple(own)).total for name, own in others.items()}
-    return replace(found, other_totals=totals), others
+    return replace(found, other_totals=totals, played=tuple(others.get("played", ()))), others
 
 
 def plain_scores(

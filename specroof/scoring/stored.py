@@ -71,6 +71,7 @@ def to_store(
         "digest": digest(),
         "published": predicted,
         "served": columns_of(loads.scores),
+        "played": columns_of(loads.played),
         "left_out": [[places[id(load)], why] for load, why in loads.left_out],
         "totals": {
             name: {figure: found and asdict(found) for figure, found in totals.items()}
@@ -120,6 +121,7 @@ def stored_served(stored: Mapping[str, Any], *, played: bool = False) -> ServedV
             for name, totals in stored["totals"].items()
             if played or name not in _PLAYED
         },
+        scores_of(stored["played"]) if played else (),
     )
 
 

@@ -5,21 +5,26 @@ What random weights do not have is the routing of trained experts: a mixture spr
 evenly.
 """
 
-import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from string import Template
+from typing import Any, Final
 
 from specroof.errors import OptionError, expect_word, refuse, reject
-from specroof.serving.launch import (
-    Speculation,
-    format_words,
-    sglang_words,
-    shell_line,
-    vllm_config,
-)
-from specroof.serving.releases import SglangRelease, VllmRelease, release, release_of, version_of
+from specroof.frameworks import FRAMEWORKS, Mock, release
+from specroof.serving.launch import Speculation, format_words, shell_line, speculation_words
+
+
+def mocked_frameworks() -> list[str]:
+    """Return the servers that accept as many drafts as they are told.
+
+    Examples
+    --------
+    >>> mocked_frameworks()
+    ['sglang', 'vllm']
+    """
+    return [name for name in FRAMEWORKS if release(name).mock is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +65,12 @@ class MockPoint:
 
     def __post_init__(self) -> None:
         kind, drafts = self.speculation.kind, self.speculation.drafts
-        # What both engines run, and make of any checkpoint, SGLang does.
-        facts = version_of(SglangRelease)
-        if kind not in facts.methods:
-            known = ", ".join(facts.methods)
-            refuse("drafter", kind, f"{known}: engines can force their acceptance")
-        _refuse_format("--weights", self.weights, facts.weights)
-        _refuse_format("--kv-cache", self.kv_cache, tuple(facts.cache_formats))
+        first, *others = [release(name) for name in mocked_frameworks()]
+        known = [name for name in first.methods if all(name in one.methods for one in others)]
+        if kind not in known:
+            refuse("drafter", kind, f"{', '.join(known)}: engines can force their acceptance")
+        _refuse_format("--weights", self.weights, first.weights)
+        _refuse_format("--kv-cache", self.kv_cache, tuple(first.cache_formats))
         for name in ("batch_size", "input_len", "output_len", "tensor_parallel"):
             if getattr(self, name) < 1:
                 refuse(name, getattr(self, name), "a whole number of at least 1")
@@ -88,85 +92,38 @@ def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:
 _WAVES: Final = 4
 
 
-def _line(*words: object, **environment: object) -> str:
-    variables = [f"{name}={shlex.quote(str(value))}" for name, value in environment.items()]
+def _server(point: MockPoint, framework: str, mock: Mock, *, drafts: bool) -> str:
+    """Return the command of a server, with random weights."""
+    figures: dict[str, Any] = {
+        "model": point.model,
+        "tensor_parallel": point.tensor_parallel,
+        "running": max(mock.least_running, point.batch_size),
+        "tokens_per_round": round(point.tokens_per_round, 4),
+    }
+    several = {"$formats": format_words(framework, point.weights, point.kv_cache)}
+    several["$speculation"] = []
+    if drafts:
+        config = {
+            key: figures[value[1:]] if value.startswith("$") else value
+            for key, value in mock.config.items()
+        }
+        several["$speculation"] = speculation_words(point.speculation, framework, config)
+    words: list[str] = []
+    for word in mock.start:
+        words += several.get(word, [Template(word).safe_substitute(figures)])
+    if not drafts:
+        return shell_line(words)
+    figures["tokens_per_round"] = f"{point.tokens_per_round:.4g}"
+    words += mock.draft_weights if point.speculation.weights is not None else ()
+    words += [Template(word).substitute(figures) for word in mock.drafting]
+    variables = [
+        f"{name}={shlex.quote(Template(value).substitute(figures))}"
+        for name, value in mock.environment.items()
+    ]
     return " ".join([*variables, shell_line(words)])
 
 
-def _sglang_server(point: MockPoint, framework: str, *, drafts: bool) -> str:
-    words: list[object] = ["python", "-m", "sglang.launch_server"]
-    words += ["--model-path", point.model, "--load-format", "dummy"]
-    words += ["--tp-size", point.tensor_parallel, "--disable-radix-cache"]
-    words += format_words(framework, point.weights, point.kv_cache)
-    if not drafts:
-        return _line(*words)
-    words += sglang_words(point.speculation, framework)
-    if point.speculation.weights is not None:
-        words += ["--speculative-draft-load-format", "dummy"]
-    # Others than those would wait.
-    running = release_of(framework, SglangRelease).limits.drafting_running
-    words += ["--max-running-requests", max(running, point.batch_size)]
-    return _line(
-        *words,
-        SGLANG_SIMULATE_ACC_LEN=f"{point.tokens_per_round:.4g}",
-        SGLANG_SIMULATE_ACC_METHOD="match-expected",
-    )
-
-
-def _sglang_bench(point: MockPoint) -> str:
-    # A range ratio of 1 is what makes every prompt and answer as long as it says.
-    return _line(
-        *("python", "-m", "sglang.bench_serving", "--backend", "sglang"),
-        *("--dataset-name", "random-ids", "--random-range-ratio", 1),
-        *("--random-input-len", point.input_len, "--random-output-len", point.output_len),
-        *("--max-concurrency", point.batch_size, "--num-prompts", _WAVES * point.batch_size),
-        *("--output-file", "bench.jsonl"),
-    )
-
-
-def _vllm_server(point: MockPoint, framework: str, *, drafts: bool) -> str:
-    words: list[object] = ["vllm", "serve", point.model, "--load-format", "dummy"]
-    words += ["--tensor-parallel-size", point.tensor_parallel, "--no-enable-prefix-caching"]
-    words += format_words(framework, point.weights, point.kv_cache)
-    if drafts:
-        facts = release_of(framework, VllmRelease)
-        if not facts.forced_length:
-            reject(f"{facts.name} cannot be told an acceptance length", "a later release")
-        speculative, _ = vllm_config(point.speculation, framework)
-        speculative |= {
-            "rejection_sample_method": "synthetic",
-            "synthetic_acceptance_length": round(point.tokens_per_round, 4),
-        }
-        words += ["--speculative-config", json.dumps(speculative)]
-    return _line(*words)
-
-
-def _vllm_bench(point: MockPoint) -> str:
-    return _line(
-        *("vllm", "bench", "serve", "--model", point.model, "--dataset-name", "random"),
-        *("--random-input-len", point.input_len, "--random-output-len", point.output_len),
-        *("--ignore-eos", "--max-concurrency", point.batch_size),
-        *("--num-prompts", _WAVES * point.batch_size),
-        *("--save-result", "--append-result", "--result-filename", "bench.jsonl"),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Framework:
-    """The commands of an engine whose flags are known."""
-
-    server: Callable[..., str]
-    bench: Callable[[MockPoint], str]
-
-
-#: Engines that accept as many drafts as they are told.
-FRAMEWORKS: Final[Mapping[str, _Framework]] = {
-    "sglang": _Framework(_sglang_server, _sglang_bench),
-    "vllm": _Framework(_vllm_server, _vllm_bench),
-}
-
-
-def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple[str, str]]:
+def mock_commands(point: MockPoint, framework: str) -> Sequence[tuple[str, str]]:
     """Return what to run, in order: titles, and commands for a shell.
 
     Parameters
@@ -174,7 +131,7 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
     point
         What to measure.
     framework
-        A key of `FRAMEWORKS`.
+        One of `mocked_frameworks`, or a release of it.
 
     Raises
     ------
@@ -182,11 +139,8 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
         For an engine without forced acceptance.
 
     Source
-        Flags and variables as in the sources of the packages sglang 0.5.23
-        (``srt/arg_groups/fields/``, ``srt/arg_groups/speculative_hook.py``, ``srt/environ.py``,
-        ``benchmark/serving.py``) and vllm 0.33.0 (``config/speculative.py``, ``config/cache.py``,
-        ``benchmarks/serve.py``). Both count the bonus token in
-        the length that they are given.
+        The file of the release, ``mock``. Servers count the bonus token in the length that they are
+        given.
 
     Examples
     --------
@@ -198,19 +152,30 @@ def mock_commands(point: MockPoint, framework: str = "sglang") -> Sequence[tuple
     ...     input_len=1024,
     ...     output_len=512,
     ... )
-    >>> title, command = mock_commands(point)[2]
+    >>> title, command = mock_commands(point, "sglang")[2]
     >>> title
     'SGLang 0.5.23 with 3 drafts and 2.5 tokens per round'
     >>> command[:30]
     'SGLANG_SIMULATE_ACC_LEN=2.5 SG'
     """
-    server = framework.partition("@")[0]
-    expect_word("framework", server, FRAMEWORKS)
-    engine, name = FRAMEWORKS[server], release(framework).name
-    bench = ("once it serves, in another shell", engine.bench(point))
-    plain = (f"{name} without drafts", engine.server(point, framework, drafts=False))
-    title = (
-        f"{name} with {point.speculation.drafts} drafts and {point.tokens_per_round:.4g} tokens "
-        f"per round"
+    expect_word("framework", framework.partition("@")[0], mocked_frameworks())
+    facts = release(framework)
+    if facts.mock is None:
+        reject(f"{facts.name} cannot be told an acceptance length", "a later release")
+    figures: dict[str, Any] = {
+        "model": point.model,
+        "input_len": point.input_len,
+        "output_len": point.output_len,
+        "batch_size": point.batch_size,
+        "num_requests": _WAVES * point.batch_size,
+    }
+    words = [Template(word).substitute(figures) for word in facts.mock.bench]
+    bench = ("once it serves, in another shell", shell_line(words))
+    plain, drafting = (
+        _server(point, framework, facts.mock, drafts=drafts) for drafts in (False, True)
     )
-    return [plain, bench, (title, engine.server(point, framework, drafts=True)), bench]
+    title = (
+        f"{facts.name} with {point.speculation.drafts} drafts and {point.tokens_per_round:.4g} "
+        f"tokens per round"
+    )
+    return [(f"{facts.name} without drafts", plain), bench, (title, drafting), bench]

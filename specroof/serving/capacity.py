@@ -13,6 +13,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import Urgent, reject
+from specroof.frameworks import DEGREES, BlockRelease, PoolRelease, ShareRelease, release
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import (
     Deployment,
@@ -21,14 +22,7 @@ from specroof.latency import (
     served_options,
     setup_notes,
 )
-from specroof.serving import sglang, vllm
-from specroof.serving.releases import (
-    RELEASED,
-    PlainRelease,
-    check_placed,
-    release,
-    release_of,
-)
+from specroof.serving import blocks, pools
 from specroof.serving.room import (
     MemoryPlan,
     MemoryRequest,
@@ -49,8 +43,6 @@ def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len:
     """Return a server that fills the memory, and that nothing else limits."""
     return place.server(
         user_settings,
-        framework="ideal",
-        version="",
         memory_frac=1.0,
         running=None,
         capture=0,
@@ -61,21 +53,17 @@ def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len:
     )
 
 
-def resolve_plain(
-    framework: str, user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1
-) -> Server:
+def resolve_share(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
     """Fill the settings left open with the defaults that the file of a release has.
 
     Source
         The file of the release.
     """
-    facts = release_of("@".join(filter(None, (framework, place.version))), PlainRelease)
+    facts: ShareRelease = place.facts
     defaults = facts.defaults
     drafting = defaults.running_drafting if place.kind is not None else None
     return place.server(
         user_settings,
-        framework=framework,
-        version=facts.version,
         memory_frac=defaults.memory_frac,
         running=drafting or defaults.running,
         capture=defaults.capture,
@@ -86,21 +74,32 @@ def resolve_plain(
     )
 
 
-def room_local(
+def room_share(
     server: Server, need: MemoryRequest, context_len: Array, verify_len: Array
 ) -> MemoryPlan:
-    """Return the room beside weights and the logits of a part of a prompt.
+    """Return the room in a share of the memory that weights and a pass leave.
 
+    Counts
+        what a server measures of its largest pass, estimated as `specroof.serving.blocks` does;
+        else the logits of a part of a prompt.
     Ignores
         other buffers, 0.2 to 1 GB, and what a desktop and other programs hold.
     Source
-        llama.cpp reserves the buffers of its largest pass, ``-ub`` 512 tokens, when it starts.
+        TensorRT-LLM, documentation of ``KvCacheConfig.free_gpu_memory_fraction``; llama.cpp
+        reserves the buffers of its largest pass, ``-ub`` 512 tokens, when it starts.
     """
-    facts = release_of(f"{server.framework}@{server.version}", PlainRelease)
-    logits = 4.0 * facts.part_tokens * need.model.vocab_size
+    facts: ShareRelease = need.facts
+    reserved = 4.0 * facts.part_tokens * need.model.vocab_size
+    if facts.estimated:
+        reserved += blocks.activation_bytes(
+            need.model,
+            tokens=server.chunk or facts.defaults.chunk,
+            running=server.running or facts.defaults.running,
+            devices=need.placement.tensor_parallel,
+        )
     memory = need.hardware.server_memory_bytes
     return _plain_room(
-        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=logits
+        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=reserved
     )
 
 
@@ -115,28 +114,6 @@ def room_ideal(
     memory = need.hardware.peak.memory_bytes
     return _plain_room(
         server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=0.0
-    )
-
-
-def room_tensorrt_llm(
-    server: Server, need: MemoryRequest, context_len: Array, verify_len: Array
-) -> MemoryPlan:
-    """Return the room in the share of free memory that TensorRT-LLM takes for its cache.
-
-    Source
-        TensorRT-LLM, documentation of ``KvCacheConfig.free_gpu_memory_fraction``: of what weights
-        and activations leave. The activations are estimated as vLLM's are.
-    """
-    usual = release_of(f"{server.framework}@{server.version}", PlainRelease).defaults
-    peak = vllm.activation_bytes(
-        need.model,
-        tokens=server.chunk or usual.chunk,
-        running=server.running or usual.running,
-        devices=need.placement.tensor_parallel,
-    )
-    memory = need.hardware.server_memory_bytes
-    return _plain_room(
-        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=peak
     )
 
 
@@ -174,9 +151,21 @@ def _plain_room(
     )
 
 
+def _captured_blocks(setup: Setup, server: Server) -> list[int]:
+    facts: BlockRelease = setup.release  # type: ignore[assignment]  # by its rules
+    tokens = server.chunk or blocks.batch_defaults(setup.hardware, facts)[1]
+    return blocks.captured_sizes(setup.hardware, facts, server.capture, tokens=tokens)
+
+
+def _captured_pools(setup: Setup, server: Server) -> list[int]:
+    facts: PoolRelease = setup.release  # type: ignore[assignment]  # by its rules
+    # Servers that draft have the finer sizes; the profiles were fitted with them.
+    return pools.captured_sizes(server.capture, facts, drafting=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Framework:
-    """The rules of one server.
+class Rules:
+    """What a kind of server does that is more than a fact.
 
     Parameters
     ----------
@@ -184,37 +173,22 @@ class Framework:
         From what a user states to what the server runs with.
     room
         From contexts and positions of a verification to the room for requests.
-    drafts_beside
-        Whether requests draft in a pass that they share with prompts.
-    reserves
-        Whether a request starts only where its whole answer fits besides those of all that run;
-        where not, those that started last lose their memory when it is full. None where requests
-        are counted.
+    captured, counts
+        The sizes of captured graphs, and what they count; None where nothing is known of them.
     """
 
     resolve: Callable[[ServerSettings, ServerSite, int], Server]
     room: Callable[[Server, MemoryRequest, Array, Array], MemoryPlan]
-    drafts_beside: bool = True
-    reserves: bool | None = None
+    captured: Callable[[Setup, Server], list[int]] | None = None
+    counts: Literal["tokens", "sequences"] = "tokens"
 
 
-#: Rules by the name that engines have in hardware files; `ideal` is the textbook.
-FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    # managers/scheduler.py, mix_with_running: one token of each request that decodes.
-    # managers/schedule_policy.py:787, _get_running_request_total_token_offset: the ratio of new
-    # tokens, 0.7 times --schedule-conservativeness and falling, is 1 for requests that ignore an
-    # end of text, as benchmarks send them: their lengths are known.
-    "sglang": Framework(sglang.resolve, sglang.room, drafts_beside=False, reserves=True),
-    # v1/core/kv_cache_manager.py:530, allocate_slots: the whole prompt fits, with no watermark
-    # (config/scheduler.py:196); v1/core/sched/scheduler.py:933, schedule: `self.running[-1]`.
-    "vllm": Framework(vllm.resolve, vllm.room, reserves=False),
-    # Documentation of SchedulerConfig.capacity_scheduler_policy: GUARANTEED_NO_EVICT.
-    "tensorrt-llm": Framework(
-        partial(resolve_plain, "tensorrt-llm"), room_tensorrt_llm, reserves=True
-    ),
-    "llama.cpp": Framework(partial(resolve_plain, "llama.cpp"), room_local, drafts_beside=False),
-    "mlx": Framework(partial(resolve_plain, "mlx"), room_local, drafts_beside=False),
-    "ideal": Framework(resolve_ideal, room_ideal),
+#: By the name that files of releases have for them.
+RULES: Final[Mapping[str, Rules]] = {
+    "pools": Rules(pools.resolve, pools.room, _captured_pools, "sequences"),
+    "blocks": Rules(blocks.resolve, blocks.room, _captured_blocks),
+    "share": Rules(resolve_share, room_share),
+    "ideal": Rules(resolve_ideal, room_ideal),
 }
 
 
@@ -316,21 +290,18 @@ def in_server(
                 "one of them, or the same",
             )
         setup = replace(setup, options=replace(options, state_dtype=user_settings.state_dtype))
-    place = ServerSite(
-        model=model,
-        hardware=setup.hardware,
-        placement=setup.placement,
-        version=setup.version if version is None else version,
-    )
-    name = setup.engine.rules
-    # One server for all lengths of drafts: vLLM captures more the longer the rounds.
+    wanted = setup.version if version is None else version
+    facts = release("@".join(filter(None, (setup.engine.rules, wanted))))
+    place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, facts=facts)
+    # One server for all lengths of drafts: some capture more the longer the rounds.
     longest = int(BOUNDS["draft_len"].most) + 1
-    server = FRAMEWORKS[name].resolve(user_settings, place, longest)
+    server = RULES[facts.rules].resolve(user_settings, place, longest)
     setup = replace(setup, server=server)
-    if name in RELEASED:
-        check_placed(release(f"{name}@{server.version}"), setup.placement)
-    if name == "sglang" and setup.placement.pipeline_parallel > 1:
-        # arg_groups/overrides.py, `_pipeline_parallel_overlap_disable`
+    for key in DEGREES if facts.command.placement else ():
+        degree = getattr(setup.placement, key)
+        if degree > 1 and key not in facts.command.placement:
+            reject(f"{key} is {degree}, and {facts.name} has no flag for it", "1")
+    if not facts.pipeline_overlaps and setup.placement.pipeline_parallel > 1:
         user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
@@ -368,15 +339,13 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
         hardware=setup.hardware,
         placement=setup.placement,
         kind=kind,
-        version=setup.version,
+        facts=setup.release,
     )
-    name = setup.engine.rules
-    framework = FRAMEWORKS[name]
-    server = framework.resolve(setup.user_settings, place, 1)
+    server = RULES[setup.release.rules].resolve(setup.user_settings, place, 1)
     return PrefillRules(
         chunk=server.chunk,
         shares_passes=server.mixed and server.chunk > 0,
-        drafts_beside=framework.drafts_beside,
+        drafts_beside=setup.release.drafts_beside,
     )
 
 
@@ -390,18 +359,11 @@ def _captured(setup: Setup, server: Server) -> CapturedGraphs | None:
     """
     if setup.engine.graphs is None and server.stated.capture is None:
         return None
+    rules = RULES[setup.release.rules]
+    if rules.captured is None:
+        return setup.engine.graphs
     graphs = setup.engine.graphs or CapturedGraphs(sizes=())
-    if setup.engine.rules == "sglang":
-        # Servers that draft have the finer sizes; the profiles were fitted with them.
-        sizes = sglang.captured_sizes(server.capture, drafting=True, version=server.version)
-        return replace(graphs, sizes=tuple(sizes), counts="sequences")
-    if setup.engine.rules == "vllm":
-        tokens = server.chunk or vllm.batch_defaults(setup.hardware, server.version)[1]
-        sizes = vllm.captured_sizes(
-            setup.hardware, server.capture, tokens=tokens, version=server.version
-        )
-        return replace(graphs, sizes=tuple(sizes), counts="tokens")
-    return setup.engine.graphs
+    return replace(graphs, sizes=tuple(rules.captured(setup, server)), counts=rules.counts)
 
 
 def served_room(
@@ -429,10 +391,10 @@ def served_room(
         computed where other workers do it.
 
     Source
-        `specroof.serving.sglang`, `specroof.serving.vllm`, `specroof.serving.capacity`.
+        `RULES`, and the file of the release.
     """
     model, setup = deployment.model, deployment.setup
-    name = setup.engine.rules
+    facts = setup.release
     held = None if drafter is None else drafter.held(model)
     draft = None
     if held is not None and held.head is not None:
@@ -446,8 +408,8 @@ def served_room(
         model=model,
         hardware=setup.hardware,
         placement=setup.placement,
+        facts=facts,
         kind=None if drafter is None else drafter.kind,
-        version=setup.version,
         target=target_footprint(model, setup.placement, served_options(model, setup)),
         draft=draft,
         replays=drafter is not None and setup.options.recurrent_state == "replay",
@@ -455,25 +417,26 @@ def served_room(
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
-    server = FRAMEWORKS[name].resolve(setup.user_settings, need, int(np.ceil(positions.max())))
+    server = RULES[facts.rules].resolve(setup.user_settings, need, int(np.ceil(positions.max())))
     notes: list[str] = []
-    if name != "ideal":
+    if facts.version:
         left = [key for key in SERVER_KEYS if key not in server.stated.stated]
         engine = setup.engine.framework or setup.engine.name
-        whose = f"{name} {server.version}"
+        name = facts.framework
+        whose = f"{name} {facts.version}"
         if left:
             notes.append(f"server: defaults of {whose} for {', '.join(left)}")
         if name != engine:
             notes.append(f"engine {engine} is not a server: the memory rules of {whose} apply")
-        if name == "tensorrt-llm":
-            notes.append("server: rules of tensorrt-llm are from its documentation, unchecked")
-        if name in {"vllm", "tensorrt-llm"}:
+        if facts.unchecked:
+            notes.append(f"server: rules of {name} are from its documentation, unchecked")
+        if facts.estimated:
             measured = f"activations, which {name} measures at startup"
             notes.append(f"server: the memory of {measured}, is estimated")
     notes += setup_notes(model, setup)
     if held is not None and drafter is not None and not held.is_known:
         notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
-    room = FRAMEWORKS[name].room(server, need, contexts, positions)
+    room = RULES[facts.rules].room(server, need, contexts, positions)
     return ServedRoom(server, need, room, tuple(notes))
 
 

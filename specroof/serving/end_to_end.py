@@ -1,6 +1,7 @@
 """A curve with its prefills counted: seconds of requests, and what of a speedup is left."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -128,12 +129,21 @@ class EndToEnd:
         Source
             `specroof.speedup.result.SpeedupCurve.figure_ends`.
         """
-        ends = self.curve.figure_ends
-        return {
-            q.TOKENS_PER_S.name: ends(q.TOKENS_PER_S.name, self.tokens_per_s, per_speedup=1),
-            q.TTFT.name: ends(q.TTFT.name, self.ttft_s, per_speedup=0),
-            q.TPOT.name: ends(q.TPOT.name, self.tpot_s, per_speedup=-1),
+        per_speedup: dict[str, Literal[-1, 0, 1]] = {
+            q.TOKENS_PER_S.name: 1,
+            q.TTFT.name: 0,
+            q.TPOT.name: -1,
         }
+        return {
+            name: self.curve.figure_ends(
+                self._banded_as(name), getattr(self, name), per_speedup=grows
+            )
+            for name, grows in per_speedup.items()
+        }
+
+    def _banded_as(self, figure: str) -> str:
+        """Return which of `specroof.hardware.SERVED_FIGURES` has the band of a figure."""
+        return figure
 
     @property
     def prefill_frac(self) -> Array:

@@ -2,127 +2,45 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import isfinite
 from typing import Final
 
 from specroof.errors import MeasurementError, reject
+from specroof.frameworks import SERVERS, Metrics, Release, known_releases, release
 from specroof.reading.metrics_text import Sample
 
-#: What to say of a server without a metrics page.
-NO_PAGE: Final = (
-    "allowed: a server's metrics page, which SGLang publishes with --enable-metrics, llama.cpp with "
-    "--metrics, and vLLM unless --disable-log-stats"
-)
 
+@cache
+def publishing() -> Mapping[str, Release]:
+    """Return the newest releases that publish metrics, by how the names of these begin.
 
-@dataclass(frozen=True, slots=True)
-class ServerMetrics:
-    """The metrics of one kind of server.
+    Source
+        The files of releases, ``metrics``. A gap is the time between two outputs of a request: one
+        for each step, or one for each token, whose sum is the same. llama.cpp adds up the time from
+        the first token of a request to its last when it ends, and counts neither requests nor gaps.
 
-    Parameters
-    ----------
-    framework, release
-        Its name, and the release that the names were read in.
-    prefix
-        How every name begins.
-    counters
-        From what is counted to the name of its counter, or of a part of a histogram.
-    gauges
-        From what is shown to the name of its gauge, summed over ranks.
-    settings
-        Gauges that are the same on all ranks, or a mean.
-    only
-        Labels that a counter must have.
-    info
-        A gauge whose labels say how the server was launched; empty where there is none.
-    gap_of_each_token
-        Whether the time between two outputs of a request is shared out among their tokens.
-    counts_without_drafts
-        Whether rounds are counted, as 0, where nothing drafts.
+    Examples
+    --------
+    >>> [*publishing()]
+    ['sglang:', 'vllm:', 'llamacpp:']
     """
-
-    framework: str
-    release: str
-    prefix: str
-    counters: Mapping[str, str]
-    gauges: Mapping[str, str]
-    settings: Mapping[str, str] = field(default_factory=dict)
-    only: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    info: str = ""
-    gap_of_each_token: bool = False
-    counts_without_drafts: bool = False
+    newest = [release(name) for name in SERVERS if known_releases(name)]
+    return {one.metrics.prefix: one for one in newest if one.metrics is not None}
 
 
-_SPECULATION: Final[Mapping[str, str]] = {
-    "rounds": "spec_decode_num_drafts_total",
-    "drafts": "spec_decode_num_draft_tokens_total",
-    "accepted": "spec_decode_num_accepted_tokens_total",
-    "accepted_at": "spec_decode_num_accepted_tokens_per_pos_total",
-}
-_BOTH: Final[Mapping[str, str]] = {
-    "gap_s": "inter_token_latency_seconds_sum",
-    "gaps": "inter_token_latency_seconds_count",
-    "prompt_tokens": "prompt_tokens_total",
-}
+def no_page() -> str:
+    """Return what to say of a server without a metrics page.
 
-#: The names of vllm 0.33.0 (``v1/metrics/loggers.py``, ``v1/spec_decode/metrics.py``), of sglang
-#: 0.5.23 (``srt/observability/metrics_collector.py``) and of llama.cpp
-#: (``tools/server/server-task.cpp``, ``to_metrics``). A gap is the time between two outputs of a
-#: request: vLLM observes one for each step, SGLang one for each token, whose sum is the same.
-#: llama.cpp adds up the time from the first token of a request to its last when it ends, and counts
-#: neither requests nor gaps.
-SERVERS: Final[tuple[ServerMetrics, ...]] = (
-    ServerMetrics(
-        framework="vllm",
-        release="vLLM 0.33.0",
-        prefix="vllm:",
-        counters={
-            **_SPECULATION,
-            "tokens": "generation_tokens_total",
-            "requests": "request_generation_tokens_count",
-            "output_tokens": "request_generation_tokens_sum",
-            "input_tokens": "request_prompt_tokens_sum",
-            "cached_tokens": "prompt_tokens_cached_total",
-            **_BOTH,
-        },
-        gauges={"running": "num_requests_running", "waiting": "num_requests_waiting"},
-        info="cache_config_info",
-    ),
-    ServerMetrics(
-        framework="sglang",
-        release="SGLang 0.5.23",
-        prefix="sglang:",
-        counters={
-            "rounds": "spec_verify_calls_total",
-            "tokens": "realtime_tokens_total",
-            "requests": "num_requests_total",
-            "output_tokens": "generation_tokens_total",
-            "input_tokens": "prompt_tokens_total",
-            "cached_tokens": "cached_tokens_total",
-            **_BOTH,
-        },
-        gauges={"running": "num_running_reqs", "waiting": "num_queue_reqs"},
-        settings={
-            "length": "spec_accept_length",
-            "steps": "spec_num_steps",
-            "verified": "spec_num_draft_tokens",
-        },
-        only={"tokens": ("mode", "decode")},
-        gap_of_each_token=True,
-    ),
-    ServerMetrics(
-        framework="llama.cpp",
-        release="llama.cpp of November 2026",
-        prefix="llamacpp:",
-        counters={
-            **_SPECULATION,
-            "tokens": "tokens_predicted_total",
-            "gap_s": "tokens_predicted_seconds_total",
-        },
-        gauges={"running": "requests_processing", "waiting": "requests_deferred"},
-        counts_without_drafts=True,
-    ),
-)
+    Examples
+    --------
+    >>> no_page()
+    "allowed: a server's metrics page (SGLang: with --enable-metrics; vLLM: unless \
+--disable-log-stats; llama.cpp: with --metrics)"
+    """
+    told = [f"{one.title}: {one.metrics.published}" for one in publishing().values() if one.metrics]
+    return f"allowed: a server's metrics page ({'; '.join(told)})"
+
 
 #: Labels of ranks that see the same requests: the first one speaks for all.
 _COPIES: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
@@ -140,8 +58,8 @@ class Counted:
 
     Parameters
     ----------
-    server
-        Its kind.
+    release, server
+        The newest release of its kind, and the metrics that this has.
     model
         The name under which it serves a model.
     ranks
@@ -164,7 +82,8 @@ class Counted:
         Names without a number as value.
     """
 
-    server: ServerMetrics
+    release: Release
+    server: Metrics
     model: str
     ranks: int
     counts: Mapping[str, float]
@@ -177,7 +96,7 @@ class Counted:
     left_out: tuple[str, ...] = ()
 
 
-def served_by(samples: Iterable[Sample], *, source: str) -> ServerMetrics:
+def served_by(samples: Iterable[Sample], *, source: str) -> Release:
     """Return the kind of server that wrote a page.
 
     Parameters
@@ -198,10 +117,14 @@ def served_by(samples: Iterable[Sample], *, source: str) -> ServerMetrics:
     'vllm'
     """
     names = sorted({sample.name for sample in samples})
-    found = [one for one in SERVERS if any(name.startswith(one.prefix) for name in names)]
+    found = [
+        one
+        for prefix, one in publishing().items()
+        if any(name.startswith(prefix) for name in names)
+    ]
     if len(found) == 1:
         return found[0]
-    prefixes = " or ".join(one.prefix for one in SERVERS)
+    prefixes = " or ".join(publishing())
     has = "several kinds" if found else f"no such metric, but {', '.join(names[:3])}"
     return reject(f"{source}: has {has}", f"metrics of one server, {prefixes}", MeasurementError)
 
@@ -239,9 +162,11 @@ def counted(
     {'tokens': 60.0}
     """
     servers = [served_by(page, source=one) for page, one in zip(pages, sources, strict=True)]
-    server = servers[-1]
-    if servers[0] != server:
-        names = f"{servers[0].framework} and {server.framework}"
+    found = servers[-1]
+    server = found.metrics
+    assert server is not None  # noqa: S101 - of those that publish
+    if servers[0] is not found:
+        names = f"{servers[0].framework} and {found.framework}"
         reject(
             f"{sources[-1]}: the pages are of {names}", "two pages of one server", MeasurementError
         )
@@ -253,6 +178,7 @@ def counted(
     settings = last.settings()
     before = settings if first is None else first.settings()
     return Counted(
+        release=found,
         server=server,
         model=name,
         ranks=last.ranks(),
@@ -267,9 +193,7 @@ def counted(
     )
 
 
-def _served_name(
-    page: Sequence[Sample], server: ServerMetrics, source: str, asked: str | None
-) -> str:
+def _served_name(page: Sequence[Sample], server: Metrics, source: str, asked: str | None) -> str:
     """Return the name of the model whose metrics count."""
     # A server that just began has series of models only.
     found = {sample.labels.get(_MODEL, "") for sample in page if _is_of(sample, server)}
@@ -284,7 +208,7 @@ def _served_name(
     )
 
 
-def _is_of(sample: Sample, server: ServerMetrics) -> bool:
+def _is_of(sample: Sample, server: Metrics) -> bool:
     return sample.name.startswith(server.prefix)
 
 
@@ -295,7 +219,7 @@ class _View:
     """The samples of a page that count, by what they are."""
 
     def __init__(
-        self, page: Sequence[Sample], server: ServerMetrics, model: str, left_out: dict[str, None]
+        self, page: Sequence[Sample], server: Metrics, model: str, left_out: dict[str, None]
     ) -> None:
         kept = [
             one
@@ -349,7 +273,7 @@ class _View:
         return [one for one in self._samples.get(name, ()) if not one.labels.get(_CLASS)]
 
 
-def _known(server: ServerMetrics) -> set[str]:
+def _known(server: Metrics) -> set[str]:
     return {*server.counters.values(), *server.gauges.values(), *server.settings.values()}
 
 

@@ -122,7 +122,7 @@ def observed(found: Counted, seconds: float | None) -> Observed:
     rate = counts["tokens"] / known if known and "tokens" in counts else None
     round_s, round_from = _round(found, length, running, rate)
     return Observed(
-        framework=found.server.framework,
+        framework=found.release.framework,
         model=found.model,
         ranks=found.ranks,
         seconds=known,

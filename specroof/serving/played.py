@@ -23,7 +23,6 @@ from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.latency import Deployment
 from specroof.serving.capacity import (
-    FRAMEWORKS,
     PrefillRules,
     RoomRule,
     ServerRoom,
@@ -47,9 +46,6 @@ _FIRST_RATIO: Final = 0.7
 _LEAST_RATIO: Final = 0.14 * _FIRST_RATIO
 _RATIO_STEP: Final = (_FIRST_RATIO - _LEAST_RATIO) / 600
 _STEPS_AFTER_LOSS: Final = 20
-#: Tokens of an answer still to come that SGLang reserves at most: ``managers/schedule_policy.py``,
-#: ``CLIP_MAX_NEW_TOKENS``.
-_SGLANG_MOST: Final = 4096.0
 #: Percentiles that benchmarks print.
 _PERCENTILES: Final = (50, 90, 99)
 #: Times of requests, and figures of a whole run: properties of `Played`.
@@ -1099,7 +1095,8 @@ def played_server(
         capacity = busy.room.largest[0]
     running = most = max(float(capacity.max()), 1.0)
     memory: list[Memory | None] = [None] * len(capacity)
-    reserves = FRAMEWORKS[deployment.setup.engine.rules].reserves
+    facts = deployment.setup.release
+    reserves = facts.reserves
     if busy.room is not None and reserves is not None:
         contexts = np.linspace(shortest.min(), longest.max(), _CONTEXTS)
         near = server_room(drafted, drafter, contexts, busy.decoding.verify_len)
@@ -1110,7 +1107,7 @@ def played_server(
         token = (contexts - middle) @ shares / np.sum((contexts - middle) ** 2)
         request = shares.mean(axis=0) - token * middle
         pairs = zip(request.tolist(), token.tolist(), strict=True)
-        clip_len = _SGLANG_MOST if deployment.setup.engine.rules == "sglang" else math.inf
+        clip_len = float(facts.reserved_tokens or math.inf)
         memory = [Memory(*held, reserves, clip_len) for held in pairs]
         capacity = np.where(capacity >= 1, _counted(busy.room), 0.0)
         fit = np.minimum(capacity, 1 / (request + token * shortest.min()))

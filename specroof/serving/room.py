@@ -187,15 +187,15 @@ class ServerSite:
         What is served, and where.
     kind
         The drafter's kind, as a SPEC begins; None for plain decoding.
-    version
-        Of the server whose rules count; empty for its newest release.
+    facts
+        The release of the server whose rules count, a `specroof.frameworks.Release`.
     """
 
     model: Architecture
     hardware: HardwareProfile
     placement: Placement
+    facts: Any
     kind: str | None = None
-    version: str = ""
 
     @property
     def ranks(self) -> int:
@@ -210,13 +210,14 @@ class ServerSite:
         user_settings
             What the user tells the server.
         defaults
-            Every field of `Server` that the model does not decide.
+            Every field of `Server` that neither the release nor the model decides.
         """
         given = {name: getattr(user_settings, name) for name in SERVER_KEYS.values()}
         stated = {name: value for name, value in given.items() if value is not None}
         if user_settings.overlap == "plain" and self.kind is not None:
             stated["overlap"] = False  # a server that drafts takes rounds, which wait
-        defaults = {"state_dtype": self.model.state_dtype, **defaults}
+        whose = {"framework": self.facts.framework, "version": self.facts.version}
+        defaults = {**whose, "state_dtype": self.model.state_dtype, **defaults}
         return Server(**{**defaults, **stated}, stated=user_settings)
 
 
@@ -226,8 +227,8 @@ class MemoryRequest(ServerSite):
 
     Parameters
     ----------
-    model, hardware, placement, kind, version
-        What is served, where, the drafter's kind, and the version of the server.
+    model, hardware, placement, facts, kind
+        What is served, where, the server's release, and the drafter's kind.
     target
         What the model keeps on each device.
     draft

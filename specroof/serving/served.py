@@ -12,8 +12,8 @@ from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.errors import Urgent, expect
-from specroof.hardware import IDEAL_ENGINE
+from specroof.errors import expect
+from specroof.hardware import IDEAL_ENGINE, played_figure
 from specroof.latency import Deployment, Setup, check_placement
 from specroof.serving.capacity import (
     RoomRule,
@@ -88,7 +88,9 @@ class ServedCurve:
         ends = self.decoding.figure_ends
         return {
             q.TOKENS_PER_S.name: self.decoding.rate_ends,
-            q.TPOT.name: ends(q.TPOT.name, self.tpot_s, per_speedup=-1),
+            q.TPOT.name: ends(
+                played_figure(self.decoding.served_bands, q.TPOT.name), self.tpot_s, per_speedup=-1
+            ),
         }
 
 
@@ -285,32 +287,6 @@ def with_running(deployment: Deployment, running: int | None) -> Deployment:
 
 #: More loads than this share servers.
 _MANY: Final = 64
-
-
-def raised_notes(served: ServedCurve, batch_size: Sequence[float]) -> list[str]:
-    """Return what a server is told so that its default limits do not bind, at the largest load.
-
-    Parameters
-    ----------
-    served, batch_size
-        A curve with limits that may be raised, and its loads as they were asked for.
-    """
-    runs: list[bool] = np.isfinite(served.decoding.round_s).any(axis=(0, 2)).tolist()  # type: ignore[assignment]
-    raised = [
-        (batch, max(filter(None, pair)))
-        for pair, batch, has_room in zip(served.told, batch_size, runs, strict=False)
-        if any(pair) and has_room
-    ]
-    if not raised or served.room is None:
-        return []
-    load, most = max(raised)
-    framework = served.room.drafting.server.framework
-    return [
-        Urgent(
-            f"defaults of {framework} run fewer requests than memory holds: raised to --server "
-            f"running={most} at a load of {load:g}"
-        )
-    ]
 
 
 def raised_limits(

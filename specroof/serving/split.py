@@ -29,8 +29,6 @@ from specroof.speedup.round import engine_pass_s
 #: each kind over eight RoCE cards of 200 GB/s together, prompts of 128 to 32 768 tokens.
 TRANSFER_LATENCY_S: Final = 0.5e-3
 LINK_FRAC: Final = 0.75
-#: Servers that divide a chunk among the groups of their attention; of others each has a chunk.
-_DIVIDED_CHUNKS: Final = frozenset({"sglang"})
 #: Halvings of the interval in which the requests that a worker decodes lie: twelve digits.
 _HALVINGS: Final = 40
 #: Batches that are priced before the requests of a worker are known: each, then four a doubling.
@@ -228,7 +226,7 @@ def prompt_times(deployment: Deployment, workload: Workload, workers: int) -> Pr
     """
     setup = deployment.setup
     groups, chunk = setup.placement.attention_data_parallel, prefill_rules(deployment).chunk
-    if setup.engine.rules in _DIVIDED_CHUNKS:
+    if setup.release.divides_chunks:
         chunk /= groups
     # Each group of devices has prompts of its own: one, or as many as a chunk takes.
     each = np.floor(max(chunk / workload.new_len, 1.0))

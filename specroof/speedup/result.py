@@ -11,7 +11,14 @@ import numpy.typing as npt
 from specroof.arrays import Array, IntArray, fields_of, number_within
 from specroof.drafters import TokensPerRound
 from specroof.errors import refuse
-from specroof.hardware import Band, EngineProfile, Placement, ServedBands, served_width
+from specroof.hardware import (
+    Band,
+    EngineProfile,
+    Placement,
+    ServedBands,
+    played_figure,
+    served_width,
+)
 from specroof.units import format_drafts
 
 # --- How sure a speedup is: the band that holds 80 % of measurements, and the verdict in it ------
@@ -485,7 +492,9 @@ class SpeedupCurve:
     @property
     def rate_ends(self) -> tuple[Array, Array] | None:
         """The ends of the bands around `tokens_per_s`; of decoding alone it is as sure as TPOT."""
-        return self.figure_ends("tpot_s", self.tokens_per_s, per_speedup=1)
+        return self.figure_ends(
+            played_figure(self.served_bands, "tpot_s"), self.tokens_per_s, per_speedup=1
+        )
 
     @cached_property
     def verdict(self) -> npt.NDArray[np.str_] | None:

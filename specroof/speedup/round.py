@@ -19,7 +19,8 @@ from specroof.drafters import (
     TokensPerRound,
 )
 from specroof.errors import OptionError, reject
-from specroof.hardware import LOCAL_FRAMEWORKS, HardwareProfile, Placement
+from specroof.frameworks import LOCAL_FRAMEWORKS, those_where
+from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import (
     Deployment,
     Setup,
@@ -130,8 +131,11 @@ def own_setup(
         named beside the chip, or an engine that cannot use it.
     """
     if hardware == "cpu":
-        if setup.engine.rules not in {"llama.cpp", "ideal"}:
-            reject(f"device is cpu with engine {setup.engine.name}", "llama.cpp or ideal")
+        if not setup.release.uses_host:
+            reject(
+                f"device is cpu with engine {setup.engine.name}",
+                those_where(lambda one: one.uses_host),
+            )
         if setup.hardware.host is None:
             reject(
                 f"device is cpu, and no CPU is named beside {setup.hardware.name}",

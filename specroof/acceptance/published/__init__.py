@@ -10,6 +10,8 @@ from specroof.acceptance.published.profile import (
     draft_count,
     load_profiles,
     profile_names,
+    published_with,
+    typical_profiles,
 )
 
 __all__ = [
@@ -19,4 +21,6 @@ __all__ = [
     "draft_count",
     "load_profiles",
     "profile_names",
+    "published_with",
+    "typical_profiles",
 ]

@@ -2,7 +2,8 @@
 
 import csv
 import difflib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -73,6 +74,11 @@ class AcceptanceProfile:
     accuracy: str = ""
     source: str = ""
     note: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of drafter that was measured: the second part of a bundled profile's name."""
+        return self.name.split("/")[1].split("-")[0]
 
     @property
     def draft_len(self) -> int:
@@ -198,6 +204,78 @@ def load_profiles() -> tuple[AcceptanceProfile, ...]:
     True
     """
     return tuple(_library().values())
+
+
+def published_with(model: str) -> dict[str, list[AcceptanceProfile]]:
+    """Return the bundled profiles of a model, in whatever format its weights are, by drafter kind.
+
+    Parameters
+    ----------
+    model
+        A name of the target: ``NAME`` or ``ORG/NAME``.
+
+    Source
+        The profiles' own.
+
+    Examples
+    --------
+    >>> found = published_with("Qwen/Qwen3-32B-FP8")
+    >>> {kind: [profile.name for profile in profiles] for kind, profiles in found.items()}
+    {'eagle3': ['qwen3-32b/eagle3/log-line']}
+    """
+    own, found = model.rpartition("/")[2].lower(), dict[str, list[AcceptanceProfile]]()
+    for profile in load_profiles():
+        theirs = profile.model.lower()
+        if f"{own}-".startswith(f"{theirs}-") or theirs.startswith(f"{own}-"):
+            found.setdefault(profile.kind, []).append(profile)
+    return found
+
+
+def typical_profiles(
+    profiles: Sequence[AcceptanceProfile],
+    beside: Iterable[Sequence[AcceptanceProfile]] = (),
+) -> tuple[AcceptanceProfile, AcceptanceProfile, AcceptanceProfile]:
+    """Return a low, the middle and a high one of profiles of one kind of drafter, by their length.
+
+    Of those that were measured alike: with the rule, drafts and temperature that most of the other
+    kinds have, too; then with greedy acceptance, which every server has, where any were; then as
+    most were, or with the most drafts. Low and high are the 10th and the 90th percentile: what
+    another text may do.
+
+    Parameters
+    ----------
+    profiles
+        Of one kind, at least one.
+    beside
+        Those of each other kind that it is compared with.
+
+    Source
+        The profiles' own.
+
+    Examples
+    --------
+    >>> found = published_with("Kimi-K3")["dspark"]
+    >>> [profile.name.rpartition("/")[2] for profile in typical_profiles(found)]
+    ['qa', 'mt-bench', 'low-entropy-16k']
+    """
+
+    def measured(one: AcceptanceProfile) -> tuple[str, int, float | None]:
+        return one.rule, one.draft_len, one.temperature
+
+    shared = Counter(setting for others in beside for setting in {*map(measured, others)})
+    counts = Counter(map(measured, profiles))
+
+    def preference(setting: tuple[str, int, float | None]) -> tuple[float, ...]:
+        rule, drafts, _ = setting
+        # A profile that states no rule is read as greedy.
+        return shared[setting], rule in {"", "greedy"}, counts[setting], drafts
+
+    most = max(counts, key=preference)
+    alike = sorted(
+        (one for one in profiles if measured(one) == most), key=lambda one: one.tokens_per_round
+    )
+    last = len(alike) - 1
+    return alike[round(0.1 * last)], alike[(last + 1) // 2], alike[round(0.9 * last)]
 
 
 def profile_names() -> list[str]:

@@ -1,7 +1,7 @@
-"""What vLLM hands to its cache, and how many requests it runs.
+"""Servers with one pool of blocks: what they hand to their cache, and how many requests they run.
 
-The figures of a release are in its file; each function names the file and the function of 0.33.0
-that it follows.
+The figures of a release are in its file; each function names the file and the function of vLLM
+0.33.0 that it follows.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ import numpy as np
 from specroof.architecture import Architecture
 from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array, distinct
+from specroof.frameworks import BlockRelease
 from specroof.hardware import HardwareProfile, Server, ServerSettings
-from specroof.serving.releases import VllmRelease, version_of
 from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
 # --- What vLLM sizes by the chip: requests, tokens of a pass, captured graphs --------------------
 
 
-def batch_defaults(hardware: HardwareProfile, version: str = "") -> tuple[int, int]:
+def batch_defaults(hardware: HardwareProfile, facts: BlockRelease) -> tuple[int, int]:
     """Return requests that run, and tokens of a pass, of a server with no settings.
 
     Source
@@ -33,10 +33,12 @@ def batch_defaults(hardware: HardwareProfile, version: str = "") -> tuple[int, i
     Examples
     --------
     >>> from specroof import load_hardware
-    >>> [batch_defaults(load_hardware(name)) for name in ("b200", "h100", "a100", "l40s")]
+    >>> from specroof.frameworks import release
+    >>> facts = release("vllm")
+    >>> [batch_defaults(load_hardware(name), facts) for name in ("b200", "h100", "a100", "l40s")]
     [(1024, 16384), (1024, 8192), (256, 2048), (256, 2048)]
     """
-    limits, gib = version_of(VllmRelease, version).limits, hardware.peak.memory_bytes / GIBIBYTE
+    limits, gib = facts.limits, hardware.peak.memory_bytes / GIBIBYTE
     limit = next(
         limit
         for limit in limits.by_memory
@@ -46,14 +48,19 @@ def batch_defaults(hardware: HardwareProfile, version: str = "") -> tuple[int, i
     return limit.running, tokens
 
 
-def _largest_graph(hardware: HardwareProfile, version: str) -> int:
-    captured = version_of(VllmRelease, version).captured
+def _largest_graph(hardware: HardwareProfile, facts: BlockRelease) -> int:
+    captured = facts.captured
     is_large = hardware.compute_major in captured.large_compute_majors
     return captured.large if is_large else captured.most
 
 
 def largest_captured(
-    hardware: HardwareProfile, *, running: int, tokens: int, verify_len: int = 1, version: str = ""
+    hardware: HardwareProfile,
+    facts: BlockRelease,
+    *,
+    running: int,
+    tokens: int,
+    verify_len: int = 1,
 ) -> int:
     """Return the tokens of the largest graph: an upper end, where sizes start from.
 
@@ -63,20 +70,22 @@ def largest_captured(
     Examples
     --------
     >>> from specroof import load_hardware
-    >>> largest_captured(load_hardware("h100"), running=16, tokens=8192, verify_len=4)
+    >>> from specroof.frameworks import release
+    >>> chip, facts = load_hardware("h100"), release("vllm")
+    >>> largest_captured(chip, facts, running=16, tokens=8192, verify_len=4)
     128
     """
-    return min(2 * running * verify_len, _largest_graph(hardware, version), tokens)
+    return min(2 * running * verify_len, _largest_graph(hardware, facts), tokens)
 
 
 def captured_sizes(
     hardware: HardwareProfile,
+    facts: BlockRelease,
     most: int,
     *,
     tokens: int,
     running: int | None = None,
     verify_len: int = 1,
-    version: str = "",
 ) -> list[int]:
     """Return the sizes in tokens for which passes are captured.
 
@@ -84,6 +93,8 @@ def captured_sizes(
     ----------
     hardware
         The chip, which says how many requests are listed.
+    facts
+        Of the release.
     most
         From `largest_captured`, or the user's.
     tokens
@@ -92,8 +103,6 @@ def captured_sizes(
         Requests that run, whose uniform passes are listed; None where the user gave `most`.
     verify_len
         Positions of each request in a pass.
-    version
-        Of vLLM; empty for its newest release.
 
     Source
         ``config/vllm.py``, ``_set_cudagraph_sizes``.
@@ -101,14 +110,16 @@ def captured_sizes(
     Examples
     --------
     >>> from specroof import load_hardware
-    >>> captured_sizes(load_hardware("h100"), 24, running=6, tokens=8192, verify_len=2)
+    >>> from specroof.frameworks import release
+    >>> chip, facts = load_hardware("h100"), release("vllm")
+    >>> captured_sizes(chip, facts, 24, running=6, tokens=8192, verify_len=2)
     [1, 2, 4, 8, 12, 16, 24]
     """
-    captured = version_of(VllmRelease, version).captured
+    captured = facts.captured
     counts = captured.sizes.up_to
     sizes = {*counts(most), *([tokens] if captured.whole_pass else [])}
     if running is not None and captured.uniform:
-        requests = min(running, _largest_graph(hardware, version)) if verify_len > 1 else running
+        requests = min(running, _largest_graph(hardware, facts)) if verify_len > 1 else running
         uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
         sizes |= {n * verify_len for n in uniform}
     return sorted(size for size in sizes if size <= min(most, tokens))
@@ -120,28 +131,22 @@ _GRAPH_BYTES: Final = 8 * MEBIBYTE
 
 
 def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 1) -> Server:
-    """Fill the settings that the user left open with the defaults of vLLM.
+    """Fill the settings that the user left open with the defaults of the release.
 
     Source
         ``engine/arg_utils.py``, ``config/cache.py``, ``config/vllm.py`` (asynchronous scheduling).
     """
-    running, tokens = batch_defaults(place.hardware, place.version)
+    facts: BlockRelease = place.facts
+    running, tokens = batch_defaults(place.hardware, facts)
     chunk = tokens if user_settings.chunk is None else user_settings.chunk
     running = user_settings.running or min(running, chunk or tokens)
-    facts = version_of(VllmRelease, place.version)
     synchronous = facts.memory.synchronous_kinds if user_settings.overlap is None else ()
     server = place.server(
         user_settings,
-        framework="vllm",
-        version=facts.version,
         memory_frac=facts.memory.memory_frac,
         running=running,
         capture=largest_captured(
-            place.hardware,
-            running=running,
-            tokens=chunk or tokens,
-            verify_len=verify_len,
-            version=place.version,
+            place.hardware, facts, running=running, tokens=chunk or tokens, verify_len=verify_len
         ),
         overlap=place.kind not in synchronous,
         chunk=chunk,
@@ -216,7 +221,7 @@ def _replayed_tokens(need: MemoryRequest, verify_len: Array) -> Array:
         ``append_replayssm_ring``: Mamba2's inputs of 16 tokens, and of a verification. Of other
         kinds, which 0.33.0 replays for Kimi alone, those of a verification are counted.
     """
-    buffer = version_of(VllmRelease, need.version).memory.replay_tokens
+    buffer = need.facts.memory.replay_tokens
     return verify_len + (buffer if "mamba2" in need.model.kernels else 0)
 
 
@@ -226,7 +231,7 @@ def _lookahead(need: MemoryRequest, draft_len: Array) -> Array:
     Source
         ``config/vllm.py``, ``num_lookahead_tokens``.
     """
-    facts = version_of(VllmRelease, need.version).memory
+    facts = need.facts.memory
     if need.kind is None or need.kind in facts.no_lookahead_kinds:
         return np.zeros_like(draft_len)
     return draft_len + 1 if need.kind in facts.extra_slot_kinds else draft_len
@@ -240,7 +245,7 @@ def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float
     Source
         ``platforms/interface.py``, ``_align_hybrid_block_size``.
     """
-    facts = version_of(VllmRelease, need.version).memory
+    facts = need.facts.memory
     if not state_bytes or not need.target.n_cached:
         return float(facts.block_tokens), state_bytes
     is_latent = not LATENT_KERNELS.isdisjoint(need.model.kernels)
@@ -250,26 +255,29 @@ def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float
     return float(block), float(block * token)
 
 
-def padded_layers(*kinds: int, version: str = "") -> tuple[int, ...]:
+def padded_layers(*kinds: int, alike: float) -> tuple[int, ...]:
     """Return the layers of each kind that blocks are held for: whole groups of one size.
 
     Parameters
     ----------
     kinds
         How many layers cache all tokens, a window, a state: each at least 1.
-    version
-        Of vLLM; empty for its newest release.
+    alike
+        Layers of two kinds that differ by less are padded to the larger number.
 
     Source
         ``v1/core/kv_cache_planning.py``, ``_get_kv_cache_groups_uniform_page_size``.
 
     Examples
     --------
-    >>> padded_layers(10, 52), padded_layers(13, 12)  # groups of 10, and of 13
+    >>> (
+    ...     padded_layers(10, 52, alike=1.5),
+    ...     padded_layers(13, 12, alike=1.5),
+    ... )  # groups of 10, and of 13
     ((10, 60), (13, 13))
     """
     least, most = min(kinds), max(kinds)
-    size = most if most < version_of(VllmRelease, version).memory.alike * least else least
+    size = most if most < alike * least else least
     return tuple(-(-layers // size) * size for layers in kinds)
 
 
@@ -286,7 +294,7 @@ def _padding(need: MemoryRequest) -> tuple[float, Mapping[int, float], float]:
     kinds: dict[str | int, int] = {"whole": whole, "state": target.n_recurrent}
     kinds |= {window: layers for window, (layers, _) in target.windows.items()}
     there = {kind: layers for kind, layers in kinds.items() if layers}
-    padded = padded_layers(*there.values(), version=need.version) if there else ()
+    padded = padded_layers(*there.values(), alike=need.facts.memory.alike) if there else ()
     held = dict(zip(there, padded, strict=True))
     frac = {kind: held[kind] / there[kind] if kind in there else 1.0 for kind in kinds}
     return frac["whole"], {window: frac[window] for window in target.windows}, frac["state"]
@@ -344,7 +352,7 @@ def _admitted_bytes(server: Server, need: MemoryRequest, context_len: Array, blo
         "passes in flight": need.placement.pipeline_parallel + (1 if server.overlap else 0),
         "one pass": 1,
         "whole": np.inf,
-    }[version_of(VllmRelease, need.version).memory.prompt_in_windows]
+    }[need.facts.memory.prompt_in_windows]
     return _cached_bytes(need, prompt, block, in_flight=passes * (server.chunk or np.inf))
 
 
@@ -354,11 +362,10 @@ def _graph_bytes(server: Server, need: MemoryRequest, tokens: int, verify_len: A
 
     def sizes(positions: float) -> int:
         asked: dict[str, Any] = {"tokens": tokens, "verify_len": int(np.ceil(positions))}
-        asked["version"] = need.version
         if most is not None:
-            return len(captured_sizes(chip, most, **asked))
-        largest = largest_captured(chip, running=running, **asked)
-        return len(captured_sizes(chip, largest, running=running, **asked))
+            return len(captured_sizes(chip, need.facts, most, **asked))
+        largest = largest_captured(chip, need.facts, running=running, **asked)
+        return len(captured_sizes(chip, need.facts, largest, running=running, **asked))
 
     counts = {float(positions): sizes(positions) for positions in distinct(verify_len)}
     found = [counts[float(positions)] for positions in verify_len.ravel()]
@@ -382,7 +389,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     """
     memory = need.hardware.server_memory_bytes
     running = server.running or 1
-    _, tokens = batch_defaults(need.hardware, need.version)
+    _, tokens = batch_defaults(need.hardware, need.facts)
     tokens = server.chunk or tokens
     drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
     peak = activation_bytes(
@@ -394,7 +401,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     per_layer = need.target.state_bytes / max(need.target.n_recurrent, 1)
     recurrent = need.target.n_recurrent > 0
     block, padded = _block_tokens(need, per_layer if recurrent else 0.0)
-    facts = version_of(VllmRelease, need.version).memory
+    facts = need.facts.memory
     replays = need.replays and facts.replay_tokens > 0
     replayed = 0.0 * drafts if replays else drafts
     copies = state_blocks(replayed, prefix_cache=server.prefix_cache)

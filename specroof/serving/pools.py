@@ -1,7 +1,7 @@
-"""What SGLang hands to its pools, and how many requests it runs.
+"""Servers with a pool for each kind of cache: what those hold, and how many requests run.
 
 The figures of a release are in its file; each function names the file (below ``srt/``) and the
-function of 0.5.23 that it follows.
+function of SGLang 0.5.23 that it follows.
 """
 
 from dataclasses import replace
@@ -13,15 +13,15 @@ import numpy.typing as npt
 from specroof.architecture import Architecture, VisionTower
 from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array
+from specroof.frameworks import PoolRelease
 from specroof.hardware import Server, ServerSettings
-from specroof.serving.releases import SglangRelease, version_of
 from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
-# --- What SGLang keeps away from its pools: chunks, captured graphs, images ----------------------
+# --- What is kept away from the pools: chunks, captured graphs, images ----------------------------
 
 
-def memory_defaults(memory_mib: float, tensor_parallel: int, version: str = "") -> tuple[int, int]:
+def memory_defaults(memory_mib: float, tensor_parallel: int, facts: PoolRelease) -> tuple[int, int]:
     """Return tokens of a prefill chunk and the largest captured batch of sequences.
 
     Source
@@ -29,30 +29,18 @@ def memory_defaults(memory_mib: float, tensor_parallel: int, version: str = "") 
 
     Examples
     --------
-    >>> memory_defaults(46068, 1), memory_defaults(143771, 8)
+    >>> from specroof.frameworks import release
+    >>> facts = release("sglang")
+    >>> memory_defaults(46068, 1, facts), memory_defaults(143771, 8, facts)
     ((4096, 32), (8192, 512))
     """
-    limits, gib = version_of(SglangRelease, version).limits, memory_mib * MEBIBYTE / GIBIBYTE
+    limits, gib = facts.limits, memory_mib * MEBIBYTE / GIBIBYTE
     limit = next(limit for limit in limits.by_memory if gib >= limit.least_gib)
     few = tensor_parallel < limits.spread_from_devices
     return limit.tokens, limit.captured if few else limit.captured_spread
 
 
-def prefill_sizes(most: int, version: str = "") -> list[int]:
-    """Return the token counts for which prefills are captured.
-
-    Source
-        ``arg_groups/cuda_graph_hook.py``, ``generate_prefill_cuda_graph_batch_sizes``.
-
-    Examples
-    --------
-    >>> len(prefill_sizes(4096)), prefill_sizes(20)
-    (50, [4, 8, 12, 16, 20])
-    """
-    return version_of(SglangRelease, version).captured.prefill.up_to(most)
-
-
-def captured_sizes(most: int, *, drafting: bool, version: str = "") -> list[int]:
+def captured_sizes(most: int, facts: PoolRelease, *, drafting: bool) -> list[int]:
     """Return the batch sizes, in sequences, for which decoding is captured.
 
     Source
@@ -60,17 +48,19 @@ def captured_sizes(most: int, *, drafting: bool, version: str = "") -> list[int]
 
     Examples
     --------
-    >>> captured_sizes(20, drafting=False)
+    >>> from specroof.frameworks import release
+    >>> captured_sizes(20, release("sglang"), drafting=False)
     [1, 2, 4, 8, 12, 16, 20]
-    >>> captured_sizes(12, drafting=True)
+    >>> captured_sizes(12, release("sglang"), drafting=True)
     [1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
     """
-    captured = version_of(SglangRelease, version).captured
+    captured = facts.captured
     sizes = (captured.drafting if drafting else captured.plain).up_to(most)
     return sizes if most in {0, *sizes} or not captured.largest else [*sizes, most]
 
 
 def reserve_mib(  # noqa: PLR0913 - figures by name
+    release: PoolRelease,
     *,
     memory_mib: float,
     chunk: int,
@@ -78,12 +68,13 @@ def reserve_mib(  # noqa: PLR0913 - figures by name
     tensor_parallel: int = 1,
     prefill_graphs_mib: float = 0.0,
     ranks: int = 1,
-    version: str = "",
 ) -> float:
     """Return the MiB that are kept for activations and captured graphs.
 
     Parameters
     ----------
+    release
+        Whose facts count.
     memory_mib
         Of the device.
     chunk, capture
@@ -94,8 +85,6 @@ def reserve_mib(  # noqa: PLR0913 - figures by name
         8 for each captured prefill; 1536 with latent attention; 0 where none is captured.
     ranks
         Groups of devices with separate sequences.
-    version
-        Of SGLang; empty for its newest release.
 
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``, ``reserve_for_graph_mb``.
@@ -104,10 +93,11 @@ def reserve_mib(  # noqa: PLR0913 - figures by name
     --------
     Qwen3.5-9B on an L40S, no prefill captured: 512 + 6144 + 128 + 64.
 
-    >>> reserve_mib(memory_mib=46068, chunk=4096, capture=32)
+    >>> from specroof.frameworks import release
+    >>> reserve_mib(release("sglang"), memory_mib=46068, chunk=4096, capture=32)
     6848.0
     """
-    facts = version_of(SglangRelease, version).memory
+    facts = release.memory
     tokens = max(chunk or facts.whole_prompt_tokens, facts.least_tokens)
     graphs = facts.graph_mib * capture + prefill_graphs_mib
     if ranks > 1:
@@ -120,7 +110,7 @@ def reserve_mib(  # noqa: PLR0913 - figures by name
     return max(reserve, facts.floor_mib) if is_floored else reserve
 
 
-def vision_factor(tower: VisionTower, version: str = "") -> float:
+def vision_factor(tower: VisionTower, release: PoolRelease) -> float:
     """Return what is left of the memory share where a vision tower reads images.
 
     Source
@@ -128,10 +118,12 @@ def vision_factor(tower: VisionTower, version: str = "") -> float:
 
     Examples
     --------
-    >>> round(vision_factor(VisionTower(hidden_size=1152)), 3)  # 0.95 * (1 - 0.1 * 0.266)
+    >>> from specroof.frameworks import release
+    >>> tower = VisionTower(hidden_size=1152)
+    >>> round(vision_factor(tower, release("sglang")), 3)  # 0.95 * (1 - 0.1 * 0.266)
     0.925
     """
-    facts = version_of(SglangRelease, version).memory.vision
+    facts = release.memory.vision
     size = (tower.n_layers or facts.n_layers) * (tower.hidden_size or facts.hidden_size) ** 2
     ratio = size / (facts.n_layers * facts.hidden_size**2)
     return facts.share * max(facts.least, min(facts.most, 1 - facts.slope * (ratio - 1)))
@@ -145,10 +137,8 @@ _PEER_BYTES: Final = 0.2 * GIBIBYTE
 _BOARD: Final = 8
 
 
-def _reads_images(model: Architecture, version: str) -> bool:
-    return model.vision is not None and not model.family.startswith(
-        version_of(SglangRelease, version).memory.text_families
-    )
+def _reads_images(model: Architecture, facts: PoolRelease) -> bool:
+    return model.vision is not None and not model.family.startswith(facts.memory.text_families)
 
 
 def _attention_share(place: ServerSite) -> float:
@@ -160,11 +150,9 @@ def _attention_share(place: ServerSite) -> float:
         ``arg_groups/attention_hook.py``, ``handle_attention_backend_compatibility``;
         ``arg_groups/model_override_base.py``, for the backend of ROCm.
     """
-    model, devices = place.model, place.placement.tensor_parallel
-    other = "compressed" in model.kernels or model.family.startswith("gemma4")
-    facts = version_of(SglangRelease, place.version).memory
-    share = facts.attention_share.get(place.hardware.vendor or "", 1.0)
-    if other:
+    model, devices, facts = place.model, place.placement.tensor_parallel, place.facts.memory
+    share: float = facts.attention_share.get(place.hardware.vendor or "", 1.0)
+    if "compressed" in model.kernels or model.family.startswith(facts.whole_share_families):
         return 1.0
     heads = {
         core.heads.n_heads / devices if core.kernel == "latent" else 0.0
@@ -175,7 +163,7 @@ def _attention_share(place: ServerSite) -> float:
 
 
 def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
-    """Fill the settings that the user left open with the defaults of SGLang.
+    """Fill the settings that the user left open with the defaults of the release.
 
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``; for
@@ -185,22 +173,21 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         ``memory_hook.py``, ``reserve_for_graph_mb``.
     """
     # Where no setting says how many requests run, and None is said here, memory decides.
-    facts = version_of(SglangRelease, place.version)
+    facts: PoolRelease = place.facts
     synchronous = facts.memory.synchronous_kinds if user_settings.overlap is None else ()
     running = None if place.kind is None else facts.limits.drafting_running
     if "compressed" in place.model.kernels:
         running = facts.limits.compressed_running
     memory_mib = place.hardware.server_memory_bytes / MEBIBYTE
-    chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel, place.version)
+    chunk, capture = memory_defaults(memory_mib, place.placement.tensor_parallel, facts)
     server = place.server(
         user_settings,
-        framework="sglang",
-        version=facts.version,
         memory_frac=0.0,
         running=running,
         # Lowered to the requests that run only where the user gave those.
         capture=min(capture, user_settings.running or capture),
-        overlap=place.placement.pipeline_parallel == 1 and place.kind not in synchronous,
+        overlap=(facts.pipeline_overlaps or place.placement.pipeline_parallel == 1)
+        and place.kind not in synchronous,
         chunk=chunk,
         mixed=False,
         prefix_cache=True,
@@ -209,36 +196,36 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
     share = user_settings.memory_frac
     if not share:
         # `reserve_for_graph_mb`; `disable_breakable_cudagraph_if_incompatible`.
-        sizes = prefill_sizes(server.chunk, place.version)
+        sizes = facts.captured.prefill.up_to(server.chunk)
         graphs_mib = facts.memory.prefill_graph_mib * len(sizes)
         if not LATENT_KERNELS.isdisjoint(place.model.kernels):
             graphs_mib = facts.memory.latent_prefill_mib
-        reads_images = _reads_images(place.model, place.version)
+        reads_images = _reads_images(place.model, facts)
         uncaptured = reads_images and not place.model.family.startswith(
             facts.memory.captured_towers
         )
-        if uncaptured or place.model.kernels & {"kimi_delta", "compressed"}:
+        if uncaptured or not place.model.kernels.isdisjoint(facts.memory.uncaptured_kernels):
             graphs_mib = 0.0  # their prefills are not captured
         reserve = reserve_mib(
+            facts,
             memory_mib=memory_mib,
             chunk=server.chunk,
             capture=server.capture,
             tensor_parallel=place.placement.devices,
             prefill_graphs_mib=graphs_mib,
             ranks=place.ranks,
-            version=place.version,
         )
         reserve += facts.memory.drafter_mib.get(place.kind or "", 0.0)
         share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
         if place.model.vision is not None and reads_images:
-            share *= vision_factor(place.model.vision, place.version)
+            share *= vision_factor(place.model.vision, facts)
     may_mix = place.kind not in facts.memory.never_mixed_kinds
     return replace(
         server, memory_frac=share * _attention_share(place), mixed=server.mixed and may_mix
     )
 
 
-def state_ratio(server: Server) -> int:
+def state_ratio(server: Server, release: PoolRelease) -> int:
     """Return the slots of recurrent state that each running request has.
 
     Three, and tracking slots: two with overlap, in releases that track. Without overlap the cache
@@ -250,7 +237,7 @@ def state_ratio(server: Server) -> int:
     """
     if not server.prefix_cache:
         return 1
-    facts = version_of(SglangRelease, server.version).memory
+    facts = release.memory
     return facts.state_slots + (facts.tracking_slots if server.overlap else 0)
 
 
@@ -282,8 +269,9 @@ def state_slots(
     return np.asarray(np.floor(left / (state_bytes * (1 + q / ratio))))
 
 
-def state_pool(
+def state_pool(  # noqa: PLR0913 - figures by name
     server: Server,
+    release: PoolRelease,
     *,
     rest_bytes: float,
     state_bytes: float,
@@ -297,6 +285,8 @@ def state_pool(
     ----------
     server
         Its overlap, cache of prefixes and running requests.
+    release
+        Whose facts count.
     rest_bytes
         What weights leave of the static memory.
     state_bytes
@@ -311,13 +301,12 @@ def state_pool(
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_handle_max_mamba_cache``.
     """
-    ratio = state_ratio(server)
+    ratio, facts = state_ratio(server, release), release.memory
     running = np.inf if server.running is None else max(1, server.running // ranks)
     if not server.prefix_cache and server.running is not None:
         slots = np.full(draft_tokens.shape, float(running))
         taken = state_bytes * (slots + 1) * (1 + draft_tokens) + fixed_bytes
         return taken, slots, slots
-    facts = version_of(SglangRelease, server.version).memory
     share = facts.state_share
     if facts.copies_first and np.isfinite(running):
         copies = state_bytes * (running + 1) * draft_tokens + fixed_bytes
@@ -360,7 +349,7 @@ def _replay_bytes(need: MemoryRequest) -> tuple[float, float]:
         elif core.kernel == "kimi_delta":
             slot += count * (2 * inputs * width + gates * full)
     ways = need.placement.tensor_parallel // need.ranks
-    tokens = version_of(SglangRelease, need.version).memory.replay_tokens
+    tokens = need.facts.memory.replay_tokens
     return slot * tokens / ways, request * tokens / ways
 
 
@@ -383,9 +372,9 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     # once the group's collectives are set up.
     peers = min(need.placement.devices, _BOARD) - 1
     free = memory - _CONTEXT_BYTES - peers * _PEER_BYTES
-    facts = version_of(SglangRelease, need.version).memory
-    reads_images = _reads_images(need.model, need.version)
-    images = facts.image_cache_mib * MEBIBYTE if reads_images else 0.0
+    facts: PoolRelease = need.facts
+    reads_images = _reads_images(need.model, facts)
+    images = facts.memory.image_cache_mib * MEBIBYTE if reads_images else 0.0
     rest = server.memory_frac * free - need.weight_bytes - images
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
     verify = np.broadcast_to(verify_len, shape)
@@ -398,7 +387,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     states = np.zeros(shape)
     limits: dict[str, Array] = {}
     # Requests that one group runs by setting; if none, what SGLang takes at least.
-    most = float(facts.fewest_running)
+    most = float(facts.memory.fewest_running)
     if server.running is not None:
         most = max(1.0, float(server.running // need.ranks))
     recurrent = need.target.n_recurrent > 0
@@ -407,6 +396,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     if recurrent:
         states, _, limits["state"] = state_pool(
             server,
+            facts,
             rest_bytes=rest,
             state_bytes=own,
             draft_tokens=copies,
@@ -422,18 +412,18 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         limits["cache"] = caches / one
     else:
         # Tokens are dropped in steps, a page behind the longest window: the pool has one.
-        behind = max(need.target.windows, default=0) + facts.eviction_tokens * verify
-        behind = behind + facts.page_tokens + ahead
+        behind = max(need.target.windows, default=0) + facts.memory.eviction_tokens * verify
+        behind = behind + facts.memory.page_tokens + ahead
         one, of_pools = _cached(server, need, caches, most=most, held=held, behind=behind)
         limits |= of_pools
     limits["running"] = np.full(shape, most)
-    least = _least_bytes(server, most, own, copies, one) + fixed if recurrent else one
+    least = _least_bytes(server, facts, most, own, copies, one) + fixed if recurrent else one
     return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=memory - server.memory_frac * free + images,
         state_pool_bytes=states,
         cache_pool_bytes=caches,
-        state_bytes=np.asarray(own * (state_ratio(server) + copies) + replay_request),
+        state_bytes=np.asarray(own * (state_ratio(server, facts) + copies) + replay_request),
         cache_bytes=one,
         limits=limits,
         short_bytes=np.maximum(least - rest, 0.0),
@@ -441,14 +431,19 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
 
 
 def _least_bytes(
-    server: Server, most: float, state_bytes: float, copies: Array, cache_bytes: Array
+    server: Server,
+    release: PoolRelease,
+    most: float,
+    state_bytes: float,
+    copies: Array,
+    cache_bytes: Array,
 ) -> Array:
     """Return what one request needs: its slots, those of padding, copies of both, its cache."""
     if not server.prefix_cache and server.running is not None:
         return np.asarray(state_bytes * (most + 1) * (1 + copies) + cache_bytes)
-    ratio = state_ratio(server)
+    ratio = state_ratio(server, release)
     slots = state_bytes * (ratio * (1 + copies / ratio) + 1 + copies)
-    share = version_of(SglangRelease, server.version).memory.state_share
+    share = release.memory.state_share
     return np.maximum(slots * (1 + 1 / share), slots + cache_bytes)
 
 
@@ -473,7 +468,7 @@ def _cached(
     # Bytes of a token in layers of the whole context, and in those of a window.
     whole, part = need.target.token_bytes, need.target.window_token_bytes
     layers = need.target.n_cached
-    facts = version_of(SglangRelease, need.version).memory
+    facts = need.facts.memory
     if not need.model.family.startswith(facts.window_families):
         whole, part, layers = whole + part, 0.0, layers + need.target.n_windowed
     draft = need.draft

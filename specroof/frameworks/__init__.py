@@ -1,0 +1,913 @@
+"""What each release of a server does: facts, which files hold, for rules, which code holds.
+
+`NAME-VERSION.yaml` beside this file is one release; a file more is a release more. With ``same_as``
+it gives what differs from another release of its server, and where it was read itself. `names.yaml`
+lists the servers.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from string import Template
+from typing import Annotated, Any, Final
+
+from specroof.architecture.base import CHOICES, KERNELS, CacheReading
+from specroof.errors import ProfileError, refuse, reject
+from specroof.reading.yaml_text import parse_yaml, read_plain, shown
+from specroof.units import DTYPE_BYTES
+
+#: Where the files of releases lie.
+FOLDER: Final = Path(__file__).parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Name:
+    spelt: tuple[str, ...] = ()
+    one_user: bool = False
+    stands_in: bool = False
+    runs: str = ""
+
+
+def _names() -> Mapping[str, _Name]:
+    content = parse_yaml(
+        (FOLDER / "names.yaml").read_text("utf-8"), source="names.yaml", error=ProfileError
+    )
+    return {
+        name: read_plain(row, _Name, source=f"names.yaml: {name}", error=ProfileError)
+        for name, row in content.items()
+    }
+
+
+_NAMES: Final = _names()
+#: Serving software that engines are named after, and whose rules they have.
+FRAMEWORKS: Final = tuple(n for n, row in _NAMES.items() if not (row.one_user or row.runs))
+#: Software for one user and a few requests, with engines of its own.
+LOCAL_FRAMEWORKS: Final = tuple(name for name, row in _NAMES.items() if row.one_user)
+#: Software that runs the files of another, whose rules it has.
+RUNS: Final[Mapping[str, str]] = {name: row.runs for name, row in _NAMES.items() if row.runs}
+#: All server software.
+SERVERS: Final = (*_NAMES,)
+#: What people call it, without capitals and with hyphens.
+SPELT: Final[Mapping[str, str]] = {
+    word: name for name, row in _NAMES.items() for word in (name, *row.spelt)
+}
+#: Gives its rules to an engine without a known server: `generic`, or a user's calibration.
+STAND_IN: Final = next(name for name, row in _NAMES.items() if row.stands_in)
+
+# --- Values of a file -----------------------------------------------------------------------------
+
+#: What stands for a figure in the words of a flag.
+_PLACEHOLDERS: Final = (
+    *("model", "value", "hosts", "first_host", "group_size", "tensor_parallel"),
+    *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
+    *("decode_context_parallel", "drafts", "verified", "top_k", "file", "devices_per_host"),
+    *("method", "weights", "config", "n_min", "p_min", "schedule", "last_on", "name", "input_len"),
+    "length",
+    *("batch_size", "output_len", "num_requests", "running", "tokens_per_round", "formats"),
+    "speculation",
+)
+#: Ways to spread a model that a server may have a flag for.
+DEGREES: Final = (
+    *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
+    "decode_context_parallel",
+)
+_PLACEMENT: Final = (*DEGREES, "hosts")
+
+
+def _words_allowed(words: Any) -> str:
+    fine = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    templates = [Template(word) for word in words] if fine else []
+    fine = fine and all(template.is_valid() for template in templates)
+    names = {name for template in templates for name in template.get_identifiers()}
+    known = ", ".join(f"${name}" for name in _PLACEHOLDERS)
+    return "" if fine and names <= {*_PLACEHOLDERS} else f"a list of texts, with {known}"
+
+
+def _step_allowed(step: Any) -> str:
+    match step:
+        case [int(first), int() | None, int(width)] if first > 0 and width > 0:
+            return ""
+    return "[from, below or null, step], whole numbers from 1"
+
+
+def _limits_allowed(rows: Any) -> str:
+    fine = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    least = [row.get("least_gib") for row in rows] if fine else []
+    fine = all(isinstance(figure, int) for figure in least) and least[-1:] == [0]
+    falls = fine and least == sorted({*least}, reverse=True)
+    return "" if falls else "rows with falling least_gib, the last of 0"
+
+
+_Words = Annotated[tuple[str, ...], _words_allowed]
+#: Keys of a file or of a flag; ``$NAME`` as a value stands for a figure.
+_Config = Mapping[str, Any]
+_Dtypes = Mapping[Annotated[str, DTYPE_BYTES], str]
+_Share = Annotated[float, "share"]
+_Names = tuple[str, ...]
+_Kinds = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapturedSizes:
+    """Sizes of captured graphs: some that are listed, then steps of from, below and width."""
+
+    listed: tuple[int, ...]
+    steps: tuple[Annotated[tuple[int | None, ...], _step_allowed], ...]
+
+    def up_to(self, most: int) -> list[int]:
+        """Return the sizes that are at most so large; a step without an end goes that far."""
+        stepped = (
+            range(first, most + 1 if below is None else below, width)  # type: ignore[arg-type]
+            for first, below, width in self.steps
+        )
+        return [size for size in chain(self.listed, *stepped) if size <= most]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingFlag:
+    """The words of a setting that is on or has a value, and of one that is off; None: no way.
+
+    A server that reads a file of settings has keys there instead, in `config` and `config_off`.
+    """
+
+    enabled: _Words | None = None
+    disabled: _Words | None = None
+    config: _Config | None = None
+    config_off: _Config | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What starts a server: the words, then those of each number above 1, in this order.
+
+    Those of a model that is named with its file on the Hub may be others.
+    """
+
+    start: _Words
+    start_on_hub: _Words = ()
+    placement: Mapping[Annotated[str, _PLACEMENT], _Words]
+    other_hosts: str
+    own_code: _Words = ()
+    own_code_families: _Names = ()
+    weights: _Words = ()
+    cache: _Words = ()
+    cache_config: _Config = field(default_factory=dict)
+    groups_config: _Config = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A kind of drafter: what the server calls it, and what it does with it.
+
+    Attributes
+    ----------
+    name
+        What the server calls it.
+    config
+        Keys beside, where a config names the drafter.
+    words, words_in_groups
+        How flags count drafts, where flags do; and those beside with data-parallel attention.
+    trees, follows_load, in_groups
+        Whether it drafts in trees, its draft length can follow the load, and it drafts with
+        data-parallel attention.
+    told_block
+        Whether it has to be told all drafts of its block.
+    package
+        What has to be installed for it.
+    """
+
+    name: str
+    config: _Config = field(default_factory=dict)
+    words: _Words = ()
+    words_in_groups: _Words = ()
+    trees: bool = False
+    follows_load: bool = False
+    in_groups: bool = True
+    told_block: bool = False
+    package: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleFlag:
+    """The words of a rule of acceptance, and the kinds that it is for, in chains."""
+
+    words: _Words
+    kinds: _Kinds
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleFile:
+    """A file with the drafts of each load: by the first number of requests, under a key."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drafting:
+    """How a server is told what drafts: by words, or by a config in one of them or in a file.
+
+    Attributes
+    ----------
+    words, weights, weights_on_hub, drafts, on_host
+        Those of any drafter; of one with weights of its own; of one that is named with its file on
+        the Hub; of drafts, where its method has none; of one on the CPU.
+    config, file
+        Keys of the config; the file that holds it, empty for ``$config`` among the words.
+    schedule, schedule_config, schedule_file
+        What is told of drafts that follow the load.
+    off_config
+        What is told of a load from which on none are drafted.
+    whole_block_kinds
+        That draft a whole block wherever they draft: a schedule shortens what is verified.
+    schedule_notes, fixed_notes, notes
+        What is said of a schedule that is told, of one that is not, and of any drafter.
+    in_pipeline
+        Whether drafts can follow the load in a pipeline.
+    caches_only
+        Whether it drafts for no model with recurrent layers.
+    rule_flags
+        By the rule.
+    """
+
+    words: _Words = ()
+    weights: _Words = ()
+    weights_on_hub: _Words = ()
+    drafts: _Words = ()
+    on_host: _Words = ()
+    config: _Config = field(default_factory=dict)
+    file: str = ""
+    schedule: _Words = ()
+    schedule_config: _Config = field(default_factory=dict)
+    schedule_file: ScheduleFile | None = None
+    off_config: _Config = field(default_factory=dict)
+    whole_block_kinds: _Kinds = ()
+    schedule_notes: _Words = ()
+    fixed_notes: _Words = ()
+    notes: _Words = ()
+    in_pipeline: bool = True
+    caches_only: bool = False
+    rule_flags: Mapping[str, RuleFlag] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Kinds that draft in a pipeline, where not all do, and what the environment needs for it."""
+
+    kinds: _Kinds
+    environment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """Kinds that read hidden states of several layers, and families whose stages pass them on."""
+
+    kinds: _Kinds
+    families: _Names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Families that kinds of drafters are refused for, and what to take instead."""
+
+    kinds: _Kinds
+    families: _Names
+    trees: bool = False
+    instead: str = "another drafter"
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """What makes a server a worker of prefill or decoding; drafts that those do not run.
+
+    Keys of a `config` stand in a file of each, and prefill is told of no drafts there. A
+    `connector` moves caches that are whole, or spread over all devices of a group.
+    """
+
+    prefill: _Words
+    decode: _Words
+    colocated: tuple[Refusal, ...] = ()
+    config: _Config = field(default_factory=dict)
+    connector: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mock:
+    """How a server runs on random weights and accepts as many drafts as it is told.
+
+    Attributes
+    ----------
+    start, drafting
+        The words of a server, and those beside for drafts; ``$formats`` and ``$speculation`` stand
+        for several.
+    draft_weights
+        Words beside for drafters with weights.
+    config
+        Keys beside, where a config names the drafter.
+    environment
+        Variables of a server that drafts.
+    least_running
+        Requests that run, at least.
+    bench
+        The words of a client.
+    """
+
+    start: _Words
+    drafting: _Words = ()
+    draft_weights: _Words = ()
+    config: _Config = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    least_running: int = 0
+    bench: _Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metrics:
+    """What a server publishes.
+
+    Attributes
+    ----------
+    published
+        What a server is told so that it publishes them.
+    prefix
+        How every name begins.
+    counters
+        From what is counted to the name of its counter, or of a part of a histogram.
+    gauges
+        From what is shown to the name of its gauge, summed over ranks.
+    settings
+        Gauges that are the same on all ranks, or a mean.
+    only
+        A label that a counter must have, and its value.
+    info
+        A gauge whose labels say how the server was launched; empty where there is none.
+    gap_of_each_token
+        Whether the time between two outputs of a request is shared out among their tokens.
+    counts_without_drafts
+        Whether rounds are counted, as 0, where nothing drafts.
+    """
+
+    published: str
+    prefix: str
+    counters: Mapping[str, str]
+    gauges: Mapping[str, str]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    info: str = ""
+    gap_of_each_token: bool = False
+    counts_without_drafts: bool = False
+
+
+# --- A release ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingRule:
+    """The backend that a server chooses by default, and how it reads the cache.
+
+    Attributes
+    ----------
+    kernels
+        Of which classes of kernels, as cores name them: of those with an indexer it is the reading
+        of the keys that it scans.
+    capabilities, vendors
+        Where: on chips of these compute capabilities, by their first number, or of these vendors.
+    reading
+        How it reads the cache for several new positions.
+    source
+        The backend, and the files that say so.
+    causal
+        For attention that is causal, or that is not; None for both.
+    wide
+        For models with a head wider than 256, or without; None for both.
+    narrow_cache
+        For a cache of less than 16 bits an element, or of more; None for both.
+    spread
+        For a context that is spread over devices, or that is not; None for both.
+    """
+
+    kernels: tuple[Annotated[str, KERNELS], ...]
+    capabilities: tuple[int, ...] = ()
+    vendors: _Names = ()
+    reading: CacheReading
+    source: str
+    causal: bool | None = None
+    wide: bool | None = None
+    narrow_cache: bool | None = None
+    spread: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fp8Cache:
+    """Where DeepSeek's sparse attention (V3.2, GLM-5) is cached in fp8 unless the user says else.
+
+    On chips of these compute capabilities, by their first number, and for these families of models;
+    none for all.
+    """
+
+    capabilities: tuple[int, ...]
+    families: _Names = ()
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadContext:
+    """What a server does with a context that is spread over devices.
+
+    Attributes
+    ----------
+    merges
+        Collectives around attention.
+    index_keys_whole
+        Whether each device keeps the keys of all tokens that an indexer scans.
+    draft_latents
+        Whether latents of a drafter are spread as well; they are cached whole otherwise.
+    block_capabilities
+        Of chips, by their first number, where it can so for blocks of drafts.
+    """
+
+    merges: int
+    index_keys_whole: bool = False
+    draft_latents: bool = False
+    block_capabilities: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What a release does, whichever server it is of; the defaults are those of the ideal engine.
+
+    Attributes
+    ----------
+    framework, version
+        As the name of the file says them.
+    rules
+        Whose rules of memory and of settings count, of `specroof.serving.capacity.RULES`.
+    title, known_as
+        What people call the server, and the release where not by title and version.
+    sources
+        File and line that a block or a fact was read in, by its dotted key.
+    command, settings
+        How a server is started, and what tells it its settings.
+    weights, cache_formats, state_dtypes
+        Formats of weights that it makes of any checkpoint, and what it calls dtypes of a cache and
+        of a state.
+    methods
+        By the kind of drafter.
+    drafting, pipeline, staged
+        How it is told what drafts; what drafts in a pipeline, None for all kinds and families.
+    mock, metrics
+        None where it cannot be told an acceptance length, and where no names were read.
+    accepts
+        Rules by which drafts can be accepted, the one without a flag first; none where nobody says.
+    vocabulary_padding
+        Tokens by which the vocabulary of a draft model may differ.
+    refusals
+        What it does not draft for which families; the first that fits is said.
+    no_models
+        Families that it has no class for.
+    read_as_mtp, read_as_mtp_with_layers
+        Families of draft models that it reads as layers for mtp; the second ones where they have
+        such layers.
+    workers
+        Of prefill and of decoding; None for a server that does both.
+    verification_kernels
+        How its kernels read the cache in a verification; the first row that fits counts, and where
+        none does it is read once.
+    fp8_caches
+        Defaults of caches; None where none was read.
+    compressed_formats
+        Of a compressed cache; none for any.
+    spread_context
+        None where that was not read.
+    uses_host
+        Whether the CPU beside a chip can compute experts and drafts.
+    timed_launches
+        Whether its launches outside of graphs were timed for models with several residual streams.
+    one_sided_tokens
+        Whether tokens reach experts by one-sided writes where the fast links join several nodes.
+    waits_to
+        The last release that schedules a step when the one before it has ended; empty for none.
+    pipeline_overlaps
+        Whether the host schedules ahead in a pipeline.
+    drafts_beside
+        Whether requests draft in a pass that they share with prompts.
+    reserves
+        Whether a request starts only where its whole answer fits besides those of all that run;
+        where not, those that started last lose their memory when it is full. None where requests
+        are counted.
+    reserved_tokens
+        Of an answer still to come, at most; 0 for all of them.
+    divides_chunks
+        Whether groups of attention share the tokens of a chunk; otherwise each has as many.
+    adaptive_verification, adaptive_steps
+        Whether a round verifies fewer drafts where those are unlikely, and whether rounds draft as
+        many as were accepted lately.
+    unchecked, estimated
+        Whether its rules are from documentation alone, and its activations measured at startup.
+    """
+
+    framework: str = ""
+    format_version: Annotated[int, (1,)]
+    rules: str
+    version: str = ""
+    title: str
+    known_as: str = ""
+    sources: Mapping[str, str]
+    command: Command
+    settings: Mapping[str, SettingFlag] = field(default_factory=dict)
+    weights: _Names = ()
+    cache_formats: Mapping[Annotated[str, CHOICES["kv_dtype"]], str] = field(default_factory=dict)
+    state_dtypes: _Dtypes = field(default_factory=dict)
+    methods: Mapping[str, Method] = field(default_factory=dict)
+    drafting: Drafting | None = None
+    pipeline: Pipeline | None = None
+    staged: Staged | None = None
+    mock: Mock | None = None
+    metrics: Metrics | None = None
+    accepts: _Names = ()
+    vocabulary_padding: int = 0
+    refusals: tuple[Refusal, ...] = ()
+    no_models: _Names = ()
+    read_as_mtp: _Names = ()
+    read_as_mtp_with_layers: _Names = ()
+    workers: Workers | None = None
+    verification_kernels: tuple[ReadingRule, ...] = ()
+    fp8_caches: tuple[Fp8Cache, ...] | None = None
+    compressed_formats: _Names = ()
+    spread_context: SpreadContext | None = None
+    uses_host: bool = False
+    timed_launches: bool = False
+    one_sided_tokens: bool = False
+    waits_to: str = ""
+    pipeline_overlaps: bool = True
+    drafts_beside: bool = True
+    reserves: bool | None = None
+    reserved_tokens: int = 0
+    divides_chunks: bool = False
+    adaptive_verification: bool = False
+    adaptive_steps: bool = False
+    unchecked: bool = False
+    estimated: bool = False
+
+    @property
+    def name(self) -> str:
+        """The server and its version, as people call them."""
+        return self.known_as or f"{self.title} {self.version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Defaults:
+    memory_frac: _Share
+    running: int
+    running_drafting: int | None = None
+    capture: int
+    chunk: int
+    mixed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareRelease(Release):
+    """A release of which few rules are known: a share of the memory is the cache.
+
+    Attributes
+    ----------
+    defaults
+        Of settings; those of a server that drafts run other numbers of requests.
+    part_tokens
+        Tokens of a pass, whose logits are kept; 0 where nothing is.
+    """
+
+    defaults: _Defaults
+    part_tokens: int = 0
+
+
+def _check_sources(content: Mapping[str, Any], file: str) -> None:
+    """Refuse a fact without a source, and a source of no fact."""
+    sources, known = content["sources"], set[str]()
+    facts = {key: content[key] for key in content if key not in _UNREAD}
+    for path in _facts(facts):
+        above = [".".join(path[: depth + 1]) for depth in range(len(path))]
+        known.update(above)
+        if path[-1] != "source" and sources.keys().isdisjoint(above):
+            reject(f"{file}: sources has none of {above[-1]}", "file and line", ProfileError)
+    if not known.issuperset(sources):
+        strange = ", ".join(sources.keys() - known)
+        reject(f"{file}: sources has {strange}", "dotted keys of facts", ProfileError)
+
+
+#: Keys of a file that are no facts.
+_UNREAD: Final = ("format_version", "rules", "title", "known_as", "sources")
+
+
+def _facts(content: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the keys that lead to each fact; lists whose entries say their source are one."""
+    for key, value in content.items():
+        path = (*above, key)
+        if isinstance(value, Mapping) and value:
+            yield from _facts(value, path)
+        elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+            yield (*path, "source") if all("source" in row for row in value) else path
+        else:
+            yield path
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BlockLimit:
+    least_gib: float
+    running: int
+    tokens: int
+    not_capabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BlockLimits:
+    by_memory: Annotated[tuple[_BlockLimit, ...], _limits_allowed]
+    tokens_by_architecture: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BlockCaptured:
+    most: int
+    large: int
+    large_compute_majors: tuple[int, ...]
+    sizes: CapturedSizes
+    whole_pass: bool
+    uniform: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BlockMemory:
+    memory_frac: _Share
+    block_tokens: int
+    latent_block_tokens: int
+    alike: float
+    replay_tokens: int
+    prompt_in_windows: Annotated[str, ("passes in flight", "one pass", "whole")]
+    synchronous_kinds: _Kinds
+    limiting_kinds: _Kinds
+    extra_slot_kinds: _Kinds
+    no_lookahead_kinds: _Kinds
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockRelease(Release):
+    """A release with one pool of blocks; the comments of its file say what each key means."""
+
+    limits: _BlockLimits
+    captured: _BlockCaptured
+    memory: _BlockMemory
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PoolLimit:
+    least_gib: float
+    tokens: int
+    captured: int
+    captured_spread: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PoolLimits:
+    by_memory: Annotated[tuple[_PoolLimit, ...], _limits_allowed]
+    spread_from_devices: int
+    drafting_running: int
+    compressed_running: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PoolCaptured:
+    plain: CapturedSizes
+    drafting: CapturedSizes
+    prefill: CapturedSizes
+    largest: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PoolVision:
+    share: _Share
+    n_layers: int
+    hidden_size: int
+    slope: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PoolMemory:
+    whole_prompt_tokens: int
+    least_tokens: int
+    base_mib: float
+    token_mib: float
+    device_mib: float
+    floor_mib: float
+    floor_from_gib: float
+    graph_mib: float
+    group_graph_mib: float
+    large_group_graph_mib: float
+    large_graph: int
+    prefill_graph_mib: float
+    latent_prefill_mib: float
+    drafter_mib: Mapping[str, float]
+    vision: _PoolVision
+    attention_share: Mapping[str, _Share]
+    latent_share_heads: tuple[int, ...]
+    whole_share_families: _Names
+    uncaptured_kernels: _Names
+    state_share: _Share
+    state_slots: int
+    tracking_slots: int
+    copies_first: bool
+    window_share: _Share
+    replay_tokens: int
+    image_cache_mib: float
+    eviction_tokens: int
+    page_tokens: int
+    fewest_running: int
+    text_families: _Names
+    captured_towers: _Names
+    window_families: _Names
+    target_cell_kinds: _Kinds
+    never_mixed_kinds: _Kinds
+    synchronous_kinds: _Kinds
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolRelease(Release):
+    """A release with a pool for each kind; the comments of its file say what each key means."""
+
+    limits: _PoolLimits
+    captured: _PoolCaptured
+    memory: _PoolMemory
+
+
+# --- Releases by name -----------------------------------------------------------------------------
+
+_SCHEMAS: Final[Mapping[str, type[Release]]] = {
+    "blocks": BlockRelease,
+    "pools": PoolRelease,
+    "share": ShareRelease,
+}
+#: The engine of the textbook, which nothing limits.
+IDEAL: Final = Release(
+    framework="ideal",
+    format_version=1,
+    rules="ideal",
+    title="ideal",
+    sources={},
+    command=Command(start=(), placement={}, other_hosts=""),
+    spread_context=SpreadContext(merges=3),
+    uses_host=True,
+)
+
+
+@cache
+def known_releases(framework: str) -> Sequence[str]:
+    """Return the versions of a server that there are files of, the newest first.
+
+    Examples
+    --------
+    >>> known_releases("vllm")[0]
+    '0.33.0'
+    """
+    prefix = f"{framework}-"
+    versions = [path.stem.removeprefix(prefix) for path in FOLDER.glob(f"{prefix}*.yaml")]
+    for version in versions:
+        if not re.fullmatch(r"\d+(\.\d+)*", version):
+            reject(
+                f"{prefix}{version}.yaml: version is {version!r}", "such as 0.33.0", ProfileError
+            )
+    return sorted(versions, key=version_parts, reverse=True)
+
+
+def version_parts(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, which order it among others."""
+    return tuple(int(part) for part in version.split("."))
+
+
+@cache
+def release(name: str) -> Release:
+    """Return what a release does.
+
+    Parameters
+    ----------
+    name
+        A server, for its newest release, server and version, ``"vllm@0.33"``, or ``"ideal"``.
+
+    Raises
+    ------
+    OptionError
+        For a release that there is no file of.
+    ProfileError
+        For a file with an unknown key, or without one that is needed.
+
+    Examples
+    --------
+    >>> release("sglang").name, release("vllm@0.33").settings["running"].enabled
+    ('SGLang 0.5.23', ('--max-num-seqs', '$value'))
+    """
+    framework, at, wanted = name.partition("@")
+    if name == IDEAL.framework:
+        return IDEAL
+    known = known_releases(framework) if framework in _NAMES else ()
+    for version in known:
+        if f"{version}.".startswith(f"{wanted}." if at else ""):
+            read = read_release(FOLDER / f"{framework}-{version}.yaml", trusted=True)
+            return replace(read, framework=framework, version=version)
+    servers = (framework,) if known else (*FRAMEWORKS, *LOCAL_FRAMEWORKS)
+    every = (f"{server}@{version}" for server in servers for version in known_releases(server))
+    return refuse("framework", name, ", ".join(every))
+
+
+def read_release(path: Path, *, trusted: bool = False) -> Release:
+    """Return what the file of a release says.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    trusted
+        Take the facts as they stand: only for the bundled files, which the tests check.
+
+    Raises
+    ------
+    ProfileError
+        For a file with an unknown key, a value out of bounds, or a fact without its source.
+
+    Examples
+    --------
+    >>> read_release(FOLDER / "mlx-0.32.2.yaml").title
+    'mlx-lm'
+    """
+    content = release_content(path)
+    rules = str(content.get("rules"))
+    if rules not in _SCHEMAS:
+        reject(f"{path.name}: rules is {shown(rules)}", ", ".join(_SCHEMAS), ProfileError)
+    read = read_plain(
+        content, _SCHEMAS[rules], source=path.name, error=ProfileError, trusted=trusted
+    )
+    if not trusted:
+        _check_sources(content, path.name)
+    return read
+
+
+def those_where(fits: Callable[[Release], bool]) -> str:
+    """Return the engines whose newest releases have a fact, for messages.
+
+    Examples
+    --------
+    >>> those_where(lambda one: one.uses_host)
+    'llama.cpp or ideal'
+    """
+    names = (*FRAMEWORKS, *LOCAL_FRAMEWORKS, IDEAL.framework)
+    return " or ".join(name for name in names if fits(release(name)))
+
+
+def release_content(path: Path) -> dict[str, Any]:
+    """Return what the file of a release says, with the facts of the one that it is the same as.
+
+    Mappings are joined key by key, null leaves a key out, and any other value takes the place of
+    that of the other release. Sources are its own.
+
+    Raises
+    ------
+    ProfileError
+        For ``same_as`` that names no other file of the same server, or leads back to this one.
+
+    Examples
+    --------
+    >>> older = release_content(FOLDER / "vllm-0.24.0.yaml")
+    >>> older["title"], older["captured"]["most"], older["captured"]["uniform"]
+    ('vLLM', 512, False)
+    """
+    read, own = list[Path](), list[dict[str, Any]]()
+    while not own or "same_as" in own[-1]:
+        if own:
+            named, allowed = own[-1].pop("same_as"), _others(path, read)
+            if named not in allowed:
+                what = f"{read[-1].name}: same_as is {shown(named)}"
+                reject(what, ", ".join(allowed) or "left out", ProfileError)
+            path = path.with_name(f"{named}.yaml")
+        read.append(path)
+        own.append(parse_yaml(path.read_text("utf-8"), source=path.name, error=ProfileError))
+    content: dict[str, Any] = own.pop()
+    for newer in reversed(own):
+        content = _joined({**content, "sources": {}}, newer)
+    return content
+
+
+def _others(path: Path, read: Sequence[Path]) -> list[str]:
+    """Return the files of the same server, beside those that were read already."""
+    server = path.stem.partition("-")[0]
+    return sorted(other.stem for other in path.parent.glob(f"{server}-*.yaml") if other not in read)
+
+
+def _joined(content: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    joined = {**content, **change}
+    for key, value in change.items():
+        if isinstance(value, Mapping) and isinstance(content.get(key), Mapping):
+            joined[key] = _joined(content[key], value)
+    return {key: value for key, value in joined.items() if value is not None}
