@@ -26,6 +26,7 @@ import functools
 import gc
 import importlib
 import json
+import linecache
 import os
 import random
 import re
@@ -100,6 +101,12 @@ class Mutant:
     def room(self) -> str:
         """Return the room that it breaks."""
         return self.file.split("/")[1]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return what `equivalent_mutants.csv` knows it by, wherever its line stands."""
+        line = linecache.getline(str(HERE / self.file), self.line).strip()
+        return self.file, self.function, line, self.before, self.after
 
     @property
     def text(self) -> str:
@@ -375,7 +382,7 @@ class Mutation:
         drawn_ones = drawn(self.words.mutants, self.words.seed, tuple(self.words.rooms))
         for mutant in drawn_ones:
             importlib.import_module(mutant.file.removesuffix(".py").replace("/", "."))
-        equivalent = {tuple(row[:4]) for row in csv.reader(EQUIVALENT.read_text().splitlines())}
+        equivalent = {tuple(row[:5]) for row in csv.reader(EQUIVALENT.read_text().splitlines())}
         session.config.pluginmanager.getplugin("capturemanager").suspend_global_capture(in_=True)
         waiting = [
             (mutant, "room", *self.stages(mutant, session.items, reached)) for mutant in drawn_ones
@@ -385,7 +392,7 @@ class Mutation:
         while waiting or running:
             while waiting and len(running) < self.words.processes:
                 mutant, stage, now, later = waiting.pop(0)
-                if (mutant.file, mutant.function, mutant.before, mutant.after) in equivalent:
+                if mutant.key in equivalent:
                     self.results["equivalent"].append(mutant)
                     continue
                 running[self.start(mutant, now, reached.seconds)] = mutant, stage, now, later

@@ -63,10 +63,10 @@ def on_files(files: Files, config: Any) -> Files:
     for title, names in _api_groups().items():
         text = "\n\n".join([f"# {title}", *map(_entry, names)])
         files.append(File.generated(config, _api_page(title), content=text))
-    for page in CHARTED:
+    for page, ending in CHARTED.items():
         text = (ROOT / "docs" / "pages" / f"{page}.md").read_text(encoding="utf-8")
         name = f"charts/{page.replace('/', '-')}.png"
-        files.append(File.generated(config, name, content=chart_of(text)))
+        files.append(File.generated(config, name, content=chart_of(text, ending)))
     for name, chart in speculation_charts().items():
         drawn = io.BytesIO()
         chart.savefig(drawn, format="png", dpi=120)
@@ -74,16 +74,20 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-#: Pages with the chart of the first command that they show.
-CHARTED: Final = (
-    *("index", "guides/advise", "guides/breakeven", "guides/frontier", "guides/adaptive"),
-    *("guides/explain", "commands/train", "commands/worth"),
-)
+#: Pages with the chart of the first command that they show, which may have several.
+CHARTED: Final = {
+    **dict.fromkeys(("index", "guides/advise", "guides/breakeven", "guides/frontier"), ""),
+    **dict.fromkeys(("guides/capacity", "guides/loads", "guides/split", "guides/explain"), ""),
+    **dict.fromkeys(("guides/local-machines", "commands/rollout", "commands/train"), ""),
+    "commands/worth": "",
+    "guides/adaptive": "-policies",
+    "guides/predict": "-by-batch",
+}
 _COMMAND: Final = re.compile(r"^\$ specroof ((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 
 
-def chart_of(page: str) -> bytes:
-    """Return the chart of the first command that a page shows."""
+def chart_of(page: str, ending: str) -> bytes:
+    """Return the chart of the first command that a page shows, of this ending."""
     (command, *_) = _COMMAND.findall(page)
     words = shlex.split(command.replace("\\\n", " ").partition(" | ")[0])
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +95,7 @@ def chart_of(page: str) -> bytes:
         done = CliRunner().invoke(app, [*words, "--plot", str(path)])
         if done.exit_code:
             raise ValueError(done.output)
-        return path.read_bytes()
+        return path.with_stem(f"chart{ending}").read_bytes()
 
 
 def speculation_charts() -> dict[str, Any]:
@@ -124,6 +128,11 @@ def speculation_charts() -> dict[str, Any]:
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put the tables into a page that it asks for."""
     return _ASKED.sub(lambda asked: TABLES[asked[1]](*asked[2].split()), markdown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the dialog of the theme's search for readers of screens."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

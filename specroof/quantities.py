@@ -201,15 +201,19 @@ def records_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def labelled(name: str, value: Any) -> str:
-    """Return a value with the title of its quantity; text alone.
+    """Return a value with the title of its quantity, behind the value if it is a unit; text alone.
 
     Examples
     --------
-    >>> labelled("batch_size", 8), labelled("drafter", "eagle3")
-    ('batch 8', 'eagle3')
+    >>> labelled("batch_size", 8), labelled("devices", 2), labelled("drafter", "eagle3")
+    ('batch 8', '2 devices', 'eagle3')
     """
     one = QUANTITIES[name]
-    return value if isinstance(value, str) else f"{one.title} {one.spelt(value)}"
+    if isinstance(value, str):
+        return value
+    words = [one.title, one.spelt(value)]
+    is_unit = "/" in one.title or one.title.endswith("s")
+    return " ".join(words[::-1] if is_unit else words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,7 +506,7 @@ ANSWER: Final = quantity(
 )
 VALUE: Final = quantity("value", "value", "What is solved for.", spelt=_three)
 CEILING: Final = quantity(
-    "ceiling", "at best", "The largest speedup that can be reached.", spelt=_times
+    "ceiling", "at most", "The largest speedup that can be reached.", spelt=_times
 )
 UNKNOWN_FROM: Final = quantity(
     *("unknown_from", "unknown from", "The least load that was not tried."),

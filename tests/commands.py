@@ -1,5 +1,6 @@
 """Commands in this process: what they print, what they answer, and how they refuse."""
 
+import io
 import json
 import shlex
 from itertools import chain
@@ -9,6 +10,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from specroof.cli import app
+
+
+class Terminal(io.StringIO):
+    """Standard error that a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def invoked(*words: object, **environment: str) -> Result:

@@ -7,16 +7,16 @@ import math
 import re
 import shlex
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from commands import answered, refused, run
 from specroof import advise, load_hardware, load_model, predict
-from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
 from specroof.policies.decision import decide
@@ -38,24 +38,8 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def shell(words: str) -> Any:
-    return CliRunner().invoke(app, ["advise", *shlex.split(words)])
-
-
-def page(words: str) -> str:
-    """Return the page that a call prints."""
-    run = shell(words)
-    assert (run.exit_code, run.stderr) == (0, "")
-    return str(run.stdout)
-
-
-def answer(words: str) -> dict[str, Any]:
-    """Return the object that a call prints."""
-    run = shell(f"{words} --json")
-    assert (run.exit_code, run.stderr) == (0, "")
-    (line,) = run.stdout.splitlines()
-    found: dict[str, Any] = json.loads(line)
-    return found
+page = partial(run, "advise")
+answer = partial(answered, "advise")
 
 
 def advised(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -64,14 +48,6 @@ def advised(found: dict[str, Any]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = found["rows"][:loads]
     assert {row["drafter"] for row in rows} == {found["choice"]["drafter"]}
     return rows
-
-
-def refused(words: str) -> str:
-    """Return the one line that a refused call leaves."""
-    run = shell(words)
-    assert (run.exit_code, run.stdout) == (2, "")
-    (line,) = run.stderr.splitlines()
-    return str(line)
 
 
 def test_rows_are_what_predict_says_of_each_load() -> None:
@@ -149,37 +125,26 @@ def test_both_frameworks_are_written_for_whom_names_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "reached", "says"),
+    ("schedule", "most", "reached", "says"),
     [
-        (48, 1, "at most 48 requests, so it never reaches the 192"),
-        (200, 2, None),
-        (0, 1, "at most 0 requests"),
+        (((1, 191, 7), (192, 256, 0)), 48, 1, "at most 48 requests, so it never reaches the 192"),
+        (((1, 191, 7), (192, 256, 0)), 200, 2, ""),
+        (((1, 191, 7), (192, 256, 0)), 0, 1, "at most 0 requests"),
+        # Ranges that draft as well need no server without.
+        (((1, 60, 5), (61, 99, 3)), 48, 1, ""),
     ],
 )
 def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
-    most: int, reached: int, says: str | None
+    schedule: Any, most: int, reached: int, says: str
 ) -> None:
-    schedule = ((1, 191, 7), (192, 256, 0))
-    advised = plan_of(schedule, most)
-    assert advised.reached == schedule[:reached]
-    told = " ".join(_unreached(advised))
-    assert (says or "") in told
-    assert bool(told) is (says is not None)
-
-
-def plan_of(schedule: Any, most: int) -> LoadPlan:
-    """Return a decision without loads, of a server that drafts for so many requests."""
     room = {"speculative": {"largest_batch": most, "bound_by": "running"}}
     courses = (Course(schedule, None),)
-    return LoadPlan((), (), None, 0, courses, 0, room, Targets(), ())
-
-
-def test_ranges_that_draft_as_well_need_no_server_without() -> None:
-    advised = plan_of(((1, 60, 5), (61, 99, 3)), 48)
-    assert advised.reached == ((1, 60, 5),)
-    assert list(_unreached(advised)) == []
-    endless = replace(advised, capacity=None)
-    assert endless.reached == endless.schedule
+    plan = LoadPlan((), (), None, 0, courses, 0, room, Targets(), ())
+    assert plan.reached == schedule[:reached]
+    told = " ".join(_unreached(plan))
+    assert says in told
+    assert bool(told) is bool(says)
+    assert replace(plan, capacity=None).reached == schedule  # memory without an end
 
 
 def test_the_command_spreads_the_model_as_it_was_asked() -> None:
@@ -219,27 +184,8 @@ def test_a_drafter_that_the_server_refuses_is_no_choice() -> None:
 
 def test_a_server_that_refuses_all_drafters_is_refused() -> None:
     words = "advise Qwen/Qwen3-32B -H h100 --isl 1000 --osl 500 --framework sglang --drafter "
-    done = CliRunner().invoke(app, shlex.split(f"{words}mtp,accept=0.8 --drafter suffix,accept=.5"))
-    assert done.exit_code == 2
-    assert "no layers for mtp" in done.stderr
-    assert "SGLang 0.5.23 has no flag for suffix" in done.stderr
-
-
-def test_a_word_that_is_not_allowed_is_named() -> None:
-    words = f"advise {EXAMPLE} --kv-cache eight".replace(" --tp 2", "")
-    done = CliRunner().invoke(app, shlex.split(words))
-    assert (done.exit_code, done.stderr.partition(";")[0]) == (2, "specroof: --kv-cache is 'eight'")
-
-
-def test_a_chart_is_written_where_a_file_is_named(tmp_path: Path) -> None:
-    advice = advise(
-        "Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.8", input_len=500, output_len=500,
-        concurrency=[1, 8],
-    )  # fmt: skip
-    advice.plot(tmp_path / "chart.png")
-    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(OptionError, match="path is 7; allowed: a file"):
-        advice.plot(7)  # type: ignore[arg-type]
+    told = refused(f"{words}mtp,accept=0.8 --drafter suffix,accept=.5")
+    assert re.search("no layers for mtp.*SGLang 0.5.23 has no flag for suffix", told)
 
 
 def test_the_shell_writes_rows_and_chart_of_all_chips(tmp_path: Path) -> None:
@@ -247,9 +193,7 @@ def test_the_shell_writes_rows_and_chart_of_all_chips(tmp_path: Path) -> None:
         "Qwen/Qwen3-8B -H h100,b200 --isl 500 --osl 100 --concurrency 1,8 --drafter ngram,accept=.6"
     )
     rows, chart = tmp_path / "rows.csv", tmp_path / "chart.png"
-    run = shell(f"{words} --drafter eagle3,accept=.7 --csv {rows} --plot {chart} --json")
-    assert run.exit_code == 0
-    found = json.loads(run.stdout)
+    found = answer(f"{words} --drafter eagle3,accept=.7 --csv {rows} --plot {chart}")
     names = [case["hardware"] for case in (found["case"], *found["case"]["other_chips"])]
     written = list(csv.DictReader(io.StringIO(rows.read_text())))
     assert [row["hardware"] for row in written] == [name for name in names for _ in range(4)]
@@ -291,14 +235,6 @@ def test_dspark_drafts_the_block_that_it_was_trained_for() -> None:
     assert "--speculative-draft-model-path" not in flags_of(words, "sglang")
 
 
-@pytest.mark.parametrize("model", ["MiniMaxAI/MiniMax-M2", "Qwen/Qwen3-8B"])
-def test_mtp_without_layers_to_load_has_no_flags(model: str) -> None:
-    words = f"{model} -H b200 --tp 4 --isl 1000 --osl 500 --concurrency 4 --drafter mtp,accept=0.7"
-    found = answer(words)
-    assert found["choice"]["engine_config"] == {"vllm": None, "sglang": None}
-    assert any("mtp" in warning and "allowed" in warning for warning in found["warnings"])
-
-
 def test_weights_of_mtp_are_told_where_the_user_names_them() -> None:
     words = "google/gemma-4-31B-it -H b200 --draft-model me/assistant --drafter mtp,accept=0.7"
     assert json.loads(flags_of(words, "vllm")[1])["model"] == "me/assistant"
@@ -315,20 +251,6 @@ def test_trees_of_a_shape_that_no_engine_grows_have_no_flags(tree: str) -> None:
     found = answer(f"{words} --concurrency 1")
     assert found["choice"]["engine_config"] == {"vllm": None, "sglang": None}
     assert any("tree=eagle2" in warning for warning in found["warnings"])
-
-
-def test_settings_of_the_server_are_told_to_it() -> None:
-    words = "Qwen/Qwen3.5-9B -H h100 --drafter mtp,accept=0.7"
-    told = "running=64,capture=32,chunk=4096,mixed=on,state-dtype=bf16,prefix-cache=off"
-    flags = flags_of(f"{words} --server {told}", "sglang")
-    for flag, value in {
-        "--max-running-requests": "64",
-        "--cuda-graph-max-bs-decode": "32",
-        "--chunked-prefill-size": "4096",
-        "--mamba-ssm-dtype": "bfloat16",
-    }.items():
-        assert flags[flags.index(flag) + 1] == value
-    assert {"--enable-mixed-chunk", "--disable-radix-cache"} < {*flags}
 
 
 def test_tensorrt_llm_has_a_command_and_its_file() -> None:
@@ -411,12 +333,8 @@ def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
 def test_too_few_devices_are_refused_and_the_ideal_engine_counts_no_memory() -> None:
     # 145 GB of weights on a chip of 80 GB.
     words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --drafter eagle3,accept=.7"
-    run = shell(words)
-    assert (run.exit_code, run.stdout) == (2, "")
-    assert re.match(
-        r"specroof: --hardware: Qwen2.5-72B-Instruct .*1 x NVIDIA H100 SXM 80GB; allowed: .*--tp\n$",
-        run.stderr,
-    )
+    told = r"--hardware: Qwen2.5-72B-Instruct .*1 x NVIDIA H100 SXM 80GB; allowed: .*--tp"
+    assert re.fullmatch(told, refused("advise", words))
     assert answer(f"{words} --engine ideal")["case"]["capacity"] is None
 
 
@@ -435,6 +353,8 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     assert any(one.startswith("a TTFT of 1 ms is out of reach") for one in found["warnings"])
     assert found["choice"]["decision"] == "off"
     assert {row["meets_targets"] for row in found["rows"]} == {"no"}
+    told = "0.1 ms: met at no load; without drafts at no load"
+    assert told in page(f"{EXAMPLE} --ttft 1 --tpot 0.1 --min-speedup 9")
     # What is advised against at every load is in no schedule, and has no flags.
     assert found["choice"]["schedule"] == [[1, 128, 0]]
     assert set(found["choice"]["engine_config"].values()) == {""}
@@ -542,35 +462,6 @@ def test_a_framework_without_a_fit_is_stood_in_for() -> None:
     assert answer(f"{words} --framework vllm --engine generic")["case"]["engine"] == "generic"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ("--price-per-hour -1", "--price-per-hour is -1"),
-        ("--tpot 0", "--tpot is 0"),
-        ("--min-speedup -2", "--min-speedup is -2"),
-        ("--choose-draft-len 0", "--choose-draft-len is [0]"),
-        ("--choose-draft-len 1.5", "--choose-draft-len is '1.5'"),
-        ("--framework tgi", "--framework is 'tgi'"),
-        ("--framework vllm --engine sglang", "--framework is 'vllm'; allowed: sglang"),
-        ("--concurrency 8..1", "--concurrency is '8..1'"),
-        ("--concurrency 0", "--concurrency is 0"),
-        ("--tp 3", "--tp is 3"),
-    ],
-)
-def test_refusals_name_the_flag(changes: str, message: str) -> None:
-    said = refused(f"{EXAMPLE.replace('--tp 2', '')} {changes}")
-    assert said.startswith(f"specroof: {message}")
-    assert "allowed" in said or "divide" in said
-
-
-def test_a_drafter_is_needed_and_a_name() -> None:
-    with pytest.raises(OptionError, match="at least one drafter"):
-        advise("Qwen/Qwen3-8B", "h100", **SMALL | {"drafters": []})
-    assert "--hardware is 'h100,'" in refused(EXAMPLE.replace("h100", "h100,"))
-    # Of most models somebody published an acceptance; of this one nobody did.
-    assert "--drafter" in refused("openai/gpt-oss-120b -H h100 --isl 9 --osl 9")
-
-
 def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "concurrency": [8], "steady": True}
     lengths: dict[str, Any] = {"input_len": 4000, "output_len": 500}
@@ -667,16 +558,6 @@ def test_two_drafters_of_one_kind_are_told_apart() -> None:
     assert "ngram 1" in next(line for line in printed.splitlines() if line.startswith("load"))
 
 
-def test_a_tree_is_started_with_its_nodes() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 1,256 --choose-draft-len 3"
-    found = answer(f"{words} --drafter eagle3,accept=0.5,tree=eagle2,nodes=8,top-k=2,siblings=.2")
-    assert [drafts for _, _, drafts in found["choice"]["schedule"]] == [3, 0]
-    flags = shlex.split(found["choice"]["engine_config"]["sglang"])
-    assert flags[flags.index("--speculative-num-draft-tokens") + 1] == "9"
-    assert flags[flags.index("--speculative-eagle-topk") + 1] == "2"
-    assert found["choice"]["engine_config"]["vllm"] is None
-
-
 def day_file(folder: Path, rows: list[float], unit: str = "concurrency") -> Path:
     """Write a traffic file with these loads."""
     path = folder / "day.csv"
@@ -733,9 +614,11 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     assert found["case"]["load"] == mean
     assert [row["concurrency"] for row in found["rows"]] == [8]
     words = "Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5"
-    assert "allowed: one of both" in refused(f"{words} --isl 10 --osl 10 --traffic {path}")
-    assert refused(f"{words} --isl 10").startswith("specroof: --output-len is missing")
-    assert "nothing.csv" in refused(f"{words} --traffic nothing.csv")
+    assert "allowed: one of both" in refused(
+        "advise", f"{words} --isl 10 --osl 10 --traffic {path}"
+    )
+    assert refused("advise", f"{words} --isl 10").startswith("--output-len is missing")
+    assert "nothing.csv" in refused("advise", f"{words} --traffic nothing.csv")
 
 
 def test_the_break_even_is_where_the_speedup_is_one() -> None:
@@ -812,6 +695,7 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     (chip,) = found.chips
     assert found.decision == "off"
     assert chip.to_measure is None
+    assert chip.advised is chip.plan  # a name of old
     assert [one.rate for one in chip.break_even] == [None, None]
     assert "break-even" not in page(
         "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --choose-draft-len 5 --drafter mtp,rates=.9/.8 --notes"
@@ -826,16 +710,6 @@ def test_flags_for_several_nodes_say_what_they_lack() -> None:
         assert bool(said) == told
         assert all(one.startswith("16 devices are in 2 hosts") for one in said)
         assert ("--nnodes 2 --node-rank 0" in str(found)) == told
-
-
-def test_printing_advice_shows_what_the_command_prints() -> None:
-    advice = advise("Qwen/Qwen3-8B", "h100", **SMALL)
-    assert str(advice).startswith(advice.title)
-    assert advice.model_name == "Qwen/Qwen3-8B"
-    of_model = advise(load_model("Qwen/Qwen3-8B"), "h100", **SMALL)
-    assert of_model.model_name == of_model.model.name
-    (chip,) = advice.chips
-    assert chip.advised is chip.plan  # a name of old
 
 
 LONG = "Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --isl 1024 --osl 512"
@@ -971,19 +845,3 @@ def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
     bound: list[Any] = [replace(load_hardware("l4"), generic=None, price=None), "b200"]
     shown = str(advise("Qwen/Qwen3-8B", bound, **SMALL))
     assert re.search(r"NVIDIA L4 +1 .* - +- +-$", shown, re.MULTILINE)
-
-
-def test_the_flag_of_old_goes_on_working_with_a_note() -> None:
-    words = ["advise", *EXAMPLE.split(), "--json"]
-    new = CliRunner().invoke(app, [*words, "--choose-draft-len", "1,2"])
-    old = CliRunner().invoke(app, [*words, "--draft-len", "1,2"])
-    assert (old.stdout, new.stderr) == (new.stdout, "")
-    assert "--draft-len is --choose-draft-len now" in old.stderr
-    both = CliRunner().invoke(app, [*words, "--draft-len", "1,2", "--choose-draft-len", "1,2"])
-    assert both.exit_code == 2
-    assert "--choose-draft-len alone" in both.stderr
-
-
-def test_targets_that_no_load_meets_are_said() -> None:
-    told = "0.1 ms: met at no load; without drafts at no load"
-    assert told in page(f"{EXAMPLE} --tpot 0.1")

@@ -197,39 +197,6 @@ def test_the_largest_context_is_the_last_that_is_predicted() -> None:
 # --- refusals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"solve": "price"}, "solve is 'price'; allowed: accept, accept-length, cost, batch, con"),
-        ({"solve": ["accept"]}, "solve is ['accept']; allowed: accept, accept-length"),
-        ({"speedup": 0}, "speedup is 0; allowed: a number from 0.001 to 1025"),
-        ({"speedup": float("nan")}, "speedup is nan"),
-        ({"speedup": 20}, "speedup is 20; allowed: at most 17, the tokens of 16 drafts and 1"),
-        ({"speedup": 5, "draft_len": 3}, "speedup is 5; allowed: at most 4"),
-        ({"speedup": 9, "drafter": "dflash,block=8"}, "speedup is 9; allowed: at most 8"),
-        ({"drafter": "ideal"}, "drafter is 'ideal', whose accept is given"),
-        ({"solve": "batch", "batch_size": 8}, "batch_size is 8; allowed: left out with solve 'bat"),
-        ({"solve": "context", "context_len": 8}, "context_len is 8; allowed: left out with"),
-        ({"most": 8}, "most is 8; allowed: with solve 'batch' or 'context'"),
-        (
-            {"solve": "batch", "most": 0, "drafter": "eagle3,accept=.7"},
-            "most is 0; allowed: a whole number from 1",
-        ),
-        ({"solve": "batch"}, "drafter 'eagle3' has no acceptance"),
-        ({"solve": "cost"}, "drafter 'eagle3' has no acceptance"),
-        ({"draft_len": 0}, "draft_len is 0; allowed: a whole number from 1"),
-        (
-            {"solve": "cost", "drafter": "eagle3,accept=0.7,overlap=1"},
-            "drafts while the target verifies",
-        ),
-    ],
-)
-def test_what_cannot_be_solved_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        breakeven(**{"model": DENSE, "hardware": CHIP, "drafter": "eagle3"} | changes)
-    assert message in str(caught.value)
-
-
 def test_a_break_even_needs_no_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     with_it = breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)

@@ -62,7 +62,7 @@ def test_three_points_determine_the_overheads_and_keep_the_rest(three: Calibrati
     )
     assert three.engine.memory_frac == 1
     reasons = dict(three.kept)
-    assert reasons["memory_frac"] == "it takes 4 points, and there are 3"
+    assert reasons["memory_frac"] == "needs 4 points, has 3"
     assert reasons["round_overhead_s"] == "no point has drafts"
     assert three.mean_error < 0.001
     assert three.base == "ideal"
@@ -325,7 +325,7 @@ def test_points_that_tell_one_figure(
 def test_what_is_harder_to_tell_takes_more_points() -> None:
     # A plain run, and three lengths of drafts.
     found = calibrate(points((8,), (2048,), (0, 1, 3, 7)), MODEL, CHIP, drafter=DRAFTER)
-    takes = re.compile(r"it takes (\d) points, and there are 4")
+    takes = re.compile(r"needs (\d) points, has 4")
     told = {name: takes.fullmatch(reason) for name, reason in found.kept}
     assert {name: int(match[1]) for name, match in told.items() if match} == {
         "compute_frac": 5,

@@ -151,7 +151,7 @@ def test_half_the_time_of_a_layer_is_found_by_three_points() -> None:
     (layer, sequence) = found.fitted
     assert layer.value == pytest.approx(true.layer_overhead_s, rel=0.01)
     assert sequence.value == pytest.approx(true.sequence_overhead_s, rel=0.01)
-    reason = "seconds per layer, which the profile has, stand for it"
+    reason = "seconds per layer hold it in this profile"
     assert ("pass_overhead_s", reason) in found.kept
 
 

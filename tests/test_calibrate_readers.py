@@ -64,6 +64,7 @@ HEADERS = {
     "steps": STEPS,
     "requests": f"{STEPS},input_len,output_len",
     "passes": f"{STEPS},positions,pass_s",
+    "tpot": f"{STEPS},tpot_ms,input_len",
 }
 
 
@@ -127,6 +128,8 @@ def test_a_table_is_read() -> None:
 
 def test_timed_passes_stand_beside_results() -> None:
     table = "8,4096,0,900,,\n8,4096,,,4,0.01\n8,4096,0,,8,0.0125\n"
+    (tpot,) = read_benchmark(f"{HEADERS['tpot']}\n8,4096,0,,8,\n", source="mine.csv")
+    assert tpot.tokens_per_s == pytest.approx(1000)
     plain, four, eight = read_benchmark(f"{HEADERS['passes']}\n{table}", source="mine.csv")
     assert (plain.method, plain.pass_s, plain.verify_len) == (None, None, None)
     assert (four.method, four.verify_len, four.context_len) == ("step", 4, 4096)

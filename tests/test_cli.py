@@ -1,9 +1,7 @@
 """The command line as people use it: tables, JSON, files, and one line when it refuses."""
 
 import csv
-import io
 import json
-import math
 import shlex
 import subprocess
 import sys
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 
 import specroof
-from commands import answered, invoked, refused, run
+from commands import Terminal, answered, invoked, refused, run
 from gridded import gridded
 from specroof.cli import app
 
@@ -58,6 +56,11 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
     assert gridded(result, "verify_len")[0, 0].tolist() == [1, 2, 3, 4, 5, 6]
     assert (gridded(result, "speedup")[..., 0] == 1).all()
     assert "grid" not in answered(IDEAL)
+    # As text each drafter has a table of its loads, below its name.
+    text = run(PREDICT, "--batch 1,8 --drafter", BLOCK, "--drafter ideal").splitlines()
+    for name in (BLOCK, "ideal"):
+        loads = [line.split()[:2] for line in text[text.index(name) + 2 :][:2]]
+        assert loads == [["4096", "1"], ["4096", "8"]]
 
 
 def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:
@@ -86,18 +89,6 @@ def test_a_load_that_no_draft_has_room_for_is_off() -> None:
     (row,) = answered(f"predict {MODEL} -H h100 --batch 88 --drafter mtp,accept=0.8")["rows"]
     assert (row["draft_len"], row["decision"], row["speedup"]) == (0, "off", 1.0)
     assert (row["tried_draft_len"], row["tried_speedup"]) == (0, None)
-
-
-def test_points_are_every_one_with_the_best_marked(tmp_path: Path) -> None:
-    path = tmp_path / "points.csv"
-    run(PREDICT, "--batch 1,8 --drafter", AUTOREGRESSIVE, "--drafter ideal --points", path)
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 * 2 * 17
-    best = [row for row in rows if row["is_best"] == "1"]
-    assert len(best) == 4
-    assert {row["drafter"] for row in best} == {AUTOREGRESSIVE, "ideal"}
-    assert all(math.isfinite(float(row["speedup"])) for row in rows)
 
 
 def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
@@ -371,13 +362,6 @@ def test_targets_of_one_name_are_told_apart(tmp_path: Path) -> None:
             told.append([row["target"] for row in csv.DictReader(file)])
     # 2 drafters x draft lengths 0 to 16, a file each
     assert told == [17 * ["1"], 17 * ["1"], 17 * ["2"], 17 * ["2"]]
-
-
-class Terminal(io.StringIO):
-    """Standard error that a person looks at."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_progress_is_shown_to_people_only(

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import specroof
-from commands import invoked, run
+from commands import invoked, refused, run
 from specroof.cli import FORMER, OneLineGroup, PlainCommand, app
 from specroof.cli.commands import completion
 from specroof.questions import QUESTIONS
@@ -114,6 +114,35 @@ def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | 
     assert done.exit_code == 0
     if now is not None:
         assert done.stdout == run(now)
+
+
+@pytest.mark.parametrize(
+    ("command", "former", "now"),
+    [
+        (
+            "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7",
+            "--draft-len",
+            "--show-draft-len",
+        ),
+        ("worth Qwen/Qwen3-8B -H h100 --drafter eagle3", "--draft-len", "--measured-draft-len"),
+        (
+            "advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7 --isl 500 --osl 50 --steady",
+            "--draft-len",
+            "--choose-draft-len",
+        ),
+    ],
+)
+def test_a_former_flag_answers_and_names_the_new_one(command: str, former: str, now: str) -> None:
+    old = invoked(f"{command} {former} 4 --json")
+    assert old.stdout == run(f"{command} {now} 4 --json")
+    assert f"{former} is {now} now" in old.stderr
+    assert f"{now} alone" in refused(f"{command} {former} 4 {now} 4")
+    shown = (
+        run(f"{command.split(maxsplit=1)[0]} --help")
+        .replace(now, "")
+        .replace("--max-draft-len", "")
+    )
+    assert f"{former} " not in shown
 
 
 def test_help_lists_no_former_command() -> None:

@@ -1,52 +1,25 @@
 """Requests and mocks on the command line."""
 
-import csv
 import json
 import re
-import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
-from typer.testing import CliRunner
 
 import specroof
+from commands import answered, refused, run
 from gridded import gridded
-from specroof.cli import app
-from specroof.plot import curves as curve_charts
 from specroof.quantities import QUANTITIES, cell_of
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
 
 
-def run(words: str) -> str:
-    """Return what a command prints; it must succeed."""
-    done = CliRunner().invoke(app, shlex.split(words))
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def refused(words: str) -> str:
-    """Return the one line that a refused command leaves on standard error."""
-    done = CliRunner().invoke(app, shlex.split(words))
-    assert done.exit_code == 2, done.output
-    (line,) = done.stderr.splitlines()
-    return line
-
-
-def result(words: str) -> dict[str, Any]:
-    value = json.loads(run(f"{words} --json").splitlines()[-1], parse_constant=pytest.fail)
-    assert isinstance(value, dict)
-    return value
-
-
 def test_requests_stand_for_a_context_and_a_batch() -> None:
-    found = result(
+    found = answered(
         f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --steady --grid"
     )
-    plain = result(f"{PREDICT} --context 4500 --batch 1,8 --grid")
+    plain = answered(f"{PREDICT} --context 4500 --batch 1,8 --grid")
     load = found["case"]["load"]
     lengths = {"input_len": 4000, "output_len": 1000, "prefix_hit_rate": 0}
     assert load.items() >= {"context_len": [4500], "concurrency": [1, 8], **lengths}.items()
@@ -61,15 +34,9 @@ def test_requests_stand_for_a_context_and_a_batch() -> None:
         assert lengths_of_load[row["draft_len"]] == row["speedup"] == np.nanmax(lengths_of_load)
 
 
-def test_depths_without_a_value_are_null_with_prefills_too() -> None:
-    words = PREDICT.replace("accept=.8", "survival=.9/.7")
-    found = result(f"{words} --input-len 64 --output-len 64 --grid")
-    assert np.isnan(gridded(found, "speedup")[0, 0, 3])
-
-
 def test_requests_stand_beside_throughput() -> None:
     words = f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8 --steady"
-    rows = result(words)["rows"]
+    rows = answered(words)["rows"]
     lines = [line.split() for line in run(words).splitlines()]
     place = next(i for i, cells in enumerate(lines) if "TTFT" in cells)
     shown = ("concurrency", "draft_len", "speedup", "decision")
@@ -78,7 +45,7 @@ def test_requests_stand_beside_throughput() -> None:
         assert [cell for cell in cells if cell in spelt][:4] == spelt
         for name in ("tpot_s", "ttft_s", "tokens_per_s"):
             assert cell_of(QUANTITIES[name], row[name]) in " ".join(cells)
-    (row,) = result(f"{PREDICT} --input-len 4000 --output-len 1")["rows"]
+    (row,) = answered(f"{PREDICT} --input-len 4000 --output-len 1")["rows"]
     assert row["tpot_s"] is row["plain_tpot_s"] is None  # there is no token after the first
 
 
@@ -102,24 +69,6 @@ def test_the_table_shows_what_prefills_leave() -> None:
         assert re.search(f": {how}{ends}", run(f"{words} {told} --notes"))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--batch 1 --concurrency 2", "--batch and --concurrency are both given"),
-        ("--context 9 --input-len 8 --output-len 8", "--context is given with --input-len"),
-        ("--input-len 8", "--output-len is missing; allowed: both lengths"),
-        ("--output-len 8", "--input-len is missing; allowed: both lengths"),
-        (
-            "--input-len 0 --output-len 8",
-            "--input-len is 0.0; allowed: a number from 1 to 100000000",
-        ),
-        ("--concurrency x", "--concurrency is 'x'; allowed: numbers"),
-    ],
-)
-def test_both_spellings_of_a_load_and_halves_of_one_are_refused(words: str, message: str) -> None:
-    assert message in refused(f"{PREDICT} {words}")
-
-
 STUDY = """
 format_version: 1
 targets:
@@ -131,78 +80,14 @@ engine: ideal
 """
 
 
-def read_csv(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_points_are_those_of_the_grid(tmp_path: Path) -> None:
-    path = tmp_path / "points.csv"
-    words = f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --max-draft-len 3"
-    found = result(f"{words} --grid --points {path}")
-    rows = read_csv(path)
-    assert len(rows) == 2 * 4
-    for row in rows:
-        place = found["grid"]["coords"]["concurrency"].index(int(row["batch_size"]))
-        for name in found["grid"]["quantities"]:
-            expected = gridded(found, name)[0, place, int(row["draft_len"])]
-            assert np.isnan(expected) if row[name] == "" else float(row[name]) == expected
-    run(f"{PREDICT} --points {path}")
-    assert not [name for name in read_csv(path)[0] if name in {"steady", "ttft_s", "requests"}]
-
-
-def test_a_study_of_workloads_writes_what_predict_prints(tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(STUDY)
-    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'} --format csv")
-    files = sorted((tmp_path / "out" / "points").iterdir())
-    rows = [row for path in files for row in read_csv(path)]
-    # 2 chips x 2 workloads x 2 drafters x 2 batch sizes x draft lengths 0 to 16
-    assert len(rows) == 2 * 2 * 2 * 2 * 17
-    assert {(row["context_len"], row["input_len"], row["output_len"]) for row in rows} == {
-        ("4500", "4000", "1000"),
-        ("80", "64", "32"),
-    }
-    unknown = [row for row in rows if row["speedup"] == ""]
-    assert {row["drafter"] for row in unknown} == {"autoregressive,cost=0.1,survival=.9/.7"}
-    assert {int(row["draft_len"]) for row in unknown} == set(range(3, 17))  # two were measured
-    study = yaml.safe_load(STUDY)
-    drafters = " ".join(f"--drafter {one}" for one in study["drafters"])
-    last = "predict Qwen/Qwen3-8B -H h200 --tp 2 --engine ideal --isl 64 --osl 32 --concurrency 1,8"
-    found = result(f"{last} {drafters} --steady --grid")
-    of_last = [row for row in rows if row["input_len"] == "64" and "H200" in row["hardware"]]
-    assert len(of_last) == 2 * 2 * 17
-    for row in of_last:
-        place = [1, 8].index(int(row["batch_size"])), int(row["draft_len"])
-        told = gridded(found, "speedup", study["drafters"].index(row["drafter"]))[0][place]
-        np.testing.assert_equal(float(row["speedup"] or "nan"), told)
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
-    """The curves that each kind of chart is drawn of, in the course of a test."""
-    seen: dict[str, list[Any]] = {}
-
-    def spied(name: str) -> Any:
-        figure_of = getattr(curve_charts, name)
-
-        def spy(curves: Any, **more: Any) -> Any:
-            seen.setdefault(name, []).extend(curves)
-            return figure_of(curves, **more)
-
-        return spy
-
-    for name in ("plot_speedup_by_draft_len", "plot_by_batch"):
-        monkeypatch.setattr(curve_charts, name, spied(name))
-    return seen
-
-
-def test_charts_of_requests_show_what_prefills_leave(
-    tmp_path: Path, drawn: dict[str, list[Any]]
-) -> None:
-    words = f"{PREDICT} --input-len 4000 --output-len 1000 --grid --plot {tmp_path / 'a.png'}"
-    found = result(words)
-    ((curve,),) = drawn.values()
-    assert curve.speedup.tolist() == gridded(found, "speedup").tolist()
+def test_charts_of_requests_show_what_prefills_leave() -> None:
+    found = specroof.predict(
+        "Qwen/Qwen3-8B", "b200", drafters="eagle3,accept=.8", input_len=4000, output_len=1000,
+        steady=True,
+    )  # fmt: skip
+    (counted,) = found.counted
+    drawn = [line.get_ydata() for line in found.plot().axes[0].lines]
+    assert any(np.array_equal(line, counted.curve.speedup[0, 0]) for line in drawn)
 
 
 def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> None:
@@ -238,7 +123,7 @@ def test_results_of_a_mock_calibrate(tmp_path: Path) -> None:
     bench = tmp_path / "bench.jsonl"
     bench.write_text("\n".join(map(json.dumps, rows)))
     words = f"calibrate {bench} -H b200 --engine ideal --model"
-    found = result(f"{words} Qwen/Qwen3-8B")
+    found = answered(f"{words} Qwen/Qwen3-8B")
     assert [one["name"] for one in found["case"]["fitted"]] == [
         "pass_overhead_s",
         "sequence_overhead_s",

@@ -179,6 +179,10 @@ def test_a_pass_without_end_takes_every_prompt_at_once() -> None:
     alone = shared_passes(1, 100.0, new_len=5000, budget=1e12, positions=4)
     assert alone.mixed_frac == pytest.approx(1 / 101)
     assert alone.prompts == pytest.approx(1)
+    # A prompt of a little more than a pass is in two of 102.
+    longer = shared_passes(1, 100.0, new_len=5000, budget=4900, positions=4)
+    assert longer.pieces == 2
+    assert longer.mixed_frac == pytest.approx(2 / 102)
 
 
 def test_plain_tokens_beside_prompts_slow_a_request_down() -> None:

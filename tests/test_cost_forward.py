@@ -104,6 +104,9 @@ def test_a_pass_of_a_tiny_llama_by_hand() -> None:
     # A pass without logits does not read the head.
     *_, head = forward_cost(TINY, ForwardPass(batch_size=2, query_len=3, context_len=0, head_len=0))
     assert head.flops == head.memory_bytes == 0
+    # Beside one with logits it does not either: 80 weights of 2 bytes.
+    some = ForwardPass(batch_size=2, query_len=3, context_len=0, head_len=np.array([0, 1]))
+    assert forward_cost(TINY, some)[-1].weight_bytes.tolist() == [0, 160]
 
 
 @given(architectures(), passes)

@@ -29,7 +29,7 @@ def test_the_demo_advises_on_an_engine_that_was_fitted_on_this_chip(drawn: Demo)
     assert engine in specroof.load_hardware(chip).engines
     assert f", engine {engine} " in printed
     assert re.search(r"eagle3,accept-length=[\d.]+@\d", " ".join(words))
-    assert "80% of" in " ".join(printed.split())
+    assert "80% are within" in " ".join(printed.split())
 
 
 def test_the_readme_and_the_home_of_the_docs_print_charts_that_are_drawn(drawn: Demo) -> None:

@@ -1,15 +1,16 @@
 """The question of a running server, from Python and from the shell."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
+from commands import refused, run
 from server_pages import (
     SERVED,
     Life,
@@ -24,10 +25,9 @@ from server_pages import (
 )
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
-from specroof.cli import app
 from specroof.engines import calibrated_yaml
 from specroof.errors import MeasurementError
-from specroof.policies.decision import Change, Gain, best_change
+from specroof.policies.decision import Change, Gain
 from specroof.policies.schedule import Schedule
 from specroof.questions.doctor import (
     Diagnosis,
@@ -198,59 +198,6 @@ def test_a_chip_that_was_calibrated_predicts_its_own_server(saved: Any, tmp_path
         for name, page in pages.items()
     }
     assert engines == {"vllm": "mine", "sglang": "sglang"}
-
-
-def test_the_gain_is_over_plain_decoding() -> None:
-    rates = [[1.0, 1.5, 2.0], [4.0, 4.4, 4.2], [9.0, 8.0, 7.0]]
-    loads = [1, 8, 64]
-    ends = ([1.0, 1.0, 0.9], [1.0, 1.21, 1.2])
-    told: dict[str, Any] = {"speedup": [1.0, 1.1, 1.05], "ends": ends}
-    found = best_change(loads, rates, running=8, now=2, **told)
-    assert found.schedule.ranges == ((1, 7, 2), (8, 63, 1), (64, 64, 0))
-    assert (found.best, found.now) == (Gain(1, 1.1, 1.0, 1.21), Gain(2, 1.05, 0.9, 1.2))
-    assert found.share_over_now(found.best) == pytest.approx(4.4 / 4.2 - 1)
-    told = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 14 / 9])}
-    off = best_change(loads, rates, running=64, now=2, **told)
-    assert (off.best, off.now) == (Gain(0, 1.0, 1.0, 1.0), Gain(2, 7 / 9, 0.7, 14 / 9))
-    # One draft may give 1.0, which is less than what runs; what runs may give more than 1.
-    assert found.is_unclear
-    assert off.is_unclear
-    lost = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 0.9])}
-    assert not best_change(loads, rates, running=64, now=2, **lost).is_unclear  # type: ignore[arg-type]
-    certain = {"speedup": [1.0, 1.1, 1.05], "ends": ([1.0, 1.09, 1.0], [1.0, 1.11, 1.1])}
-    assert not best_change(loads, rates, running=8, now=2, **certain).is_unclear  # type: ignore[arg-type]
-    same = best_change(loads, rates, running=8, now=1, speedup=[1.0, 1.1, 1.05])
-    assert not same.is_unclear
-    assert same.best == same.now
-    for unknown in (3, 7, None):  # beyond the grid, or not shown
-        none = best_change(loads, rates, running=8, now=unknown, speedup=[1.0, 1.1, 1.05])
-        assert (none.now, none.is_unclear) == (None, False)
-        assert none.share_over_now(none.best) != none.share_over_now(none.best)  # no figure
-
-
-#: A draft length and its throughput, speedup, and the low and the high end of its band.
-GAINS = [1.0, 1.4, 1.7, 1.9]
-
-
-def change_from(now: int, measured: int | None, *, ends: Any = None, at: int = 8) -> Change:
-    rates = [[10 * gain for gain in GAINS], [100 * gain for gain in (1.0, 0.9, 0.8, 0.7)]]
-    told: dict[str, Any] = {"speedup": GAINS, "ends": ends, "measured": measured}
-    return best_change([8, 64], rates, running=at, now=now, **told)
-
-
-def test_a_longer_draft_than_was_measured_is_never_the_best() -> None:
-    # Its whole band may gain more (1.75 at least, for 1.7), or some of it, or it may have none.
-    ends = ([1.0, 1.3, 1.6, 1.75], [1.0, 1.5, 1.8, 2.0])
-    far = change_from(1, 2, ends=ends)
-    assert (far.best, far.longer) == (Gain(2, 1.7, 1.6, 1.8), Gain(3, 1.9, 1.75, 2.0))
-    assert far.schedule.ranges == ((1, 63, 2), (64, 64, 0))
-    bare = change_from(1, 2)
-    assert (bare.best.draft_len, bare.longer) == (2, Gain(3, 1.9, 1.9, 1.9))
-    # An acceptance that is given at any length has no end.
-    for measured in (None, 3):
-        free = change_from(1, measured, ends=ends)
-        assert (free.best.draft_len, free.longer) == (3, None)
-    assert change_from(1, 2, ends=ends, at=64).longer is None  # and none pays there
 
 
 def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> None:
@@ -614,9 +561,8 @@ def test_a_saved_page_that_no_server_writes_is_refused(saved: Any, tmp_path: Pat
     (path,) = saved(sglang_page(CROWD))
     info = tmp_path / "info.json"
     info.write_text('{"tp_size": 0}')
-    code, out, err = shell(str(path), str(info), "--model", SERVED, "-H", CHIP)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "info.json: tp_size is 0; allowed: a whole number" in err
+    told = refused("doctor", path, info, "--model", SERVED, "-H", CHIP)
+    assert "info.json: tp_size is 0; allowed: a whole number" in told
     with pytest.raises(MeasurementError, match="tp_size"):
         doctor(SERVED, CHIP, pages=[path, info])
 
@@ -624,17 +570,12 @@ def test_a_saved_page_that_no_server_writes_is_refused(saved: Any, tmp_path: Pat
 # --- a server, the shell -----------------------------------------------------------------------
 
 
-def shell(*words: str) -> tuple[int, str, str]:
-    run = CliRunner().invoke(app, ["doctor", *words])
-    return run.exit_code, run.stdout, run.stderr
+ON_CHIP = f"--model {SERVED} -H {CHIP}"
 
 
 def test_a_server_on_localhost_is_read_twice() -> None:
     with replay([sglang_page(LIFE), sglang_page(LIFE.at(1000.2))]) as url:
-        code, out, err = shell(
-            *(url, "--model", SERVED, "-H", CHIP, "--drafter", "eagle3", "--wait", "0.2")
-        )
-    assert (code, err) == (0, "")
+        out = run("doctor", url, f"{ON_CHIP} --drafter eagle3 --wait 0.2")
     assert "served by sglang" in out
     assert "K=5 now; at " in out
     assert "--speculative-algorithm EAGLE3" in out
@@ -643,36 +584,28 @@ def test_a_server_on_localhost_is_read_twice() -> None:
 
 
 def test_one_page_and_a_plain_server_have_a_text_too(saved: Any) -> None:
-    words = ("--model", SERVED, "-H", CHIP)
-    (path,) = saved(vllm_page(replace(LIFE, survival=()), off=True))
-    code, out, _ = shell(str(path), *words, "--drafter", "eagle3,accept=0.7", "--notes")
-    assert code == 0
+    def printed(page: str, words: str = "") -> str:
+        (path,) = saved(page)
+        return run("doctor", path, ON_CHIP, words)
+
+    plain = vllm_page(replace(LIFE, survival=()), off=True)
+    out = printed(plain, "--drafter eagle3,accept=0.7 --notes")
     assert "one page: " in out
     assert ["drafts", "per", "round", "off"] in [one.split() for one in out.splitlines()]
-    (path,) = saved("vllm:spec_decode_num_drafts_total 0\n")
-    code, out, _ = shell(str(path), *words)
-    assert code == 0
-    assert "\nrunning requests" not in out
-    (path,) = saved(sglang_page(replace(LIFE, survival=(0.5,) * 12)))
-    code, out, _ = shell(str(path), *words, "--drafter", "eagle3")
-    assert "accepted by position" not in out
-    (path,) = saved(vllm_page(replace(LIFE, survival=(0.9,) * 9)))
-    code, out, _ = shell(str(path), *words)
+    assert "\nrunning requests" not in printed("vllm:spec_decode_num_drafts_total 0\n")
+    many = sglang_page(replace(LIFE, survival=(0.5,) * 12))
+    assert "accepted by position" not in printed(many, "--drafter eagle3")
+    out = printed(vllm_page(replace(LIFE, survival=(0.9,) * 9)))
     (row,) = [one for one in out.splitlines() if one.startswith("accepted by position")]
     assert row.split()[3:] == [*["0.90"] * 8, "…"]
-    adaptive = replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1))
-    (path,) = saved(sglang_page(adaptive))
-    code, out, _ = shell(str(path), *words, "--drafter", "eagle3", "--context", "256")
-    assert "adaptive.json:\n{" in out
+    adaptive = sglang_page(replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1)))
+    assert "adaptive.json:\n{" in printed(adaptive, "--drafter eagle3 --context 256")
 
 
 def test_a_server_without_a_page_names_the_flag() -> None:
     with replay(lambda handler, _number: give(handler, b"", 404)) as url:
-        code, out, err = shell(url, "--model", SERVED, "-H", CHIP)
-        assert (code, out) == (2, "")
-        assert err.count("\n") == 1
-        assert f"{url}/metrics: the page is missing" in err
-        assert "--enable-metrics" in err
+        told = refused("doctor", url, ON_CHIP)
+        assert re.search(f"{url}/metrics: the page is missing.*--enable-metrics", told)
         with pytest.raises(CatalogError, match="--enable-metrics"):
             doctor(SERVED, CHIP, pages=url)
 
@@ -686,10 +619,8 @@ def test_a_key_goes_to_the_server_and_nowhere_else(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setenv("SPECROOF_TOKEN", "sesame")
     with replay(answer) as url:
-        words = ("--model", SERVED, "-H", CHIP, "--wait", "0", "--json")
         bare = url.removeprefix("http://") + "/v1"
-        code, out, err = shell(bare, *words, "--header", "X-Key: open")
-        assert (code, err) == (0, "")
+        out = run("doctor", bare, f"{ON_CHIP} --wait 0 --json --header 'X-Key: open'")
         request = DoctorRequest(model=SERVED, hardware=CHIP, pages=url, header="X-Key: open")
     assert {*keys} == {("Bearer sesame", "open")}
     for said in (out, repr(request)):
@@ -705,16 +636,14 @@ def test_arrays_of_names_are_refused_by_the_argument(name: str) -> None:
 
 def test_refusals_are_one_line(saved: Any) -> None:
     (path,) = saved(vllm_page(LIFE))
+    assert "allowed: http://HOST" in refused("doctor file:///etc/passwd", ON_CHIP)
     for words, reason in {
-        ("file:///etc/passwd",): "allowed: http://HOST",
-        (str(path), "--context", "-1"): "--context is -1",
-        (str(path), "--wait", "-1"): "--wait is -1",
-        (str(path), "--served-name", "x"): "serves no model 'x'",
-        (str(path), "--drafter", "x"): "kind is 'x'",
+        "--context -1": "--context is -1",
+        "--wait -1": "--wait is -1",
+        "--served-name x": "serves no model 'x'",
+        "--drafter x": "kind is 'x'",
     }.items():
-        code, out, err = shell(*words, "--model", SERVED, "-H", CHIP)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert reason in err
+        assert reason in refused("doctor", path, ON_CHIP, words)
     with pytest.raises(OptionError, match="engine"):
         doctor(SERVED, CHIP, pages=path, engine="no-such")
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import specroof
 import specroof.cli
+from commands import answered
 from gridded import gridded
 from specroof import ForwardPass, OptionError, Placement
 from specroof.cli import COMMANDS, GROUPS, app
@@ -30,13 +31,6 @@ from specroof.units import format_seconds
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept=0.7"
-
-
-def shell(*words: str) -> Any:
-    """Return the JSON that a command prints."""
-    done = CliRunner().invoke(app, [*words, "--json"])
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def said(answer: Any) -> Any:
@@ -199,7 +193,7 @@ ALIKE: dict[str, Callable[[], Answer]] = {
 @pytest.mark.parametrize("words", ALIKE)
 def test_the_shell_answers_as_python_does(words: str) -> None:
     called = words.replace("QWEN", f"{MODEL} -H {CHIP}").replace("SPEC ", f"{SPEC} ")
-    assert shell(*called.split()) == said(ALIKE[words]())
+    assert answered(*called.split()) == said(ALIKE[words]())
 
 
 def test_objects_are_answered_as_their_names() -> None:
@@ -226,8 +220,8 @@ def test_objects_are_answered_as_their_names() -> None:
 )
 def test_chips_are_answered_as_each_alone(words: str, tmp_path: Path) -> None:
     table = tmp_path / "rows.csv"
-    first, second = alone = [shell(*words.split(), "-H", chip) for chip in ("h100", "b200")]
-    both = shell(*words.split(), "-H", "h100,b200", "--csv", str(table))
+    first, second = alone = [answered(*words.split(), "-H", chip) for chip in ("h100", "b200")]
+    both = answered(*words.split(), "-H", "h100,b200", "--csv", str(table))
     rows = [{"hardware": one["case"]["hardware"]} | row for one in alone for row in one["rows"]]
     assert [{"hardware": None} | row for row in both["rows"]] == rows
     assert both["case"].pop("other_chips") == [second["case"]]
@@ -241,12 +235,12 @@ def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
     given: dict[str, Any] = {"engine": "ideal", "drafter": SPEC}
     fitted = specroof.calibrate(bench, MODEL, CHIP, **given)
     assert fitted.found is fitted.calibration  # the name of old
-    assert said(fitted) == shell("calibrate", *words)
+    assert said(fitted) == answered("calibrate", *words)
     assert fitted.hardware.engine().name == "calibrated"
     checked = specroof.validate([bench], MODEL, CHIP, **given)
     by_object = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)
     assert by_object.records == checked.records
-    assert said(checked) == shell("validate", *words)
+    assert said(checked) == answered("validate", *words)
 
 
 def test_a_study_is_a_mapping_too() -> None:
@@ -258,7 +252,7 @@ def test_a_study_is_a_mapping_too() -> None:
     }
     found = specroof.sweep(content).to_dict()
     words = ("-H", CHIP, "--drafter", SPEC, "--tp", "2", "--batch", "1,8")
-    asked = shell("predict", MODEL, *words)
+    asked = answered("predict", MODEL, *words)
     of = {"target": 1, "workload": 1}
     for name in ("case", "choice"):
         assert json.loads(json.dumps(found[name]["outcomes"])) == [of | asked[name]]
@@ -378,28 +372,6 @@ def test_answers_draw_the_first_chart_of_the_shell(bench: Path) -> None:
 # --- refusals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model": 3}, "model is 3; allowed: a name, a path or an Architecture"),
-        ({"hardware": None}, "hardware is None; allowed: a name, a path or a HardwareProfile"),
-        ({"drafters": [3]}, "drafter is 3; allowed: a SPEC"),
-        ({"drafters": []}, "drafters is empty; allowed: at least one drafter"),
-        ({"options": 3}, "options is 3; allowed: Options, or a mapping"),
-        ({"options": {"kv": "fp8"}}, "kv is not a known key of options; allowed: granularity"),
-        ({"options": {"kv_dtype": "fp3"}}, "kv_dtype is 'fp3'; allowed"),
-        ({"batch_size": 1, "concurrency": 1}, "batch_size and concurrency are both given"),
-        ({"input_len": 8}, "output_len is missing; allowed: both lengths"),
-        ({"max_draft_len": -1}, "max_draft_len is -1"),
-    ],
-)
-def test_refusals_name_the_parameters_of_python(changes: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"model": MODEL, "hardware": CHIP, "drafters": SPEC} | changes
-    with pytest.raises(OptionError) as caught:
-        specroof.predict(**given)
-    assert message in str(caught.value)
-
-
 def test_a_family_beside_a_model_that_is_read_is_refused() -> None:
     with pytest.raises(OptionError, match=r"^family is 'llama' "):
         specroof.explain(specroof.load_model(MODEL), CHIP, family="llama")
@@ -411,7 +383,7 @@ def test_a_family_beside_a_model_that_is_read_is_refused() -> None:
 def test_a_shared_draft_length_caps_the_drafter_that_ends_before_it() -> None:
     measured = "autoregressive,cost=.1,survival=.9/.7/.5"
     words = ("--drafter", measured, "--drafter", "ideal", "--max-draft-len", "7")
-    found = shell("predict", MODEL, "-H", CHIP, *words, "--grid")
+    found = answered("predict", MODEL, "-H", CHIP, *words, "--grid")
     assert found["grid"]["coords"]["draft_len"] == list(range(8))
     assert np.isnan(gridded(found, "speedup")[0, 0]).tolist() == 4 * [False] + 4 * [True]
     assert not np.isnan(gridded(found, "speedup", 1)).any()

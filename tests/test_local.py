@@ -68,6 +68,8 @@ def test_the_first_kernel_that_takes_rows_and_bits_computes_an_operation() -> No
     by_hand = [10, 10, 16 / 9 / 0.4, 1 / 0.4, 32 / 17 / 0.4]
     assert flops == pytest.approx(by_hand)
     assert moved.tolist() == [1, 1, 1, 1, 1]
+    # A kernel takes formats of as many bits as it says, and none of more.
+    assert float(row_kernel_factors(dense(2, bits=5), kernels)[0]) == 10
     flops, moved = row_kernel_factors(dense(2, bits=8.5), kernels)
     assert (float(flops), float(moved)) == (2.0, 1.25)
 

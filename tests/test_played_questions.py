@@ -2,11 +2,11 @@
 
 import csv
 import io
-import json
 import math
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from commands import Terminal, answered, run
 from gridded import gridded
 from specroof import (
     OptionError,
@@ -29,14 +30,13 @@ from specroof import (
 from specroof.cli import app
 from specroof.latency import Deployment
 from specroof.plot import study_figures
-from specroof.policies.schedule import Traffic
 from specroof.questions.advise import Advice
-from specroof.questions.advised_loads import TrafficFile
 from specroof.questions.played_loads import PlayedPlan, told
 from specroof.questions.study import load_study
-from specroof.questions.sweep import study_slices, study_text
+from specroof.questions.sweep import study_of, study_slices, study_text
 from specroof.serving import played
 from specroof.serving.played import play, played_server
+from tables import rows
 from test_played_loads import ASKED, CHIP, MODEL, REQUESTS, SPEC, TRACE
 
 WORDS = f"{MODEL} -H {CHIP} --engine vllm --drafter {SPEC} --max-draft-len 3"
@@ -50,20 +50,9 @@ def trace_file(tmp_path: Path) -> Path:
     return path
 
 
-def shell(words: str) -> str:
-    done = CliRunner().invoke(app, words.split())
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def result(words: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(shell(f"{words} --json").splitlines()[-1])
-    return found
-
-
 def test_every_form_says_the_same(tmp_path: Path) -> None:
     words = f"predict {LOAD} --rate 1..4/s --requests 60 --length-range 0.8..1.0 --ttft 200"
-    found = result(f"{words} --grid")
+    found = answered(f"{words} --grid")
     lengths = {"input_len", "output_len", "prefix_hit_rate", "context_len"}
     load = {name: one for name, one in found["case"]["load"].items() if name not in lengths}
     assert load == {
@@ -83,7 +72,7 @@ def test_every_form_says_the_same(tmp_path: Path) -> None:
         assert row["plain_largest_stable_rate"] == found["rows"][0]["plain_largest_stable_rate"]
 
     table = tmp_path / "a.csv"
-    assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in shell(f"{words} --points {table}")
+    assert f"{p99[0, 2, 0] * 1e3:.3g} ms" in run(f"{words} --points {table}")
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
     assert [float(row["p99_ttft_s"]) for row in rows] == p99.ravel().tolist()
     assert [row["rate"] for row in rows] == [f"{r}.0" for r in (1, 2, 4) for _ in "0123"]
@@ -95,7 +84,7 @@ def test_every_form_says_the_same(tmp_path: Path) -> None:
 
 
 def test_clients_have_no_largest_rate() -> None:
-    (row,) = result(f"predict {LOAD} --concurrency 2 --requests 4")["rows"]
+    (row,) = answered(f"predict {LOAD} --concurrency 2 --requests 4")["rows"]
     assert "largest_stable_rate" not in row
 
 
@@ -232,7 +221,7 @@ def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
     assert [row.concurrency for row in found.chips[0].rows] == [2, 8]
     alone = predict(MODEL, CHIP, drafters=SPEC, engine="vllm", concurrency=[2, 8], **REQUESTS)
     words = f"{MODEL} -H {CHIP} --engine vllm --tp 1 --drafter {SPEC} --isl 1000 --osl 200"
-    assert result(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
+    assert answered(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
     assert any(note.startswith("simulated 6, 24 requests") for note in found.notes)
     # Of clients the rows say what they see: of ten requests each, unless others are asked for.
     assert found.to_dict()["choice"]["played"] is None
@@ -272,22 +261,6 @@ def test_advice_says_where_its_drafts_are_slower() -> None:
         breakeven(MODEL, CHIP, drafter="eagle3", draft_len=2, rate=90, requests=9, **REQUESTS),
     ):
         assert len([text for text in told_so.warnings if "answers at most" in text]) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
-        ({"rate": 1, "input_len": None}, "input_len is missing; allowed: both lengths"),
-        ({"rate": 1, "output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
-        ({"requests": "5x", "traffic": TrafficFile(Traffic((3,), "concurrency"))}, "traffic is "),
-        ({"trace": {}}, "output_len is 200; allowed: without trace, which says it"),
-    ],
-)
-def test_advice_on_a_load_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(OptionError) as refusal:
-        advise(MODEL, CHIP, **ADVISED | REQUESTS | changes)
-    assert str(refusal.value).startswith(says)
 
 
 def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
@@ -402,7 +375,7 @@ def test_the_largest_rate_that_pays() -> None:
     assert one.speedup[0, 7] > 1 > one.speedup[1, 7]
     assert set(found.figures()) == {""}
     words = f"{MODEL} -H {CHIP} --engine vllm --drafter {spec} --draft-len 7 --isl 1000 --osl 200"
-    printed = result(f"breakeven {words} --solve rate --rate 1,{most}/s --requests 200")
+    printed = answered(f"breakeven {words} --solve rate --rate 1,{most}/s --requests 200")
     unlike = {"asked": None}  # where the shell has text for numbers
     assert printed | unlike == found.to_dict() | unlike
 
@@ -495,23 +468,11 @@ def test_a_bar_shows_on_a_terminal_what_takes_long(
     commands = import_module("specroof.cli.commands")
     monkeypatch.setattr(commands, "_LONG", most)
     monkeypatch.setattr(commands.typer, "progressbar", Bar)
-    monkeypatch.setattr(commands, "sys", Terminal())
-    shell(f"predict {LOAD} --concurrency 2 --requests 5")
+    monkeypatch.setattr(commands, "sys", SimpleNamespace(stderr=Terminal()))
+    run(f"predict {LOAD} --concurrency 2 --requests 5")
     assert shown == (list(range(0, 5 * len(shown), 5)) if most == 9 else [])
     assert len(shown) > 2 or most != 9
-    shell(f"capacity {MODEL} -H {CHIP} --context 512")
-
-
-class Terminal:
-    """A `sys` whose standard error is a terminal."""
-
-    class stderr:  # noqa: N801 - its name in sys
-        """Standard error."""
-
-        @staticmethod
-        def isatty() -> bool:
-            """Say so."""
-            return True
+    run(f"capacity {MODEL} -H {CHIP} --context 512")
 
 
 def test_an_interrupted_play_writes_nothing(
@@ -531,78 +492,6 @@ def test_an_interrupted_play_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"rate": 1, "concurrency": 2}, "concurrency and rate are both given; allowed: one"),
-        ({"rate": 1, "batch_size": 2}, "batch_size and rate are both given; allowed: one"),
-        ({"rate": 0}, "rate is 0.0; allowed: a number from 1e-06"),
-        ({"rate": "fast"}, "rate is 'fast'"),
-        ({"rate": 1, "input_len": None, "output_len": None}, "rate is 1; allowed: with the len"),
-        ({"requests": 9, "input_len": None, "output_len": None}, "requests is 9; allowed: with"),
-        ({"rate": 1, "requests": "10x"}, "requests is '10x'; allowed: a whole number of requ"),
-        ({"concurrency": 2, "requests": "ten"}, "requests is 'ten'; allowed: a whole number of"),
-        ({"concurrency": 2, "requests": 0}, "requests is 0; allowed: a whole number from 1"),
-        *(
-            ({"concurrency": 2, "requests": text}, "requests is '")
-            for text in ("0x", "0.0x", "9" * 400 + "x", "9" * 5000)
-        ),
-        ({"batch_size": 2.5, "requests": 9}, "batch_size is 2.5; allowed: a whole number"),
-        ({"concurrency": 2.5, "requests": 9}, "concurrency is 2.5; allowed: a whole number"),
-        ({"rate": 1, "seed": -1}, "seed is -1; allowed: a whole number from 0"),
-        ({"rate": 1, "arrivals": "odd"}, "arrivals is 'odd'; allowed: poisson, even"),
-        ({"length_range": "1.0..0.8"}, "length_range is '1.0..0.8'; allowed: two numbers from 0"),
-        ({"length_range": "wide"}, "length_range is 'wide'; allowed: two numbers from 0 to 2"),
-        ({"length_range": 0.8}, "length_range is 0.8; allowed: two numbers from 0 to 2"),
-        ({"lengths": {}}, "output_len is 200; allowed: without lengths, which says it"),
-        ({"ttft_s": 1.0}, "ttft_s is 1.0; allowed: with requests that are simulated"),
-        ({"rate": 1, "tpot_s": 0}, "tpot_s is 0; allowed: a number from 1e-06"),
-    ],
-)
-def test_a_load_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(OptionError) as refusal:
-        predict(MODEL, CHIP, **ASKED, **REQUESTS | changes)
-    assert str(refusal.value).startswith(says)
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"trace": 3}, "trace is 3; allowed: a file, or a mapping of columns"),
-        ({"trace": {"when": [1]}}, "trace has 'when'; allowed: arrival_s, cached_len, conc"),
-        ({"trace": {"input_len": [1]}}, "trace has no output_len; allowed: the lengths of"),
-        ({"trace": {"input_len": 5, "output_len": [2]}, "input_len": 5}, "input_len is 5; allow"),
-        ({"trace": {}, "context_len": 9}, "context_len is 9; allowed: without trace, which"),
-        ({"lengths": {"output_len": [5]}}, "lengths has no input_len; allowed: the lengths"),
-        ({"lengths": {}, "trace": {}}, "trace and lengths are both given; allowed: one of them"),
-        (
-            {"trace": {"arrival_s": [1, 0], "input_len": 5, "output_len": 2}},
-            "arrival_s[1] is 0.0; allowed: 1 or later",
-        ),
-    ],
-)
-def test_a_trace_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(OptionError) as refusal:
-        predict(MODEL, CHIP, **ASKED, **changes)
-    assert str(refusal.value).startswith(says)
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("--rate 4/day", "specroof: --rate is '4/day'; allowed: requests per second, minute or"),
-        ("--rate x", "specroof: --rate is 'x'; allowed: numbers separated by commas"),
-        ("--trace nowhere.csv", "specroof: nowhere.csv: No such file or directory; allowed: a"),
-        ("--isl 9 --osl 9 --requests 9.5", "specroof: --requests is '9.5'; allowed: a whole"),
-    ],
-)
-def test_the_shell_refuses_in_one_line(words: str, says: str) -> None:
-    done = CliRunner().invoke(app, f"predict {WORDS} {words}".split())
-    assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(says)
-
-
 def test_waves_of_old_are_said_to_be_played() -> None:
     words = f"predict {LOAD} --concurrency 8"
     done = CliRunner().invoke(app, f"{words} --waves".split())
@@ -612,19 +501,14 @@ def test_waves_of_old_are_said_to_be_played() -> None:
     assert "--requests 1x" in line
     with pytest.raises(TypeError, match=r"unexpected keyword .*waves.*requests='1x'"):
         predict(MODEL, CHIP, **ASKED, **REQUESTS, waves=True)  # type: ignore[call-arg]
-    assert result(f"{words} --requests 1x")["case"]["load"]["requests"] == [8]
-
-
-def test_a_frontier_of_requests_says_how_they_come() -> None:
-    with pytest.raises(OptionError, match="requests is 9; allowed: with --rate"):
-        frontier(MODEL, CHIP, **ASKED, **REQUESTS, requests=9)
+    assert answered(f"{words} --requests 1x")["case"]["load"]["requests"] == [8]
 
 
 def test_a_load_in_rates_of_minutes_and_hours() -> None:
     words = f"predict {LOAD} --requests 5 --rate"
-    assert result(f"{words} 90/min")["case"]["load"]["rate"] == [1.5]
-    assert result(f"{words} 7200/h")["case"]["load"]["rate"] == [2.0]
-    assert math.isclose(result(f"{words} 2 --arrivals even")["case"]["load"]["rate"][0], 2.0)
+    assert answered(f"{words} 90/min")["case"]["load"]["rate"] == [1.5]
+    assert answered(f"{words} 7200/h")["case"]["load"]["rate"] == [2.0]
+    assert math.isclose(answered(f"{words} 2 --arrivals even")["case"]["load"]["rate"][0], 2.0)
 
 
 def test_a_study_plays_rates_and_traces(trace_file: Path, tmp_path: Path) -> None:
@@ -635,7 +519,8 @@ drafters: ["{SPEC}"]
 engine: vllm
 max_draft_len: 2
 workload:
-  - {{input_len: 1000, output_len: 100, rate: [2, 8, 30], requests: 40, arrivals: even}}
+  - {{input_len: 1000, output_len: 100, rate: [2, 8, 60], requests: 40, arrivals: even,
+     length_range: 0.8..1.0, seed: 2}}
   - {{trace: {trace_file}}}
   - {{lengths: {trace_file}, prefix_hit_rate: 0.5}}
 """
@@ -644,8 +529,8 @@ workload:
     found = sweep(path)
     asked = ASKED | {"max_draft_len": 2}
     rates = predict(
-        MODEL, CHIP, **asked, input_len=1000, output_len=100, rate=[2, 8, 30], requests=40,
-        arrivals="even",
+        MODEL, CHIP, **asked, input_len=1000, output_len=100, rate=[2, 8, 60], requests=40,
+        arrivals="even", length_range=[0.8, 1.0], seed=2,
     )  # fmt: skip
     traced = predict(MODEL, CHIP, **asked, trace=trace_file)
     job = predict(MODEL, CHIP, **asked, lengths=trace_file, prefix_hit_rate=0.5)
@@ -656,37 +541,23 @@ workload:
     expected = np.concatenate(
         [one.to_frame("points")[columns].to_numpy(float) for one in (rates, traced, job)]
     )
-    shell(f"sweep {path} -o {tmp_path}/results --format csv --quiet")
+    run(f"sweep {path} -o {tmp_path}/results --format csv --quiet")
     read = read_results(tmp_path / "results").to_frame()[columns].to_numpy(float)
     np.testing.assert_array_equal(read, expected)
     # A load that comes by itself is never cut, and rates are its axis.
     parts = list(study_slices(load_study(path), 1, 1, most=3))
     assert [len(part.prediction.played[0].load.requests) for part in parts] == [3, 1, 1]
+    # A slice of a load has the requests of its clients.
+    part = next(study_slices(study_of(yaml.safe_load(STUDY)), 1, 1, most=3))
+    assert part.prediction.played[0].load.requests == [3]
     first, *_ = found.overviews()
-    assert first.batch_size.tolist() == [2, 8, 30]
+    assert first.batch_size.tolist() == [2, 8, 60]
     assert np.isfinite(first.best_speedup).tolist() == [[True, True, False]]  # unsustained
-    said = shell(f"sweep {path} --dry-run").splitlines()[0].split()
+    said = run(f"sweep {path} --dry-run").splitlines()[0].split()
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
 
 
-@pytest.mark.parametrize(
-    ("workload", "says"),
-    [
-        ("[{input_len: 9, output_len: 9, rate: 0}]", "workload.0.rate.0 is 0; allowed: a number"),
-        ("[{rate: 4}]", "workload.0.input_len is missing; allowed: both lengths of a request"),
-        ("[{trace: nowhere.csv}]", "nowhere.csv: No such file or directory"),
-        ("[{trace: x, lengths: y}]", "workload.0.trace and lengths are both given; allowed: one"),
-        ("[{input_len: 9, output_len: 9, trace: x}]", "workload.0.output_len is 9.0; allowed: w"),
-        (
-            "[{input_len: 9, output_len: 9, rate: 4, requests: 1000000}]\nmax_draft_len: 1000",
-            "workload plays 1001000000 requests through, about 10 s a point and 2.78 hours in all",
-        ),
-        (
-            "[{input_len: 9, output_len: 9, rate: 4}]\nbatch_size: 3",
-            "batch_size is given; allowed: where clients send the requests",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("workload", "says"), rows("refusals", "study_arrivals"))
 def test_a_study_of_arrivals_that_cannot_be_is_refused(workload: str, says: str) -> None:
     text = f"format_version: 1\ntargets: [{{model: {MODEL}, hardware: {CHIP}}}]\n"
     text += f"drafters: ['block,cost=0.1,accept=0.5,drafts=1000']\nworkload: {workload}\n"
@@ -709,42 +580,7 @@ workload:
 """
 
 
-def test_a_study_plays_its_loads(tmp_path: Path) -> None:
-    path = tmp_path / "study.yaml"
-    path.write_text(STUDY)
-    found = sweep(path)
-    asked = ASKED | {"max_draft_len": 2, "concurrency": [1, 4]}
-    first = predict(
-        MODEL, CHIP, **asked, input_len=1000, output_len=100, requests="3x",
-        length_range=[0.8, 1.0], seed=2,
-    )  # fmt: skip
-    second = predict(MODEL, CHIP, **asked, input_len=500, output_len=50, requests=8)
-    for outcome, alone in zip(found.outcomes, (first, second), strict=True):
-        assert outcome.prediction.records == alone.records
-        assert outcome.prediction.grid == alone.grid
-    columns = ["context_len", "batch_size", "draft_len", "requests", "p99_ttft_s"]
-    expected = [
-        row for one in (first, second) for row in one.to_frame("points")[columns].values.tolist()
-    ]
-    shell(f"sweep {path} -o {tmp_path}/results --format parquet --quiet")
-    read = read_results(tmp_path / "results").to_frame()
-    np.testing.assert_array_equal(read[columns].to_numpy(), np.array(expected))
-    # A slice of a load has the requests of its clients.
-    part = next(study_slices(load_study(path), 1, 1, most=3))
-    assert part.prediction.played[0].load.requests == [3]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("requests: 8", "requests: ten", "workload.1.requests is 'ten'; allowed: a whole number"),
-        ("requests: 8", "requests: 0", "workload.1.requests is 0; allowed: a whole number from 1"),
-        ("0.8..1.0", "1..0", "workload.0.length_range is '1..0'; allowed: two numbers from 0"),
-        ("seed: 2", "seed: -2", "workload.0.seed is -2; allowed: a whole number from 0"),
-        ("seed: 2", "waves: true", "workload.0.waves is not a known key; allowed: input_len"),
-        (", requests: 8", "", "requests or length_range is missing in some workloads; allowed: in"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "says"), rows("refusals", "study_loads"))
 def test_a_study_of_loads_that_cannot_be_is_refused(old: str, new: str, says: str) -> None:
     assert old in STUDY
     with pytest.raises(OptionError) as refusal:

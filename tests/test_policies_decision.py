@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from specroof.errors import OptionError
 from specroof.policies.decision import (
     INPUTS,
+    Change,
+    Gain,
     LoadDecision,
     RoundBreakdown,
     best_change,
@@ -167,3 +169,59 @@ def test_a_schedule_has_the_recommended_length_at_the_present_load(
     assert len(change.schedule.ranges) == 1 or not is_fixed
     gain = max(speedup) / speedup[drafts] - 1
     assert gain < 0.01 if drafts == now else gain <= 1e-9
+
+
+# --- what a server would gain by another length -------------------------------------------------
+
+
+def test_the_gain_is_over_plain_decoding() -> None:
+    rates = [[1.0, 1.5, 2.0], [4.0, 4.4, 4.2], [9.0, 8.0, 7.0]]
+    loads = [1, 8, 64]
+    ends = ([1.0, 1.0, 0.9], [1.0, 1.21, 1.2])
+    told: dict[str, Any] = {"speedup": [1.0, 1.1, 1.05], "ends": ends}
+    found = best_change(loads, rates, running=8, now=2, **told)
+    assert found.schedule.ranges == ((1, 7, 2), (8, 63, 1), (64, 64, 0))
+    assert (found.best, found.now) == (Gain(1, 1.1, 1.0, 1.21), Gain(2, 1.05, 0.9, 1.2))
+    assert found.share_over_now(found.best) == pytest.approx(4.4 / 4.2 - 1)
+    told = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 14 / 9])}
+    off = best_change(loads, rates, running=64, now=2, **told)
+    assert (off.best, off.now) == (Gain(0, 1.0, 1.0, 1.0), Gain(2, 7 / 9, 0.7, 14 / 9))
+    # One draft may give 1.0, which is less than what runs; what runs may give more than 1.
+    assert found.is_unclear
+    assert off.is_unclear
+    lost = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 0.9])}
+    assert not best_change(loads, rates, running=64, now=2, **lost).is_unclear  # type: ignore[arg-type]
+    certain = {"speedup": [1.0, 1.1, 1.05], "ends": ([1.0, 1.09, 1.0], [1.0, 1.11, 1.1])}
+    assert not best_change(loads, rates, running=8, now=2, **certain).is_unclear  # type: ignore[arg-type]
+    same = best_change(loads, rates, running=8, now=1, speedup=[1.0, 1.1, 1.05])
+    assert not same.is_unclear
+    assert same.best == same.now
+    for unknown in (3, 7, None):  # beyond the grid, or not shown
+        none = best_change(loads, rates, running=8, now=unknown, speedup=[1.0, 1.1, 1.05])
+        assert (none.now, none.is_unclear) == (None, False)
+        assert none.share_over_now(none.best) != none.share_over_now(none.best)  # no figure
+
+
+#: A draft length and its throughput, speedup, and the low and the high end of its band.
+GAINS = [1.0, 1.4, 1.7, 1.9]
+
+
+def change_from(now: int, measured: int | None, *, ends: Any = None, at: int = 8) -> Change:
+    rates = [[10 * gain for gain in GAINS], [100 * gain for gain in (1.0, 0.9, 0.8, 0.7)]]
+    told: dict[str, Any] = {"speedup": GAINS, "ends": ends, "measured": measured}
+    return best_change([8, 64], rates, running=at, now=now, **told)
+
+
+def test_a_longer_draft_than_was_measured_is_never_the_best() -> None:
+    # Its whole band may gain more (1.75 at least, for 1.7), or some of it, or it may have none.
+    ends = ([1.0, 1.3, 1.6, 1.75], [1.0, 1.5, 1.8, 2.0])
+    far = change_from(1, 2, ends=ends)
+    assert (far.best, far.longer) == (Gain(2, 1.7, 1.6, 1.8), Gain(3, 1.9, 1.75, 2.0))
+    assert far.schedule.ranges == ((1, 63, 2), (64, 64, 0))
+    bare = change_from(1, 2)
+    assert (bare.best.draft_len, bare.longer) == (2, Gain(3, 1.9, 1.9, 1.9))
+    # An acceptance that is given at any length has no end.
+    for measured in (None, 3):
+        free = change_from(1, measured, ends=ends)
+        assert (free.best.draft_len, free.longer) == (3, None)
+    assert change_from(1, 2, ends=ends, at=64).longer is None  # and none pays there

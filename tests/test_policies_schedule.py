@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import OptionError
-from specroof.policies.schedule import Schedule, best_schedule, held_drafts
+from specroof.policies.schedule import (
+    Schedule,
+    best_schedule,
+    cheapest_schedule,
+    fitting_schedule,
+    held_drafts,
+)
+from specroof.serving.capacity import PrefillRules
+from specroof.serving.pass_prices import Grid, PassPrices
+from specroof.serving.played import PlayedServer
+from specroof.serving.workload import trace
 
 rates_of = st.integers(1, 7).flatmap(
     lambda n: st.lists(
@@ -109,3 +119,62 @@ def test_drafts_that_are_held_are_those_of_a_load_within_the_margin(
     for load, drafts in zip(running, held_drafts(SCHEDULE, running, margin=margin), strict=True):
         least, most = round(load * (1 - margin)), round(load * (1 + margin))
         assert drafts in {SCHEDULE.drafts(one) for one in (least, load, most)}
+
+
+# --- of a job -------------------------------------------------------------------------------------
+
+
+def by_batch(seconds: tuple[float, float], tokens_per_round: float) -> PassPrices:
+    """Return prices of rounds of 1 to 8 requests, in a line, and of prompts that take nothing."""
+    line = Grid([1.0, 8.0], [1.0, 1e4], np.array([seconds, seconds]).T)
+    nothing = Grid([1.0, 2.0], [1.0, 2.0], np.zeros((2, 2)))
+    survival = (tokens_per_round - 1,) if tokens_per_round > 1 else ()
+    return PassPrices(line, nothing, nothing, nothing, survival=survival)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_schedule_is_nearly_the_best_of_all_that_can_be_played(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    slope = (0.02, 0.3, 0.8)[seed % 3]  # of one range, and of two or three
+    # A plain step of 1 s; two drafts gain, and cost the more the more requests there are.
+    prices = [
+        by_batch((1.0, 1.0), 1.0),
+        by_batch((1.1, 1.1 + slope), 1.5),
+        by_batch((1.2, 1.2 + 4 * slope), 1.9),
+    ]
+    rules = PrefillRules(chunk=0, shares_passes=False, drafts_beside=False)
+    limits = (np.full(3, 8.0), [None] * 3, np.ones(3), np.ones((3, 3)), None)
+    server = PlayedServer("d", prices, (rules, rules), (False, False), *limits)
+    requests = trace(0.0, 10.0, rng.integers(5, 200, 8).astype(np.float64))
+    found = fitting_schedule(server, requests, server.play(requests, 0))
+
+    def seconds(drafts: dict[int, int]) -> float:
+        return server.play(requests, drafts).duration_s
+
+    every = [
+        {1: first, **({edge: last} if first != last else {})}
+        for first, last in itertools.product(range(3), repeat=2)
+        for edge in range(2, 9)
+    ]
+    played_s = seconds({first: drafts for first, _, drafts in found.ranges})
+    assert played_s <= 1.01 * min(map(seconds, every))
+    assert found.ranges[0][0] == 1
+    assert all(after[0] == before[1] + 1 for before, after in itertools.pairwise(found.ranges))
+    assert found.ranges[-1][1] == 8
+
+
+def test_a_schedule_is_the_cheapest_of_all() -> None:
+    rng = np.random.default_rng(2)
+    loads = [1, 2, 3, 4, 6, 8]
+    for _ in range(20):
+        cost = rng.random((6, 4))
+        least = min(
+            sum(
+                cost[start:stop, k].sum() for start, stop, k in zip(cuts, ends, drafts, strict=True)
+            )
+            for inner in itertools.combinations(range(1, 6), 2)
+            for cuts in [(0, *inner)]
+            for ends in [(*inner, 6)]
+            for drafts in itertools.product(range(4), repeat=3)
+        )
+        assert cheapest_schedule(loads, cost, most_ranges=3).lost == pytest.approx(least)

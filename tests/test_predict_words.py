@@ -1,8 +1,6 @@
 """What `predict` understands: engines' words, several chips, lengths side by side; its survey."""
 
 import csv
-import io
-import json
 import re
 import shlex
 from dataclasses import replace
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from commands import answered, run
 from gridded import gridded
 from specroof import load_drafter, load_hardware, plot, predict
 from specroof.cli import app
@@ -22,19 +21,6 @@ from specroof.speedup import curve as curve_grids
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 BASE = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7"
-
-
-def run(words: str) -> str:
-    """Return what a call prints."""
-    done = CliRunner().invoke(app, shlex.split(words))
-    assert done.exit_code == 0, done.stderr
-    return str(done.stdout)
-
-
-def answer(words: str) -> dict[str, Any]:
-    """Return the object that a call prints."""
-    found: dict[str, Any] = json.loads(run(f"{words} --json").splitlines()[-1])
-    return found
 
 
 def test_measurements_of_the_same_stand_in_its_chart() -> None:
@@ -48,25 +34,17 @@ def test_measurements_of_the_same_stand_in_its_chart() -> None:
     assert counts[1.2] == 0
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [
-        ("EAGLE3", "eagle3"),
-        ("eagle-3", "eagle3"),
-        ("NEXTN", "mtp"),
-        ("deepseek_mtp", "mtp"),
-        ("NGRAM", "ngram"),
-        ("DFLASH", "dflash"),
-    ],
-)
-def test_kinds_are_understood_in_engines_words(theirs: str, ours: str) -> None:
-    assert load_drafter(f"{theirs},accept=.7").name == f"{ours},accept=.7"
+#: Kinds of drafters as engines spell them.
+SPELT = {"EAGLE3": "eagle3", "eagle-3": "eagle3", "NEXTN": "mtp", "deepseek_mtp": "mtp"}
+SPELT |= {"NGRAM": "ngram", "DFLASH": "dflash"}
+SPELT |= dict.fromkeys(("draft_model", "STANDALONE", "Draft_Target"), "model")
 
 
-def test_a_model_that_drafts_has_engines_names_too() -> None:
-    ours = load_drafter("model,accept=.7,config=Qwen/Qwen3-0.6B").name
-    for theirs in ("draft_model", "STANDALONE", "Draft_Target"):
-        assert load_drafter(f"{theirs},accept=.7,config=Qwen/Qwen3-0.6B").name == ours
+@pytest.mark.parametrize("theirs", SPELT)
+def test_kinds_are_understood_in_engines_words(theirs: str) -> None:
+    more = ",config=Qwen/Qwen3-0.6B" * (SPELT[theirs] == "model")
+    ours = load_drafter(f"{SPELT[theirs]},accept=.7{more}").name
+    assert load_drafter(f"{theirs},accept=.7{more}").name == ours
 
 
 def test_unknown_kinds_are_refused_as_they_are_spelt() -> None:
@@ -75,14 +53,14 @@ def test_unknown_kinds_are_refused_as_they_are_spelt() -> None:
 
 
 def test_flags_and_engines_are_understood_in_others_words() -> None:
-    ours = answer(f"{BASE} --tp 2 --input-len 1000 --output-len 100 --engine tensorrt-llm")
-    theirs = answer(f"{BASE} --tensor-parallel-size 2 --isl 1000 --osl 100 --engine TRTLLM")
+    ours = answered(f"{BASE} --tp 2 --input-len 1000 --output-len 100 --engine tensorrt-llm")
+    theirs = answered(f"{BASE} --tensor-parallel-size 2 --isl 1000 --osl 100 --engine TRTLLM")
     assert (theirs.pop("asked")["engine"], ours.pop("asked")["engine"]) == (
         "TRTLLM",
         "tensorrt-llm",
     )
     assert theirs == ours
-    assert answer(f"{BASE} --batch 1..8") == answer(f"{BASE} --batch 1,2,4,8")
+    assert answered(f"{BASE} --batch 1..8") == answered(f"{BASE} --batch 1,2,4,8")
 
 
 def test_lengths_stand_side_by_side() -> None:
@@ -124,8 +102,8 @@ def test_the_survey_says_where_drafting_does_not_pay() -> None:
 def test_several_chips_are_asked_together(tmp_path: Path) -> None:
     words = BASE.replace("h100", "h100,b200")
     table, plot = tmp_path / "points.csv", tmp_path / "curve.png"
-    found = answer(f"{words} --csv {table} --plot {plot}")
-    alone = [answer(BASE), answer(BASE.replace("h100", "b200"))]
+    found = answered(f"{words} --csv {table} --plot {plot}")
+    alone = [answered(BASE), answered(BASE.replace("h100", "b200"))]
     assert found["choice"].pop("other_chips") == [alone[1]["choice"]]
     assert found["choice"] == alone[0]["choice"]
     assert {*found["notes"]} == {note for one in alone for note in one["notes"]}
@@ -138,7 +116,9 @@ def test_several_chips_are_asked_together(tmp_path: Path) -> None:
         "curve-h100.png",
         "curve.png",
     ]
-    answer(f"{words} --input-len 64 --output-len 8 --concurrency 1 --plot {tmp_path / 'load.png'}")
+    answered(
+        f"{words} --input-len 64 --output-len 8 --concurrency 1 --plot {tmp_path / 'load.png'}"
+    )
     run(f"breakeven Qwen/Qwen3-8B -H h100,b200 --drafter eagle3 --plot {tmp_path / 'least.png'}")
     for name in ("load", "least"):  # of which no chart compares chips
         assert (tmp_path / f"{name}-b200.png").exists()
@@ -175,7 +155,7 @@ def test_what_is_not_published_has_a_nearest() -> None:
 
 @pytest.mark.parametrize("requests", ["", " --isl 1000 --osl 200 --steady"])
 def test_price_and_energy_are_those_of_the_devices_hours(requests: str) -> None:
-    found = answer(f"{BASE} --tp 2 --batch 1,16,9999{requests} --max-draft-len 3 --grid")
+    found = answered(f"{BASE} --tp 2 --batch 1,16,9999{requests} --max-draft-len 3 --grid")
     rates = gridded(found, "tokens_per_s")
     # hardware/h100-sxm.yaml: 2.95 $ an hour and 700 W each; a million tokens take 1e6 / rate s.
     dollars, joules = 1e6 / rates * 2 * 2.95 / 3600, 1e6 / rates * 2 * 700
@@ -187,20 +167,6 @@ def test_price_and_energy_are_those_of_the_devices_hours(requests: str) -> None:
         assert (row["usd_per_million_tokens"] or np.nan) == pytest.approx(expected, nan_ok=True)
     if not requests:
         assert np.isnan(dollars[0, 2]).all()  # 9999 have no room
-
-
-def test_points_have_their_price_in_csv_and_frames() -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
-    asked: dict[str, Any] = {"drafters": "eagle3,accept=.7", "max_draft_len": 2}
-    found = predict("Qwen/Qwen3-8B", "h100", input_len=900, output_len=90, **asked)
-    rows = list(csv.DictReader(io.StringIO(found.to_csv("points"))))
-    frame = found.to_frame("points")
-    assert list(rows[0]) == list(frame.columns)
-    rates = found.end_to_end[0].tokens_per_s[0, 0]
-    dollars = 1e6 / rates * 2.95 / 3600
-    assert frame["usd_per_million_tokens"].to_numpy() == pytest.approx(dollars)
-    column = [float(row["joules_per_million_tokens"]) for row in rows]
-    assert column == pytest.approx((7e8 / rates).tolist())
 
 
 @pytest.mark.parametrize(
@@ -220,7 +186,7 @@ def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[s
         "$/Mtok" in titles,
         "MJ/Mtok" in titles,
     )
-    found = answer(f"{words} --grid")
+    found = answered(f"{words} --grid")
     assert ("usd_per_million_tokens" in found["grid"]["quantities"]) == ("$/Mtok" in titles)
     assert ("joules_per_million_tokens" in found["grid"]["quantities"]) == ("MJ/Mtok" in titles)
     if chip == "h100":  # the best draft length is that of most tokens; beside it plain decoding
@@ -241,21 +207,6 @@ def test_a_chip_without_price_and_watts_has_no_columns_of_them() -> None:
 
 
 # --- flags of old, and answers as text ------------------------------------------------------------
-
-
-def test_a_flag_of_old_works_with_a_note() -> None:
-    now = CliRunner().invoke(app, shlex.split(f"{BASE} --show-draft-len 1,3"))
-    then = CliRunner().invoke(app, shlex.split(f"{BASE} --draft-len 1,3"))
-    assert (then.exit_code, then.stdout) == (0, now.stdout)
-    assert now.stderr == ""
-    assert "--draft-len" in then.stderr
-    assert "--show-draft-len" in then.stderr
-    both = CliRunner().invoke(app, shlex.split(f"{BASE} --draft-len 1 --show-draft-len 1"))
-    assert both.exit_code == 2
-    assert "--draft-len is '1'; allowed: --show-draft-len" in both.stderr
-    assert "--draft-len " not in CliRunner().invoke(app, ["predict", "--help"]).stdout.replace(
-        "--show-draft-len ", ""
-    ).replace("--max-draft-len ", "")
 
 
 def test_names_of_before_give_the_same() -> None:

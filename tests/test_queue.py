@@ -64,7 +64,9 @@ def test_each_side_runs_its_own_batch() -> None:
     assert curve.speedup[0, 2, 0] == 1.0
     assert np.all(curve.running <= curve.batch_size[None, :, None])
     (warning,) = found.warnings
-    assert warning.startswith(f"context 4096: at most {most[0]:g} requests run plain (state), ")
+    assert warning.startswith(
+        f"requests at once at context 4096: {most[0]:g} without drafts (state), "
+    )
     assert warning.endswith(f"{most[4]:g} with 4 drafts of mtp,accept=0.8 (state); the rest wait")
 
 

@@ -1,6 +1,7 @@
 """Refusals in the words of the command line: the flag, its value and what is allowed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ import specroof
 from commands import invoked, refused, run
 from effort import cpu_bound
 from specroof import OptionError, StudyError
-from tables import reads, table
+from tables import reads, refusal, table
 
 MODEL = "Qwen/Qwen3-8B"
 ONCE = "allowed: once"
@@ -38,6 +39,8 @@ def test_a_day_of_single_tokens_is_refused(tmp_path: Path) -> None:
     day.write_text(f"hours:\n{hours}mix:\n  - {{input_len: 64, output_len: 1, weight: 1}}\n")
     words = f"advise {MODEL} -H b200 --concurrency 8 --drafter eagle3,accept=0.7"
     assert "output-len is 1.0" in refused(words, "--traffic", day)
+    simulated = refused(words, "--isl 9 --osl 9 --requests 5x --traffic", day)
+    assert simulated.endswith("allowed: where no requests are simulated")
 
 
 # --- what is given twice -------------------------------------------------------------------------
@@ -101,27 +104,25 @@ def test_batches_that_a_server_does_not_run_are_said(
     assert beyond not in run(f"{words} --batch {most + 1} --engine ideal")
 
 
-@pytest.mark.parametrize(
-    ("question", "name", "value", "says"),
-    [
-        ("predict", "server", 3, "server is 3; allowed: ServerSettings, a mapping of their keys,"),
-        ("predict", "server", ["running=3"], "server is ['running=3']; allowed: ServerSettings"),
-        ("capacity", "engine", ["vllm"], "engine is ['vllm']; allowed: the name of an engine"),
-        ("advise", "framework", {}, "framework is {}; allowed: sglang, vllm, tensorrt-llm"),
-        ("advise", "traffic", 3, "traffic is 3; allowed: a file, or a TrafficFile"),
-        ("advise", "traffic", "", "traffic is ''; allowed: a file, or a TrafficFile"),
-        ("advise", "prefix_hit_rate", [], "prefix_hit_rate is []; allowed: a number from 0 to 1"),
-    ],
-)
-def test_python_refuses_what_is_of_another_kind(
-    question: str, name: str, value: object, says: str
+#: Questions by the first word of a part, with what is asked.
+ASKED = [
+    (name.split()[0], part["asked"] | changes, says)
+    for name, part in table("refused_questions").items()
+    for changes, says in part["refused"]
+]
+PLAYED = table("refused_questions")["predict a load"]["asked"] | {"concurrency": 2}
+ASKED += [
+    ("predict", PLAYED | {"requests": digits}, "requests is '999…")
+    for digits in ("9" * 400 + "x", "9" * 5000)
+]
+
+
+@pytest.mark.parametrize(("question", "asked", "says"), ASKED, ids=lambda one: str(one)[-40:])
+def test_a_question_is_refused_in_words_of_python(
+    question: str, asked: dict[str, Any], says: str
 ) -> None:
-    asked = {"drafters": "ngram,accept=.5"} | (
-        {"input_len": 10, "output_len": 10, "concurrency": 1} if question == "advise" else {}
-    )
-    with pytest.raises(OptionError) as caught:
-        getattr(specroof, question)(MODEL, "h100", **asked | {name: value})
-    assert str(caught.value).startswith(says)
+    line = refusal(OptionError, getattr(specroof, question), **asked)
+    assert reads(line, says), line
 
 
 def test_capacity_understands_engines_in_others_words() -> None:

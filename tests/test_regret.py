@@ -13,6 +13,7 @@ from specroof.questions.validate import regret_json, regret_lines
 from specroof.scoring import Validation
 from specroof.scoring import scores as room
 from specroof.scoring.scores import Scored, regrets, worst_regrets
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -32,23 +33,7 @@ def test_drafters_of_one_set_up_are_options_of_one_choice() -> None:
     assert one.lost == pytest.approx(1 - 1.5 / 2.0)
 
 
-@pytest.mark.parametrize(
-    "elsewhere",
-    [
-        {"model": "Qwen/Qwen3-32B"},
-        {"hardware": "b300"},
-        {"engine": "vllm"},
-        {"tensor_parallel": 8},
-        {"expert_parallel": 8},
-        {"quantization": "fp4"},
-        {"batch_size": 777.0},
-        {"context_len": 777.0},
-        {"input_len": 777.0},
-        {"output_len": 777.0},
-        {"task": "another"},
-        {"source": "somebody-else"},
-    ],
-)
+@pytest.mark.parametrize("elsewhere", rows("values", "other_set_ups"))
 def test_another_set_up_is_another_choice(elsewhere: dict[str, Any]) -> None:
     here, there = option(1.5, 1.9), option(2.0, 1.8, 5, **elsewhere)
     assert [one.lost for one in regrets([here, there])] == [0.0, 0.0]

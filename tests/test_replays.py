@@ -10,6 +10,7 @@ import pytest
 from specroof import HardwareProfile, load_hardware, predict
 from specroof.hardware import Band, CapturedGraphs, EngineProfile
 from specroof.outcomes.outcomes import Outcomes
+from specroof.outcomes.rows import bands_around
 
 PASSES: Final = 0.2
 ROUNDS: Final = 0.3
@@ -129,6 +130,41 @@ def test_waits_are_off_by_what_measured_ones_are_where_that_is_more() -> None:
     # Of requests that come by themselves, throughput is theirs.
     assert max(sides(outcome(RATE, rate=1.1), "tokens_per_s", 0)) < PASSES
     assert sides(wide, "tpot_s", 0) == pytest.approx((PASSES, PASSES), rel=1e-6)
+
+
+def test_a_figure_beside_an_outcome_has_its_band_around_itself() -> None:
+    found = predict("Qwen/Qwen3-8B", "h100", drafters=SPEC, batch_size=[4, 8], max_draft_len=3)
+    (one,), row = found.outcomes, found.rows[1]
+    names = ("speedup", "tokens_per_s", "tpot_s")
+    own = bands_around(row, one, 1, [row.draft_len])
+    assert {name: own[name] for name in names} == {
+        name: pytest.approx(row.bands[name]) for name in names
+    }
+    # Twice as much has ends twice as far, and of several lengths each end is that farthest out.
+    twice = replace(row, tokens_per_s=2 * row.tokens_per_s)
+    low, high = bands_around(twice, one, 1, [row.draft_len])["tokens_per_s"]
+    assert (low / 2, high / 2) == pytest.approx(row.bands["tokens_per_s"])
+    each = [bands_around(row, one, 1, [drafts])["speedup"] for drafts in (1, 3)]
+    lows, highs = zip(*each, strict=True)
+    assert bands_around(row, one, 1, [1, 3])["speedup"] == (min(lows), max(highs))
+    assert lows[0] != lows[1]
+
+
+def test_who_has_room_waits_for_a_prompt_alone() -> None:
+    # Sixteen clients of whom four run: the time to a first token is in the queue, and then little.
+    asked: dict[str, Any] = LONG | {"concurrency": 16, "server": "running=4"}
+    (one,) = predict("Qwen/Qwen3-8B", "h100", drafters=SPEC, **asked).outcomes
+    assert one.end_to_end is not None
+    assert one.played is not None
+    queue_s = one.played.figures["mean_queue_s"][0, 0]
+    first_s, ttft_s = (getattr(one.end_to_end, name)[0, 0, 0] for name in ("first_s", "ttft_s"))
+    assert 0 < first_s < queue_s
+    assert first_s + queue_s == pytest.approx(ttft_s)
+    # What prompts add to a token of plain decoding, whose rounds are a token each.
+    whole = one.end_to_end
+    added_s = (whole.curve.round_s - whole.decoding_round_s)[0, 0]
+    assert np.ravel(whole.curve.request_token_s) == pytest.approx([added_s[0]])
+    assert added_s[1] > 1.1 * added_s[0] > 0
 
 
 @pytest.mark.parametrize(("load", "share"), [(SHORT, 0.0), (LONG, 0.2)])

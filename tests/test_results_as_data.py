@@ -129,25 +129,24 @@ def advice() -> Any:
     )
 
 
-def test_advice_is_a_frame_with_a_row_for_each_chip_and_load(advice: Any) -> None:
-    frame = advice.to_frame()
-    told = advice.to_dict()["rows"]
-    assert len(frame) == len(told) == 2 * 3
-    names = ("concurrency", "draft_len", "speedup", "speedup_low", "tokens_per_s", "ttft_s")
-    for row, (_, got) in zip(told, frame.iterrows(), strict=True):
-        assert got.hardware == row["hardware"]
-        assert [got[name] for name in names] == [row[name] for name in names]
-        assert got.plain_tpot_s == row["plain_tpot_s"]
-        assert got.decision == row["decision"]
-        assert got.meets_targets == row["meets_targets"]
-    assert {*frame.drafter} == {*advice.drafters}
-    assert {0} < {*frame.draft_len}  # nothing drafts where it does not pay
-
-
 def test_advice_is_an_arrow_table(advice: Any) -> None:
     table = advice.to_arrow()
     assert table.column_names == list(advice.to_frame().columns)
     assert table.schema.field("plain_ttft_s").metadata == {b"unit": b"s"}
+
+
+def test_advice_is_drawn_beside_measurements_on_one_chip_and_side_by_side_on_several() -> None:
+    asked: dict[str, Any] = {"input_len": 1000, "output_len": 500, "framework": "vllm"}
+    asked["drafters"] = "eagle3,accept-length=2.4@3"
+    one = specroof.advise("Qwen/Qwen3-8B", "h100", concurrency=[1, 128], **asked).plot().axes[0]
+    (stars,) = (line for line in one.lines if line.get_marker() == "*")
+    assert {1.0, 16.0, 64.0, 128.0} <= {*stars.get_xdata().tolist()}
+    several = specroof.advise("Qwen/Qwen3-8B", ["h100", "b200"], concurrency=16, **asked)
+    axes = several.plot().axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["16"]
+    places = [x for line in axes.lines for x in line.get_xdata() if len(line.get_xdata()) == 1]
+    assert len({*places}) == len(places) == len(several.chips)
+    assert "*" not in {line.get_marker() for line in axes.lines}
 
 
 def test_advice_is_drawn(advice: Any) -> None:

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,8 @@ from typer.testing import CliRunner
 from specroof import MeasurementError, OptionError, predict, rollout, speedup_curve, train
 from specroof.arrays import Array
 from specroof.cli import app
-from specroof.policies.schedule import cheapest_schedule, fitting_schedule
 from specroof.questions.rollout import rollout_text, step_speedup
-from specroof.serving.capacity import PrefillRules
-from specroof.serving.pass_prices import Grid, PassPrices
-from specroof.serving.played import PlayedServer
-from specroof.serving.workload import LENGTH_LAWS, trace
+from specroof.serving.workload import LENGTH_LAWS
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
 #: What pays up to some batch alone.
@@ -83,60 +78,6 @@ def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     assert ("by its schedule alone" in text) == (spec == SOMETIMES)
     # A drafter misses the tokens of the rounds without it.
     assert any("turns drafting off" in note for note in found.notes) == (spec == SOMETIMES)
-
-
-def by_batch(seconds: tuple[float, float], tokens_per_round: float) -> PassPrices:
-    """Return prices of rounds of 1 to 8 requests, in a line, and of prompts that take nothing."""
-    line = Grid([1.0, 8.0], [1.0, 1e4], np.array([seconds, seconds]).T)
-    nothing = Grid([1.0, 2.0], [1.0, 2.0], np.zeros((2, 2)))
-    survival = (tokens_per_round - 1,) if tokens_per_round > 1 else ()
-    return PassPrices(line, nothing, nothing, nothing, survival=survival)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_schedule_is_nearly_the_best_of_all_that_can_be_played(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    slope = rng.uniform(0.2, 0.6)
-    # A plain step of 1 s; two drafts gain, and cost the more the more requests there are.
-    prices = [
-        by_batch((1.0, 1.0), 1.0),
-        by_batch((1.1, 1.1 + slope), 1.5),
-        by_batch((1.2, 1.2 + 4 * slope), 1.9),
-    ]
-    rules = PrefillRules(chunk=0, shares_passes=False, drafts_beside=False)
-    limits = (np.full(3, 8.0), [None] * 3, np.ones(3), np.ones((3, 3)), None)
-    server = PlayedServer("d", prices, (rules, rules), (False, False), *limits)
-    requests = trace(0.0, 10.0, rng.integers(5, 200, 8).astype(np.float64))
-    found = fitting_schedule(server, requests, server.play(requests, 0))
-
-    def seconds(drafts: dict[int, int]) -> float:
-        return server.play(requests, drafts).duration_s
-
-    every = [
-        {1: first, **({edge: last} if first != last else {})}
-        for first, last in product(range(3), repeat=2)
-        for edge in range(2, 9)
-    ]
-    played_s = seconds({first: drafts for first, _, drafts in found.ranges})
-    assert played_s <= 1.01 * min(map(seconds, every))
-    assert found.ranges[-1][1] == 8
-
-
-def test_a_schedule_is_the_cheapest_of_all() -> None:
-    rng = np.random.default_rng(2)
-    loads = [1, 2, 3, 4, 6, 8]
-    for _ in range(20):
-        cost = rng.random((6, 4))
-        least = min(
-            sum(
-                cost[start:stop, k].sum() for start, stop, k in zip(cuts, ends, drafts, strict=True)
-            )
-            for inner in combinations(range(1, 6), 2)
-            for cuts in [(0, *inner)]
-            for ends in [(*inner, 6)]
-            for drafts in product(range(4), repeat=3)
-        )
-        assert cheapest_schedule(loads, cost, most_ranges=3).lost == pytest.approx(least)
 
 
 # --- what predict says of the same job -----------------------------------------------------------
@@ -314,47 +255,6 @@ def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:
     assert drifting.rows[1].speedup == pytest.approx(asked().rows[1].speedup)
     deep = asked(drafters="eagle3,accept=0.7", accept_length=[4.0]).drafters[0]
     assert deep.steps[0].best_speedup > 1  # measured with all 16
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"accept_length": [2.8, 4.5]}, ["accept_length[1]", "4.5", "1 to 4"]),
-        ({"accept_length": [0.5]}, ["accept_length[0]", "0.5"]),
-        ({"accept_length": "often"}, ["accept_length", "'often'", "a file"]),
-        ({"accept_length": [2.0], "drafters": [SPEC, "ngram,accept=0.4"]}, ["drafters", "one"]),
-        ({"accept_length": [2.0], "draft_len": 0}, ["draft_len", "0"]),
-        ({"accept_length": [2.0], "entropy": [0.3]}, ["entropy", "one of"]),
-        ({"entropy": [0.3]}, ["states no temperature"]),
-        ({"entropy": [0.7], "drafters": f"{SPEC},temperature=1"}, ["entropy", "0.7", "0.65"]),
-        ({"entropy": [0.3], "drafters": "p_eagle"}, ["p_eagle", "one acceptance"]),
-        ({"retraining_samples": 0}, ["retraining_samples", "0"]),
-        ({"step_share": 1.5}, ["step_share", "1.5"]),
-        ({"drafters": []}, ["drafters", "at least one"]),
-        ({"lengths": [10.0, -1.0]}, ["lengths", "-1"]),
-        ({"lengths": []}, ["lengths"]),
-        ({"lengths": [[1.0, 2.0]]}, ["lengths", "(1, 2)"]),
-        ({"lengths": "no-such-file.txt"}, ["lengths", "no-such-file.txt", "lognormal"]),
-        ({"lengths": "lognormal=4000"}, ["lengths", "lognormal=4000", "two numbers"]),
-        ({"lengths": "lognormal=0/4000"}, ["MEAN", "0"]),
-        ({"lengths": "lognormal=4000/3000"}, ["P99 / MEAN", "0.75"]),
-        ({"lengths": "lognormal=100/3000"}, ["P99 / MEAN", "30"]),
-        ({"lengths": "pareto=100/1"}, ["INDEX", "1.0", "above 1"]),
-        ({"n_requests": 0}, ["n_requests", "0"]),
-        ({"n_requests": 10**6}, ["n_requests", "1000000", "100000"]),
-        ({"max_output_len": 0}, ["max_output_len", "0"]),
-        ({"input_len": 0}, ["input_len", "0"]),
-        ({"prefix_hit_rate": 2}, ["prefix_hit_rate", "2"]),
-        ({"replicas": 0}, ["replicas", "0"]),
-        ({"seed": -1}, ["seed", "-1"]),
-    ],
-)
-def test_wrong_input_is_refused_in_one_line(changes: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(OptionError) as refused:
-        asked(**changes)
-    line = str(refused.value)
-    assert "\n" not in line
-    assert [word for word in words if word not in line] == []
 
 
 # --- lengths -------------------------------------------------------------------------------------

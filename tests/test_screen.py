@@ -14,6 +14,7 @@ from screens import COLORS, COLUMNS, SCREENS, on_a_terminal, written_in
 from specroof.cli import colors
 from specroof.errors import Note
 from specroof.report.layout import fitted, format_table, on_screen
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -101,28 +102,8 @@ def test_lines_of_any_length_stay_where_there_is_no_screen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "titles", "cells", "how", "lines"),
-    [
-        # Titles break before a table goes on below.
-        (12, ["a", "tokens per s", "b"], [["1", "2", "3"]], {},
-         ["   tokens", "a   per s  b", "1       2  3"]),
-        # The last column breaks where it is text.
-        (30, ["a", "of"], [["1", "red green blue yellow black white"]], {"left": [1]},
-         ["a  of", "1  red green blue yellow black", "   white"]),
-        # A table goes on below with its first columns.
-        (14, ["a", "b", "word", "long"], [["1", "2", "3", "4"]], {"keys": 2},
-         ["a  b  word", "1  2     3", "", "a  b  long", "1  2     4"]),
-        # A long name stands above the first of its rows.
-        (20, ["a", "b", "name"], [["1", "2", "a-name-of-twenty-one"],
-         ["3", "4", "a-name-of-twenty-one"], ["5", "6", "another-name"]], {"left": [2]},
-         ["a  b", "a-name-of-twenty-one", "1  2", "3  4", "another-name", "5  6"]),
-        # A part has no empty line for titles of other parts.
-        (9, ["a", "best so far", "long"], [["1", "2", "3"]], {},
-         ["   best", "     so", "a   far", "1     2", "", "a  long", "1     3"]),
-        # A column wider than the screen stands alone.
-        (5, ["a", "unbreakable"], [["1", "2"]], {}, ["a  unbreakable", "1            2"]),
-    ],
-)  # fmt: skip
+    ("width", "titles", "cells", "how", "lines"), rows("values", "screen_tables")
+)
 def test_a_table_fits_its_screen(
     width: int, titles: list[str], cells: list[list[str]], how: dict[str, Any], lines: list[str]
 ) -> None:

@@ -35,6 +35,7 @@ from specroof.scoring.served import (
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.played import Played, play
 from specroof.serving.workload import Workload, closed_loop
+from tables import rows
 
 TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
 
@@ -140,19 +141,7 @@ def test_figures_are_those_that_the_sources_print() -> None:
     assert medians == {"inferencex-deepseek-r1", "inferencex-medians", "inferencex-pr709"}
 
 
-@pytest.mark.parametrize(
-    ("good", "bad", "key"),
-    [
-        (",128,ar,", ",,ar,", "concurrency"),
-        (",128,ar,", ",1.5,ar,", "concurrency"),
-        (",0.8,128,", ",1.8,128,", "shortest"),
-        (",0.0288,", ",-0.0288,", "tpot_s"),
-        (",0.0288,", ",,", "tpot_s"),
-        ("\ndeepseek-ai/DeepSeek-R1,", "\n,", "model"),
-        ("mi300x,atom,", "mi300x,,", "engine"),
-        ("# trust: 2", "# trust: high", "trust"),
-    ],
-)
+@pytest.mark.parametrize(("good", "bad", "key"), rows("refusals", "served_rows"))
 def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key: str) -> None:
     text = (TABLES / "atom-recipes.csv").read_text(encoding="utf-8")
     assert good in text

@@ -31,6 +31,7 @@ from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
+from specroof.speedup.round import waits_for_host
 from tables import refusal, rows
 
 #: All settings of `--server`, as the words of a call and as values.
@@ -202,6 +203,34 @@ def test_results_of_rounds_that_wait_are_priced_as_predictions_are() -> None:
     host_s = bare.engine.host_s + 4 * bare.engine.host_sequence_s
     assert seconds["plain"] - seconds[True] == pytest.approx([host_s, 0])
     assert seconds[False] - seconds[True] == pytest.approx([host_s, host_s])
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "waiting", "other"),
+    [
+        # SGLang 0.5.9, server_args.py and environ.py: SGLANG_ENABLE_SPEC_V2 is off.
+        ("sglang", "0.5.9", ("mtp", "eagle3", "ngram"), "dflash"),
+        ("sglang", "0.5.23", (), "eagle3"),
+        # vLLM, config/vllm.py: look-ups and draft models in 0.24.0, suffix trees alone in 0.33.0.
+        ("vllm", "0.24.0", ("ngram", "suffix", "medusa"), "eagle3"),
+        ("vllm", "0.33.0", ("suffix",), "ngram"),
+    ],
+)
+def test_rounds_wait_of_kinds_that_a_release_schedules_between_passes_unless_it_is_told(
+    engine: str, version: str, waiting: tuple[str, ...], other: str
+) -> None:
+    model, bare = (
+        load_model("Qwen/Qwen3-8B"),
+        engine_setup(load_hardware("h100"), engine, None, None),
+    )
+    usual, stated = (
+        in_server(model, bare, ServerSettings(overlap=overlap), version=version)
+        for overlap in (None, True)
+    )
+    for kind in (*waiting, other):
+        drafter = load_drafter(kind)
+        assert waits_for_host(usual, drafter) is (kind in waiting)
+        assert not waits_for_host(stated, drafter)
 
 
 def test_look_ups_have_the_rounds_that_were_measured() -> None:

@@ -31,6 +31,7 @@ RULES: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
 SOURCES = os.environ.get("SPECROOF_ENGINE_SOURCES")
 VLLM: Any = release("vllm")
 SGLANG: Any = release("sglang")
+OLDER_SGLANG: Any = release("sglang@0.5.9")
 
 
 @pytest.mark.skipif(SOURCES is None, reason="SPECROOF_ENGINE_SOURCES names no unpacked engines")
@@ -98,6 +99,21 @@ def test_sglang_has_this_room_for_recurrent_state(row: dict[str, Any]) -> None:
     assert row["rest_bytes"] - taken[0] == pytest.approx(row["cache_bytes"], rel=1e-9)
     most = 2048 if row["running"] is None else row["running"]
     assert max(min(requests[0], most), 0) == row["requests"]
+
+
+def test_older_sglang_sets_aside_what_drafts_need_before_the_pools() -> None:
+    # Of 1000 bytes, for 4 requests and one of padding: states of 10 for each of 3 positions, and
+    # 50 to replay them; 9/19 of what is left are states, one of them of padding.
+    taken, slots, _ = pools.state_pool(
+        server(version="0.5.9", running=4),
+        OLDER_SGLANG,
+        rest_bytes=1000.0,
+        state_bytes=10.0,
+        draft_tokens=np.array([0.0, 3.0]),
+        fixed_bytes=50.0,
+    )
+    assert slots.tolist() == [950 * 9 // 190 - 1, 800 * 9 // 190 - 1] == [44, 36]
+    assert taken.tolist() == [50 + 45 * 10, 200 + 37 * 10]
 
 
 @pytest.mark.golden

@@ -1,6 +1,5 @@
 """How questions print bands: the ends of every figure, and a sentence where none is known."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
+from commands import answered, run
 from gridded import gridded
 from specroof import load_hardware
-from specroof.cli import app
 from specroof.hardware import Band, EngineProfile, Reach
 from specroof.hardware.written import calibrated_yaml
 from specroof.questions.predict import served_bands_line
@@ -23,35 +21,22 @@ NARROW = Band(width=0.2, mean_error=0.1, points=30, engines={"vllm": 30})
 EAGLE3 = "Qwen/Qwen3-8B -H h200 --drafter eagle3,accept=0.7"
 
 
-def shell(words: str) -> str:
-    """Return what a command prints."""
-    run = CliRunner().invoke(app, words.split())
-    assert run.exit_code == 0, run.output
-    return run.stdout
-
-
-def told(words: str) -> dict[str, Any]:
-    """Return what a command prints as JSON."""
-    found: dict[str, Any] = json.loads(shell(f"{words} --json").splitlines()[-1])
-    return found
-
-
 def test_json_and_tables_have_bands_and_the_ideal_engine_none() -> None:
     words = f"predict {EAGLE3} --max-draft-len 3 --batch"
-    found = told(f"{words} 1,8 --engine sglang --grid")
+    found = answered(f"{words} 1,8 --engine sglang --grid")
     low, middle, high = (gridded(found, f"speedup{end}") for end in ("_low", "", "_high"))
     assert low.shape == middle.shape == high.shape == (1, 2, 4)
     assert (low[..., 1:] < middle[..., 1:]).all()
     assert (middle[..., 1:] < high[..., 1:]).all()
     assert [row["decision"] for row in found["rows"]] == ["on", "on"]
-    found = told(f"{words} 1,8 --engine ideal --grid")
+    found = answered(f"{words} 1,8 --engine ideal --grid")
     assert "speedup_low" not in found["grid"]["quantities"]
     assert found["rows"][0]["speedup_low"] is found["rows"][0]["speedup_high"] is None
     for batch in ("1", "1,8"):
-        assert "80% band" in shell(f"{words} {batch} --engine sglang")
-    assert "80% band" not in shell(f"{words} 1,8 --engine ideal")
+        assert "80% band" in run(f"{words} {batch} --engine sglang")
+    assert "80% band" not in run(f"{words} 1,8 --engine ideal")
     # Without lengths to draft there is nothing to be unsure of.
-    (row,) = told(f"predict {EAGLE3} --max-draft-len 0 --engine sglang")["rows"]
+    (row,) = answered(f"predict {EAGLE3} --max-draft-len 0 --engine sglang")["rows"]
     assert (row["draft_len"], row["speedup"], row["tried_speedup_low"]) == (0, 1.0, None)
 
 
@@ -65,15 +50,15 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(calibrated_yaml(replace(CHIP, aliases=()), fast, name="mine", source="made up"))
     words = EAGLE3.replace("h200", str(file)) + " --input-len 1000 --output-len 200"
-    answer = told(f"predict {words} --max-draft-len 2 --grid")
+    answer = answered(f"predict {words} --max-draft-len 2 --grid")
     assert answer["case"]["reach"]["chip"] == "measured"
     for name in ("tokens_per_s", "usd_per_million_tokens", "ttft_s", "tpot_s"):
         low, at, high = (gridded(answer, f"{name}{end}") for end in ("_low", "", "_high"))
         assert low.shape == at.shape == high.shape == (1, 1, 3), name
         assert np.all((low < at) & (at < high)), name
         assert math.log(high[0, 0, 0] / at[0, 0, 0]) == pytest.approx(0.4), name
-    assert "80% bands without drafts" in shell(f"predict {words} --max-draft-len 2 --notes")
-    answer = told(f"advise {words} --concurrency 1,8")
+    assert "80% bands without drafts" in run(f"predict {words} --max-draft-len 2 --notes")
+    answer = answered(f"advise {words} --concurrency 1,8")
     assert answer["choice"]["reach"]["batch"]["asked"] == [1, 8]
     for row in answer["rows"]:
         for name in ("tokens_per_s", "usd_per_million_tokens", "ttft_s", "tpot_s"):
@@ -119,5 +104,5 @@ def test_the_flag_that_plays_requests_is_named_where_it_helps() -> None:
         ("--prefill 1x1 --decode 1x1", False),
     ):
         for question in ("predict --engine vllm", "advise --framework vllm"):
-            said = " ".join(shell(f"{question} {words} {more} --notes").split())
+            said = " ".join(run(f"{question} {words} {more} --notes").split())
             assert ("start together" in said) is named, (question, more)

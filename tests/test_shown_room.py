@@ -1,13 +1,12 @@
 """How a prediction prints what has no room: tables, JSON and the words for it."""
 
-import json
+from functools import partial
 
 import numpy as np
-from typer.testing import CliRunner
 
+from commands import answered, run
 from gridded import gridded
 from specroof import capacity
-from specroof.cli import app
 
 #: What `capacity`, which has goldens of its own, says of the server below.
 PLAIN_ROOM = (
@@ -15,40 +14,39 @@ PLAIN_ROOM = (
 )
 
 
-def shell(words: str) -> str:
-    """Return what a call prints."""
-    run = CliRunner().invoke(app, f"predict Qwen/Qwen3.5-27B -H h200 {words}".split())
-    assert run.exit_code == 0, run.stderr
-    return run.stdout
+PREDICT = "predict Qwen/Qwen3.5-27B -H h200"
+predict = partial(run, PREDICT)
 
 
 def test_tables_mark_what_has_no_room() -> None:
     words = "--engine sglang --max-draft-len 4 --drafter mtp,accept=0.8"
-    text = shell(f"{words} --batch 1,32,64")
+    text = predict(f"{words} --batch 1,32,64")
     rows = [line.split() for line in text.splitlines() if line.strip().startswith("4096")]
     assert rows[1][2:6] == ["0", "1.00x", "-", "off"]  # plain runs, drafts do not
     assert rows[2][2:6] == ["0", "memory", "-", "-"]
     assert "larger batches have no room" in text
-    assert " memory " in shell(f"{words} --batch 64")
-    text = shell(f"{words} --concurrency 64 --notes")
+    assert " memory " in predict(f"{words} --batch 64")
+    text = predict(f"{words} --concurrency 64 --notes")
     assert " running " in text  # fewer than are in flight
-    text = shell(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500 --steady --notes")
+    text = predict(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500 --steady --notes")
     assert " running " in text
-    nowhere = shell(f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50")
+    nowhere = predict(
+        f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50"
+    )
     assert "not one request fits: " in nowhere
     assert "more would be needed on each device" in nowhere
-    nowhere = shell(f"{words} --server memory=0.3 --batch 1,4 --notes")
+    nowhere = predict(f"{words} --server memory=0.3 --batch 1,4 --notes")
     assert "none, since no draft fits in memory" in nowhere
-    assert "at most 0 requests run plain (cache)" in nowhere
+    assert ": 0 without drafts (cache)" in nowhere
     assert "nan" not in nowhere
-    one = shell(f"{words} --server running=1 --batch 1,4 --notes")
-    assert "at most 1 request runs plain (running), 1 with 1 draft of" in one
+    one = predict(f"{words} --server running=1 --batch 1,4 --notes")
+    assert ": 1 without drafts (running), 1 with 1 draft of" in one
     assert "all that fit; from 2 on memory holds no drafts" in one
 
 
 def test_json_has_holes_and_what_bounds() -> None:
     words = "--engine sglang --max-draft-len 2 --drafter mtp,accept=0.8 --json"
-    found = json.loads(shell(f"{words} --batch 1,64 --grid").splitlines()[-1])
+    found = answered(PREDICT, words, "--batch 1,64 --grid")
     assert np.isnan(gridded(found, "speedup")[0, 1]).all()
     assert np.isnan(gridded(found, "tokens_per_s")[0, 1]).all()
     row = found["rows"][1]
@@ -64,6 +62,6 @@ def test_json_has_holes_and_what_bounds() -> None:
     assert len(drafter["largest_batch"][0]) == 3
     assert (case["server"]["framework"], case["server"]["running"]) == ("sglang", None)
     assert drafter["server"]["running"] == 48
-    free = json.loads(shell(f"{words} --batch 1,64 --no-capacity --grid").splitlines()[-1])
+    free = answered(PREDICT, words, "--batch 1,64 --no-capacity --grid")
     assert free["case"]["room"] is None
     assert gridded(free, "speedup")[0, 1, 0] == 1.0

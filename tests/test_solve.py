@@ -116,6 +116,7 @@ def test_the_largest_batch_within_a_time_per_token() -> None:
         ("batch", 150, 9.0),
         ("batch", 40, 1.0),
         ("context", 300, 1.0),
+        ("batch", 5000, 1.2),  # of which not every number is looked at
     ],
 )
 def test_runs_over_an_axis_are_those_of_trying_each_number(
@@ -126,12 +127,14 @@ def test_runs_over_an_axis_are_those_of_trying_each_number(
     numbers: Any = {AXES[parameter]: [*range(1, most + 2)]}
     load = replace(BATCH, **numbers)
     curve = outcomes(case.at(load=load), drafter, max_draft_len=3).curve
-    *gains, beyond = drafting_gain(curve, None)[0].ravel().tolist()
+    all_gains, lengths = drafting_gain(curve, None)
+    *gains, beyond = all_gains.ravel().tolist()
     wish = Wish(max_draft_len=3, speedup=speedup, most=most)
     found = solve(case.at(room="queue"), drafter, parameter, wish)
     pays = [number for number, gain in enumerate(gains, 1) if gain >= speedup]
     assert pays == [n for first, last in found.runs for n in range(first, last + 1)]
     assert found.ceiling == pytest.approx(max(gains), rel=1e-12)
+    assert not pays or found.draft_len == lengths.ravel()[pays[-1] - 1]
     ends = beyond == -np.inf
     assert (found.unknown_from, found.room_ends) == (None if ends else most + 1, bool(pays) & ends)
     have_room = [number for number, gain in enumerate(gains, 1) if gain > -np.inf]
@@ -190,6 +193,8 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     assert found is not None
     assert meets(*found)
     assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
+    # Of one rate it is that one, or none.
+    assert largest_rate(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
     assert largest_rate(server, load, [0, 1, 2], (1e-6, 1.0)) is None
     answered = largest_rate(server, load, [0], (np.inf, np.inf))
     assert answered is not None

@@ -213,6 +213,14 @@ def test_queues_of_prompts_are_those_of_dice(clients: int, workers: int, answer_
     )
 
 
+@pytest.mark.parametrize("most", [0.5, 1.0, 5.7, 100.0])
+def test_small_batches_are_priced_themselves_and_large_ones_four_to_a_doubling(most: float) -> None:
+    priced = split_room._priced_batches(most)
+    assert {*range(1, 1 + min(8, int(max(most, 1.0))))} <= {*priced.tolist()}
+    assert (priced[0], priced[-1]) == (1, pytest.approx(max(most, 1.0)))
+    assert np.all(priced[1:] / priced[:-1] <= 2**0.25 + 1e-9)
+
+
 def test_a_full_queue_has_no_end_and_an_idle_one_no_wait() -> None:
     one = PromptTimes(2, 0.5, 0.5, 1)
     assert one.requests_per_s == 4

@@ -35,6 +35,7 @@ from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.split import Split
 from specroof.serving.workload import Load, Workload
+from tables import rows
 
 
 def requests_of(served: ServedCurve) -> tuple[EndToEnd, WorkerLoads]:
@@ -44,14 +45,6 @@ def requests_of(served: ServedCurve) -> tuple[EndToEnd, WorkerLoads]:
 
 
 # --- advise ---------------------------------------------------------------------------------------
-
-ADVISE = "advise --input-len 3000 --output-len 300 --concurrency 1,32 --drafter eagle3,accept=0.7"
-
-
-def shell(words: str) -> Any:
-    command, *rest = words.split()
-    return CliRunner().invoke(app, [command, "Qwen/Qwen3-8B", "-H", "h100", *rest])
-
 
 ASKED: dict[str, Any] = {
     "drafters": "eagle3,accept=0.7", "input_len": 3000, "output_len": 300, "concurrency": [1, 32]
@@ -383,7 +376,7 @@ def test_every_answer_says_which_workers_serve(question: Callable[..., Any]) -> 
         asked["drafter"] = str(asked.pop("drafters")).partition(",")[0]
     found = question(MODEL, CHIP, **asked)
     chip = load_hardware(CHIP).name
-    assert f" on 2 x 1 {chip} prefill, 2 x 2 {chip} decode, engine " in found.title
+    assert f" on 6 x {chip} (2 x 1 prefill, 2 x 2 decode), engine " in found.title
     split = found.to_dict()["case"].get("split")
     assert question is frontier or split["devices"] == 2 * 1 + 2 * 2
 
@@ -449,17 +442,7 @@ def test_studies_take_workers(tmp_path: Path) -> None:
     assert "devices" not in rows[1]
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
-        ({"prefill": "2x1"}, "decode is missing"),
-        ({**WORKERS, "tensor_parallel": 2}, "tensor_parallel is 2; allowed: none"),
-        ({"link": 1e9}, "none where one server does both"),
-        ({"prefill": "1x1@t4", "decode": "1x1"}, "workers that hold Qwen3-8B"),
-        ({"prefill": "1x3", "decode": "1x1"}, "groups of 3 devices"),
-        ({"prefill": "1x1", "decode": "1x1@h200"}, "no chip"),
-    ],
-)
+@pytest.mark.parametrize(("target", "said"), rows("refusals", "study_workers"))
 def test_workers_of_studies_that_cannot_be_are_refused(target: dict[str, Any], said: str) -> None:
     target = {"model": "Qwen/Qwen3-8B", "hardware": "h100", **target}
     with pytest.raises(OptionError, match=said):
@@ -475,50 +458,6 @@ def test_workers_are_given_once_to_a_study() -> None:
     without = {key: value for key, value in STUDY.items() if key != "workload"}
     with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: with a workload"):
         sweep({**without, "targets": TARGETS[:1]})
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (f"{ADVISE} --prefill 2x1", "--decode is missing"),
-        (f"{ADVISE} --decode 2x1", "--prefill is missing"),
-        (f"{ADVISE} --prefill 2y1 --decode 1x1", "--prefill is '2y1'"),
-        (f"{ADVISE} --prefill 0x1 --decode 1x1", "--prefill is 0"),
-        (f"{ADVISE} --prefill 1x1 --decode 1x1@h200", "--decode is '1x1@h200'"),
-        (f"{ADVISE} --prefill 1x3 --decode 1x1", "--prefill is '1x3'"),
-        (f"{ADVISE} --prefill 1x1 --decode 1x1 --tp 2", "--tp is 2"),
-        (f"{ADVISE} --prefill 1x1 --decode 1x1 --devices 2", "--devices is given with"),
-        (f"{ADVISE} --devices 0", "--devices is 0"),
-        (f"{ADVISE} --devices 1025", "--devices is 1025"),
-        (f"{ADVISE} --devices 1", "does not fit on workers of 1 x"),
-        (f"{ADVISE} --prefill 1x1@t4 --decode 1x1", "does not fit on workers of 1x1@t4 and 1x1"),
-        (f"{ADVISE} --link 5e10", "--link is 50000000000.0"),
-        (f"{ADVISE} --prefill 1x1 --decode 1x1 --link 0", "--link is 0"),
-        (f"{ADVISE} --prefill 1x1@l40s --decode 1x1", "(--link)"),
-        (f"{ADVISE} --prefill 1x1@nothing --decode 1x1", "nothing"),
-        ("predict --prefill 2x1 --drafter ideal", "--decode is missing"),
-        ("predict --prefill 2x1 --decode 1x1 --drafter ideal", "--input-len and --output-len"),
-        ("predict --link 1e9 --drafter ideal", "--link is 1000000000.0"),
-        ("predict --prefill 1x1@t4 --decode 1x1 --drafter ideal", "workers that hold Qwen3-8B"),
-        ("predict --prefill 1x1 --decode 1x2 --tp 2 --drafter ideal", "--tp is 2"),
-        (
-            "predict --prefill 1x1 --decode 1x2 --drafter ideal --isl 9 --osl 9 --rate 4/s",
-            "one server, or a steady state",
-        ),
-        (
-            "advise --prefill 1x1 --decode 1x2 --drafter ideal --isl 9 --osl 9 --rate 4/s",
-            "one server, or a steady state",
-        ),
-        ("frontier --prefill 1x1 --decode 1x2 --drafter ideal --devices 2,4", "--devices is "),
-        ("capacity --prefill 1x1 --decode 1x2 --link 5e9", "--link is 5000000000.0"),
-        ("explain --decode 1x2", "--decode"),
-    ],
-)
-def test_every_question_refuses_workers_in_one_line(words: str, said: str) -> None:
-    run = shell(words)
-    assert (run.exit_code, run.stdout) == (2, "")
-    (line,) = run.stderr.splitlines()
-    assert said in line
 
 
 def test_the_ideal_engine_counts_no_memory_of_prefill_workers() -> None:

@@ -29,6 +29,7 @@ from specroof.questions.study_grid import Study
 from specroof.questions.sweep import sweep
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload
+from tables import rows
 
 BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
 
@@ -233,17 +234,6 @@ def test_the_schema_takes_every_default(field: Any, write: Write) -> None:
 
 # --- bad files -----------------------------------------------------------------------------------
 
-TOP = (
-    "format_version, targets, drafters, batch_size, context_len, workload, max_draft_len, engine, "
-    "framework, options"
-)
-TARGET = (
-    "model, hardware, family, engine, framework, tensor_parallel, expert_parallel, "
-    "attention_data_parallel, decode_context_parallel"
-)
-OPTIONS = ", ".join(field.name for field in fields(Options))
-WHOLE = "a whole number of at least 1"
-
 
 def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
     """The message that a study is refused with, without the file's name."""
@@ -255,40 +245,7 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
     return message.removeprefix(f"{path}: ")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("format_version: 1", "format_version: 2", "format_version is 2; allowed: 1, the only"),
-        ("format_version: 1\n", "", f"format_version is missing; the keys there are {TOP}"),
-        ("engine: ideal", "engin: ideal", f"engin is not a known key; allowed: {TOP}"),
-        ("engine: ideal", "engine: 3", "engine is 3; allowed: text, and not empty"),
-        ("hardware: l4", "gpu: l4", f"targets.1.gpu is not a known key; allowed: {TARGET}"),
-        ("hardware: l4", "hardware: 4", "targets.1.hardware.0 is 4; allowed: text, and not empty"),
-        ("hardware: l4", "hardware: []", "targets.1.hardware is []; allowed: one or more"),
-        ("    hardware: l4\n", "", f"targets.1.hardware is missing; the keys there are {TARGET}"),
-        ("parallel: 2", "parallel: 0", f"targets.0.tensor_parallel is 0; allowed: {WHOLE}"),
-        ("parallel: 2", "parallel: 2.0", f"targets.0.tensor_parallel is 2.0; allowed: {WHOLE}"),
-        ("[1, 8]", "[]", "batch_size is []; allowed: one or more"),
-        ("[1, 8]", "[1, 0]", "batch_size.1 is 0; allowed: a number from 1 to 10000000"),
-        ("[1, 8]", "1e2", "batch_size.0 is '1e2', which YAML reads as text; write 1.0e+2"),
-        ("2048", "[1, -1]", "context_len.1 is -1; allowed: a number from 0 to 100000000"),
-        ("2048", ".inf", "context_len.0 is inf; allowed: a number from 0 to 100000000"),
-        ("draft_len: 4", "draft_len: -1", "max_draft_len is -1; allowed: a whole number from 0 to"),
-        ("draft_len: 4", "draft_len: 4.5", "max_draft_len is 4.5; allowed: a whole number from 0"),
-        ("y: pass", "y: word", "options.granularity is 'word'; allowed: op, dtype, pass"),
-        ("y: pass", "y: [pass]", "options.granularity is ['pass']; allowed: op, dtype, pass"),
-        ("type: false", "type: 0", "options.strict_dtype is 0; allowed: True or False"),
-        ("type: false", "type: [1]", "options.strict_dtype is [1]; allowed: True or False"),
-        (": l4", ": l4\n    family: 3", "targets.1.family is 3; allowed: text, and not empty"),
-        (
-            ": l4",
-            ": l4\n    family: odd",
-            f"family is 'odd'; allowed: {', '.join(sorted(PARSERS))}",
-        ),
-        ("gran", "grand", f"grandularity is not a known key of options; allowed: {OPTIONS}"),
-        ("kv_dtype: fp8", "8: fp8", "key '8' is not text; put it in quotes"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), rows("refusals", "studies"))
 def test_a_bad_study_is_refused_with_key_value_and_what_is_allowed(
     write: Write, old: str, new: str, message: str
 ) -> None:
@@ -300,37 +257,7 @@ def test_a_bad_study_is_refused_with_key_value_and_what_is_allowed(
     assert "\n" not in str(caught.value)
 
 
-LENGTH = "allowed: a number from 1 to 100000000"
-
-
-@pytest.mark.parametrize(
-    ("workload", "message"),
-    [
-        (
-            "{input_len: 8, output_len: 8}\ncontext_len: 9",
-            "context_len and workload are both given; allowed: one of them",
-        ),
-        ("{input_len: 8, output_len: 0}", f"workload.0.output_len is 0; {LENGTH}"),
-        ("[{input_len: 8, output_len: .inf}]", f"workload.0.output_len is inf; {LENGTH}"),
-        ("{input_len: 1e9, output_len: 8}", "workload.0.input_len is '1e9', which YAML reads as"),
-        ("{input_len: 1.0e+9, output_len: 8}", f"workload.0.input_len is 1000000000.0; {LENGTH}"),
-        ("{input_len: 8}", "workload.0.output_len is missing; allowed: both lengths of a request"),
-        (
-            "[{input_len: 8, output_len: 8}, {input: 8, output_len: 8}]",
-            "workload.1.input is not a known key; allowed: input_len, output_len, prefix_hit_rate, rate, ",
-        ),
-        (
-            "{input_len: 8, output_len: 8, prefix_hit_rate: 2}",
-            "workload.0.prefix_hit_rate is 2; allowed: a number from 0 to 1",
-        ),
-        (
-            "{input_len: 8, output_len: 8, prefix_hit_rate: 0.5}\nserver: {prefix-cache: false}",
-            "workload.0.prefix_hit_rate is 0.5; allowed: 0 with prefix-cache=off",
-        ),
-        ("8", "workload.0 is 8; allowed: a mapping of keys to values"),
-        ("[]", "workload is []; allowed: one or more"),
-    ],
-)
+@pytest.mark.parametrize(("workload", "message"), rows("refusals", "study_workloads"))
 def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) -> None:
     path = write(changed("context_len: 2048", f"workload: {workload}"))
     assert refusal(path).startswith(message)

@@ -1,6 +1,5 @@
 """A study with many mistakes: all of them are told before anything is computed or written."""
 
-import io
 import json
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from commands import Terminal
 from specroof import StudyError, write_sweep
 from specroof.cli import app
 from specroof.errors import CatalogError, OptionError, SpecroofError
@@ -218,13 +218,6 @@ def test_python_writes_nothing_of_a_study_with_mistakes(tmp_path: Path) -> None:
     with pytest.raises(StudyError):
         write_sweep(GOOD | {"batch_size": [-1, 1, -2]}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-class Terminal(io.StringIO):
-    """Standard error that a person looks at."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_person_is_shown_a_screen_of_them(

@@ -656,11 +656,3 @@ def test_a_cluster_that_is_not_there_is_one_line(
         "dask://localhost:1: Timed out trying to connect to tcp://localhost:1; allowed: a cluster "
         "of dask that can be reached"
     )
-
-
-def test_a_sweep_in_python_yields_the_frames_of_the_files(tmp_path: Path) -> None:
-    write_sweep(CONTENT, tmp_path, form="parquet")
-    for frame, file in zip(
-        specroof.sweep(CONTENT).frames(), read_results(tmp_path).frames(), strict=True
-    ):
-        pd.testing.assert_frame_equal(frame[list(file.columns)], file, check_dtype=False)

@@ -1,14 +1,11 @@
 """What training a drafter costs, what it may bring, and when it has paid: by hand."""
 
-import math
-import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-import specroof
-from specroof import OptionError, load_model, predict, train
+from specroof import load_model, predict, train
 from specroof.acceptance import acceptance_from_length
 from specroof.acceptance.published.trained import expected_length, trained_rows
 from specroof.architecture.draft_heads import usual_eagle3, usual_mtp
@@ -109,7 +106,7 @@ def test_what_is_saved_pays_for_the_training() -> None:
     (alone,) = predict(MODEL, "h100", drafters="eagle3,accept-length=2.25@3", batch_size=4).rows
     assert found.expected[0].speedup == pytest.approx(alone.speedup, rel=0.01)
     assert [day.times_paid for day in found.days] == pytest.approx(
-        [0, 0.5, 1, 1.5, 2, 0, 1, 2, 3, 4]
+        [0, 0.25, 0.5, 0.75, 1, 0, 0.5, 1, 1.5, 2]
     )
 
 
@@ -170,27 +167,3 @@ def test_a_kind_without_published_training_says_so() -> None:
     assert {row.accept_length for row in found.rows} == {2.0, 3.0, 4.0}
     for kind, steps in {"p_eagle": 7, "dflash": 16, "mtp": 1}.items():
         assert train(MODEL, "h100", drafter=kind, samples=7).unrolled_steps == steps
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"samples": 0}, "samples is 0"),
-        ({"samples": 100}, "samples is 100"),
-        ({"drafter": "ngram"}, "drafter is 'ngram'"),
-        ({"sample_len": 0}, "sample_len is 0"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"unrolled_steps": 0}, "unrolled_steps is 0"),
-        ({"training_devices": 3, "tensor_parallel": 2}, "training_devices is 3"),
-        ({"accept_length": 9}, "accept_length is 9"),
-        ({"accept_length": []}, "accept_length has none up to 4"),
-        ({"hardware": "l40s", "model": "Qwen/Qwen3-235B-A22B"}, "batch_size is 1"),
-        ({"tokens_per_day": []}, "tokens_per_day is nan"),
-        ({"tokens_per_day": math.inf}, "tokens_per_day is inf"),
-        ({"batch_size": []}, "batch_size is []"),
-        ({"context_len": [1, 2]}, "context_len is"),
-    ],
-)
-def test_refusals(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(OptionError, match=re.escape(told)):
-        specroof.train(**{"model": MODEL, "hardware": "h100", **ASKED, **change})

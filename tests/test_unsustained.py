@@ -143,8 +143,12 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     assert f"--max-running-requests {most:.0f}" in (chip.engine_config["sglang"] or "")
     ends = {"rate": f"running={most:.0f} at 30 requests/s", "lengths": "running=60"}
     job = {"lengths": {"input_len": [1000] * 60, "output_len": [200] * 60}}
-    for load, asked_for in (("rate", {"rate": 30, "requests": 200}), ("lengths", job)):
-        sizes = {} if load == "lengths" else {"input_len": 1000, "output_len": 200}
+    asked: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("rate", {"rate": 30, "requests": 200}),
+        ("lengths", job),
+    )
+    for load, asked_for in asked:
+        sizes: dict[str, Any] = {} if load == "lengths" else {"input_len": 1000, "output_len": 200}
         notes = predict(MODEL, CHIP, framework="sglang", drafters=SPEC, **sizes, **asked_for).notes
         assert notes[0].endswith(f"raised to --server {ends[load]}")
     calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]

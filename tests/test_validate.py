@@ -68,6 +68,7 @@ from specroof.scoring.scores import (
     round_costs,
     scored,
 )
+from tables import rows
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED]
 PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")
@@ -282,24 +283,7 @@ def test_sources_that_are_not_trusted_count_in_no_total_family_or_cell() -> None
     }
 
 
-@pytest.mark.parametrize(
-    ("changes", "kind", "lacks"),
-    [
-        ({}, "speedup", ""),
-        ({"tokens_per_round": None}, "shape", ""),
-        ({"tokens_per_round": None, "baseline_tokens_per_s": None, "speedup": None}, "shape", ""),
-        ({"draft_len": None}, "", "draft_len"),
-        ({"verify_len": None}, "", "verify_len"),
-        ({"method": "ngram", "tokens_per_round": None}, "shape", ""),
-        ({"draft_s": 1e-3}, "drafting", ""),
-        ({"draft_share": 0.2}, "drafting", ""),
-        ({"method": "mock"}, "", "draft count"),
-        ({"method": "medusa9"}, "", "medusa9"),
-        ({"method": "model"}, "", "a known cost of 'model'"),  # which model is not said
-        ({"draft_len": 0}, "plain", ""),
-        ({"draft_len": 0, "tokens_per_s": None}, "", "throughput"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "kind", "lacks"), rows("values", "counted_as"))
 def test_what_a_measurement_counts_as(changes: dict[str, Any], kind: str, lacks: str) -> None:
     found, missing = kind_of(replace(FAST, **changes))
     assert found == kind

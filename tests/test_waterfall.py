@@ -83,7 +83,7 @@ def test_the_sentence_names_what_adds_most() -> None:
     assert loses.round.speedup < 1
     largest = max(loses.round.added_s, key=lambda name: loses.round.added_s[name])  # type: ignore[union-attr]
     assert largest == "experts"
-    assert "most of what it adds is experts" in loses.why
+    assert "It adds mostly experts (" in loses.why
     # The acceptance that breaks even does.
     assert loses.break_even is not None
     even = explain(
@@ -92,16 +92,16 @@ def test_the_sentence_names_what_adds_most() -> None:
     )  # fmt: skip
     assert even.round is not None
     assert even.round.speedup == pytest.approx(1.0, rel=1e-9)
-    assert even.why.startswith("It neither pays nor loses")
+    assert even.why.startswith("Drafting neither pays nor loses: 1.00x.")
 
 
 def test_a_drafter_that_can_never_pay_is_told() -> None:
     found = explain("Qwen/Qwen3-8B", CHIP, drafter="block,accept=.9,cost=5,drafts=3", draft_len=2)
-    assert found.why.endswith("which no acceptance gives.")
-    assert found.why.startswith("It loses here")
+    assert found.why.endswith("more than any acceptance gives.")
+    assert found.why.startswith("Drafting loses: ")
     free = explain("Qwen/Qwen3-8B", CHIP, drafter="ideal", draft_len=2, engine="ideal")
     assert free.break_even is None
-    assert free.why.startswith("It pays here (3.00x): 2 drafts bring 3.00 tokens")
+    assert free.why.startswith("Drafting pays: 3.00x. A round yields 3.00 tokens")
 
 
 def test_a_round_that_adds_nothing_names_nothing() -> None:

@@ -1,15 +1,12 @@
 """What better drafters would bring: against predictions, published statements and by hand."""
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
 from specroof import OptionError, worth
-from specroof.cli import app
 from specroof.questions.worth import worth_text
 from specroof.serving.served import served_curve
 from specroof.speedup import curve as axes
@@ -110,12 +107,6 @@ def test_a_chip_without_a_price_says_which_flag() -> None:
     assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
 
 
-@pytest.mark.parametrize("length", [{}, "3", True, float("nan"), 0.5])
-def test_lengths_that_are_none_are_refused(length: object) -> None:
-    with pytest.raises(OptionError, match=r"accept_length is .*; allowed: numbers from 1 to "):
-        worth("Qwen/Qwen3-8B", "b200", drafter="block,cost=0.1,drafts=7", accept_length=[length])  # type: ignore[list-item]
-
-
 def test_prefills_of_requests_count() -> None:
     requests: dict[str, Any] = {"input_len": 2000, "output_len": 400, "steady": True}
     asked: dict[str, Any] = {"draft_len": 15, "accept_length": 4, "capacity": False, **requests}
@@ -138,22 +129,6 @@ def test_prefills_of_requests_count() -> None:
     assert plain.rows[0].tpot_limit_s == pytest.approx(whole.tpot_s[0, 0, 0])
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batch_size": []}, "batch_size is []; allowed: at least one"),
-        ({"batch_size": 8, "concurrency": 8}, "batch_size and concurrency are both given"),
-        ({"context_len": []}, "context_len is []; allowed: one number"),
-        ({"input_len": 9, "output_len": 1}, "output_len is 1.0; allowed: more than 1 token"),
-        ({"input_len": 9}, "output_len is missing"),
-    ],
-)
-def test_what_is_no_load_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        worth(MODEL, CHIP, drafter=SPEC, **changes)
-    assert message in str(caught.value)
-
-
 def test_several_batch_sizes_are_those_of_each_alone() -> None:
     asked: dict[str, Any] = {"drafter": SPEC, "accept_length": [3, 5]}
     alone = [worth(MODEL, CHIP, **asked, batch_size=batch) for batch in (1, 16)]
@@ -172,12 +147,3 @@ def test_several_batch_sizes_are_those_of_each_alone() -> None:
     ]
     with pytest.raises(OptionError, match="batch_size"):
         worth(MODEL, CHIP, **asked, batch_size=[])
-
-
-def test_the_old_flag_of_measured_drafts_works_with_a_note() -> None:
-    words = ["worth", MODEL, "-H", CHIP, "--drafter", SPEC, "--accept-length", "3"]
-    then = CliRunner().invoke(app, [*words, "--draft-len", "4", "--json"])
-    now = CliRunner().invoke(app, [*words, "--measured-draft-len", "4", "--json"])
-    assert then.stdout == now.stdout
-    assert json.loads(now.stdout.splitlines()[-1])["case"]["draft_len"] == 4
-    assert ("--measured-draft-len" in then.stderr, now.stderr) == (True, "")

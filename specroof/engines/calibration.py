@@ -736,8 +736,8 @@ _SAYS_LITTLE: Final = 0.5
 #: Of seconds per layer and per pass, whose effects are nearly the same, one stands for both: the
 #: other, or a draft pass, could not be told apart from the pair.
 _STANDS_FOR_IT: Final = {
-    ("layer_overhead_s", False): "the profile has none; seconds per pass stand for it",
-    ("pass_overhead_s", True): "seconds per layer, which the profile has, stand for it",
+    ("layer_overhead_s", False): "seconds per pass hold it in this profile",
+    ("pass_overhead_s", True): "seconds per layer hold it in this profile",
 }
 #: Overheads that every engine has; where a profile has none, effects are looked at with usual ones.
 _USUAL: Final = ("pass_overhead_s", "sequence_overhead_s")
@@ -944,7 +944,7 @@ def _why_not(
         return reason
     least = max(parameter.least_points, n_before + 1)
     if len(problem.points) < least:
-        return f"it takes {least} points, and there are {len(problem.points)}"
+        return f"needs {least} points, has {len(problem.points)}"
     seen = [float(np.sqrt(np.mean(column**2))) >= _UNSEEN for column in columns]
     if not any(seen):
         return "the points hardly depend on it"

@@ -32,7 +32,7 @@ from specroof.reading.checked import (
 from specroof.reading.json_text import json_values
 from specroof.reading.table import parse_table, plain_value
 from specroof.reading.yaml_text import shown
-from specroof.units import NANOSECOND, Bounds
+from specroof.units import MILLISECOND, NANOSECOND, Bounds
 
 #: How devices may share the work of a result.
 _ONE_GROUP: Final = "tensor parallelism alone, which is all that can be read"
@@ -45,6 +45,7 @@ class _TableRow(Extract):
     context_len: Amount | None = None
     draft_len: WholeAmountOrZero | None = None
     tokens_per_s: Amount | None = None
+    tpot_ms: Amount | None = None
     acceptance_length: Amount | None = None
     input_len: Amount | None = None
     output_len: Amount | None = None
@@ -53,6 +54,8 @@ class _TableRow(Extract):
 
 
 _NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
+#: Prompts that share passes with tokens slow them down: a TPOT is of a decoding batch alone.
+_NOT_BESIDE_TPOT: Final = ("tokens_per_s", "input_len", "output_len")
 #: What a row of a timed pass has, and nothing else.
 _OF_PASSES: Final = ("batch_size", "context_len", "positions", "pass_s")
 
@@ -66,7 +69,8 @@ def read_benchmark(
     ----------
     text
         The whole file: a CSV with the columns batch_size, context_len, draft_len, tokens_per_s
-        and, if known, acceptance_length, input_len and output_len; in rows of timed passes
+        and, if known, acceptance_length, input_len and output_len; tpot_ms, the milliseconds of a
+        token of each sequence, in the place of tokens_per_s; in rows of timed passes
         positions and pass_s instead of draft_len and tokens_per_s; or JSON, one result or one a
         line, of SGLang's ``bench_serving``, vLLM's ``bench serve --save-result``, InferenceX,
         aiperf, genai-perf, guidellm, ``llama-bench -o json``,
@@ -117,8 +121,8 @@ def read_benchmark(
 
 def _table_points(text: str, source: str) -> Iterator[Measurement]:
     names = next((line for line in text.splitlines() if line.strip() and line[0] != "#"), "")
-    has_passes = "pass_s" in [name.strip() for name in names.split(",")]
-    needed = ("batch_size",) if has_passes else _NEEDED
+    given = {name.strip() for name in names.split(",")}
+    needed = ("batch_size",) if given & {"pass_s", "tpot_ms"} else _NEEDED
     columns = tuple(_TableRow.model_fields)
     for place, cells in parse_table(text, source=source, columns=columns, needed=needed):
         row = read_model(cells, _TableRow, place=place, error=MeasurementError)
@@ -126,6 +130,12 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
             yield _pass(row, place, source)
             continue
         draft_len, tokens_per_s = row.draft_len, row.tokens_per_s
+        if row.tpot_ms is not None:
+            beside = next((name for name in _NOT_BESIDE_TPOT if getattr(row, name)), None)
+            if beside is not None:
+                message = f"{place}: tpot_ms stands beside {beside}; must have one of them"
+                raise MeasurementError(message)
+            tokens_per_s = row.batch_size / (row.tpot_ms * MILLISECOND)
         if draft_len is None or tokens_per_s is None:
             name = "draft_len" if draft_len is None else "tokens_per_s"
             message = f"{place}: {name} is empty; needed, or pass_s and positions of a pass"

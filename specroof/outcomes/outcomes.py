@@ -30,6 +30,8 @@ from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
 from specroof.units import format_drafts
 
+#: How sentences about limits begin that replace defaults.
+RAISED_LIMIT: Final = "raised limit"
 #: What is said of requests that are not played through.
 STEADY_NOTE: Final = Urgent(
     "requests are in a steady state, computed in closed form instead of simulated"
@@ -135,8 +137,8 @@ class Outcomes(ServedCurve):
         framework = self.room.drafting.server.framework
         return [
             Urgent(
-                f"defaults of {framework} run fewer requests than memory holds: raised to --server "
-                f"running={most}{at.format(load)}"
+                f"{RAISED_LIMIT}: --server running={most}{at.format(load)}, since memory holds more "
+                f"requests than {framework} runs by default"
             )
         ]
 

@@ -1,7 +1,7 @@
 """Speedup curves: over draft lengths, over batch sizes, and over both axes of a grid."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -15,7 +15,17 @@ from matplotlib.ticker import MaxNLocator
 from specroof.acceptance.curve import Acceptance
 from specroof.arrays import Array
 from specroof.errors import OptionError
-from specroof.plot.lines import CROSS, RING, Across, Line, Panel, band_keys, plot_lines
+from specroof.plot.lines import (
+    CROSS,
+    RING,
+    Across,
+    Line,
+    Measured,
+    Panel,
+    band_keys,
+    plot_lines,
+    stars,
+)
 from specroof.plot.style import (
     GREY,
     INK,
@@ -39,13 +49,11 @@ _MOST_LABELS: Final = 8
 #: With more lines than this their bands would hide one another.
 _MOST_BANDS: Final = 4
 _DASHES: Final[dict[str, Any]] = {"lw": 1.2, "dashes": (4, 2.5), "marker": ""}
+_EXTRAPOLATED: Final[dict[str, Any]] = {"lw": 1.0, "marker": "o", "ms": 2}
 _NEAR: Final = 0.01
 _NO_ROOM: Final = "no room for drafts"
 _MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
 _MOST_TICKS: Final = 16
-_MEASURED: Final[dict[str, Any]] = {"ls": "", "marker": "*", "ms": 9, "color": INK}
-#: Batch size, draft length and speedup of a measurement.
-Measured: TypeAlias = tuple[float, int, float]
 _FULL: Final = "#D9D9D9"  # cells of a map where drafts have no room
 
 
@@ -58,11 +66,11 @@ def plot_speedup_by_draft_len(
     title: str | None = None,
     measured: Sequence[Measured] = (),
 ) -> Figure:
-    """Draw speedup against draft length, a line for each drafter, its optimum in a ring.
+    """Draw speedup against draft length, a line for each drafter, the chosen length in a ring.
 
-    The dashed line of the same colour is the free lunch: the speedup if drafting and the
-    verification of more than one position cost nothing, which is the tokens per round unless
-    prefills are counted.
+    The dashed line of the same colour is the speedup if drafting and the verification of more than
+    one position cost nothing, which is the tokens per round unless prefills are counted. Beyond
+    the drafts at which acceptance was measured, where no length is chosen, a line is thin.
 
     Parameters
     ----------
@@ -81,48 +89,59 @@ def plot_speedup_by_draft_len(
         Without curves, or if one has no such context length or batch size.
     """
     shared, names = _names(curves, context_index, batch_index)
-    lines, best = list[Line](), list[tuple[bool, float, int]]()
+    lines, best, guessed = list[Line](), list[tuple[bool, float, int, str]](), False
     for i, (name, curve) in enumerate(zip(names, curves, strict=True)):
         place = context_index, batch_index
         if not curve.drafts_run[place]:
             lines.append(Line(f"{name}: no room", np.array([]), np.array([])))
             continue
         drafts, gain = int(curve.best_draft_len[place]), float(curve.best_speedup[place])
-        optimum = f"γ* = {drafts}, {gain:.2f}x"
-        is_labelled = len(curves) <= _MOST_LABELS
-        lunch = {**_DASHES, "color": look(i)["color"], "alpha": 0.85}
+        chosen = f"γ = {drafts}, {gain:.2f}x"
         lengths = curve.draft_len.astype(np.float64)
+        is_labelled = len(curves) <= _MOST_LABELS
+        known, gains = curve.measured_draft_len, curve.speedup[place]
+        if known is not None and np.isfinite(gains[known + 1 :]).any():
+            beyond = {**_EXTRAPOLATED, "color": look(i)["color"]}
+            lines.append(Line("", lengths[known:], gains[known:], look=beyond))
+            gains, guessed = np.where(lengths <= known, gains, np.nan), True
+        lunch = {**_DASHES, "color": look(i)["color"], "alpha": 0.85}
         low, high = (None if end is None else end[place] for end in _bands(curve, curves))
         lines += [
             Line("", lengths, curve.free_lunch[place], look=lunch),
             Line(
-                name if is_labelled else f"{name}: {optimum}",
+                name if is_labelled else f"{name}: {chosen}",
                 lengths,
-                curve.speedup[place],
+                gains,
                 low,
                 high,
-                notes={drafts: optimum} if is_labelled else {},
+                notes={drafts: chosen} if is_labelled else {},
                 ringed=[drafts],
             ),
         ]
         # What accepts everything is a bound beside real drafters, no finding.
-        best.append((curve.drafter != "ideal", gain, -drafts))
+        best.append((curve.drafter != "ideal", gain, -drafts, names[i]))
     here = {curve.batch_size[batch_index].item() for curve in curves}
-    lines += _stars([(drafts, gain) for batch, drafts, gain in measured if batch in here])
+    lines += stars(
+        [(drafts, gain, known) for batch, drafts, gain, known in measured if batch in here]
+    )
     if best:
-        _, gain, drafts = max(best)
-        shared += f"\nAt best {gain:.2f}x, with {format_drafts(-drafts)}"
+        _, gain, drafts, name = max(best)
+        of = f": {' '.join(name.split())}" if len(curves) > 1 else ""
+        shared += f"\n{gain:.2f}x with {format_drafts(-drafts)}{of}"
     counted = any(curve.request_lengths for curve in curves)
-    lunch_is = "every round costs a plain step" if counted else "speedup = tokens per round"
+    free = "every round costs a plain step" if counted else "speedup = tokens per round"
+    keys = [
+        *band_keys(lines),
+        line_key("chosen draft length", **RING),
+        line_key(f"if drafts were free: {free}", color=GREY, **_DASHES),
+    ]
+    if guessed:
+        keys.append(line_key("acceptance extrapolated", color=GREY, **_EXTRAPOLATED))
     return plot_lines(
         [Panel(_speedup_label("Speedup", curves), lines, "speedup")],
         shared if title is None else title,
         Across("Draft length γ (tokens per sequence and round)", "whole"),
-        keys=[
-            *band_keys(lines),
-            line_key("optimum γ*", **RING),
-            line_key(f"free lunch: {lunch_is}", color=GREY, **_DASHES),
-        ],
+        keys=keys,
     )
 
 
@@ -175,9 +194,11 @@ def plot_by_batch(
         lines["draft_len"].append(Line(name, batches, best, shortest, longest))
     gains = np.concatenate([line.y for line in lines["speedup"]])
     if np.isfinite(gains).any():
-        shared += f"\nBest speedup from {np.nanmin(gains):.2f}x to {np.nanmax(gains):.2f}x"
+        shared += f"\n{_range_of(lines['speedup'])}"
     chosen = {drafts for curve in curves for drafts in curve.best_draft_len.ravel().tolist()}
-    lines["speedup"] += _stars([(batch, gain) for batch, k, gain in measured if k in chosen])
+    lines["speedup"] += stars(
+        [(batch, gain, known) for batch, k, gain, known in measured if k in chosen]
+    )
     keys: dict[str, list[Artist]] = {
         "speedup": band_keys(lines["speedup"]),
         "draft_len": band_keys(lines["draft_len"], f"drafts within {_NEAR:.0%} of the best"),
@@ -236,12 +257,20 @@ def _check_place(name: str, index: int, axis: Array) -> None:
         raise OptionError(message)
 
 
-def _stars(points: Sequence[tuple[float, float]]) -> list[Line]:
-    """Return measured speedups as a line of stars; none without any."""
-    if not points:
-        return []
-    x, y = np.array(sorted(points), dtype=np.float64).T
-    return [Line("measured here, at about this acceptance", x, y, look=_MEASURED)]
+def _range_of(lines: Sequence[Line]) -> str:
+    """Return the best speedups at the smallest and at the largest batch size of all lines."""
+    ends = []
+    for end in (0, -1):
+        x, gain = max(
+            (
+                (float(line.x[known][end]), float(line.y[known][end]))
+                for line in lines
+                if (known := np.isfinite(line.y)).any()
+            ),
+            key=lambda point: point[1],
+        )
+        ends.append(f"{gain:.2f}x at batch {plain_number(x)}")
+    return f"Best speedup {' and '.join(dict.fromkeys(ends))}"
 
 
 def _bands(
@@ -286,7 +315,8 @@ def plot_best_draft_len_map(curve: "SpeedupCurve", *, title: str | None = None) 
     lowest = int(known.min(initial=highest))
     if title is None:
         shared, names = curve_names([curve], [{}])
-        title = f"{shared}\ndrafter: {names[0]}\nBest draft length from {lowest} to {highest}"
+        lengths = " to ".join(dict.fromkeys([f"{lowest}", f"{highest}"]))
+        title = f"{shared}\ndrafter: {names[0]}\n{lengths} drafts are best where they fit"
     rows, columns = best.shape
     chart = new_chart(
         title,

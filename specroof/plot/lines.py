@@ -45,6 +45,13 @@ _LEVEL: Final = 1.1
 Scale: TypeAlias = Literal["zero", "whole", "log", "log2", "speedup", "doublings", "percent"]
 #: Looks of lines by their names.
 Looks: TypeAlias = Mapping[str, Mapping[str, Any]]
+#: Batch size, draft length and speedup of a measurement, and whether its acceptance is known.
+Measured: TypeAlias = tuple[float, int, float, bool]
+#: What stars stand for, by whether the acceptance is known, and their faces.
+_STARS: Final = {
+    True: ("measured here, at about this acceptance", INK),
+    False: ("measured here, acceptance not published", "white"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +120,14 @@ class Across:
         "loads" are mostly powers of two, "whole" has no fractions.
     limit
         A place that is marked, and what it is.
+    ticks
+        The loads that are written; those of the lines if empty.
     """
 
     label: str
     scale: Literal["", "whole", "loads", "log"] = ""
     limit: tuple[float, str] | None = None
+    ticks: Sequence[float] = ()
 
 
 @house_style()
@@ -153,7 +163,8 @@ def plot_lines(
     for axes in grid[-1]:
         axes.set_xlabel(across.label)
         if across.scale == "loads":
-            load_ticks(axes, np.concatenate([[*line.x, *line.missing] for line in lines]))
+            loads = [[*line.x, *line.missing] for line in lines]
+            load_ticks(axes, np.concatenate(loads), across.ticks)
         elif across.scale == "log":
             axes.set_xscale("log")
             log_ticks(axes.xaxis)
@@ -181,6 +192,26 @@ def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return a colour and a marker for each name; none of lines that have no name."""
     found = {name: look(i) for i, name in enumerate(dict.fromkeys(filter(None, names)))}
     return found | {"": {}}
+
+
+def stars(points: Iterable[tuple[float, float, bool]]) -> list[Line]:
+    """Return measured values as lines of stars, those of unknown acceptance hollow."""
+    given, lines = sorted(points), list[Line]()
+    for known, (name, face) in _STARS.items():
+        pairs = [(x, y) for x, y, is_known in given if is_known == known]
+        if not pairs:
+            continue
+        marks: dict[str, Any] = {
+            "ls": "",
+            "marker": "*",
+            "ms": 9,
+            "color": INK,
+            "mfc": face,
+            "mew": 0.8,
+        }
+        x, y = np.array(pairs, dtype=np.float64).T
+        lines.append(Line(name, x, y, look=marks))
+    return lines
 
 
 def plain_key() -> Artist:
@@ -214,7 +245,10 @@ def draw_panel(axes: Axes, panel: Panel, looks: Looks) -> None:
         drawn |= own | ({"ls": "--"} if rank and not own.get("marker") else {})
         axes.plot(line.x, line.y, **drawn)
         if line.low is not None and line.high is not None:
-            axes.fill_between(line.x, line.low, line.high, color=own["color"], alpha=0.15, lw=0)
+            if len(line.x) > 1:
+                axes.fill_between(line.x, line.low, line.high, color=own["color"], alpha=0.15, lw=0)
+            else:  # a band over one point has no width
+                axes.vlines(line.x, line.low, line.high, color=own["color"], alpha=0.3, lw=5)
         if line.error is not None:
             axes.errorbar(line.x, line.y, line.error, fmt="none", ecolor=own["color"], capsize=2)
         for place in line.ringed:

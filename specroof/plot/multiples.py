@@ -136,7 +136,7 @@ def _lines_chart(page: _Page) -> Figure:
             if first.is_by_rate
             else f"batch {first.batch_size[0]:.3g}"
         )
-    chart, panels = _panels(page, f"Best speedup over plain decoding, {at}: {_most(page)}")
+    chart, panels = _panels(page, f"{_most(page)} over plain decoding, {at}")
     looks = looks_of(drafters)
     for (model, setup), axes in panels.items():
         lines = []
@@ -170,7 +170,7 @@ def _highest(overviews: "Sequence[Overview]") -> float:
 def _most(page: _Page) -> str:
     """Return the best speedup of a page in words: bounds of textbooks are none beside others."""
     real = [one for one in page.overviews if "ideal" not in {one.engine, one.drafter}]
-    return f"up to {_highest(real or page.overviews):.2f}x"
+    return f"Up to {_highest(real or page.overviews):.2f}x"
 
 
 def _with_drafts(overview: "Overview") -> Array:
@@ -197,7 +197,7 @@ def _drafters(page: _Page) -> list[str]:
 @house_style()
 def _maps_chart(page: _Page) -> Figure:
     """Draw the best speedup of one drafter over batch sizes and context lengths."""
-    chart, panels = _panels(page, f"Best speedup of {page.overviews[0].drafter}: {_most(page)}")
+    chart, panels = _panels(page, f"{_most(page)} with {page.overviews[0].drafter}")
     highest = _highest(page.overviews)
     norm = LogNorm(1, max(highest, 1.01))
     colors = mpl.colormaps["viridis"]
@@ -239,7 +239,7 @@ def _panels(page: _Page, title: str) -> tuple[Figure, dict[tuple[str, str], Axes
     if not is_table:
         columns = min(_MOST_COLUMNS, int(np.ceil(np.sqrt(len(keys)))))
         rows = -(-len(keys) // columns)
-    chart = new_chart(title, width=max(1.2 + 2.3 * columns, 5.0), height=max(1.0 + 1.7 * rows, 3.0))
+    chart = new_chart(title, width=max(1.2 + 3.2 * columns, 6.0), height=max(1.0 + 1.9 * rows, 3.2))
     grid = chart.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     panels: dict[tuple[str, str], Axes] = {}
     for number, (model, setup) in enumerate(keys):

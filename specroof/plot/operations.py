@@ -310,7 +310,9 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     if len(others) > 1:
         name = f"{len(others)} others"
         longest = [*shown, ((name, "others"), sum(spent_s for _, spent_s in others))]
-    note = f"the pass takes {format_seconds(pass_s)}"
+    (name, _), most_s = longest[0]
+    share = most_s / total_s if total_s else 0.0
+    note = f"A pass takes {format_seconds(pass_s)}, {share:.0%} of it in {name}"
     if pass_s < total_s * (1 - 1e-6):
         note += (
             f"; the bars add up to {format_seconds(total_s)}, "
@@ -327,8 +329,8 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     return plot_bars(bars, _BOUND_FILLS, f"{title}\n{note}", "Time on each device", unit="s")
 
 
-#: Parts below this share of the round are drawn, but not written about.
-_UNLABELLED: Final = 0.002
+#: Parts below this share of the round are one bar.
+_SMALL_PART: Final = 0.002
 _PART_FILLS: Final = {name: Fill("") for name in ("whole", "more", "less")}
 
 
@@ -344,12 +346,16 @@ def plot_waterfall(parts: "RoundParts", *, title: str) -> Figure:
     """
     bars = [Bar("plain step", {"whole": parts.decode_s}, format_seconds(parts.decode_s))]
     place = parts.decode_s
-    for name, seconds in sorted(parts.added_s.items(), key=lambda part: -part[1]):
-        is_told = abs(seconds) > _UNLABELLED * parts.round_s
-        text = format_seconds(seconds) if is_told else ""
+    added = sorted(parts.added_s.items(), key=lambda part: -part[1])
+    small = [part for part in added if abs(part[1]) <= _SMALL_PART * parts.round_s]
+    if len(small) > 1:
+        rest = f"{len(small)} smaller parts", sum(seconds for _, seconds in small)
+        added = [*(part for part in added if part not in small), rest]
+    for name, seconds in added:
+        text = format_seconds(seconds)
         bars.append(Bar(name, {"more" if seconds > 0 else "less": seconds}, text, place))
         place += seconds
     bars.append(Bar("round", {"whole": parts.round_s}, format_seconds(parts.round_s)))
-    worth = f"{parts.tokens_per_round:.2f} plain steps: the worth of the round's tokens"
+    worth = f"without drafts, its {parts.tokens_per_round:.2f} tokens take this long"
     limit = parts.tokens_per_round * parts.decode_s, worth
     return plot_bars(bars, _PART_FILLS, title, "Time", unit="s", limit=limit)

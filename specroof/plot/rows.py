@@ -1,6 +1,7 @@
 """Rows of quantities as the chart that they declare."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -8,7 +9,18 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from specroof.arrays import Array
-from specroof.plot.lines import CROSS, RING, Across, Line, Panel, Scale, band_keys, plot_lines
+from specroof.plot.lines import (
+    CROSS,
+    RING,
+    Across,
+    Line,
+    Measured,
+    Panel,
+    Scale,
+    band_keys,
+    plot_lines,
+    stars,
+)
 from specroof.plot.style import GREY, line_key
 from specroof.quantities import QUANTITIES, Lines, Quantity, Row, labelled, quantity_of
 
@@ -16,10 +28,16 @@ from specroof.quantities import QUANTITIES, Lines, Quantity, Row, labelled, quan
 _LOADS: Final = ("concurrency", "batch_size", "rate", "context_len")
 #: What spans decades, by its unit.
 _DECADES: Final = ("s", "tokens/s")
+#: What loads are called below a chart, if not by their sentence.
+_ACROSS: Final = {"batch_size": "Batch size (sequences)", "context_len": "Context (tokens)"}
+#: From one point at a load to the next, as a factor.
+_APART: Final = 1.03
 _BARS: Final[dict[str, Any]] = {"marker": "", "lw": 7, "solid_capstyle": "butt"}
 
 
-def plot_rows(rows: Sequence[Row], chart: Lines, title: str) -> Figure:
+def plot_rows(
+    rows: Sequence[Row], chart: Lines, title: str, measured: Sequence[Measured] = ()
+) -> Figure:
     """Draw rows as their chart says.
 
     Parameters
@@ -30,25 +48,51 @@ def plot_rows(rows: Sequence[Row], chart: Lines, title: str) -> Figure:
         What is drawn of them.
     title
         What was asked, and what was found.
+    measured
+        Measurements of the first figure: those of lengths that rows draft are drawn as stars.
     """
     records = [row.record for row in rows]
     x = chart.shown_x(records)
     by = [name for name in chart.by if len({row[name] for row in records}) > 1 and name != x]
     # What rows have in common names an only line.
     by = by or [name for name in chart.by if records and records[0][name] is not None]
+    if "hardware" in by and "devices" in chart.by:  # a price and a speed are of so many
+        by = [*dict.fromkeys([*by, "devices"])]
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for row in records:
-        groups.setdefault(", ".join(labelled(name, row[name]) for name in by), []).append(row)
+        groups.setdefault(_name(row, by), []).append(row)
     panels = []
     for name in chart.y:
         label = chart.titles.get(name, _title(_quantity(name)))
         lines = [_line(text or label, own, x, name, chart) for text, own in groups.items()]
         panels.append(Panel(label, lines, _scale(_quantity(name))))
+    loads, ticks = dict.fromkeys(row[x] for row in records), list[float]()
+    if len(loads) == 1 and len(groups) > 1 and x in _LOADS:
+        # Side by side, so that all bands are seen.
+        panels, ticks = [replace(one, lines=_apart(one.lines)) for one in panels], [*loads]
+    drawn = {row.get("draft_len") for row in records}
+    near = stars((batch, gain, known) for batch, k, gain, known in measured if k in drawn)
+    keys = _keys(panels, records, chart)
+    panels[:1] = [replace(one, lines=[*one.lines, *near]) for one in panels[:1]]
     right = _quantity(x)
-    label = chart.titles.get(x, right.about.removesuffix("."))
+    label = chart.titles.get(x, _ACROSS.get(x, right.about.removesuffix(".")))
     scale: Literal["loads", "log", ""] = "log" if right.unit in _DECADES else ""
-    across = Across(label, "loads" if x in _LOADS else scale, chart.limit)
-    return plot_lines(panels, title, across, keys=_keys(panels, records, chart))
+    across = Across(label, "loads" if x in _LOADS else scale, chart.limit, ticks)
+    return plot_lines(panels, title, across, keys=keys)
+
+
+def _name(row: Mapping[str, Any], by: Sequence[str]) -> str:
+    """Return the name of the line that a row belongs to, with how many devices there are."""
+    words = {name: labelled(name, row[name]) for name in by}
+    if {"hardware", "devices"} <= words.keys():
+        words["hardware"] = f"{words.pop('devices').split()[0]} x {words['hardware']}"
+    return ", ".join(words.values())
+
+
+def _apart(lines: Sequence[Line]) -> list[Line]:
+    """Return lines of one point each, a little beside one another on an axis of loads."""
+    steps = _APART ** (np.arange(len(lines)) - (len(lines) - 1) / 2)
+    return [replace(line, x=line.x * step) for line, step in zip(lines, steps, strict=True)]
 
 
 def _quantity(column: str) -> Quantity:
@@ -117,7 +161,11 @@ def _keys(
 ) -> list[Artist]:
     """Return what the legend says of rings, crosses and notes."""
     lines = [line for panel in panels for line in panel.lines]
-    banded = [line for line in lines if line.low is not None and np.isfinite(line.low).any()]
+    banded = [
+        line
+        for line in lines
+        if line.low is not None and line.high is not None and (line.low < line.high).any()
+    ]
     keys = band_keys(banded)
     if any(line.ringed for line in lines):
         keys.append(line_key(chart.titles[chart.ringed], **RING))

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 from matplotlib.transforms import ScaledTranslation
 
 from specroof.arrays import Array
@@ -293,7 +293,7 @@ def tick_at(axis: Axis, places: npt.ArrayLike, texts: Sequence[str]) -> None:
     axis.set_ticks([], minor=True)
 
 
-def load_ticks(axes: Axes, loads: Array) -> None:
+def load_ticks(axes: Axes, loads: Array, ticks: Sequence[float] = ()) -> None:
     """Write loads along a log2 axis, those that have room; a load of 0 stands before 1."""
     known = np.unique(loads)
     if known[0]:
@@ -302,17 +302,23 @@ def load_ticks(axes: Axes, loads: Array) -> None:
         axes.set_xscale("symlog", base=2, linthresh=1)
     margin = max(float(known[-1] / max(known[0], 1)) ** 0.03, 2**0.1)
     axes.set_xlim(known[0] / margin or -0.1, known[-1] * margin or 1.0)
+    known = np.unique(ticks) if ticks else known
     texts = {load: short_number(load) for load in known.tolist()}
     longest = max(map(len, texts.values()))
-    ticks = known[known == 0]
+    shown = known[known == 0]
     if known[-1]:
-        ticks = np.append(ticks, thin_ticks(known[known > 0], share=0.015 * (1 + longest)))
-    tick_at(axes.xaxis, ticks, [texts[tick] for tick in ticks.tolist()])
+        shown = np.append(shown, thin_ticks(known[known > 0], share=0.015 * (1 + longest)))
+    tick_at(axes.xaxis, shown, [texts[tick] for tick in shown.tolist()])
 
 
 def log_ticks(axis: Axis) -> None:
-    """Write the numbers of a logarithmic axis out, at 1, 2 and 5 of each decade."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    """Write the numbers of a logarithmic axis out, at 1, 2 and 5 of each decade.
+
+    What spans less than a decade has ticks in equal steps.
+    """
+    low, high = axis.get_data_interval()
+    narrow = low > 0.0 and high < 10 * low
+    axis.set_major_locator(MaxNLocator(nbins=6) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(ScalarFormatter())
     axis.set_minor_formatter(NullFormatter())
 

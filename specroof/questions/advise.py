@@ -25,6 +25,7 @@ from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, release_in
 from specroof.outcomes.case import Case, served_case
+from specroof.outcomes.outcomes import RAISED_LIMIT
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow
 from specroof.policies.decision import (
     INPUTS,
@@ -99,7 +100,13 @@ from specroof.questions.played_loads import (
     played_plan,
     told,
 )
-from specroof.questions.predict import Prediction, absent_layers, lengths_of, predicted
+from specroof.questions.predict import (
+    Prediction,
+    absent_layers,
+    lengths_of,
+    measured_near,
+    predicted,
+)
 from specroof.questions.request import (
     PLAYED_ON_ONE,
     ChipsRequest,
@@ -788,12 +795,19 @@ class Advice(Charted):
         """Return the chart of the advised speedup against the load, and that of policies."""
         more = {} if self.policies is None else {"-policies": self.policies.figures()[""]}
         rows = [row for chip in self.chips for row in chip.rows]
-        drafter = in_line(self.chips[0].rows[0].drafter)
-        title = f"{self.model.name}, {self.workload.requests}; {drafter}"
+        best = self.chips[0]
+        drafter = in_line(best.rows[0].drafter)
+        title = f"{self.title}\n{drafter}"
         # The chart has the bands.
-        found = re.sub(r" \(likely [^)]*\)", "", chip_decision(self.chips[0]))
+        found = re.sub(r" \(likely [^)]*\)", "", chip_decision(best))
         found = found.removeprefix("decision: ").replace(f"; {drafter}:", ":")
-        return {"": self.rows_chart(_CHART, rows, title, found[0].upper() + found[1:]), **more}
+        if len(self.chips) > 1:
+            title = f"{self.model.name}, {self.workload.requests}\n{drafter}"
+            found += f" on {best.rows[0].devices} x {best.setup.hardware.name}"
+        curves = [best.prediction.curves[best.plan.chosen]]
+        # Beside several chips nobody could tell whose stars they are.
+        near = [*measured_near(best.prediction, curves)] if len(self.chips) == 1 else []
+        return {"": self.rows_chart(_CHART, rows, title, found, near), **more}
 
 
 @question(AdviseRequest)
@@ -918,7 +932,11 @@ def _chip_advice(
         engine_config=config or dict.fromkeys(map(_server, wanted.frameworks), ""),
         launches=tuple(own for own in flags.values() if own is not None),
         to_measure=point,
-        notes=(*prediction.notes, *use.notes),
+        # Its own lines say which limits are raised, and what the default would give.
+        notes=(
+            *(one for one in prediction.notes if not (raised and one.startswith(RAISED_LIMIT))),
+            *use.notes,
+        ),
         warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
         worker_launches=of_workers,
         refused=refused,
@@ -1057,7 +1075,7 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
         )
     framework, _ = framework_of(request.framework)
     if not own and framework not in {None, engine} and not setup.hardware.owns(framework):
-        yield f"{chip} has no fit of {framework}: engine {engine} stands in"
+        yield f"no fit of {framework} on this chip: predicted by engine {engine}"
 
 
 # --- The flags of servers ------------------------------------------------------------------------
@@ -1416,13 +1434,13 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         yield f"off where drafts miss the {' and the '.join(missed)}"
     open_at = [row for row in rows if row.is_open and row.draft_len]
     if open_at:
-        yield f"drafting stays on at {_at(open_at)}, where the best estimate gains"
+        yield f"drafting stays on at {_at(open_at)} {unit}: the best estimate is a gain"
     bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
         row, default = bound[-1]
         yield (
-            f"raised limit: --server {key}={most} is in the flags of {server}; with its default of "
-            f"{limit}, {_at([row])} {unit} would get {_figures(default)}"
+            f"{RAISED_LIMIT}: --server {key}={most} is in the flags of {server}; its default of {limit} "
+            f"{_figures(default, f'gives {_at([row])} {unit}')}"
         )
     only = [row for row in rows if row.reason and row.keeps_up]
     if only:
@@ -1440,19 +1458,21 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         )
 
 
-def _figures(row: LoadRow) -> str:
-    """Return throughput, price where it is known, and the wait for the first token."""
+def _figures(row: LoadRow, gives: str) -> str:
+    """Return throughput, price where it is known, and the wait for the first token; if useful."""
+    if not is_told(*row.bands.get(q.TOKENS_PER_S.name, (None, None))):
+        return "lets the others wait"
     usd = row.usd_per_million_tokens
     price = "" if usd is None else f" at ${format_price(usd)} a million"
     wait = format_seconds(row.ttft_s or 0.0)
-    return f"{row.tokens_per_s:.0f} tok/s{price} and a first token after {wait}"
+    return f"{gives} {row.tokens_per_s:.0f} tok/s{price} and a first token after {wait}"
 
 
 def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
     """Yield at which loads users wait no longer than they may, as advised and without drafts."""
     limits = {"TTFT": answer.targets.ttft_ms, "TPOT": answer.targets.tpot_ms}
     promises = [f"{name} of {ms:g} ms" for name, ms in limits.items() if ms is not None]
-    words = []
+    words = list[str]()
     for side in (q.MEETS_TARGETS, q.PLAIN_MEETS_TARGETS):
         met, unclear = (
             _at(row for row in chip.rows if getattr(row, side.name) == outcome)
@@ -1461,7 +1481,10 @@ def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
         sure = f"{met} {chip.rows[0].unit}" if met else "no load"
         words.append(f"{sure}, unclear at {unclear}" if unclear else sure)
     if promises:
-        yield f"{' and '.join(promises)}: met at {words[0]}; without drafts at {words[1]}"
+        sides = f"{words[0]} with drafts, {words[1]} without"
+        if words[0] == words[1]:
+            sides = f"{words[0]}, with drafts and without"
+        yield f"{' and '.join(promises)}: met at {sides}"
 
 
 def _day_lines(day: Day | None) -> Iterator[str]:

@@ -319,7 +319,8 @@ def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | N
         unit = next((word for key, word in _UNITS.items() if getattr(first, key) is not None), "")
     batch = "batch " if not at and not unit else ""
     places = at or [f"{row.load:.4g}" for row in rows]
-    words: list[str] = [row.decision or "none" for row in rows]
+    missing = {"unsustained": "none"}
+    words: list[str] = [row.decision or missing.get(row.reason or "", "no room") for row in rows]
     told, gains = words[0], gain_words(first)
     if len({row.context_len for row in rows}) > 1 or len(rows) > _MOST_TOLD:
         counts = Counter(words).items()
@@ -332,7 +333,8 @@ def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | N
             f"{run[0][0]} at {batch}{span}" for run, span in zip(runs, spans, strict=True)
         )
         told += unit
-        gains = f"{_gain(first)} at {places[0]}, {_gain(last)} at {places[-1]}"
+        ends = first, next((row for row in rows[::-1] if row.speedup == row.speedup), last)
+        gains = ", ".join(f"{_gain(row)} at {places[rows.index(row)]}" for row in ends)
     return f"decision: {told}; {in_line(first.drafter)}: {gains}"
 
 
@@ -450,7 +452,12 @@ class Charted(Noted):
         return {}
 
     def rows_chart(
-        self, chart: Lines, rows: Sequence[Row], title: str = "", found: str = ""
+        self,
+        chart: Lines,
+        rows: Sequence[Row],
+        title: str = "",
+        found: str = "",
+        measured: Sequence[tuple[float, int, float, bool]] = (),
     ) -> Any:
         """Return a chart of rows, with what was asked and what was found in its title.
 
@@ -460,11 +467,14 @@ class Charted(Noted):
             What is drawn of which rows.
         title, found
             That of the answer, and the best of the first figure, if empty.
+        measured
+            Measurements of the first figure near the rows, as `specroof.plot.rows` draws them.
         """
         from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
         found = found or chart.found([row.record for row in rows])
-        return plot.plot_rows(rows, chart, f"{title or self.title}\n{found}")
+        found = found[:1].upper() + found[1:]
+        return plot.plot_rows(rows, chart, f"{title or self.title}\n{found}", measured)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw the answer; of several charts, the first.
@@ -555,7 +565,9 @@ def releases_of(setup: "Setup") -> str:
         return ""
     tags = () if setup.engine.reach is None else setup.engine.reach.versions
     timed = f"timed up to {tags[-1].removeprefix('v')}" if tags else ""
-    if setup.engine.name == one.framework:  # the title names the server already
+    if (
+        setup.engine.name == one.framework and not one.known_as
+    ):  # the title names the server already
         return f" {one.version}{timed and f' ({timed})'}"
     return f" ({', '.join(filter(None, [one.name, timed]))})"
 

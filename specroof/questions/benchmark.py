@@ -129,7 +129,8 @@ Results = Annotated[
         "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
         "genai-perf or guidellm; the table that the first two print; guidellm's CSV; or a CSV with "
         "batch_size, context_len, draft_len, tokens_per_s and, if known, acceptance_length, "
-        "input_len, output_len, or with positions and pass_s of timed passes.",
+        "input_len, output_len; with tpot_ms instead of tokens_per_s; or with positions and pass_s "
+        "of timed passes.",
         "BENCH…",
         in_python="Or the texts of files by their names.",
         kind=list[Path],

@@ -28,6 +28,7 @@ from specroof.questions.request import Command, LoadsRequest, question
 from specroof.report.layout import format_table, page, wrapped
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
+from specroof.units import format_drafts
 
 #: What has one answer at each load; batches and contexts are solved for over loads.
 _PER_LOAD: Final = ("accept", "accept-length", "cost")
@@ -199,14 +200,15 @@ class Breakeven(ServedAnswer, Charted):
     @property
     def sought(self) -> str:
         """What is solved for, and under which drafts, in a few words."""
-        drafts = (
-            "at the best draft length" if self.draft_len is None else f"at γ = {self.draft_len}"
-        )
+        drafts = "the best draft length"
+        if self.draft_len is not None:
+            drafts = format_drafts(self.draft_len)
         what = SOLVED[self.solve]
         if self.solve == "cost":
             priced = self.drafter.with_cost is None
             what += " (factor on its time)" if priced else " (share of a plain step)"
-        return f"{what} for a speedup of {self.speedup:g} {drafts}"
+        pays = "at which drafting pays" if self.speedup == 1.0 else f"for {self.speedup:g}x"
+        return f"{what} {pays}, with {drafts}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -403,7 +405,7 @@ def breakeven_text(answer: Breakeven) -> str:
     if answer.solve in _SEVERAL:
         header = [
             "context" if answer.solve == "batch" else "batch",
-            *(f"largest {answer.solve}", "γ", "at best", f"{_SEVERAL[answer.solve]} that pay"),
+            *(f"largest {answer.solve}", "γ", "at most", f"{_SEVERAL[answer.solve]} that pay"),
         ]
         table = format_table(header, [_run_cells(row) for row in answer.rows], left=[4])
     else:

@@ -21,6 +21,7 @@ from specroof.questions.answer import Charted, ServedAnswer
 from specroof.questions.objects import DrafterLike, hardware_of
 from specroof.questions.parameters import FORMATS, ContextLen, Drafters, DraftLen, like
 from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
+from specroof.questions.splits import split_name
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import ServedRoom, served_room
 from specroof.units import GIBIBYTE, format_binary_bytes
@@ -144,13 +145,12 @@ class Capacity(ServedAnswer, Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        devices = self.setup.placement.devices
+        place = f"{self.setup.placement.devices} x {self.setup.hardware.name}"
+        if self.split is not None:
+            place = split_name(self.setup, self.split)
         server = self.rows[0].served.server
         rules = f"{server.framework} {server.version}".strip()
-        return (
-            f"{self.model.name} on {devices} x {self.setup.hardware.name}, context "
-            f"{self.context_len:g}, rules of {rules}{', each decode worker' * (self.split is not None)}"
-        )
+        return f"{self.model.name} on {place}, context {self.context_len:g}, rules of {rules}"
 
     def text(self) -> str:
         """Return the memory line by line, a column for each drafter, and the largest batch."""
@@ -168,10 +168,14 @@ class Capacity(ServedAnswer, Charted):
             # What does not fit leaves a pool of less than nothing.
             parts = {name: max(size, 0.0) / GIBIBYTE for name, size in sizes.items()}
             name = f"{row.drafter}, γ = {row.draft_len}" if row.drafter else "plain"
-            bars.append(plot.Bar(name, parts, f"{row.largest_batch} requests ({row.bound_by})"))
+            bars.append(plot.Bar(name, parts, f"{row.largest_batch}, limited by {row.bound_by}"))
         fills = {name: plot.Fill(q.MEMORY[name].title) for name in _FILLS}
         limit = self.rows[0].memory_bytes / GIBIBYTE, q.MEMORY_BYTES.title
-        found = "; ".join(f"{bar.name}: {bar.note}" for bar in bars)
+        found = "Requests that fit: " + ", ".join(
+            f"{row.largest_batch} {f'with {row.drafter}' if row.drafter else 'without drafts'}"
+            for row in self.rows
+            if row.worker != "prefill"
+        )
         title = f"{self.title}\n{found}"
         return {"": plot.plot_bars(bars, fills, title, "Memory of a device (GiB)", limit=limit)}
 

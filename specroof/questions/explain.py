@@ -197,14 +197,12 @@ class Explanation(ServedAnswer, Charted):
             says = "neither pays nor loses"
         largest = [f"{name} ({steps:.2f} of a step)" for name, steps in parts.largest()]
         terms = " and ".join(filter(None, [", ".join(largest[:-1]), *largest[-1:]]))
-        bring = f"{format_drafts(parts.draft_len)} {'brings' if parts.draft_len == 1 else 'bring'}"
-        sentence = (
-            f"It {says} here ({parts.speedup:.2f}x): {bring} "
-            f"{parts.tokens_per_round:.2f} tokens in a round of {parts.steps:.2f} plain steps"
+        adds = f" It adds mostly {terms}." if terms else ""
+        return (
+            f"Drafting {says}: {parts.speedup:.2f}x. A round yields {parts.tokens_per_round:.2f} "
+            f"tokens and takes {parts.steps:.2f} plain steps.{adds} "
+            f"Break-even: {parts.steps:.2f} tokens per round{self._rate}."
         )
-        if terms:
-            sentence += f", and most of what it adds is {terms}"
-        return f"{sentence}; it breaks even at {parts.steps:.2f} tokens{self._rate}."
 
     @property
     def _rate(self) -> str:
@@ -212,7 +210,7 @@ class Explanation(ServedAnswer, Charted):
         if least is None:
             return ""
         if least.value is None:
-            return ", which no acceptance gives"
+            return ", more than any acceptance gives"
         return f", an acceptance of {least.value:.2f}"
 
 
@@ -382,10 +380,18 @@ def explanation_text(explanation: Explanation) -> str:
     return page(explanation, table, found=total)
 
 
+#: Parts below this share of a plain step stand in one row, unless all notes are shown.
+_SMALL_PART: Final = 0.005
+
+
 def _round_text(explanation: Explanation, parts: RoundParts) -> str:
     """Return a round against a plain step: what is added, part by part, and what it brings."""
     rows = [_part("plain step", parts.decode_s, parts)]
     added = sorted(parts.added_s.items(), key=lambda part: -part[1])
+    small = [s for _, s in added if abs(s) < _SMALL_PART * parts.decode_s]
+    if len(small) > 1 and not shows_notes():
+        added = [part for part in added if part[1] not in small]
+        added.append((f"{len(small)} smaller parts", sum(small)))
     rows += [
         _part(f"{'+' if seconds > 0 else '-'} {name}", abs(seconds), parts)
         for name, seconds in added
@@ -399,7 +405,7 @@ def _round_text(explanation: Explanation, parts: RoundParts) -> str:
         rows.append(["acceptance that breaks even", "", value])
     table = format_table(["", "time", "plain steps"], rows)
     drafts = f"{in_line(parts.drafter)}, {format_drafts(parts.draft_len)}"
-    return page(explanation, table, found=wrapped(f"{drafts}: {explanation.why}"))
+    return page(explanation, table, found=wrapped(f"{drafts}. {explanation.why}"))
 
 
 def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
@@ -424,7 +430,7 @@ def explain_charts(explanation: Explanation) -> dict[str, Any]:
     time = plot.plot_time_per_op(explanation.latency, title=explanation.title)
     if explanation.round is None:
         return {"": roofline, "-time": time}
-    found = explanation.why.partition("; ")[0].partition(", and ")[0]
+    found = ". ".join(explanation.why.split(". ")[:2]).replace(". A", "; a")
     waterfall = plot.plot_waterfall(explanation.round, title=f"{explanation.title}\n{found}")
     return {"": waterfall, "-roofline": roofline, "-time": time}
 

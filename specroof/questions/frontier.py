@@ -236,9 +236,9 @@ _CHART: Final = q.Lines(
     by=("hardware", "drafter"),
     ringed="is_cheapest",
     titles={
-        "tokens_per_s_per_user": "Tokens/s of each user",
-        "tokens_per_s_per_device": "Tokens/s of each device",
-        "is_cheapest": "cheapest that is fast enough",
+        "tokens_per_s_per_user": "Tokens/s per user",
+        "tokens_per_s_per_device": "Tokens/s per device",
+        "is_cheapest": "cheapest within the targets",
     },
 )
 
@@ -283,8 +283,8 @@ class FrontierAnswer(Charted):
         load = self.workload.requests if self.workload else f"context {self.context_len:g}"
         engines = dict.fromkeys(f"{chip.engine}{chip.releases}" for chip in self.chips)
         engine = f"engine{'s' * (len(engines) > 1)} {', '.join(engines)}"
-        places = ", ".join(chip.workers or chip.hardware for chip in self.chips)
-        return f"{self.model} on {places}, {engine}, {load}"
+        places = (chip.workers or _devices(chip) for chip in self.chips)
+        return f"{self.model} on {', '.join(places)}, {engine}, {load}"
 
     @property
     def sureness(self) -> str:
@@ -305,8 +305,9 @@ class FrontierAnswer(Charted):
         found, best = "No point is fast enough", self.cheapest
         if best is not None:
             found = (
-                f"Cheapest: {best.tokens_per_s_per_device:.0f} tokens/s of each device and "
-                f"{best.tokens_per_s_per_user:.0f} of each user, {best.hardware}, {best.drafter}"
+                f"Cheapest: {best.tokens_per_s_per_device:.0f} tokens/s per device and "
+                f"{best.tokens_per_s_per_user:.0f} per user, on {best.devices} x {best.hardware} "
+                f"with {best.drafter}"
             )
         chart = replace(_CHART, limit=limit)
         return {"": self.rows_chart(chart, self.rows, found=found)}
@@ -654,6 +655,13 @@ _SHOWN: Final = (
 )
 
 
+def _devices(chip: ChipFrontier) -> str:
+    """Return the devices of a frontier in words."""
+    counts = sorted({point.devices for one in chip.series for point in one.points})
+    many = " to ".join(dict.fromkeys(map(str, counts[:1] + counts[-1:])))
+    return f"{many} x {chip.hardware}" if counts else chip.hardware
+
+
 def frontier_text(answer: FrontierAnswer) -> str:
     """Return the chips side by side, a frontier for each series, and the cheapest of all."""
     parts = [_chips_table(answer)] if len(answer.chips) > 1 else []
@@ -711,7 +719,7 @@ def _cheapest(answer: FrontierAnswer) -> str:
     point = answer.cheapest
     if point is None:
         return f"cheapest{wanted}: none"
-    told = _output(point, " each")
+    told = _output(point)
     if point.running_limit is not None:
         default = answer.chips[0].by_default
         told += f"; it takes --server running={point.running_limit}, the default gives "
@@ -730,13 +738,13 @@ def _is_told(point: FrontierPoint) -> bool:
     return is_told(point.tokens_per_s_per_device_low, point.tokens_per_s_per_device_high)
 
 
-def _output(point: FrontierPoint, each: str = "") -> str:
+def _output(point: FrontierPoint) -> str:
     """Return tokens and price of a device, where they are usefully predicted."""
     if not _is_told(point):
         return f"tokens/s {NOT_USEFUL}"
     price = point.usd_per_million_tokens
     cost = "" if price is None else f", ${format_price(price)} per million tokens"
-    return f"{point.tokens_per_s_per_device:.0f} tokens/s{each}{cost}"
+    return f"{point.tokens_per_s_per_device:.0f} tokens/s per device{cost}"
 
 
 def _largest_rates(answer: FrontierAnswer) -> str:

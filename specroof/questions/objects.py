@@ -17,7 +17,7 @@ from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import Note, OptionError, Urgent, expect, expect_word, refuse, reject
-from specroof.frameworks import FRAMEWORKS, SERVERS, SPELT, known_releases, release
+from specroof.frameworks import FRAMEWORKS, RUNS, SERVERS, SPELT, known_releases, release
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, ServerSettings
 from specroof.latency import Setup
 from specroof.reading.words import Prices
@@ -503,7 +503,8 @@ def framework_of(name: str | None) -> tuple[str | None, str]:
     server = engine_name(word)
     if server not in SERVERS:
         refuse("framework", name, ", ".join(SERVERS))
-    return server, release(f"{server}@{version}").version if at else ""
+    found = release(f"{server}@{version}").version if at else ""
+    return server, "" if server in RUNS else found  # whose rules are those of what it runs
 
 
 def framework_names() -> list[str]:

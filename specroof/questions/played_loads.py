@@ -14,7 +14,7 @@ from specroof.outcomes.solve import largest_rate
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress
 from specroof.serving.workload import Load
-from specroof.units import format_seconds
+from specroof.units import MILLISECOND, format_seconds
 
 
 @contextmanager
@@ -276,7 +276,7 @@ def load_json(load: Load) -> dict[str, Any]:
 #: What is drawn: a figure, its title, and how it is scaled.
 _DRAWN: Final[dict[str, tuple[str, Any]]] = {
     "p99_ttft_s": ("Time to first token, p99 (s)", "log"),
-    "p99_tpot_s": ("Time per later token, p99 (s)", "log"),
+    "p99_tpot_s": ("Time per later token, p99 (ms)", "log"),
     "mean_latency_s": ("Time of a request, mean (s)", "log"),
     "tokens_per_s": ("Tokens/s", "zero"),
 }
@@ -285,10 +285,9 @@ _DRAWN: Final[dict[str, tuple[str, Any]]] = {
 def played_charts(played: Sequence[PlayedLoads], title: str) -> dict[str, Any]:
     """Return charts of what clients see over loads; of one load over draft lengths and time."""
     load = played[0].load
-    title = f"{title}\n{load.workload.requests}" if load.workload else title
     gains = np.array([np.nanmax(one.speedup, initial=1.0) for one in played])
     best = int(gains.argmax())
-    title += f"\nUp to {gains[best]:.2f}x as soon with {played[best].drafter}"
+    title += f"\nAnswers end up to {gains[best]:.2f}x sooner with {played[best].drafter}"
     charts = {"": _over_loads(played, title)}
     return charts if len(load.requests) > 1 else charts | {"-running": _over_time(played, title)}
 
@@ -331,15 +330,17 @@ def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[Any]:
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     load = played[0].load
+    unit = MILLISECOND if "(ms)" in _DRAWN.get(name, ("",))[0] else 1.0
     if len(load.requests) == 1:
         for one in played:
             known = np.isfinite(one.figures[name][0])
-            yield plot.Line(one.drafter, one.draft_len[known] * 1.0, one.figures[name][0, known])
+            y = one.figures[name][0, known] / unit
+            yield plot.Line(one.drafter, one.draft_len[known] * 1.0, y)
         return
     x = np.array(load.rate or load.batch_size, dtype=np.float64)
-    yield plot.Line("without drafts", x, played[0].figures[name][:, 0])
+    yield plot.Line("without drafts", x, played[0].figures[name][:, 0] / unit)
     for one in played:
-        y = one.figures[name][np.arange(len(x)), one.best_draft_len]
+        y = one.figures[name][np.arange(len(x)), one.best_draft_len] / unit
         lengths = one.best_draft_len.tolist() if name.endswith("_per_s") else []
         notes = {
             i: f"γ {drafts}"

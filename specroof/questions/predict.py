@@ -38,7 +38,6 @@ from specroof.questions.answer import (
     decision_line,
     rows_table,
     sure_of,
-    title_of,
 )
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import as_list, money_of, price_notes, usd_per_hour
@@ -383,7 +382,7 @@ class Prediction(ServedAnswer, Charted):
             hidden.add("near_best")
         if all(row.running == row.batch_size for row in rows):
             hidden.add("running")
-        if all(row.draft_len for row in rows):
+        if all(row.draft_len == row.tried_draft_len for row in rows):
             hidden |= {*_TRIED}
         if not shows_notes():
             hidden |= {*_SHOWN} - {*_BRIEF}
@@ -413,7 +412,7 @@ class Prediction(ServedAnswer, Charted):
         Of a load that was played through, what clients see.
         """
         if self.played:
-            return played_charts(self.played, title_of(self.model, self.setup))
+            return played_charts(self.played, self.title)
         return prediction_charts([self])
 
     def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:
@@ -872,30 +871,50 @@ def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
     return plot.speedup_figures(
         [curve for one in predictions for curve in one.headline_curves],
-        measured=[point for one in predictions for point in _measured_near(one)],
+        measured=[
+            point for one in predictions for point in measured_near(one, one.headline_curves)
+        ],
     )
 
 
-def _measured_near(prediction: Prediction) -> Iterator[tuple[float, int, float]]:
-    """Yield batch size, draft length and speedup of measurements of the same, by acceptance too."""
+def measured_near(
+    prediction: Prediction, curves: Sequence[SpeedupCurve]
+) -> Iterator[tuple[float, int, float, bool]]:
+    """Yield measured speedups of the same set-up, for charts.
+
+    Those whose tokens per round are known must be near those of a curve.
+
+    Parameters
+    ----------
+    prediction
+        Model, server and devices.
+    curves
+        Of the drafters that are drawn.
+
+    Yields
+    ------
+    tuple
+        Batch size, draft length, speedup, and whether tokens per round are known.
+    """
     from specroof.evidence import measured_speedups  # noqa: PLC0415 - for charts only
     from specroof.evidence.measurement import chip_of  # noqa: PLC0415
 
     setup = prediction.setup
     for point, speedup in measured_speedups():
-        drafts, batch = point.draft_len, point.batch_size
+        drafts, batch = point.draft_len, point.batch_size or point.concurrency
         if (
-            not (drafts and batch and point.tokens_per_round)
+            not (drafts and batch)
             or str(point.model).rpartition("/")[2] != prediction.model.name
             or (point.engine, point.tensor_parallel) != (setup.engine.name, setup.placement.devices)
             or chip_of(str(point.hardware)).name != setup.hardware.name
         ):
             continue
-        for curve in prediction.headline_curves:
+        for curve in curves:
             tokens = curve.tokens_per_round[..., drafts : drafts + 1]
-            near = abs(tokens / point.tokens_per_round - 1) <= _SAME_ACCEPTANCE
-            if curve.drafter.partition(",")[0] == point.method and near.any():
-                yield batch, drafts, speedup
+            known = point.tokens_per_round
+            near = known is None or (abs(tokens / known - 1) <= _SAME_ACCEPTANCE).any()
+            if near and curve.drafter.partition(",")[0] == point.method:
+                yield batch, drafts, speedup, known is not None
 
 
 COMMAND: Final = Command(

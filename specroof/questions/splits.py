@@ -88,15 +88,17 @@ def candidate_splits(
 
 
 def split_name(setup: Setup, split: Split) -> str:
-    """Return the workers in words."""
+    """Return how many devices there are, and how many workers of each kind have how many."""
     sides = (
         (split.prefill_workers, split.prefill, "prefill"),
         (split.decode_workers, setup, "decode"),
     )
-    return ", ".join(
-        f"{count} x {where.placement.devices} {where.hardware.name} {what}"
+    chips = list(dict.fromkeys(where.hardware.name for _, where, _ in sides))
+    workers = ", ".join(
+        f"{count} x {where.placement.devices} {f'{where.hardware.name} ' * (len(chips) > 1)}{what}"
         for count, where, what in sides
     )
+    return workers if len(chips) > 1 else f"{split.devices(setup)} x {chips[0]} ({workers})"
 
 
 def split_text(

@@ -243,9 +243,9 @@ class Trained(ServedAnswer, Charted):
 
     @property
     def days(self) -> tuple[TrainDay, ...]:
-        """What is saved at the middle length, until the middle traffic has paid several times."""
+        """What is saved at the middle length, until every traffic that pays has paid once."""
         paid = [row.days_until_paid or math.inf for row in self.expected]
-        last = _MOST_PAID * paid[len(paid) // 2]
+        last = max((days for days in paid if days < math.inf), default=0.0)
         return tuple(
             TrainDay(
                 day=day,
@@ -263,7 +263,7 @@ class Trained(ServedAnswer, Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of savings over time, a line for each traffic."""
-        return {"": self.rows_chart(self.chart, self.days, found=paid_line(self))}
+        return {"": self.rows_chart(self.chart, self.days, found=paid_line(self, 1))}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -487,14 +487,18 @@ _SHOWN: Final = (
 _BANDED: Final = ("speedup",)
 
 
-def paid_line(answer: Trained) -> str:
-    """Return when the training has paid at the middle length, by traffic."""
+def paid_line(answer: Trained, most: int | None = None) -> str:
+    """Return when the training has paid at the middle length, by traffic, of so many at most."""
     first = answer.expected[0]
     told = ", ".join(
         f"{_days(row)} at {format_count(row.tokens_per_day)} tokens a day"
-        for row in answer.expected
+        for row in answer.expected[:most]
     )
     return f"paid after {told}, with {first.accept_length:.3g} tokens/round"
+
+
+#: Units of times until training has paid, in days.
+_DAYS: Final = ((1.0, "days"), (1 / 24, "hours"), (1 / 1440, "minutes"))
 
 
 def _days(row: TrainRow) -> str:
@@ -502,8 +506,12 @@ def _days(row: TrainRow) -> str:
     if row.days_until_paid is None:
         return "never"
     low, high = row.bands["days_until_paid"]
-    most = "or more" if math.isinf(high) else f"to {_plain(high)}"
-    return f"{_plain(row.days_until_paid)} days ({_plain(low)} {most})"
+    days, unit = next(
+        (days, unit) for days, unit in _DAYS if row.days_until_paid >= days or unit == "minutes"
+    )
+    usual, least, longest = (_plain(end / days, 2) for end in (row.days_until_paid, low, high))
+    most = "or more" if math.isinf(high) else f"to {longest}"
+    return f"{usual} {unit} ({least} {most})"
 
 
 def cost_line(answer: Trained) -> str:
@@ -519,9 +527,9 @@ def cost_line(answer: Trained) -> str:
     return "; ".join(parts)
 
 
-def _plain(value: float) -> str:
-    """Return a number in three digits, without an exponent."""
-    return f"{float(f'{value:.3g}'):,.6g}"
+def _plain(value: float, digits: int = 3) -> str:
+    """Return a number in so many digits, without an exponent."""
+    return f"{float(f'{value:.{digits}g}'):,.6g}"
 
 
 def _range(ends: Sequence[float]) -> str:
@@ -546,9 +554,9 @@ def train_text(answer: Trained) -> str:
     first = [row for row in rows if row.load == rows[0].load]
     decision = decision_line(first, [f"{row.accept_length:.3g}" for row in first], " tokens/round")
     beside = (
-        f"saved beside {answer.against or 'plain decoding'}, with {format_drafts(answer.draft_len)} "
-        f"at most; where drift halves savings within {math.log(2):.0%} of these days, training never "
-        "pays"
+        f"savings are counted against {answer.against or 'plain decoding'}, with at most "
+        f"{format_drafts(answer.draft_len)}; if drift halves them within {math.log(2):.0%} of the time "
+        "until paid, training never pays"
     )
     return page(
         answer,

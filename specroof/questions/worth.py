@@ -125,7 +125,7 @@ class Worth(ServedAnswer, Charted):
         ("speedup", "users"),
         by=LOAD_KEYS,
         noted="draft_len",
-        titles={"speedup": "Best speedup (×)", "users": "Users within the limit of TPOT"},
+        titles={"speedup": "Best speedup (×)", "users": "Users within the TPOT limit"},
     )
 
     @property
@@ -360,14 +360,23 @@ _SHOWN: Final = (
 )
 
 
+def _load_words(row: WorthRow) -> str:
+    """Return the load of a row with its name."""
+    return next(q.labelled(key, row.load) for key in LOAD_KEYS if getattr(row, key) is not None)
+
+
 def worth_text(answer: Worth) -> str:
     """Return the decision, a row for each acceptance length, and what the columns mean."""
     meaning = (
         f"tokens/round as measured with {format_drafts(answer.draft_len)}; per token: speedup for "
         f"each further one;\nenough: drafts beyond these bring less than 1%"
     )
-    waits = ", ".join(map(format_seconds, dict.fromkeys(row.tpot_limit_s for row in answer.rows)))
-    users = f"users: the most that each get a token every {waits}"
+    limits = {
+        _load_words(row) if len(answer.by_load) > 1 else "": format_seconds(row.tpot_limit_s)
+        for row in answer.rows
+    }
+    waits = ", ".join(f"{wait}{load and f' ({load})'}" for load, wait in limits.items())
+    users = f"users: the most that get a token within {waits}"
     if answer.rows[0].rate:
         users += "; most req/s: the largest rate of which p99 waits no longer"
     shown = [*_SHOWN]
@@ -375,8 +384,8 @@ def worth_text(answer: Worth) -> str:
         shown = [name for name in _SHOWN if name not in LOAD_KEYS]
     lines = [
         decision_line(rows, [f"{row.accept_length:.4g}" for row in rows], " tokens/round")
-        + f" (load {load:g})" * (len(answer.by_load) > 1)
-        for load, rows in answer.by_load.items()
+        + f" ({_load_words(rows[0])})" * (len(answer.by_load) > 1)
+        for rows in answer.by_load.values()
     ]
     table = rows_table(answer.rows, shown)
     return page(answer, table, wrapped(users), found="\n".join(map(wrapped, lines)), more=[meaning])

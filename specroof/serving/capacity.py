@@ -488,12 +488,13 @@ class ServerRoom:
             ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
             parts = []
             for drafts in ends:
-                run = f"{most[i, drafts]:g} with {format_drafts(drafts)} of {self.drafter}"
-                if not drafts:
-                    plural = "request runs" if most[i, 0] == 1 else "requests run"
-                    run = f"{most[i, 0]:g} {plural} plain"
-                parts.append(f"{run} ({bound[i, drafts]})")
-            yield f"context {context:g}: at most {', '.join(parts)}; {beyond}"
+                by = (
+                    f"with {format_drafts(drafts)} of {self.drafter}"
+                    if drafts
+                    else "without drafts"
+                )
+                parts.append(f"{most[i, drafts]:g} {by} ({bound[i, drafts]})")
+            yield f"requests at once at context {context:g}: {', '.join(parts)}; {beyond}"
             if not most[i, 0]:
                 short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))
                 yield (

@@ -17,6 +17,8 @@ from specroof.latency import Deployment
 MEASURED: Final = "measured"
 FAMILY: Final = "family"
 NONE: Final = "none"
+#: What is said where nothing is extrapolated.
+_NEAR: Final = "near measurements"
 #: How `Reach.placements` would call workers of their own for prefill.
 SPLIT: Final = "split"
 #: Ways to spread a model as sentences name them.
@@ -195,10 +197,10 @@ def _near_text(unmeasured: Sequence[str], beyond: Sequence[str]) -> str:
     """Return how near measurements are, in words."""
     parts = []
     if unmeasured:
-        parts.append(f"nobody measured {_listed(unmeasured)} here")
+        parts.append(f"not measured here: {_listed(unmeasured)}")
     if beyond:
         parts.append(f"extrapolated to {_listed(beyond)}")
-    return ", ".join(parts) or "near measurements"
+    return "; ".join(parts) or _NEAR
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -218,9 +220,9 @@ def _unmeasured(reach: Reach, drafters: Sequence[str], chip: str) -> Iterator[st
     if drafters and not reach.drafters:
         yield "speculative decoding"
     elif drafters and reach.drafted_batch_size is None:
-        yield "a speedup of known acceptance"
+        yield "speedups at a known acceptance"
     if reach.drafters:
-        yield from sorted({*drafters} - {*reach.drafters})
+        yield from (f"drafter {kind}" for kind in sorted({*drafters} - {*reach.drafters}))
     if chip not in reach.chips and not reach.family:
         yield chip
 
@@ -254,7 +256,7 @@ def how_sure(
     context_len: npt.ArrayLike,
     batch_size: npt.ArrayLike,
 ) -> str:
-    """Return how near measurements are and how far off predictions were, in one sentence.
+    """Return how near measurements are and how far off predictions were, in two sentences.
 
     Parameters
     ----------
@@ -284,10 +286,14 @@ def how_sure(
     if not drafters or band is None or measured is None:
         return str(near["text"])
     low, high, lower, higher = np.expm1(np.outer([measured.width, band.width], [-1, 1]).ravel())
-    wider = f"; bands here are wider, {lower:+.0%} to {higher:+.0%}"
+    wider = ""
+    if band.width > measured.width:
+        wider = f"; bands here are wider, {lower:+.0%} to {higher:+.0%}"
+    elif near["text"] != _NEAR:
+        wider = "; bands widen away from them"
     return (
-        f"{near['text']}; where speedups were measured, 80% of {band.points} are within "
-        f"{low:+.0%} to {high:+.0%} of their predictions{wider * (band.width > measured.width)}"
+        f"{near['text']}. Of {band.points} measured speedups, 80% are within {low:+.0%} to "
+        f"{high:+.0%} of their predictions{wider}"
     )
 
 
