@@ -31,7 +31,7 @@ from specroof import (
 from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_tokens_per_s
 from specroof.engines.calibration import PARAMETERS, Problem, coordinate, estimate, uncertainty
 from specroof.evidence import Measurement, read_benchmark
-from specroof.hardware import Band, EngineProfile, ExpertTile, parse_hardware
+from specroof.hardware import Band, EngineProfile, ExpertKernel, ExpertTile, parse_hardware
 from specroof.latency import Deployment, engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text, residual_fields
@@ -173,6 +173,11 @@ def test_every_share_of_a_peak_moves_with_the_one_that_is_fitted() -> None:
         kind_compute_frac={"experts": 0.1},
         prefill_compute_frac={"attention": 0.9},
         expert_tile=ExpertTile(rows=16.0, compute_frac=0.5),
+        expert_kernels={
+            "fp8": ExpertKernel(
+                floor_s=1e-5, expert_s=1e-7, memory_frac=0.8, compute_frac=0.2, tokens=512
+            )
+        },
         memory_frac=0.8,
         kind_memory_frac={"attention": 0.4},
     )
@@ -184,7 +189,10 @@ def test_every_share_of_a_peak_moves_with_the_one_that_is_fitted() -> None:
     assert found.prefill_compute_frac["attention"] == 1.2
     assert found.expert_tile is not None
     assert (found.expert_tile.rows, found.expert_tile.compute_frac) == pytest.approx((16, 0.75))
+    kernel = found.expert_kernels["fp8"]
+    assert (kernel.memory_frac, kernel.compute_frac) == pytest.approx((0.8, 0.3))
     slower = fitted["memory_frac"].apply(engine, 0.4)
+    assert slower.expert_kernels["fp8"].memory_frac == pytest.approx(0.4)
     assert (slower.memory_frac, slower.kind_memory_frac) == (0.4, {"attention": 0.2})
 
 

@@ -29,6 +29,7 @@ from specroof.hardware import (
     CapturedGraphs,
     EngineProfile,
     ExpectedError,
+    ExpertKernel,
     ExpertLocality,
     ExpertTile,
     HardwareProfile,
@@ -428,6 +429,43 @@ def test_experts_speed_up_with_their_rows() -> None:
     # Without one, and for whatever has no rows of its own, the share is the same for all.
     assert seconds(replace(operation("experts", 12, 0), rows=np.array(48.0)), **figures) == 120
     assert seconds(operation("dense", 12, 0), **figures, expert_tile=tile) == 12
+
+
+@pytest.mark.parametrize("granularity", ["op", "dtype", "pass"])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Three layers: floors, 8 experts in each, and 6 tokens of 2 of them, 384 FLOP a visit.
+        ({}, 3 * (5 + 8 * 0.25 + 6 * 2 * 384 / 0.5)),
+        ({"settled": True}, 3 * 6 * 2 * 384 / 0.1),
+    ],
+)
+def test_timed_experts_have_a_floor(
+    granularity: str, changes: dict[str, Any], expected: float
+) -> None:
+    experts = Experts(n_experts=8, top_k=2, in_features=8, hidden_features=8)
+    model = toy(experts, count=3)
+    kernel = ExpertKernel(floor_s=5.0, expert_s=0.25, memory_frac=0.5, compute_frac=0.5, tokens=6)
+    figures = {"kind_compute_frac": {"experts": 0.1}, "expert_kernels": {"bf16": kernel}}
+    options = Options(granularity=granularity)
+    peak = Peak(flops_per_s={"bf16": 1.0}, memory_bytes_per_s=1e9, memory_bytes=1e18)
+    hardware = chip(real(**figures), peak=peak)
+    setup = engine_setup(hardware, "real", None, options)
+    forward = ForwardPass(6, 1, 0, **changes)
+    taken = model_latency(model, setup, forward)
+    assert float(taken.total_s) == pytest.approx(expected, rel=1e-3)
+    more = model_latency(model, setup, replace(forward, batch_size=np.array([6.0, 7.0])))
+    assert (taken.notes, bool(more.notes)) == ((), not forward.settled)
+    # Spread over devices, each holds fewer; of many passes each has its own.
+    spread = replace(setup, placement=Placement(2, expert_parallel=2))
+    held = [
+        model_work(model, replace(setup, placement=placement), forward).ops[0].held_experts
+        for placement in (setup.placement, spread.placement)
+    ]
+    assert held == [24, 12]
+    both = stacked([model_work(model, one, forward) for one in (setup, spread)], [1, 1])
+    alone = [float(model_latency(model, one, forward).work_s) for one in (setup, spread)]
+    assert pass_time(both, setup.engine).work_s.tolist() == pytest.approx(alone)
 
 
 def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> None:

@@ -4,14 +4,18 @@ Shares of the peaks and the time of an all-reduce come from its kernels; what a 
 them is taken from the fit to SGLang and vLLM, which replay captured graphs as it does.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from fitting.parameters import (
     EVERYONE,
+    FACTORS,
     PREFILL_LAUNCH,
     chip_family,
     own,
@@ -19,7 +23,7 @@ from fitting.parameters import (
     shared_engine,
 )
 from specroof.errors import ProfileError
-from specroof.hardware import Collective, EngineProfile, HardwareProfile
+from specroof.hardware import Collective, EngineProfile, ExpertKernel, HardwareProfile
 from specroof.hardware.profile import scaled_engine
 from specroof.units import MICROSECOND
 
@@ -31,6 +35,9 @@ KERNEL_SOURCE: Final = (
     "kernels of TensorRT-LLM 1.3.0rc20 (1.0.0 on A100): aiconfigurator, "
     "https://github.com/ai-dynamo/aiconfigurator/tree/095f58a/aic-core/src/aiconfigurator_core"
 )
+
+#: Experts, and layers of latent attention (`benchmarks/expert_kernels.py`).
+EXPERT_KERNELS: Final = Path(__file__).with_name("expert_kernels.json")
 
 #: Bytes of the all-reduces that were timed.
 _SIZES: Final = (1024, 8192, 16384, 65536, 262144, 1048576, 8388608)
@@ -127,6 +134,9 @@ _KERNELS: Final[Mapping[str, _Kernels]] = {
     ),
 }
 
+#: Chips without timings of layers, and those that have the same die.
+_SAME_DIE: Final = {"a100-40gb": "a100-80gb", "gh200": "h100-sxm"}
+
 #: The chips that kernels were timed on.
 KERNEL_CHIPS: Final = tuple(_KERNELS)
 
@@ -160,10 +170,11 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     >>> engine.memory_frac, engine.compute_frac["fp8"]
     (0.85, 0.63)
     """
-    timed = next((_KERNELS[name] for name in hardware.aliases if name in _KERNELS), None)
-    if timed is None:
+    chip = next((name for name in hardware.aliases if name in _KERNELS), None)
+    if chip is None:
         message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
         raise ProfileError(message)
+    timed, layers = _KERNELS[chip], _timed_layers()[_SAME_DIE.get(chip, chip)]
     family = chip_family(hardware)
     fitted = shared_engine("vllm", family, parameters)
     reached = timed.compute_frac
@@ -189,9 +200,32 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
         prefill_launch_s={"latent_attention": launch_s} if launch_s else {},
+        expert_kernels={
+            dtype: ExpertKernel(
+                **{field.name: kernel[field.name] for field in fields(ExpertKernel)}
+            )
+            for dtype, kernel in layers["experts"].items()
+        },
+        # Of the seconds of a layer, those of a dense feed-forward: two matrices, and what is
+        # between them. In its place experts have the router's matrix, and their own kernel.
+        layer_overhead_s=scaled.layer_overhead_s - 3 * layers["matrix_s"],
+        layer_kind_overhead_s={
+            **scaled.layer_kind_overhead_s,
+            "feed_forward": 3 * layers["matrix_s"],
+            "experts": layers["matrix_s"],
+            "latent_attention": layers["latent_attention_s"],
+        },
     )
     names = (EVERYONE, KERNEL_ENGINE, family, f"{KERNEL_ENGINE} {family}")
-    return own_engine(kernels, names, parameters)
+    said = [name for name in FACTORS if not name.startswith("experts")]  # they are timed
+    return own_engine(kernels, names, parameters, said)
+
+
+@cache
+def _timed_layers() -> Mapping[str, Any]:
+    """Return what layers with experts and of latent attention take, by chips."""
+    chips: Mapping[str, Any] = json.loads(EXPERT_KERNELS.read_text(encoding="utf-8"))["chips"]
+    return chips
 
 
 def _collective(

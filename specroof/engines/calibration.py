@@ -356,7 +356,11 @@ def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
 def _scaled_memory(engine: EngineProfile, value: float) -> EngineProfile:
     factor = value / engine.memory_frac
     kinds = _scaled(engine.kind_memory_frac, factor)
-    return replace(engine, memory_frac=value, kind_memory_frac=kinds)
+    kernels = {
+        dtype: kernel.scaled(memory=factor, most=_MOST_SHARE)
+        for dtype, kernel in engine.expert_kernels.items()
+    }
+    return replace(engine, memory_frac=value, kind_memory_frac=kinds, expert_kernels=kernels)
 
 
 def _compute_share(engine: EngineProfile) -> float:
@@ -377,6 +381,10 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
         kind_compute_frac=_scaled(engine.kind_compute_frac, factor),
         prefill_compute_frac=_scaled(engine.prefill_compute_frac, factor),
         expert_tile=engine.expert_tile and engine.expert_tile.scaled(factor, most=_MOST_SHARE),
+        expert_kernels={
+            dtype: kernel.scaled(compute=factor, most=_MOST_SHARE)
+            for dtype, kernel in engine.expert_kernels.items()
+        },
     )
 
 

@@ -192,7 +192,7 @@ OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
 #: fp4, in blocks of their own, before they are multiplied.
 LAYER_KINDS: Final = (
     *("experts", "linear_attention", "latent_attention", "sparse_index"),
-    *("fp8_blocks", "fp4_blocks"),
+    *("fp8_blocks", "fp4_blocks", "feed_forward"),
 )
 
 # What the figures of a hardware file are: quantities of `specroof.units.BOUNDS`, and words that
@@ -359,6 +359,45 @@ class ExpertTile:
     def wasted(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
         r"""Return :math:`\varphi`, by how much few rows decide."""
         return np.asarray(self.rows / (self.rows + np.asarray(rows, dtype=np.float64)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertKernel:
+    r"""The fused experts of a layer in one format, as the kernels of an engine are timed.
+
+    .. math:: t = t_0 + E \, t_1 + \lVert m / q, \; c / f \rVert
+
+    with E the experts that a device holds, and m and c the seconds at the peaks, which overlap as
+    `EngineProfile.overlap_norm` says. It stands in the place of `EngineProfile.expert_tile` and of
+    the shares of experts in all passes but those over prompts.
+
+    Attributes
+    ----------
+    floor_s, expert_s
+        :math:`t_0` and :math:`t_1`, seconds that neither bytes nor arithmetic take.
+    memory_frac
+        q, share of the memory's bytes/s.
+    compute_frac
+        f, share of the peak.
+    tokens
+        The most tokens of a pass that were timed; passes of more say so.
+    """
+
+    floor_s: Seconds
+    expert_s: Seconds
+    memory_frac: Share
+    compute_frac: Share
+    tokens: MeasuredBatch
+
+    def scaled(
+        self, *, compute: float = 1.0, memory: float = 1.0, most: float = math.inf
+    ) -> "ExpertKernel":
+        """Return the kernel with its shares times these factors, but at most `most`."""
+        return replace(
+            self,
+            memory_frac=min(self.memory_frac * memory, most),
+            compute_frac=min(self.compute_frac * compute, most),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -696,6 +735,9 @@ class EngineProfile:
         What an all-reduce costs; None where collectives are free, as on the ideal engine.
     expert_tile
         How experts speed up with their rows; None where their share is the same for all.
+    expert_kernels
+        Experts as they are timed, by the dtype of their arithmetic; those of other dtypes have the
+        shares above.
     expert_locality
         How dependent the routing of tokens is; None for independent tokens.
     row_kernels
@@ -757,6 +799,7 @@ class EngineProfile:
     request_latency_s: Seconds = 0.0
     collective: Collective | None = None
     expert_tile: ExpertTile | None = None
+    expert_kernels: Mapping[Dtype, ExpertKernel] = field(default_factory=dict)
     expert_locality: ExpertLocality | None = None
     row_kernels: Mapping[ShortName, RowKernel] = field(default_factory=dict)
     graphs: CapturedGraphs | None = None
@@ -815,8 +858,15 @@ class EngineProfile:
         def reached(share: float) -> float:
             return share if share >= 1 else 1 / (1 + (1 / share - 1) / clock)
 
-        kinds = {kind: reached(share) for kind, share in self.kind_memory_frac.items()}
-        return replace(self, memory_frac=reached(self.memory_frac), kind_memory_frac=kinds)
+        return replace(
+            self,
+            memory_frac=reached(self.memory_frac),
+            kind_memory_frac={kind: reached(one) for kind, one in self.kind_memory_frac.items()},
+            expert_kernels={
+                dtype: replace(kernel, memory_frac=reached(kernel.memory_frac))
+                for dtype, kernel in self.expert_kernels.items()
+            },
+        )
 
     def spread_as(self, words: Collection[str]) -> "EngineProfile":
         """Return the profile with the bands of placements that it was not measured in.

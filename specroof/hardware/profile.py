@@ -227,6 +227,10 @@ def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> En
         engine,
         **shares,
         expert_tile=None if tile is None else tile.scaled(compute),
+        expert_kernels={
+            dtype: kernel.scaled(compute=compute, memory=memory)
+            for dtype, kernel in engine.expert_kernels.items()
+        },
         memory_frac=engine.memory_frac * memory,
     )
 

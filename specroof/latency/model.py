@@ -46,6 +46,7 @@ from specroof.latency.pass_seconds import (
     PassWork,
     Pipeline,
     Times,
+    expert_kernel,
     pass_time,
 )
 from specroof.latency.setup import Setup, attention_reading, device_bytes, served_options, ways
@@ -127,6 +128,9 @@ def pass_work(
         dtype, flops_per_s = chip.arithmetic(op.compute_dtype, strict=setup.options.strict_dtype)
         if dtype != op.compute_dtype:
             stand_ins[f"{chip.name} has no {op.compute_dtype} arithmetic: {dtype} stands in"] = None
+        kernel = expert_kernel(op, setup.engine, settled=settled)
+        if kernel is not None and np.any(_visits_and_tokens(op)[1] > kernel.tokens * _HAIR):
+            stand_ins[f"kernels of experts were timed to {kernel.tokens:.0f} tokens a pass"] = None
         fullest = op if even else _on_fullest_device(op, placement.expert_parallel)
         busiest = crowding if op.shard.group == "attention" else 1.0
         part = Part(fullest, setup, shape.batch_size, busiest, chip, flops_per_s)
@@ -158,6 +162,12 @@ def pass_work(
                 sequences=None if op.sequences is None else op.sequences * busiest,
                 unsplit=unsplit,
                 corrections=corrections,
+                layers=op.count if op.routing else 0.0,
+                held_experts=(
+                    op.count * op.routing.n_experts / placement.expert_parallel
+                    if op.routing
+                    else 0.0
+                ),
             )
         )
         if op.collective is not None and placement.tensor_parallel > 1:
@@ -398,10 +408,9 @@ def row_kernel_factors(
     >>> row_kernel_factors(op, [vector, tiles])[0].round(2).tolist()  # 16 rows of 9 at half
     [10.0, 10.0, 3.56]
     """
-    rows = np.maximum(np.asarray(op.rows), 1e-9)  # none where a pass needs no logits
-    routing, parts = op.routing, op.weight_parts
-    visits = rows if routing is None else rows * routing.hit
-    tokens = rows if routing is None else visits / (routing.top_k + routing.n_shared)
+    parts = op.weight_parts
+    rows = np.maximum(np.asarray(op.rows), 1e-9)
+    visits, tokens = _visits_and_tokens(op)
     outputs = max(op.outputs, 1) / (multiprocessors or 1e-9)  # a drafter may have no head
     of = "experts" if op.kind == "experts" else "dense"
     suited = [kernel for kernel in kernels if kernel.of == of]
@@ -416,6 +425,15 @@ def row_kernel_factors(
         flops = flops + share * factors[0]
         moved = moved + share * element_bytes / mean * factors[1]
     return flops, moved
+
+
+def _visits_and_tokens(op: OpCost) -> tuple[Array, Array]:
+    """Return the rows of all experts together and the tokens of a pass; of matrices, its rows."""
+    rows = np.maximum(np.asarray(op.rows), 1e-9)  # none where a pass needs no logits
+    if op.routing is None:
+        return rows, rows
+    visits = np.asarray(rows * op.routing.hit)
+    return visits, np.asarray(visits / (op.routing.top_k + op.routing.n_shared))
 
 
 def _part_factors(
@@ -511,7 +529,8 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
         where = np.arange(first, first + size)
         first += size
         for op in chain.from_iterable(map(_parts_by_kernel, work.ops)):
-            key = (op.op.kind, op.compute_dtype, op.settled, op.op.rows is None)
+            dtypes = (op.op.compute_dtype, op.compute_dtype)
+            key = (op.op.kind, *dtypes, op.settled, op.op.rows is None)
             ops.setdefault(key, []).append((op, where))
         for exchange in work.exchanges:
             what = exchange.collective
@@ -560,6 +579,8 @@ def _ops_of_a_kind(parts: Sequence[tuple[OpWork, IntArray]]) -> OpWork:
         moved_bytes=_joined([(work.memory_s, at) for work, at in parts]),
         settled=first.settled,
         passes=np.concatenate([at for _, at in parts]),
+        layers=_joined([(work.layers, at) for work, at in parts]),
+        held_experts=_joined([(work.held_experts, at) for work, at in parts]),
     )
 
 
@@ -1063,6 +1084,8 @@ def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
             counts[kind] = counts.get(kind, 0) + count
     for count, block in model.counted_blocks:
         forms = {linear.weight for linear in block.linears if linear.kind == "dense"}
+        if forms and block.name == "feed_forward":  # of shared experts, too
+            counts["feed_forward"] = counts.get("feed_forward", 0) + count
         if block.experts and block.experts.weight.name != "mxfp4":
             forms.add(block.experts.weight)
         scaled = {

@@ -14,6 +14,7 @@ from specroof.hardware import (
     STATE_TOKENS,
     Collective,
     EngineProfile,
+    ExpertKernel,
     ExpertTile,
     HardwareProfile,
     Interconnect,
@@ -538,6 +539,8 @@ class OpWork:
         sequence over the chip; None where one kernel runs all of it.
     corrections
         What `flop_s` and `moved_bytes` have beyond the share of a device, by name.
+    layers, held_experts
+        Of experts, the layers that have some, and those of all of them that a device holds.
     """
 
     op: OpCost
@@ -551,6 +554,8 @@ class OpWork:
     sequences: Array | None = None
     unsplit: BoolArray | None = None
     corrections: Mapping[str, Times] = field(default_factory=dict)
+    layers: Array | float = 0.0
+    held_experts: Array | float = 0.0
 
     @property
     def compute_s(self) -> Array:
@@ -633,6 +638,8 @@ class OpLatency:
         How often all of it is done, one sequence after another; None for once.
     corrections
         See `OpWork`.
+    floor_s
+        Seconds over all repetitions that neither takes.
     """
 
     op: OpCost
@@ -643,11 +650,13 @@ class OpLatency:
     passes: IntArray | None = None
     sequences: Array | None = None
     corrections: Mapping[str, Times] = field(default_factory=dict)
+    floor_s: Array | float = 0.0
 
     @property
     def seconds(self) -> Array:
         """The roofline of this operation alone: the longer of the two, on an ideal engine."""
-        return overlapped_s(self.compute_s, self.memory_s, self.overlap_norm)
+        busy_s = overlapped_s(self.compute_s, self.memory_s, self.overlap_norm)
+        return np.asarray(busy_s + self.floor_s) if np.any(self.floor_s) else busy_s
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -753,6 +762,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
             other = _shares(busy, UNSPLIT, engine)
             reached = np.where(busy.unsplit, other[0], reached)
             memory_frac = np.where(busy.unsplit, other[1], memory_frac)
+        kernel = expert_kernel(busy.op, engine, settled=busy.settled)
         ops.append(
             OpLatency(
                 op=busy.op,
@@ -763,6 +773,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
                 passes=busy.passes,
                 sequences=busy.sequences,
                 corrections=busy.corrections,
+                floor_s=0.0 if kernel is None else _floor_s(busy, kernel),
             )
         )
     latency = PassLatency(
@@ -778,8 +789,44 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
     return latency if work.pipeline is None else staged(latency, work.pipeline, engine)
 
 
+def expert_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> ExpertKernel | None:
+    """Return the timed kernel of an operation; None of what is no experts, or of a prompt.
+
+    Parameters
+    ----------
+    op, engine
+        What runs, and where.
+    settled
+        Whether the pass is over a prompt.
+
+    Source
+        The profile: `EngineProfile.expert_kernels`.
+
+    Examples
+    --------
+    >>> zero = np.zeros(())
+    >>> op = OpCost("experts", "experts", 1, zero, zero, zero, zero, "fp8")
+    >>> kernel = ExpertKernel(
+    ...     floor_s=2e-5, expert_s=3e-7, memory_frac=0.9, compute_frac=0.05, tokens=512
+    ... )
+    >>> engine = EngineProfile(name="e", expert_kernels={"fp8": kernel})
+    >>> [expert_kernel(op, engine, settled=settled) is kernel for settled in (False, True)]
+    [True, False]
+    """
+    timed = op.kind == "experts" and not settled and not op.on_host
+    return engine.expert_kernels.get(op.compute_dtype) if timed else None
+
+
+def _floor_s(busy: OpWork, kernel: ExpertKernel) -> Array:
+    """Return the seconds of timed experts that neither bytes nor arithmetic take."""
+    return np.asarray(busy.layers * kernel.floor_s + busy.held_experts * kernel.expert_s)
+
+
 def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | float, Array | float]:
     """Return the shares of a device's arithmetic and bandwidth that kernels of a kind reach."""
+    kernel = expert_kernel(busy.op, engine, settled=busy.settled)
+    if kernel is not None:
+        return kernel.compute_frac, kernel.memory_frac
     share = engine.kind_compute_frac.get(kind, engine.compute_frac.get(busy.compute_dtype, 1.0))
     if busy.settled:
         share = engine.prefill_compute_frac.get(kind, share)
@@ -963,10 +1010,11 @@ def _work_s(ops: Sequence[OpLatency], n_passes: int | None, granularity: str) ->
             for dtype in dtypes
         )
     norm = ops[0].overlap_norm if ops else None
-    compute_s, memory_s = (
+    compute_s, memory_s, floor_s = (
         weighted_total(
-            (op.sequences, by_pass(getattr(op, busy), op.passes, n_passes)) for op in ops
+            (op.sequences, by_pass(np.asarray(getattr(op, part)), op.passes, n_passes))
+            for op in ops
         )
-        for busy in ("compute_s", "memory_s")
+        for part in ("compute_s", "memory_s", "floor_s")
     )
-    return overlapped_s(compute_s, memory_s, norm)
+    return np.asarray(overlapped_s(compute_s, memory_s, norm) + floor_s)

@@ -1,0 +1,238 @@
+"""Kernels of TensorRT-LLM that layers with experts have, distilled from published timings.
+
+    python benchmarks/expert_kernels.py FOLDER [--write]
+
+Reads the tables of aiconfigurator (``pip download --no-deps aiconfigurator-core==0.12.0``, unzip
+it) and prints, chip by chip, what `fitting.kernels` reads; with ``--write`` it also writes
+``benchmarks/fitting/expert_kernels.json``:
+
+- the fused experts of a layer by the dtype of their arithmetic, with routing by a power law, as
+  `specroof.hardware.ExpertKernel` has them:
+
+      t = t0 + E t1 + hypot(M / (q W), F / (f C))
+
+  with E the experts that the device holds; M and F are those of the fullest device where experts
+  are spread. The errors are those of models held out: each hidden width, number of experts and top
+  k in turn;
+- what a layer of latent attention takes on top of one of grouped queries: the two products that
+  absorb its up-projection, one matrix more, and the longer kernel;
+- the floor of a matrix, of which layers with experts have others than those with a dense
+  feed-forward.
+
+Needs SciPy and pyarrow.
+"""
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares
+
+from kernel_curves import columns, newest
+from specroof import load_hardware
+from specroof.architecture.base import Routing
+from specroof.architecture.experts import distinct_experts, fullest_device
+from specroof.hardware import HardwareProfile
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+SOURCE: Final = "aiconfigurator-core 0.12.0, https://pypi.org/project/aiconfigurator-core/0.12.0"
+FRAMEWORK: Final = "trtllm"
+OUTPUT: Final = Path(__file__).parent / "fitting" / "expert_kernels.json"
+#: Folders of the data, and the chips that they were measured on.
+CHIPS: Final = {
+    "a100_sxm": "a100-80gb",
+    "h100_sxm": "h100-sxm",
+    "h200_sxm": "h200",
+    "b200_sxm": "b200",
+    "b300_sxm": "b300",
+    "gb200": "gb200",
+    "gb300": "gb300",
+}
+#: Formats in the data that count for a dtype of arithmetic, and bytes of a weight with its scales.
+#: Chips without fp4 multiply such weights in bf16.
+FORMATS: Final = {
+    "bf16": {"bfloat16": 2.0},
+    "fp8": {"fp8_block": 1.0},
+    "fp4": {"nvfp4": 0.5625, "w4a8_mxfp4_mxfp8": 0.53125, "w4a16_mxfp4": 0.53125},
+}
+WITHOUT_FP4: Final = ("w4a16_mxfp4",)
+ROUTING: Final = "power_law_1.01"
+#: Tokens routed by a power law visit as many experts as so many unrelated ones.
+EXPONENT: Final = 0.909
+#: The most tokens; the fewest experts and rows of a device's part of one.
+TOKENS, EXPERTS, WIDTH = 512, 32, 128
+#: Where fits start, and their bounds: floor, seconds per expert, shares of memory and peak.
+START: Final = (15e-6, 0.1e-6, 0.8, 0.2)
+BOUNDS: Final = ((1e-6, 1e-10, 0.1, 1e-3), (2e-4, 2e-6, 1.1, 1.0))
+#: Products of so few rows with so few weights take their floor.
+FLOOR_ROWS, FLOOR_WEIGHTS = 8, 3e6
+
+
+def amounts(
+    table: dict[str, npt.NDArray[Any]], chip: HardwareProfile, dtype: str
+) -> tuple[Floats, Floats]:
+    """Return what decides about timings, and what model they are of.
+
+    Returns
+    -------
+    tuple of arrays
+        Experts on a device, seconds at the peaks of memory and arithmetic, and seconds taken, shape
+        (4, timings); hidden width, experts and top k, shape (timings, 3).
+    """
+    formats = FORMATS[dtype]
+    if dtype == "fp4":
+        own = dtype in chip.peak.flops_per_s
+        formats = {name: size for name, size in formats.items() if own != (name in WITHOUT_FP4)}
+    width = table["inter_size"] / table["moe_tp_size"]
+    kept = np.isin(table["moe_dtype"], [*formats]) & (table["distribution"] == ROUTING)
+    kept &= (table["num_tokens"] <= TOKENS) & (table["num_experts"] >= EXPERTS) & (width >= WIDTH)
+    kept &= ~np.char.endswith(table["kernel_source"].astype(str), "nongated")
+    names = ("num_tokens", "topk", "num_experts", "hidden_size", "moe_ep_size", "latency")
+    tokens, top_k, experts, hidden, spread, taken_ms = (table[name][kept] for name in names)
+    each = np.array([formats[name] for name in table["moe_dtype"][kept]])
+    setups = np.stack([tokens, top_k, experts, hidden, spread, width[kept], each], axis=1)
+    # Of several kernels of a set-up the fastest.
+    setups, which = np.unique(setups.astype(np.float64), axis=0, return_inverse=True)
+    taken_s = np.full(len(setups), np.inf)
+    np.minimum.at(taken_s, which.ravel(), taken_ms * 1e-3)
+    tokens, top_k, experts, hidden, spread, width, each = setups.T
+    visited, visits = np.zeros(len(setups)), np.zeros(len(setups))
+    for n, k, devices in np.unique(setups[:, [2, 1, 4]], axis=0).astype(int).tolist():
+        same = (experts == n) & (top_k == k) & (spread == devices)
+        unrelated = tokens[same] ** EXPONENT
+        hit = distinct_experts(unrelated, n, k)
+        more = fullest_device(Routing(n, k, 0, unrelated, hit), devices)
+        visited[same] = hit / devices * more[0]
+        visits[same] = tokens[same] * k / devices * more[1]
+    weights = 3 * hidden * width
+    memory_s = each * visited * weights / chip.peak.memory_bytes_per_s
+    compute_s = 2 * visits * weights / chip.arithmetic(dtype, strict=False)[1]
+    known = np.stack([experts / spread, memory_s, compute_s, taken_s])
+    return known, setups[:, [3, 2, 1]]
+
+
+def seconds(curve: Floats, known: Floats) -> Floats:
+    """Return the seconds by a curve: see the module."""
+    held, memory_s, compute_s, _ = known
+    busy_s = np.hypot(memory_s / curve[2], compute_s / curve[3])
+    return np.asarray(curve[0] + held * curve[1] + busy_s)
+
+
+def fitted(known: Floats) -> Floats:
+    """Return the curve that fits timings best."""
+    low, high = np.log(BOUNDS)
+
+    def off(logs: Floats) -> Floats:
+        return np.asarray(np.log(seconds(np.exp(logs), known) / known[3]))
+
+    found = least_squares(off, np.log(START), loss="soft_l1", f_scale=0.1, bounds=(low, high))
+    return np.asarray(np.exp(found.x))
+
+
+def unseen(known: Floats, models: Floats) -> Floats | None:
+    """Return the relative errors of models held out in turn, absolute; None of fewer than three."""
+    shapes, which = np.unique(models, axis=0, return_inverse=True)
+    if len(shapes) < 3:
+        return None
+    parts = []
+    for place in range(len(shapes)):
+        held_out = which.ravel() == place
+        rest = known[:, held_out]
+        parts.append(seconds(fitted(known[:, ~held_out]), rest) / rest[3] - 1)
+    return np.abs(np.concatenate(parts))
+
+
+def kernels(
+    table: dict[str, npt.NDArray[Any]], chip: HardwareProfile
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yield the experts of each dtype that was timed."""
+    for dtype in FORMATS:
+        known, models = amounts(table, chip, dtype)
+        if not known.size:
+            continue
+        names = ("floor_s", "expert_s", "memory_frac", "compute_frac")
+        curve = {name: float(f"{one:.3g}") for name, one in zip(names, fitted(known), strict=True)}
+        errors = unseen(known, models)
+        found = {**curve, "tokens": TOKENS, "timings": known.shape[1]}
+        if errors is not None:
+            found |= {
+                "unseen_median": round(float(np.median(errors)), 3),
+                "unseen_p90": round(float(np.quantile(errors, 0.9)), 3),
+            }
+        yield dtype, found
+
+
+def median_s(table: dict[str, npt.NDArray[Any]], kept: npt.NDArray[np.bool_]) -> float:
+    """Return the median of the timings that are kept."""
+    return float(np.median(table["latency"][kept])) * 1e-3
+
+
+def floors(folder: Path, place: str) -> tuple[float, float]:
+    """Return the seconds of latent attention on top, and the floor of a matrix."""
+
+    def timed(kernels: str, name: str) -> dict[str, npt.NDArray[Any]]:
+        return columns(newest(folder, place, kernels, FRAMEWORK, name))
+
+    matrices, products = timed("gemm", "gemm"), timed("mla_bmm", "mla_bmm")
+    small = (matrices["m"] <= FLOOR_ROWS) & (matrices["n"] * matrices["k"] < FLOOR_WEIGHTS)
+    small &= np.minimum(matrices["n"], matrices["k"]) >= 256
+    matrix_s = median_s(matrices, small & (matrices["gemm_dtype"] == "bfloat16"))
+    few = (products["num_tokens"] <= 64) & (products["num_heads"] <= 32)
+    dtype = "fp8" if (products["bmm_dtype"] == "fp8").any() else "bfloat16"
+    few &= products["bmm_dtype"] == dtype
+    absorbed_s = sum(
+        median_s(products, few & (products["op_name"] == name))
+        for name in ("mla_gen_pre", "mla_gen_post")
+    )
+    latent, grouped = timed("mla", "generation_mla"), timed("attention", "generation_attention")
+    longer_s = 0.0
+    for table, sign in ((latent, 1), (grouped, -1)):
+        short = (table["batch_size"] <= 8) & (table["step"] <= 1100)
+        short &= table["kv_cache_dtype"] == "bfloat16"
+        if "head_dim" in table:
+            short &= (table["num_key_value_heads"] <= 2) & (table["head_dim"] == 128)
+            short &= table["window_size"] == 0
+        longer_s += sign * median_s(table, short)
+    return absorbed_s + matrix_s + max(longer_s, 0.0), matrix_s
+
+
+def main() -> None:
+    """Print what is distilled, and write it where that is asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where the package was unzipped")
+    parser.add_argument("--write", action="store_true")
+    words = parser.parse_args()
+    chips: dict[str, Any] = {}
+    digest = hashlib.sha256()
+    for place, name in CHIPS.items():
+        path = max(
+            words.folder.glob(f"**/data/{place}/moe/{FRAMEWORK}/*/moe_perf.parquet"),
+            key=lambda found: found.stat().st_size,
+        )
+        digest.update(path.read_bytes())
+        experts = dict(kernels(columns(path), load_hardware(name)))
+        latent_s, matrix_s = floors(words.folder, place)
+        chips[name] = {
+            "release": path.parts[-2],
+            "latent_attention_s": float(f"{latent_s:.3g}"),
+            "matrix_s": float(f"{matrix_s:.3g}"),
+            "experts": experts,
+        }
+        print(name, json.dumps(chips[name]))
+    if words.write:
+        head = {
+            "made_by": "benchmarks/expert_kernels.py",
+            "source": SOURCE,
+            "sha256": digest.hexdigest(),
+        }
+        OUTPUT.write_text(json.dumps({**head, "chips": chips}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
