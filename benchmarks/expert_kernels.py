@@ -145,7 +145,7 @@ def unseen(known: Floats, models: Floats) -> Floats | None:
         held_out = which.ravel() == place
         rest = known[:, held_out]
         parts.append(seconds(fitted(known[:, ~held_out]), rest) / rest[3] - 1)
-    return np.abs(np.concatenate(parts))
+    return np.asarray(np.abs(np.concatenate(parts)))
 
 
 def kernels(
