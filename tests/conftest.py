@@ -159,7 +159,10 @@ def asked_for_validated(
     question = importlib.import_module("specroof.questions.validate")
     others = served_validated.other_totals
     steady = {name: total for name, total in others.items() if "played" not in name}
-    unplayed = replace(served_validated, other_totals=steady)
-    answers = (validated, unplayed, split_validated)
-    monkeypatch.setattr(question, "published", lambda **_: answers)
+    unplayed = replace(served_validated, other_totals=steady, played=())
+
+    def published(*, played: bool = False) -> tuple[object, ...]:
+        return validated, served_validated if played else unplayed, split_validated
+
+    monkeypatch.setattr(question, "published", published)
     return validated
