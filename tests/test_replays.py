@@ -176,6 +176,9 @@ def test_throughput_that_nobody_measured_is_as_sure_as_passes_and_first_tokens(
         # Of clients that wait for nothing but first tokens all of the error would be theirs.
         assert math.hypot(PASSES, share * 0.7) * 0.98 < side < math.hypot(PASSES, 0.7)
         assert side < 1.02 * PASSES or share
+    other = 1 if best(one) > 1 else 2  # without a replay: by the steps and the speedup
+    both = math.hypot(PASSES, ROUNDS)
+    assert sides(one, "tokens_per_s", other) == pytest.approx((both, both), rel=0.05)
 
 
 def test_where_plain_decoding_cannot_keep_up_figures_with_drafts_have_a_band() -> None:

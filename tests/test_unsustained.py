@@ -150,7 +150,7 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     for load, asked_for in asked:
         sizes: dict[str, Any] = {} if load == "lengths" else {"input_len": 1000, "output_len": 200}
         notes = predict(MODEL, CHIP, framework="sglang", drafters=SPEC, **sizes, **asked_for).notes
-        assert notes[0].endswith(f"raised to --server {ends[load]}")
+        assert notes[0].startswith(f"raised limit: --server {ends[load]}")
     calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]
     assert calm.raised == {}
     # At the larger rates more than 48 run plain, which has no such limit, and fewer with drafts.

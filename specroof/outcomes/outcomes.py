@@ -189,7 +189,11 @@ class PlayedRequests(EndToEnd):
         return ends if self.sums_work else ends | {q.TOKENS_PER_S.name: None}
 
     def _banded_as(self, figure: str) -> str:
-        return played_figure(self.curve.served_bands, figure)
+        bands = self.curve.served_bands
+        known = played_figure(bands, figure)
+        # Throughput that nobody measured has the band of the steps that make it.
+        is_rate = figure == q.TOKENS_PER_S.name and known not in bands
+        return played_figure(bands, q.TPOT.name) if is_rate else known
 
     def _seen(self, name: str) -> Array:
         return cast("dict[str, Array]", self.figures)[name]  # None only since bases have defaults
