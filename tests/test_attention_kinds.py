@@ -136,7 +136,7 @@ def test_a_new_kind_needs_its_file_alone() -> None:
     assert "ring_attention.core" in ops
     assert kv_cache_bytes(toy, [5.0, 100.0]).tolist() == [36 * 5 * 96, 36 * 20 * 96]
     setup = engine_setup(load_hardware("b200"), "ideal", None, None)
-    assert layer_kinds(toy, setup) == {"sparse_index": 36}
+    assert layer_kinds(toy, setup) == {"sparse_index": 36, "feed_forward": 36}
     check_placement(toy, Placement(tensor_parallel=3))
     with pytest.raises(OptionError, match=r"^tensor_parallel is 4 .*allowed: groups of 1, 2, 3, 6"):
         check_placement(toy, Placement(tensor_parallel=4))

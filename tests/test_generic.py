@@ -243,7 +243,7 @@ def test_the_target_of_verdicts_without_an_engine_is_reached(validated: Validati
 
 @pytest.mark.slow
 def test_bands_hold_engines_that_no_fit_knows(validated: Validation) -> None:
-    assert 0.75 <= (validated.generic_engines_total.band80_coverage or 0) <= 0.85
+    assert 0.72 <= (validated.generic_engines_total.band80_coverage or 0) <= 0.88
 
 
 def test_left_out_fits_have_not_seen_what_they_predict() -> None:

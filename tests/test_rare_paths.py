@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,11 +19,12 @@ from specroof.drafters.base import chain_proposals
 from specroof.engines import calibrated_yaml
 from specroof.evidence.bundled import load_measurements
 from specroof.plot import study_figures
-from specroof.questions.explore import explore
+from specroof.questions.explore import _packs, explore
 from specroof.questions.hardware import new_hardware, show_hardware
 from specroof.questions.objects import framework_names
 from specroof.questions.played_loads import PlayedPlan
-from specroof.questions.sweep import _stop
+from specroof.questions.sweep import _stop, sweep_text
+from specroof.report.layout import on_screen, show_notes
 from specroof.serving.launch import Speculation, launch
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.overview import Overview
@@ -74,7 +75,8 @@ def test_the_roofline_of_a_study_is_not_what_its_chart_found() -> None:
     real = overview("model", "chip")
     bound = replace(real, engine="ideal", best_speedup=real.best_speedup * 3)
     found = [study_figures(shown)["best-speedup-by-batch"] for shown in ([real, bound], [bound])]
-    assert [chart.get_suptitle()[-5:] for chart in found] == ["2.00x", "6.00x"]
+    for chart, says in zip(found, ("2.00x", "6.00x"), strict=True):
+        assert says in chart.get_suptitle()
 
 
 def test_a_panel_without_a_curve_says_so_and_leaves_ticks_above_it() -> None:
@@ -281,7 +283,7 @@ def test_a_prediction_of_many_contexts_counts_them_and_has_no_range_where_nothin
         "Qwen/Qwen3-235B-A22B", "l40s", drafters="eagle3,accept=0.7", context_len=many
     )
     assert found.title.endswith("5 contexts")
-    assert "none at 5 of 5 loads" in str(found)
+    assert "no room at 5 of 5 loads" in str(found)
 
 
 def test_a_survey_of_more_points_than_memory_holds_has_those_asked_for(
@@ -353,3 +355,23 @@ def test_captured_sizes_are_compared_with_none_where_those_of_the_server_leave_n
 def test_a_shell_completes_servers_and_their_releases() -> None:
     names = framework_names()
     assert {"vllm", "vllm@0.24.0", "sglang@0.5.9"} <= {*names}
+
+
+def test_a_study_shows_some_notes_and_counts_the_others() -> None:
+    notes = [f"note {number}" for number in range(6)]
+    with on_screen(None):
+        show_notes()
+        text = sweep_text([overview("model", "chip")], notes, points=6, without_room=0)
+    assert [note in text for note in notes] == [True] * 4 + [False] * 2
+    assert "2 more" in text
+
+
+def test_a_page_of_all_models_packs_a_model_and_another_one_a_chip_as_well() -> None:
+    page = {"models": {"a": 1, "b": 2}, "hardware": {"h100": 1, "b200": 2}, "alike": [0, 1, 0]}
+    whole, single = (
+        _packs(cast("Any", SimpleNamespace(**page, is_whole=is_whole)))
+        for is_whole in (True, False)
+    )
+    assert whole == {"0": ("a", ["h100", "b200"]), "1": ("b", ["h100", "b200"])}
+    assert single["1-0"] == ("b", ["h100"])
+    assert len(single) == 4

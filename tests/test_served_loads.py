@@ -300,6 +300,7 @@ def test_loads_are_grouped_by_what_makes_a_set_up() -> None:
     groups = {name: list(group) for name, group in ServedValidation(scores).groups.items()}
     assert groups == {
         "server": ["vllm cdna3", "vllm hopper"],
+        "model": ["dense"],
         "weights": ["bf16", "mxfp4"],
         "placement": ["tp 1", "tp 8 ep 8 dp-attention 4"],
         "input_len": ["1 to 1024", "above 8192", "not stated"],
@@ -345,7 +346,7 @@ def test_requests_of_one_client_take_what_each_takes_alone(
 def test_loads_beyond_the_memory_of_a_server_wait() -> None:
     clients = [2048, 64, 1024]  # memory holds fewer than 1024 of them
     loads = [
-        replace(LOAD, concurrency=count, shortest=0.5, ttft_s=1.0, tokens_per_s=1.0)
+        replace(LOAD, concurrency=count, shortest=0.5, ttft_s=1.0, tpot_s=1.0, tokens_per_s=1.0)
         for count in clients
     ]
     steady = answered(loads[0], clients)

@@ -399,7 +399,7 @@ def test_a_default_limit_on_running_requests_is_raised_and_a_stated_one_holds() 
     }
     found = predict("Qwen/Qwen3-8B", "h100", **words)
     assert np.isfinite(found.curves[0].round_s[0, 0, 1])
-    assert [one for one in found.notes if "raised to --server running=64" in one]
+    assert [one for one in found.notes if one.startswith("raised limit: --server running=64")]
     told = predict("Qwen/Qwen3-8B", "h100", **words, server={"running": 32})
     assert any("with 1 draft of eagle3,accept=0.6 (running)" in one for one in told.warnings)
     assert not [one for one in told.notes if "--server running=" in one]

@@ -84,7 +84,7 @@ def a_raised_frontier(found: Found) -> None:
 
 
 def a_remedy(found: Found) -> None:
-    told = [note for note in found["notes"] if note.startswith("defaults of sglang")]
+    told = [note for note in found["notes"] if note.startswith("raised limit")]
     assert len(told) == 1
     assert "--server running=128" in told[0]
     assert found["rows"][0]["answer"] == "at"

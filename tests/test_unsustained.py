@@ -168,3 +168,11 @@ def test_the_largest_rate_of_drafts_that_are_off_is_theirs() -> None:
     assert (row.draft_len, row.tried_draft_len) == (0, 1)
     assert row.largest_stable_rate == played.stable_rate[1] < played.stable_rate[0]
     assert row.plain_largest_stable_rate == played.stable_rate[0]
+
+
+def test_the_decision_names_each_end_of_the_rates_once() -> None:
+    words: dict[str, Any] = {"framework": "vllm", "drafters": SPEC, "requests": 60}
+    words |= {"input_len": 1000, "output_len": 200}
+    told = [predict(MODEL, CHIP, **words, rate=rates).decisions[0] for rates in ([2, 40], [40, 60])]
+    assert [line.count("x at 2") for line in told] == [1, 0]
+    assert [line.count("no speedup (") for line in told] == [0, 2]

@@ -346,13 +346,13 @@ def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> 
     if is_played and request.traffic is not None:
         refuse("traffic", request.traffic, "where no requests are simulated")
     if mix is not None:
-        if given != (None, None):
+        if any(one is not None for one in given):
             message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
             raise OptionError(message)
         cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
         workload = replace(mix.workload, prefix_hit_rate=cached)
         return Load(clients, [mix.mean_context_len], workload)
-    if None in given and (request.trace, request.lengths) == (None, None):
+    if any(one is None for one in given) and (request.trace, request.lengths) == (None, None):
         missing = "input_len" if given[0] is None else "output_len"
         reject(
             f"{missing} is missing",

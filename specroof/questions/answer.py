@@ -334,7 +334,9 @@ def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | N
         )
         told += unit
         ends = first, next((row for row in rows[::-1] if row.speedup == row.speedup), last)
-        gains = ", ".join(f"{_gain(row)} at {places[rows.index(row)]}" for row in ends)
+        gains = ", ".join(
+            dict.fromkeys(f"{_gain(row)} at {places[rows.index(row)]}" for row in ends)
+        )
     return f"decision: {told}; {in_line(first.drafter)}: {gains}"
 
 

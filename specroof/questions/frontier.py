@@ -410,8 +410,8 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         workers = "" if found.split is None else split_name(found.setup, found.split)
         for series, own in zip(points, _unbeaten(found, targets), strict=True):
             series.append(own)
-        for largest, rate in zip(rates, _rates_within(found, targets, load), strict=False):
-            largest.extend(filter(None, [rate]))
+        for drafting, rate in enumerate(_rates_within(found, targets, load)):
+            rates[drafting].extend(filter(None, [rate]))
         notes += found.notes
         if any(map(any, found.told)):
             notes.append(

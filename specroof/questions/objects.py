@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 import numpy as np
 
 from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
-from specroof.acceptance.published import AcceptanceProfile, published_with, typical_profiles
 from specroof.acceptance.sampling import resampled_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
@@ -27,6 +26,7 @@ from specroof.speedup.price import Money
 from specroof.units import MOST_POINTS
 
 if TYPE_CHECKING:
+    from specroof.acceptance.published import AcceptanceProfile
     from specroof.serving.split import Split
 
 _Named = TypeVar("_Named")
@@ -369,9 +369,11 @@ def published_drafters(
     --------
     >>> [drafter.name for drafter in published_drafters(None, "Qwen/Qwen3-32B-FP8")]
     ['eagle3,profile=qwen3-32b/eagle3/log-line']
-    >>> [drafter.name for drafter in published_drafters("mtp,accept=0.8", "Qwen/Qwen3-32B-FP8")]
+    >>> published_drafters("mtp,accept=0.8", "Qwen/Qwen3-32B-FP8")
     ['mtp,accept=0.8']
     """
+    from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
+
     if given is None:
         given = [
             kind for kind in published_with(model) if kind in KINDS and not KINDS[kind].required
@@ -398,11 +400,13 @@ def published_drafters(
 
 def _published(
     given: str,
-    profiles: Sequence[AcceptanceProfile],
-    beside: Iterable[Sequence[AcceptanceProfile]],
+    profiles: "Sequence[AcceptanceProfile]",
+    beside: "Iterable[Sequence[AcceptanceProfile]]",
     server: str,
 ) -> Drafter:
     """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others."""
+    from specroof.acceptance.published import typical_profiles  # noqa: PLC0415 - as above
+
     low, middle, high = typical_profiles(profiles, beside)
     said = f"acceptance of {middle.kind}: published profile {middle.name}"
     if low != high:
