@@ -372,16 +372,7 @@ def published_drafters(
     >>> published_drafters("mtp,accept=0.8", "Qwen/Qwen3-32B-FP8")
     ['mtp,accept=0.8']
     """
-    from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
-
-    if given is None:
-        given = [
-            kind for kind in published_with(model) if kind in KINDS and not KINDS[kind].required
-        ]
-        if not given:
-            message = f"drafters: none is given, and no acceptance with {model} is published"
-            reject(message, "one or more with acceptance, as in eagle3,accept-length=2.8@3")
-    found = list[DrafterLike](as_list(given))
+    found = list[DrafterLike]([] if given is None else as_list(given))
     lacking = {
         place: drafter.kind
         for place, one in enumerate(found)
@@ -389,7 +380,17 @@ def published_drafters(
         for drafter in [drafter_of(one)]
         if not drafter.is_ideal and drafter.acceptance is None
     }
-    known = published_with(model) if lacking else {}
+    if given is not None and not lacking:
+        return found
+    from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
+
+    known = published_with(model)
+    if given is None:
+        kinds = [kind for kind in known if kind in KINDS and not KINDS[kind].required]
+        if not kinds:
+            message = f"drafters: none is given, and no acceptance with {model} is published"
+            reject(message, "one or more with acceptance, as in eagle3,accept-length=2.8@3")
+        found, lacking = [*kinds], dict(enumerate(kinds))
     profiles = {kind: known[kind] for kind in lacking.values() if kind in known}
     for place, kind in lacking.items():
         if kind in profiles:
