@@ -22,6 +22,7 @@ from specroof.hardware import (
     parse_generic,
     parse_hardware,
 )
+from specroof.hardware.engine import _MEASURED_KINDS
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.objects import borrowed_engine
@@ -242,8 +243,17 @@ def test_the_target_of_verdicts_without_an_engine_is_reached(validated: Validati
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(
+    strict=True, reason="74.4 %: servers fitted anew, with experts as they are timed"
+)
 def test_bands_hold_engines_that_no_fit_knows(validated: Validation) -> None:
-    assert 0.72 <= (validated.generic_engines_total.band80_coverage or 0) <= 0.88
+    assert 0.75 <= (validated.generic_engines_total.band80_coverage or 0) <= 0.85
+
+
+def test_kinds_that_somebody_measured_are_those_of_the_generic_engine() -> None:
+    reach = load_hardware("l40s").engine("generic").reach
+    assert reach is not None
+    assert reach.drafters == _MEASURED_KINDS
 
 
 def test_left_out_fits_have_not_seen_what_they_predict() -> None:

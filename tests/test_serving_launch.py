@@ -28,6 +28,7 @@ from specroof.serving.launch import (
     follows_load,
     launch,
     server_command,
+    setting_words,
 )
 from tables import refusal, rows
 
@@ -688,3 +689,8 @@ def test_servers_that_follow_the_load_have_a_schedule(
 @pytest.mark.parametrize("framework", ["llama.cpp", "mlx", "lmstudio"])
 def test_no_server_of_one_user_has_a_schedule_of_lengths(framework: str) -> None:
     assert not follows_load("model", framework)
+
+
+def test_a_number_that_no_flag_tells_is_named() -> None:
+    _, (said,) = setting_words("mlx", ServerSettings(running=64))
+    assert "running=64" in said

@@ -371,6 +371,10 @@ class ExpertKernel:
     `EngineProfile.overlap_norm` says. It stands in the place of `EngineProfile.expert_tile` and of
     the shares of experts in all passes but those over prompts.
 
+    Source
+        Least squares of published timings, which the profile names:
+        ``benchmarks/expert_kernels.py``.
+
     Attributes
     ----------
     floor_s, expert_s
@@ -545,7 +549,7 @@ class Band:
 
 
 #: Figures of served requests that have bands, by their names in `specroof.evidence.Measurement`.
-#: The last is TTFT of loads that are played through, whose prompts wait for one another.
+#: In a steady state, then of loads that are played through, whose prompts wait for one another.
 _STEADY_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s")
 _PLAYED: Final = "played_"
 SERVED_FIGURES: Final = (*_STEADY_FIGURES, *(_PLAYED + name for name in _STEADY_FIGURES))

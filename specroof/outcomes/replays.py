@@ -38,7 +38,8 @@ class Replays:
     Counts
         errors of passes, which a server shares with and without drafts, those of rounds with
         drafts, and those of waits and throughput that measured loads have beyond the times of
-        passes, as independent of one another.
+        passes, as independent of one another. Where nobody measured throughput, a client's is off
+        by its passes and by its first token, for as much of an answer's time as that takes.
     Source
         As `specroof.speedup.result.band_ends`: errors of products add up as squares of logarithms.
     """

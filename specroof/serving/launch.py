@@ -201,7 +201,7 @@ def _told(facts: Release, settings: ServerSettings) -> tuple[list[str], dict[str
 
 
 def _not_told(release: str, key: str, value: object) -> str:
-    spelt = value if isinstance(value, str) else "on" if value else "off"
+    spelt = ("on" if value else "off") if isinstance(value, bool) else value
     return f"{release} has no flag for {key}={spelt}: the prediction has it, the server does not"
 
 
