@@ -103,6 +103,11 @@ class BreakevenRequest(LoadsRequest):
         ),
     ] = None
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether requests of clients are asked about; loads are solved for in a steady state."""
+        return self.solve not in AXES and super().has_clients
+
 
 @dataclass(frozen=True, kw_only=True)
 class BreakevenRow(OfLoad):
