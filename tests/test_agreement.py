@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
@@ -33,7 +33,8 @@ from specroof.outcomes.rows import LoadRow
 from specroof.questions.page_loads import BANDS, DECISIONS, FIGURES, PRESETS, QUANTUM
 from specroof.questions.predict import Prediction
 
-#: What a load is drawn from: models that fit a device or two, chips, servers, drafters, requests.
+#: What is asked is drawn from: models that fit a device or two, chips, servers of several releases,
+#: the memory that they take, drafters, those that are published with the model (None), requests.
 MODELS: Final = [
     ("Qwen/Qwen3-8B", 1),
     ("Qwen/Qwen3-8B", 2),
@@ -43,46 +44,85 @@ MODELS: Final = [
     ("openai/gpt-oss-20b", 1),
 ]
 CHIPS: Final = ["h100", "h200", "b200", "mi300x"]
-DRAFTERS: Final = ["eagle3", "model,config=Qwen/Qwen3-0.6B", "block,cost=0.2,drafts=5"]
+SERVERS: Final = [
+    *("vllm", "vllm", "vllm@0.24", "vllm@0.19"),
+    *("sglang", "sglang", "sglang@0.5.14", "sglang@0.5.9", "tensorrt-llm", "tensorrt-llm@1.2"),
+]
+MEMORY: Final = [{}, {}, {}, {"memory": 0.5}, {"memory": 0.3, "running": 24}]
+DRAFTERS: Final = [
+    *("eagle3", "model,config=Qwen/Qwen3-0.6B", "block,cost=0.2,drafts=5", "ngram", None),
+]
 SIZES: Final = [(2000, 500), (300, 900), (8000, 200), (30_000, 400)]
-#: Those of 256 and more are beyond memory for long prompts.
+#: Those of 256 and more are beyond memory for long prompts. Workers of their own decode on as many
+#: devices as one server has.
 LOADS: Final[list[dict[str, Any]]] = [
     *({"concurrency": clients} for clients in (1, 8, 40, 64, 100, 256)),
     {"rate": 0.5},
     {"rate": 3.0},
     {"rate": 12.0},  # which some of these servers do not keep up with
     {"context_len": 4096, "batch_size": 16},
+    {"concurrency": 24, "prefill": "1x{}", "decode": "1x{}"},
+    {"concurrency": 200, "prefill": "2x{}", "decode": "1x{}"},
 ]
 DRAWS: Final = int(os.environ.get("SPECROOF_DRAWS", "8"))
 
 
-def drawn(seed: int) -> tuple[dict[str, Any], dict[str, Any], str, float, int]:
-    """Return a deployment, a load, a drafter's SPEC, its tokens a round, and its drafts."""
+class Draw(NamedTuple):
+    """A deployment, a load, and the drafter with its acceptance; None for the published ones."""
+
+    asked: dict[str, Any]
+    load: dict[str, Any]
+    drafter: str | None
+    better: dict[str, Any]  # the drafter as `worth` is asked of it
+
+
+#: What every question says of a load, besides its speedup and its decision.
+FIGURES_OF_ALL: Final = ("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens")
+
+
+def drawn(seed: int) -> Draw:
     draw = random.Random(seed)
     model, devices = draw.choice(MODELS)
     spec, drafts = draw.choice(DRAFTERS), draw.choice([1, 2, 3, 5])
-    if "config" in spec and "Qwen" not in model:
+    if spec and "config" in spec and "Qwen" not in model:
         spec = "eagle3"
     length = round(1 + draw.uniform(0.3, 0.8) * drafts, 2)
     asked = {
         "model": model,
         "hardware": draw.choice(CHIPS),
-        "engine": draw.choice(["vllm", "sglang"]),
+        "framework": draw.choice(SERVERS),
         "tensor_parallel": devices,
+        "server": draw.choice(MEMORY),
     }
     load, (prompt, answer) = dict(draw.choice(LOADS)), draw.choice(SIZES)
     if "context_len" not in load:
         load |= {"input_len": prompt, "output_len": answer}
     if "rate" in load:
         load["requests"] = 60
-    return asked, load, spec, length, drafts
+    for side in {"prefill", "decode"} & {*load}:
+        load[side] = load[side].format(asked.pop("tensor_parallel", devices))
+    drafter = spec and f"{spec},accept-length={length}@{drafts}"
+    better = {"drafter": spec, "accept_length": length, "draft_len": drafts}
+    return Draw(asked, load, drafter, better)
+
+
+def on_one_server(seed: int) -> Draw:
+    """Return a draw whose workers are one server; what is asked of it has its own load."""
+    draw = drawn(seed)
+    split = {"prefill", "decode"} & {*draw.load}
+    devices = dict(MODELS)[draw.asked["model"]]
+    load = {name: one for name, one in draw.load.items() if name not in split}
+    return draw._replace(asked={"tensor_parallel": devices} | draw.asked, load=load)
 
 
 def figures_of(found: Prediction) -> dict[str, Any]:
-    """Return what a prediction says of its load, at the draft length that it chooses."""
-    (outcome,), (((choice, decision),),) = found.outcomes, found.decisions
+    """Return what a prediction says of its load, at the drafter and length that it chooses."""
+    (best,) = found.choice["loads"]
+    place = [one.name for one in found.drafters].index(best["drafter"])
+    outcome, ((choice, decision),) = found.outcomes[place], found.decisions[place]
     at = (0, 0, choice.draft_len)
     return {
+        "drafter": best["drafter"],
         "draft_len": choice.draft_len,
         "decision": decision,
         "tried": choice.tried,
@@ -94,64 +134,67 @@ def figures_of(found: Prediction) -> dict[str, Any]:
         "usd_per_million_tokens": found.money.of(outcome.tokens_per_s[at])[
             "usd_per_million_tokens"
         ],
+        "devices": found.devices,
     }
+
+
+def same_advice(told: dict[str, Any], draw: Draw, load: dict[str, Any]) -> None:
+    """Hold `advise` and the break-even that it names against a prediction's figures."""
+    try:
+        (chip,) = advise(**draw.asked, **load, drafters=draw.drafter).chips
+    except OptionError as refusal:  # no flags of a server for such drafts, or no room
+        assert not told["tried"] or "no flags" in str(refusal), refusal
+        return
+    (row,), (least,) = chip.rows, chip.break_even
+    if row.tried_draft_len and draw.drafter:
+        tried: dict[str, Any] = {"drafter": draw.drafter, "draft_len": row.tried_draft_len}
+        assert least.rate == breakeven(**draw.asked, **load, **tried).rows[0].value
+    assert (row.drafter, row.tried_draft_len) == (told["drafter"], told["tried"])
+    assert (row.decision, row.reason or "") == (told["decision"], told["reason"])
+    assert told["reason"] or row.tried_speedup == pytest.approx(told["speedup"], rel=1e-9)
+    for name in FIGURES_OF_ALL:
+        assert getattr(row, name) == pytest.approx(told[name], rel=1e-9), name
+
+
+def same_frontier(told: dict[str, Any], draw: Draw, load: dict[str, Any]) -> None:
+    """Hold the points of `frontier` against a prediction's figures."""
+    answer = frontier(**draw.asked, **load, drafters=draw.drafter, max_draft_len=16)
+    name = told["drafter"] if told["draft_len"] else "plain"
+    (series,) = (one for one in answer.series if one.name == name)
+    alike = [point for point in series.points if point.draft_len == told["draft_len"]]
+    # Of requests that come by themselves another length may be better for a user and for a device.
+    assert alike or not told["tried"] or not {"concurrency", "batch_size"} & {*load}
+    for point in alike:
+        made = {"tokens_per_s": point.tokens_per_s_per_device * told["devices"]}
+        made |= {"tpot_s": 1 / point.tokens_per_s_per_user, "ttft_s": point.ttft_s}
+        made |= {"usd_per_million_tokens": point.usd_per_million_tokens}
+        for name in FIGURES_OF_ALL:
+            assert made[name] == (told[name] and pytest.approx(told[name], rel=1e-9)), name
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_every_question_gives_the_same_figures(seed: int) -> None:
-    asked, load, spec, length, drafts = drawn(seed)
-    drafter = f"{spec},accept-length={length}@{drafts}"
-    told = figures_of(predict(**asked, **load, drafters=drafter))
-    now = breakeven(**asked, **load, drafter=drafter).rows[0]
+    draw = drawn(seed)
+    told = figures_of(predict(**draw.asked, **draw.load, drafters=draw.drafter))
+    same_frontier(told, draw, draw.load)
+    if "batch_size" not in draw.load:
+        same_advice(told, draw, draw.load)
+    if draw.drafter is None:
+        return
+    now = breakeven(**draw.asked, **draw.load, drafter=draw.drafter).rows[0]
     if not told["tried"]:  # no room with drafts: each says so
         assert (now.speedup, now.answer) == (None, "no room")
         return
     assert now.record["speedup"] == (told["speedup"] and pytest.approx(told["speedup"], rel=1e-9))
-    assert (now.reason or "") == told["reason"]
-    assert now.decision == told["decision"]
-
-    same: dict[str, Any] = {"rel": 1e-9}
-    answer = frontier(**asked, **load, drafters=drafter, max_draft_len=16)
-    devices = asked["tensor_parallel"]
-    points = [point for one in answer.series for point in one.points]
-    alike = [point for point in points if point.draft_len == told["draft_len"]]
-    for made in alike[:1]:  # none where another length beats it, for a user and for a device
-        assert made.tokens_per_s_per_device * devices == pytest.approx(told["tokens_per_s"], **same)
-        assert 1 / made.tokens_per_s_per_user == pytest.approx(told["tpot_s"], **same)
-        assert made.ttft_s == (told["ttft_s"] and pytest.approx(told["ttft_s"], **same))
-        assert made.usd_per_million_tokens == pytest.approx(told["usd_per_million_tokens"], **same)
-
-    better: dict[str, Any] = {
-        "drafter": spec,
-        "accept_length": length,
-        "draft_len": drafts,
-        "tpot_s": 1.0,
-    }
-    (row,) = worth(**asked, **load, **better).rows
+    assert (now.reason or "", now.decision) == (told["reason"], told["decision"])
+    (row,) = worth(**draw.asked, **draw.load, **draw.better, tpot_s=1.0).rows
     assert (row.draft_len, row.decision) == (told["draft_len"], told["decision"])
-    assert row.tpot_s == pytest.approx(told["tpot_s"], **same)
     if told["reason"]:
         assert (row.record["speedup"], row.reason) == (None, told["reason"])
     else:
-        assert row.speedup == pytest.approx(max(told["speedup"], 1.0), **same)
-    assert row.tokens_per_s == pytest.approx(told["tokens_per_s"], **same)
-    assert row.usd_per_million_tokens == pytest.approx(told["usd_per_million_tokens"], **same)
-
-    if "batch_size" in load:
-        return
-    try:
-        (chip,) = advise(**asked, **load, drafters=drafter).chips
-    except OptionError:
-        return  # no flags of a server for such drafts, or no room for a request
-    (advised,), (least,) = chip.rows, chip.break_even
-    if advised.tried_draft_len:
-        tried: dict[str, Any] = {"drafter": drafter, "draft_len": advised.tried_draft_len}
-        assert least.rate == breakeven(**asked, **load, **tried).rows[0].value
-    assert (advised.tried_draft_len, advised.decision) == (told["tried"], told["decision"])
-    assert (advised.reason or "") == told["reason"]
-    assert told["reason"] or advised.tried_speedup == pytest.approx(told["speedup"], **same)
-    for name in ("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens"):
-        assert getattr(advised, name) == pytest.approx(told[name], **same), name
+        assert row.speedup == pytest.approx(max(told["speedup"], 1.0), rel=1e-9)
+    for name in ("tpot_s", "tokens_per_s", "usd_per_million_tokens"):
+        assert getattr(row, name) == pytest.approx(told[name], rel=1e-9), name
 
 
 #: A batch job: requests that all come at once, a few long ones among them.
@@ -160,24 +203,12 @@ JOB: Final = {"input_len": [600.0] * 40, "output_len": [100.0] * 30 + [900.0] * 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_a_job_and_a_trace_have_the_same_figures(seed: int) -> None:
-    asked, _, spec, length, drafts = drawn(seed)
-    drafter = f"{spec},accept-length={length}@{drafts}"
+    draw = on_one_server(seed)
     arrivals = {"arrival_s": (np.arange(40) / random.Random(seed).choice([2, 20])).tolist()}
     for load in ({"lengths": JOB}, {"trace": JOB | arrivals}):
-        told = figures_of(predict(**asked, **load, drafters=drafter))
-        try:
-            (chip,) = advise(**asked, **load, drafters=drafter).chips
-        except OptionError:  # no flags of a server for such drafts
-            continue
-        (row,), (least,) = chip.rows, chip.break_even
-        tried: dict[str, Any] = {"drafter": drafter, "draft_len": row.tried_draft_len}
-        assert least.rate == breakeven(**asked, **load, **tried).rows[0].value
-        assert (row.tried_draft_len, row.decision) == (told["tried"], told["decision"])
-        assert (row.reason or "") == told["reason"]
-        if not told["reason"]:
-            assert row.tried_speedup == pytest.approx(told["speedup"], rel=1e-9)
-        for name in ("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens"):
-            assert getattr(row, name) == pytest.approx(told[name], rel=1e-9), name
+        told = figures_of(predict(**draw.asked, **load, drafters=draw.drafter))
+        same_advice(told, draw, load)
+        same_frontier(told, draw, load)
 
 
 def same_outcomes(studied: Prediction, alone: Prediction, place: int = 0) -> None:
