@@ -532,9 +532,6 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     curve, unknown = one.curve, np.array(np.nan)
     columns = dict.fromkeys((q.PRICE.name, q.ENERGY.name), unknown) | point_arrays(one, found.money)
     users = within_measured(columns[_PER_USER], curve.measured_draft_len)
-    if one.largest is not None and "decode_batch" in columns:
-        # More than the decode workers have room for wait, and gain nothing.
-        users = np.where(columns["decode_batch"] >= one.largest, np.nan, users)
     first_s, later_s = (
         columns.get(f"p99_{name}", columns.get(name, unknown)) for name in ("ttft_s", "tpot_s")
     )
@@ -607,7 +604,9 @@ def _can_be_best(steady: Prediction, load: Load) -> Load:
         for clients in points["concurrency"].tolist()
     }
     places = [place for place, clients in enumerate(load.batch_size) if clients in kept] or [0]
-    batches, counts = ([each[place] for place in places] for each in (load.batch_size, load.requests))
+    batches, counts = (
+        [each[place] for place in places] for each in (load.batch_size, load.requests)
+    )
     return replace(load, batch_size=batches, requests=counts)
 
 

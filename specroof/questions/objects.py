@@ -353,7 +353,8 @@ def published_drafters(
     Parameters
     ----------
     given
-        Drafters; None for each kind whose acceptance with the model is published.
+        Drafters; None for each kind that the server runs whose acceptance with the model is
+        published.
     model
         The name of the target.
     server
@@ -386,9 +387,17 @@ def published_drafters(
 
     known = published_with(model)
     if given is None:
-        kinds = [kind for kind in known if kind in KINDS and not KINDS[kind].required]
+        facts = release(server) if known_releases(server.partition("@")[0]) else None
+        kinds = [
+            kind
+            for kind in known
+            if kind in KINDS
+            and not KINDS[kind].required
+            and (facts is None or kind in facts.methods)
+        ]
         if not kinds:
-            message = f"drafters: none is given, and no acceptance with {model} is published"
+            runs = f" of a kind that {facts.name} runs" if facts and known else ""
+            message = f"drafters: none is given, and no acceptance with {model} is published{runs}"
             reject(message, "one or more with acceptance, as in eagle3,accept-length=2.8@3")
         found, lacking = [*kinds], dict(enumerate(kinds))
     profiles = {kind: known[kind] for kind in lacking.values() if kind in known}
