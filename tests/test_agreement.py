@@ -143,7 +143,8 @@ def same_advice(told: dict[str, Any], draw: Draw, load: dict[str, Any]) -> None:
     try:
         (chip,) = advise(**draw.asked, **load, drafters=draw.drafter).chips
     except OptionError as refusal:  # no flags of a server for such drafts, or no room
-        assert not told["tried"] or "no flags" in str(refusal), refusal
+        if told["tried"] and "no flags" not in str(refusal):
+            raise
         return
     (row,), (least,) = chip.rows, chip.break_even
     if row.tried_draft_len and draw.drafter:
@@ -264,7 +265,10 @@ def test_a_study_says_the_same(seed: int) -> None:
     same_outcomes(one, alone, 1)
     assert not one.case["load"]["steady"]
     points = one.to_frame("points")  # other lengths than may win have the closed form
-    assert not points[points.is_best | (points.draft_len == 0)]["steady"].any()
+    assert (
+        points.speedup.isna().all()
+        or not points[points.is_best | (points.draft_len == 0)]["steady"].any()
+    )
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
@@ -375,8 +379,8 @@ def test_a_rollout_is_the_job_of_predict(seed: int) -> None:
         with pytest.raises(OptionError, match="no room for a request"):
             rollout(**asked, drafters=drafter, lengths=answers, input_len=prompt)
         return
-    rows = rollout(**asked, drafters=drafter, lengths=answers, input_len=prompt).rows
-    off, fixed, schedule = rows[3 * place : 3 * place + 3]
+    off, *rows = rollout(**asked, drafters=drafter, lengths=answers, input_len=prompt).rows
+    fixed, schedule = rows[2 * place : 2 * place + 2]
     assert (fixed.draft_len, fixed.decision) == (told["draft_len"], told["decision"])
     for row in (off, fixed):
         assert row.makespan_s == played.figures["duration_s"][0, row.draft_len]
@@ -389,13 +393,14 @@ def test_a_rollout_is_the_job_of_predict(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_policies_are_beside_the_figures_of_predict(seed: int) -> None:
     asked, load, drafter, _ = on_one_server(seed)
-    drafter = drafter or "eagle3,accept=0.7"
+    if drafter is None or drafter.startswith("ngram"):  # which proposes no chain
+        drafter = "eagle3,accept=0.7"
     if "rate" in load:
         load = {"concurrency": [8], "input_len": 1000, "output_len": 300}
     told = predict(**asked, **load, drafters=drafter)
     figures, (plain, *_) = figures_of(told), told.outcomes[0].tokens_per_s[0, 0]
     if not figures["tried"]:
-        with pytest.raises(OptionError, match="no memory for a request"):
+        with pytest.raises(OptionError, match="memory for"):
             adaptive(**asked, **load, drafter=drafter)
         return
     found = adaptive(**asked, **load, drafter=drafter, n_rounds=50)
@@ -417,9 +422,11 @@ def test_lengths_that_are_not_played_would_not_have_won(seed: int) -> None:
         predict(**asked, **load, drafters=drafter, max_draft_len=drafts, draft_len=shown)
         for shown in (None, [*range(1, drafts + 1)])
     )
-    best = np.nanmax(every.played[0].speedup[0])
-    chosen = figures_of(some)
-    assert max(chosen["speedup"], 1.0) == pytest.approx(max(best, 1.0), rel=2e-3)
+    best, chosen = np.fmax.reduce(every.played[0].speedup[0]), figures_of(some)
+    assert chosen["tried"] or np.isnan(best)  # no room
+    assert not chosen["tried"] or max(chosen["speedup"], 1.0) == pytest.approx(
+        max(best, 1.0), rel=2e-3
+    )
 
 
 def test_what_else_is_asked_changes_nothing() -> None:
