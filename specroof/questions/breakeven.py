@@ -66,7 +66,7 @@ class BreakevenRequest(LoadsRequest):
         DrafterLike,
         like(
             OneDrafter,
-            about="KIND[,key=value…], as in predict. Needs no acceptance to solve for one.",
+            about="KIND[,key=value…], as in predict. Where none is solved for, the published acceptance by default.",
         ),
     ]
     solve: Annotated[
@@ -235,7 +235,11 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     expect("solve", request.solve, str, ", ".join(SOLVED))
     if request.solve not in SOLVED:
         refuse("solve", request.solve, ", ".join(SOLVED))
-    drafter, parameter = request.sampled(request.drafter), request.solve
+    parameter = request.solve
+    if parameter.startswith("accept"):
+        drafter = request.sampled(request.drafter)
+    else:
+        (drafter,) = request.drafters_with_acceptance(request.drafter)
     case = _case(request)
     wish = _wish(request, drafter, case)
     # Refuses a model or a depth that does not fit, before anything is solved; where acceptance is

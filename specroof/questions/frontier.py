@@ -400,10 +400,10 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     for devices, tensor_parallel in placements.items():
         try:
             case = asked_case(replace(request, tensor_parallel=tensor_parallel), load, targets)
-            predict_ = partial(predicted, drafters=drafters, max_draft_len=request.max_draft_len)
+            priced = partial(predicted, drafters=drafters, max_draft_len=request.max_draft_len)
             if load.requests and load.kind == "concurrency":
-                case = case.at(load=_can_be_best(predict_(case.at(load=load.steady)), load))
-            found = predict_(case)
+                case = case.at(load=_can_be_best(priced(case.at(load=load.steady)), load))
+            found = priced(case)
         except OptionError as refusal:  # these devices do not divide the heads
             if len(placements) == 1:
                 raise
@@ -604,10 +604,11 @@ def _can_be_best(steady: Prediction, load: Load) -> Load:
         for clients in points["concurrency"].tolist()
     }
     places = [place for place, clients in enumerate(load.batch_size) if clients in kept] or [0]
-    batches, counts = (
-        [each[place] for place in places] for each in (load.batch_size, load.requests)
+    return replace(
+        load,
+        batch_size=[load.batch_size[place] for place in places],
+        requests=[load.requests[place] for place in places],
     )
-    return replace(load, batch_size=batches, requests=counts)
 
 
 def _series(
