@@ -15,7 +15,7 @@ from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
-from specroof.errors import Note, OptionError, Urgent, expect, expect_word, refuse
+from specroof.errors import Assumed, Note, OptionError, Urgent, expect, expect_word, refuse
 from specroof.frameworks import FRAMEWORKS, RUNS, SERVERS, SPELT, known_releases, release
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, ServerSettings
 from specroof.latency import Setup
@@ -417,6 +417,7 @@ def _published(
         typical_profiles,
     )
 
+    note = Assumed if without else Urgent
     if without:
         low, middle, high = borrowed_profiles(known[kind])
         said = (
@@ -439,7 +440,7 @@ def _published(
         lambda curve: replace(
             curve,
             between=tuple(ends),
-            caveats=(*curve.caveats, Urgent(said)),
+            caveats=(*curve.caveats, note(said)),
             measured_on=None if without else curve.measured_on,
         ),
     )
