@@ -84,8 +84,8 @@ def drawn(seed: int) -> Draw:
     draw = random.Random(seed)
     model, devices = draw.choice(MODELS)
     spec, drafts = draw.choice(DRAFTERS), draw.choice([1, 2, 3, 5])
-    if "Qwen" not in model and (spec is None or "config" in spec):
-        spec = "eagle3"  # of gpt-oss-20b nothing is published
+    if spec and "config" in spec and "Qwen" not in model:
+        spec = "eagle3"
     length = round(1 + draw.uniform(0.3, 0.8) * drafts, 2)
     asked = {
         "model": model,
