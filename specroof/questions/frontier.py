@@ -401,7 +401,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         try:
             case = asked_case(replace(request, tensor_parallel=tensor_parallel), load, targets)
             priced = partial(predicted, drafters=drafters, max_draft_len=request.max_draft_len)
-            if load.requests and load.kind == "concurrency":
+            if load.requests and [*load.batch_size] == [*USUAL_BATCHES]:
                 case = case.at(load=_can_be_best(priced(case.at(load=load.steady)), load))
             found = priced(case)
         except OptionError as refusal:  # these devices do not divide the heads
@@ -596,7 +596,7 @@ def _by_default(points: _Columns) -> _Columns:
 def _can_be_best(steady: Prediction, load: Load) -> Load:
     """Return the clients, one load at least, that no others beat in their steady state.
 
-    More of them than a server has room for wait, and would take most of the time to play.
+    More than a server has room for wait, and would take most of the time to play.
     """
     kept = {
         clients

@@ -21,7 +21,7 @@ from specroof.units import format_binary_bytes, format_si
 
 
 @dataclass(frozen=True)
-class HardwareListRequest:
+class ChipsRequest:
     """Ask which chips are known."""
 
 
@@ -191,8 +191,8 @@ def _file_of(profile: HardwareProfile) -> dict[str, Any]:
     return own | {"generic": stand_ins, "host": host and host.name}
 
 
-@question(HardwareListRequest, "hardware")
-def list_hardware(_request: HardwareListRequest) -> Chips:
+@question(ChipsRequest, "hardware")
+def list_hardware(_request: ChipsRequest) -> Chips:
     """List the hardware profiles: peaks, memory, engines.
 
     Those of your own folder come first.
