@@ -343,3 +343,29 @@ def test_an_unknown_keyword_is_named() -> None:
         specroof.predict(MODEL, CHIP, drafters=EAGLE, tp=1, foo=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="'kv_dtype'; allowed: hardware"):  # it has no options
         show_hardware(CHIP, kv_dtype="fp8")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["predict", "worth", "breakeven", "train"])
+def test_an_answer_on_several_chips_has_the_rows_of_each(name: str) -> None:
+    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    chips, ask = [CHIP, "b200"], getattr(specroof, name)
+    asked: dict[str, Any] = {
+        "predict": {"drafters": EAGLE, "batch_size": [1, 8], "max_draft_len": 3},
+        "worth": {"drafter": "eagle3", "accept_length": [2, 3]},
+        "breakeven": {"drafter": "eagle3", "batch_size": [1, 2]},
+        "train": {"drafter": "eagle3", "samples": 1e5},
+    }[name]
+    both, *each = ask(MODEL, chips, **asked), *(ask(MODEL, chip, **asked) for chip in chips)
+    assert both.rows == (*each[0].rows, *each[1].rows)
+    found = both.to_dict()
+    told = [{"hardware": one.setup.hardware.name, **row} for one in each for row in one.records]
+    assert found["rows"] == told
+    assert both.to_frame()["hardware"].tolist() == [row["hardware"] for row in told]
+    assert len(both.to_csv().splitlines()) == 1 + len(told)
+    assert found["asked"]["hardware"] == chips
+    assert str(both) == "\n\n".join(map(str, each))
+    assert {f"-{chip}" for chip in chips} <= {*both.figures()}
+    assert isinstance(both.plot(), Figure)
+    assert ask(MODEL, chips[:1], **asked).rows == each[0].rows
+    with pytest.raises(OptionError, match=r"hardware is \[\]; allowed: one chip or more"):
+        ask(MODEL, [], **asked)

@@ -27,19 +27,16 @@ from specroof.cli.output import (
 )
 from specroof.cli.schema import schema
 from specroof.errors import OptionError, refuse
-from specroof.questions.objects import hardware_of
 from specroof.questions.parameters import (
     OPTION_FIELDS,
     OPTIONS,
     PLACEMENT,
-    Chips,
     Parameter,
-    like,
     parameters_of,
 )
 from specroof.questions.request import Command, Output
 from specroof.questions.work import Budget, limited
-from specroof.report.layout import joined_csv, name_sources, rows_csv, show_notes
+from specroof.report.layout import name_sources, show_notes
 from specroof.units import GIBIBYTE
 
 #: What was given of the parameters of a question.
@@ -110,8 +107,7 @@ def command(row: Command) -> Callable[..., None]:
     first = str(getdoc(row.question)).partition("\n\n")[0]
     example = row.example and f"Example: {row.example}"
     answer.__doc__ = "\n\n".join(filter(None, [first, row.about, example]))
-    changed = {"hardware": like(Chips)} if row.each_chip else {}
-    return flags(row.question, row.options, prints=row.prints, **changed)(answer)
+    return flags(row.question, row.options, prints=row.prints)(answer)
 
 
 def _give_answers(  # noqa: PLR0913 - what a command takes
@@ -127,7 +123,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     context: typer.Context | None = None,
     no_limit: bool = False,
 ) -> None:
-    """Ask a question of each chip; write the files of the answers, then print them."""
+    """Ask a question; write the files of the answer, then print it."""
     if context is not None and context.invoked_subcommand is not None:
         return
     if row.output is not None and output is None:
@@ -136,48 +132,32 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
                 refuse(name, given[name], f"with --output {row.output.metavar}")
     if output is not None and row.output is not None and _is_file(row.output, output):
         check_file(output)
-    chips = given["hardware"] if row.each_chip else [None]
-    names: list[str | None] = [None]
-    if row.each_chip:
-        names = [hardware_of(chip).name for chip in given["hardware"]]
-    forms = {"": True, "JSON": with_grid, "CSV": points_file is not None}
-    asked = (given if chip is None else given | {"hardware": chip} for chip in chips)
-    budget = None if no_limit else _BUDGET
-    answers = [*_answers(row, asked, budget, [form for form, wanted in forms.items() if wanted])]
+    with _bar(row), limited(None if no_limit else _BUDGET):
+        answer = row.question(**given)
+    for form, is_wanted in {"": True, "JSON": with_grid, "CSV": points_file is not None}.items():
+        if is_wanted:
+            answer.refuse_many(1, form)
     if output is not None and row.output is not None:
-        written = _output_files(row.output, output, answers[0])
+        written = _output_files(row.output, output, answer)
     else:
         written = {}
     if not row.prints:
         write(written, as_json=False)
         return
     as_json = as_json or with_grid
-    objects = [answer.to_dict() for answer in answers] if as_json else []
+    found = answer.to_dict() if as_json else {}
     if with_grid:
-        objects = [told | {"grid": one.grid} for told, one in zip(objects, answers, strict=True)]
+        found |= {"grid": answer.grid}
     give(
-        lambda: _of_chips(names, chips, objects),
-        lambda: "\n\n".join(map(row.text, answers)),
-        text_file(csv_file, lambda: _csv(names, answers)),
-        text_file(points_file, lambda: joined_csv(one.to_csv("points") for one in answers)),
-        *(_charts(plot_file, chips, answers) if row.chart else ()),
+        lambda: found,
+        lambda: row.text(answer),
+        text_file(csv_file, answer.to_csv),
+        text_file(points_file, lambda: answer.to_csv("points")),
+        {} if plot_file is None else figure_files(plot_file, answer.figures),
         written,
         as_json=as_json,
         to_paste=row.to_paste,
     )
-
-
-def _answers(
-    row: Command, asked: Iterable[Given], budget: Budget | None, forms: Sequence[str]
-) -> Iterator[Any]:
-    """Yield the answer for each chip; the first says whether all are too large in these forms."""
-    every = [*asked]
-    for number, given in enumerate(every):
-        with _bar(row), limited(budget):
-            answer = row.question(**given)
-        for form in forms if row.check_size is not None and number == 0 else ():
-            row.check_size(answer, len(every), form)  # type: ignore[misc]  # there is one
-        yield answer
 
 
 @contextmanager
@@ -215,60 +195,6 @@ def _is_file(output: Output, place: Path) -> bool:
     """Tell whether ``--output`` names a file rather than a folder."""
     is_named = place == STANDARD_OUTPUT or place.suffix.casefold() in output.suffixes
     return output.folder is None or is_named
-
-
-def _of_chips(
-    names: Sequence[str | None], chips: Sequence[Any], objects: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the answers for several chips as one, whose rows name theirs.
-
-    What is no list is that of the first chip, and has those of the others as ``other_chips``.
-    """
-    first, *others = objects
-    if not others:
-        return first
-    rows = [
-        {"hardware": name} | row
-        for name, one in zip(names, objects, strict=True)
-        for row in one["rows"]
-    ]
-    united = {
-        key: first[key] and first[key] | {"other_chips": [one[key] for one in others]}
-        for key in ("case", "choice", "grid")
-        if key in first
-    }
-    said = {
-        key: [*dict.fromkeys(text for one in objects for text in one[key])]
-        for key in ("notes", "warnings")
-    }
-    asked = first["asked"] | {"hardware": [str(chip) for chip in chips]}
-    return first | {"asked": asked, "rows": rows} | united | said
-
-
-def _csv(chips: Sequence[str | None], answers: Sequence[Any]) -> str:
-    """Return the rows of all answers; of several chips each row names its own."""
-    texts = [answer.to_csv() for answer in answers]
-    if len(chips) == 1 or "hardware" in texts[0].partition("\n")[0].split(","):
-        return joined_csv(texts)
-    columns = ["hardware", *answers[0].columns]
-    rows = zip(chips, answers, strict=True)
-    named = [{"hardware": chip, **row} for chip, answer in rows for row in answer.records]
-    return rows_csv(named, columns)
-
-
-def _charts(
-    path: Path | None, chips: Sequence[str | None], answers: Sequence[Any]
-) -> Iterator[dict[Path, bytes]]:
-    """Yield the charts of each chip; of several, each under its chip's name, and all in one."""
-    if path is None:
-        return
-    for chip, answer in zip(chips, answers, strict=True):
-        of_chip = path
-        if len(chips) > 1:
-            of_chip = path.with_stem(f"{path.stem}-{Path(str(chip)).stem}")
-        yield figure_files(of_chip, answer.figures)
-    if len(chips) > 1:
-        yield figure_files(path, lambda: answers[0].figures_with(answers[1:]))
 
 
 def flags(

@@ -238,8 +238,7 @@ class Tool:
             message = f"{place}: {mistake.message}"
             raise OptionError(message)
         answer = self.row.question(**arguments)
-        if self.row.check_size is not None:
-            self.row.check_size(answer, 1, "JSON")
+        answer.refuse_many(1, "JSON")
         text, found = self.row.text(answer), answer.to_dict()
         if len(text) > LONGEST_ANSWER:
             allowed = f"{LONGEST_ANSWER}; ask for fewer points"

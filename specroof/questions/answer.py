@@ -144,6 +144,22 @@ class Answer:
         """Notes and warnings as ``--json`` prints them."""
         return {"notes": list(self.notes), "warnings": list(self.warnings)}
 
+    def refuse_many(self, chips: int, form: str) -> None:
+        """Refuse answers for several chips that are too large together, this being the first.
+
+        Parameters
+        ----------
+        chips
+            How many there are.
+        form
+            The form in which they are wanted: JSON, CSV, or ``""`` for the answers themselves.
+
+        Raises
+        ------
+        OptionError
+            For more than memory holds.
+        """
+
     def text(self) -> str:
         """Return the answer as its command prints it; the summary, line by line, where it has none.
 
@@ -487,12 +503,93 @@ class Charted(Noted):
             A file to write it to, as ``--plot`` does; None for none.
         """
         expect("path", path, str | os.PathLike | None, "a file, or None")
-        chart = self.figures()[""]
+        chart = next(iter(self.figures().values()))
         if path is not None:
             from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
             Path(path).write_bytes(plot.figure_bytes(chart, Path(path)))
         return chart
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class OnChips(Charted):
+    """The answers to one question on several chips, as one answer whose rows name their chips.
+
+    Attributes
+    ----------
+    answers
+        That on each chip, in the order that these were named in.
+    """
+
+    answers: tuple[Any, ...]
+
+    @property
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return "; ".join(one.title for one in self.answers)
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """The rows on each chip, chip by chip."""
+        return tuple(row for one in self.answers for row in one.rows)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The rows by the names of their columns, with their chips."""
+        return [
+            {"hardware": one.setup.hardware.name, **record}
+            for one in self.answers
+            for record in one.records
+        ]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns of that table."""
+        first: list[str] = self.answers[0].columns
+        return first if "hardware" in first else ["hardware", *first]
+
+    def refuse_many(self, chips: int, form: str) -> None:
+        """Refuse answers that are too large together."""
+        self.answers[0].refuse_many(chips * len(self.answers), form)
+
+    def text(self) -> str:
+        """Return the answers as the command prints them, one below the other."""
+        return "\n\n".join(map(str, self.answers))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answers as one object: case and choice of the first have those of others."""
+        objects: list[dict[str, Any]] = [one.to_dict() for one in self.answers]
+        united = {key: _with_others([one[key] for one in objects]) for key in ("case", "choice")}
+        said = {
+            key: [*dict.fromkeys(text for one in objects for text in one[key])]
+            for key in ("notes", "warnings")
+        }
+        return objects[0] | {"asked": dict(self.asked), "rows": self.records} | united | said
+
+    @property
+    def grid(self) -> dict[str, Any] | None:
+        """Every draft length of every load on the first chip, and on the others."""
+        return _with_others([one.grid for one in self.answers])
+
+    def point_columns(self) -> Iterator[Columns]:
+        """Yield every point on each chip as columns, some rows at a time."""
+        for one in self.answers:
+            yield from one.point_columns()
+
+    def figures(self) -> dict[str, Any]:
+        """Return charts of all chips, and those of each by the chip's name."""
+        first, *others = self.answers
+        charts: dict[str, Any] = first.figures_with(others)
+        for chip, one in zip(self.asked["hardware"], self.answers, strict=True):
+            own = one.figures().items()
+            charts |= {f"-{Path(chip).stem}{ending}": chart for ending, chart in own}
+        return charts
+
+
+def _with_others(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Return what the first chip has, with that of the others as ``other_chips``."""
+    first, *others = parts
+    return first and first | {"other_chips": others}
 
 
 @dataclass(frozen=True, repr=False, eq=False)

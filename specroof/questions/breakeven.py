@@ -18,7 +18,7 @@ from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
-from specroof.questions.answer import Charted, ServedAnswer, rows_table, sure_of
+from specroof.questions.answer import Charted, OnChips, ServedAnswer, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import DrafterLike, Values
@@ -229,7 +229,7 @@ class Breakeven(ServedAnswer, Charted):
         )
 
 
-@question(BreakevenRequest)
+@question(BreakevenRequest, on_chips=OnChips)
 def breakeven(request: BreakevenRequest) -> Breakeven:
     """Find the acceptance, cost, batch or context at which speculation starts or stops paying."""
     expect("solve", request.solve, str, ", ".join(SOLVED))
@@ -447,7 +447,6 @@ def _run_cells(row: BreakevenRow) -> list[str]:
 COMMAND: Final = Command(
     question=breakeven,
     options=FORMULAS,
-    each_chip=True,
     told=told,
     chart="Draw the answer against the load.",
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"

@@ -34,6 +34,7 @@ from specroof.quantities import NOT_USEFUL, is_useful, records_of
 from specroof.questions.answer import (
     Charted,
     Of,
+    OnChips,
     ServedAnswer,
     decision_line,
     rows_table,
@@ -406,6 +407,10 @@ class Prediction(ServedAnswer, Charted):
             refuse_long_texts(self.curves, self.end_to_end, "CSV")
         return super().to_csv(of)
 
+    def refuse_many(self, chips: int, form: str) -> None:
+        """Refuse predictions for several chips that are more than memory holds."""
+        refuse_many_predictions(self, chips, form)
+
     def figures(self) -> dict[str, Any]:
         """Return speedup against draft length, and what a grid of this shape can show besides.
 
@@ -567,7 +572,7 @@ class PredictRequest(LoadsRequest):
     price_per_hour: PricePerHour = None
 
 
-@question(PredictRequest)
+@question(PredictRequest, on_chips=OnChips)
 def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
     load = asked_load(request, 1.0)
@@ -920,9 +925,7 @@ def measured_near(
 COMMAND: Final = Command(
     question=predict,
     options=(*FORMULAS, "cost_of"),
-    each_chip=True,
     points=True,
-    check_size=refuse_many_predictions,
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
     "size (NAME-by-batch), several contexts a map (NAME-map), several chips a chart of each "

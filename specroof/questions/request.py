@@ -65,6 +65,7 @@ from specroof.questions.parameters import (
     PlayedParameters,
     SamplingParameters,
     WorkerParameters,
+    like,
     parameters_of,
 )
 from specroof.reading.words import in_seconds
@@ -126,8 +127,6 @@ class Command:
         What help says below the first sentence of the docstring.
     options
         Fields of `specroof.Options` that are flags of the command.
-    each_chip
-        Whether ``--hardware`` takes several chips, and the question is asked of each.
     csv
         Whether ``--csv`` writes the answer's rows.
     points
@@ -143,9 +142,6 @@ class Command:
         What ``--output`` writes; without it there is no ``--output``.
     prints
         Whether the answer is printed, as text or as JSON; else it is only written.
-    check_size
-        Refuses several answers that are too large together, from the first, how many there are,
-        and the form in which they are wanted: JSON, CSV, or none.
     told
         Calls a function with the steps done and those in all while the question is answered.
     """
@@ -155,7 +151,6 @@ class Command:
     example: str = ""
     about: str = ""
     options: tuple[str, ...] = ()
-    each_chip: bool = False
     csv: bool = True
     points: bool = False
     chart: str = ""
@@ -163,7 +158,6 @@ class Command:
     commands: Mapping[str, "Command"] = field(default_factory=dict)
     output: Output | None = None
     prints: bool = True
-    check_size: Callable[[Any, int, str], None] | None = None
     told: Callable[[Callable[[int, int], None]], AbstractContextManager[None]] | None = None
 
 
@@ -175,7 +169,10 @@ _Answer = TypeVar("_Answer")
 
 
 def question(
-    request: Callable[_P, _Request], /, command: str = ""
+    request: Callable[_P, _Request],
+    /,
+    command: str = "",
+    on_chips: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[[_Request], _Answer]], Callable[_P, _Answer]]:
     """Turn a function of a request into a function of the request's fields.
 
@@ -188,6 +185,8 @@ def question(
     command
         What JSON calls the question, and the schema of its answers: ``models-show`` of the command
         ``models show``. Empty where that is the name of the function.
+    on_chips
+        Makes one answer of `answers` on several chips, where the question is asked of each chip.
 
     Examples
     --------
@@ -210,7 +209,7 @@ def question(
             if not kwargs.keys() <= signature.parameters.keys():
                 kwargs = _by_field(kwargs, rows)  # type: ignore[assignment]  # a dict of them
             try:
-                signature.bind(*args, **kwargs)
+                given = signature.bind(*args, **kwargs).arguments
             except TypeError as mistake:  # of the caller: named after the question, not the request
                 allowed = ", ".join(signature.parameters)
                 unknown = [word for word in kwargs if word not in signature.parameters]
@@ -218,13 +217,33 @@ def question(
                 why = f" ({'; '.join(left_out)})" if left_out else ""
                 message = f"{answer.__name__}(): {mistake}{why}; allowed: {allowed}"
                 raise TypeError(message) from None
-            asked = request(*args, **kwargs)
+            chips = given.get("hardware")
+            if on_chips is None or not isinstance(chips, list | tuple):
+                return answered(given)
+            if not unique_list("hardware", chips, hardware_of):
+                refuse("hardware", chips, "one chip or more")
+            answers = [answered({**given, "hardware": chips[0]})]
+            if len(chips) == 1:
+                return answers[0]
+            first: Any = answers[0]
+            first.refuse_many(len(chips), "")
+            answers += [answered({**given, "hardware": chip}) for chip in chips[1:]]
+            asked = {**first.asked, "hardware": _plain(chips)}
+            both: _Answer = on_chips(answers=tuple(answers)).as_asked(first.question, asked)
+            return both
+
+        def answered(given: Mapping[str, Any]) -> _Answer:
+            asked = request(**given)  # type: ignore[call-arg]  # bound by its signature
             found = answer(asked)
             # A curve or a list of operations is no answer that says what was asked.
             tell = getattr(found, "as_asked", None)
             return found if tell is None else tell(command or answer.__name__, told(asked))
 
         rows, fields_signature = parameters_of(request), inspect.signature(request)
+        taken = dict(fields_signature.parameters)
+        if on_chips is not None:
+            rows = rows | {"hardware": like(Chips)}
+            taken["hardware"] = taken["hardware"].replace(annotation=Chips)
         signature = fields_signature.replace(
             parameters=[
                 field.replace(
@@ -232,12 +251,12 @@ def question(
                     if get_origin(field.annotation) is Annotated
                     else field.annotation
                 )
-                for field in fields_signature.parameters.values()
+                for field in taken.values()
             ],
             return_annotation=inspect.signature(answer).return_annotation,
         )
         ask.__signature__ = signature  # type: ignore[attr-defined]  # functions take it
-        ask.__doc__ = f"{inspect.getdoc(answer)}\n\n{_about(request)}"
+        ask.__doc__ = f"{inspect.getdoc(answer)}\n\n{_about(request, rows)}"
         ask.parameters = rows  # type: ignore[attr-defined]  # as above
         return ask
 
@@ -337,10 +356,10 @@ def _by_field(given: Mapping[str, Any], rows: Mapping[str, Parameter]) -> dict[s
     return found
 
 
-def _about(request: Callable[..., object]) -> str:
+def _about(request: Callable[..., object], rows: Mapping[str, Parameter]) -> str:
     """Return the parameters of a request, and its docstring below its first line."""
     entries = list[str]()
-    for name, row in parameters_of(request).items():
+    for name, row in rows.items():
         default = f"Default: {row.shown}." if isinstance(row.shown, str) else ""
         sentences = " ".join(filter(None, [row.about, row.in_python, default]))
         lines = textwrap.wrap(sentences, 95, break_on_hyphens=False)

@@ -23,7 +23,14 @@ from specroof.errors import Urgent, refuse, reject
 from specroof.latency import Deployment, model_latency
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
-from specroof.questions.answer import Charted, ServedAnswer, decision_line, rows_table, sure_of
+from specroof.questions.answer import (
+    Charted,
+    OnChips,
+    ServedAnswer,
+    decision_line,
+    rows_table,
+    sure_of,
+)
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
 from specroof.questions.parameters import (
@@ -276,7 +283,7 @@ class Trained(ServedAnswer, Charted):
         return self.envelope(case | trained, {"training": asdict(self.training)})
 
 
-@question(TrainRequest)
+@question(TrainRequest, on_chips=OnChips)
 def train(request: TrainRequest) -> Trained:
     """Show what a drafter costs to train, what it would bring, and when it has paid for itself."""
     case = one_context(request)
@@ -569,7 +576,6 @@ def train_text(answer: Trained) -> str:
 COMMAND: Final = Command(
     question=train,
     options=FORMULAS,
-    each_chip=True,
     told=told,
     chart="Draw what is saved over time, by traffic.",
     example="specroof train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000 --isl 1024\n"

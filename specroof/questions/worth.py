@@ -17,7 +17,14 @@ from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.outcomes.solve import Wish, largest_rate, solve
-from specroof.questions.answer import Charted, ServedAnswer, decision_line, rows_table, sure_of
+from specroof.questions.answer import (
+    Charted,
+    OnChips,
+    ServedAnswer,
+    decision_line,
+    rows_table,
+    sure_of,
+)
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
@@ -157,7 +164,7 @@ class Worth(ServedAnswer, Charted):
         return self.envelope(case | fields_of(self, "drafter", "draft_len"))
 
 
-@question(WorthRequest)
+@question(WorthRequest, on_chips=OnChips)
 def worth(request: WorthRequest) -> Worth:
     """Show the speedup, price and users of better drafters, by acceptance length."""
     case = one_context(request)
@@ -400,7 +407,6 @@ def worth_text(answer: Worth) -> str:
 COMMAND: Final = Command(
     question=worth,
     options=FORMULAS,
-    each_chip=True,
     told=told,
     chart="Draw speedup and users against the length.",
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"
