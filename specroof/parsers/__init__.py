@@ -24,9 +24,6 @@ from specroof.parsers.model_config import (
 from specroof.parsers.traits import TRAITS
 from specroof.reading.json_text import AskedObject, Reader, printable, read_json, read_whole
 
-__all__ = ["PARSERS", "parse_config", "parse_family"]
-
-
 #: Family parsers by `model_type`, as the file and its function; of a multimodal file, by the type
 #: inside `text_config`. Rows of `TRAITS` share one.
 PARSERS: Final = {
