@@ -367,7 +367,7 @@ def _read(value: Any, kind: Any, key: str, *, trusted: bool) -> Any:  # noqa: PL
 
 
 @cache
-def _keys(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
+def field_kinds(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
     """Return the annotations of a dataclass by its keys, and the keys that it needs."""
     hints = get_type_hints(kind, include_extras=True)
     needed = {
@@ -379,7 +379,7 @@ def _keys(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
 
 
 def _dataclass(content: Mapping[str, Any], kind: Any, above: str, *, trusted: bool) -> Any:
-    known, needed = _keys(kind)
+    known, needed = field_kinds(kind)
     place = f"{above}.".lstrip(".")
     for problem, keys in (
         ("is not a known key", content.keys() - known.keys()),
