@@ -89,16 +89,6 @@ def sliding_layers(keys: Reader, n_layers: int) -> list[bool] | None:
     return None if kinds is None else [kind == "sliding_attention" for kind in kinds]
 
 
-def layer_windows(
-    keys: Reader, n_layers: int, window: int | None, slides: Callable[[int], bool]
-) -> list[int | None]:
-    """Return each layer's window; `slides` tells by its index who has one where no list does."""
-    listed = sliding_layers(keys, n_layers)
-    if listed is None:
-        listed = [slides(index) for index in range(n_layers)]
-    return [window if is_sliding else None for is_sliding in listed]
-
-
 def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> list[Reader] | None:
     """Return what ``per_layer_config`` says of each layer; None where it is not given.
 

@@ -87,12 +87,12 @@ def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     return latent_decoder(config, sparse_layers(config, n_dense_default=3), attentions)
 
 
-def sparse_layers(config: ModelConfig, *, n_dense_default: int) -> list[bool]:
+def sparse_layers(config: ModelConfig, *, n_dense_default: int | None = None) -> list[bool]:
     """Return whether each layer has experts: by a list in files that transformers has saved."""
-    listed = listed_experts(config.keys, config.n_layers)
-    if listed is not None:
-        return listed
-    return experts_after_first(config.keys, config.n_layers, n_dense_default=n_dense_default)
+    keys, n_layers = config.keys, config.n_layers
+    return listed_experts(keys, n_layers) or experts_after_first(
+        keys, n_layers, n_dense_default=n_dense_default
+    )
 
 
 def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:

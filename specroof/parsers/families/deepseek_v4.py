@@ -164,8 +164,7 @@ def _compressions(keys: Reader, n_layers: int) -> list[_Compression]:
 
 def _hashed_layers(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers pick experts by token id: those listed, or the first few."""
-    kinds = listed_kinds(keys, "mlp_layer_types", ("hash_moe", "moe"), n_layers)
-    if kinds is not None:
+    if kinds := listed_kinds(keys, "mlp_layer_types", ("hash_moe", "moe"), n_layers):
         return [kind == "hash_moe" for kind in kinds]
     # configuration_deepseek_v4.py: default_num_hash_layers 3
     n_hashed = keys.positive_int("num_hash_layers", minimum=0, maximum=MAX_LAYERS, default=3)

@@ -67,9 +67,9 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     head_dim = keys.positive_int("head_dim", default=256)
     heads = head_counts(keys, heads_default=8, kv_default=2)
     shape = replace(read_attention(keys, head_dim, heads=heads, biased=True), qk_norm=True)
-    slides = sliding_layers(keys, n_layers)
-    if slides is None:  # every fifth layer attends fully
-        slides = [(index + 1) % 5 != 0 for index in range(n_layers)]
+    # Every fifth layer attends fully.
+    usual = [(index + 1) % 5 != 0 for index in range(n_layers)]
+    slides = sliding_layers(keys, n_layers) or usual
     window = keys.positive_int("sliding_window", default=512)
     windows = [window if is_sliding else None for is_sliding in slides]
     shared = shared_layers(keys, slides, default=15)

@@ -95,8 +95,7 @@ def parse_inkling(config: ModelConfig) -> Architecture:
 
 def _kinds(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return each layer's kind: by a list of kinds, of layers that slide, or five of six."""
-    listed = listed_kinds(keys, "layer_types", (_FULL, _SLIDING), n_layers)
-    if listed is not None:
+    if listed := listed_kinds(keys, "layer_types", (_FULL, _SLIDING), n_layers):
         return listed
     # InklingTextConfig.__post_init__
     local = {index for index in range(n_layers) if (index + 1) % 6}

@@ -76,11 +76,10 @@ def parse_lfm2_moe(config: ModelConfig) -> Architecture:
 def parse_lfm3(config: ModelConfig) -> Architecture:
     """Return an LFM3: attention in windows and without, gated by head, and two norms a sublayer."""
     keys, hidden_size = config.keys, config.hidden_size
-    kinds = listed_kinds(keys, "layer_types", (_CONV, _FULL, _SLIDING), config.n_layers)
-    if kinds is None:
-        # Lfm3Config.__post_init__
-        usual = (_SLIDING, _CONV, _FULL, _CONV)
-        kinds = tuple(usual[index % 4] if index else _CONV for index in range(config.n_layers))
+    usual = (_SLIDING, _CONV, _FULL, _CONV)  # Lfm3Config.__post_init__
+    kinds = listed_kinds(keys, "layer_types", (_CONV, _FULL, _SLIDING), config.n_layers) or tuple(
+        usual[index % 4] if index else _CONV for index in range(config.n_layers)
+    )
     # configuration_lfm3.py: head_dim 128, sliding_window 256, conv_L_cache 7; both flags True
     shape = read_attention(keys, keys.positive_int("head_dim", default=128), biased=True)
     window = keys.optional_int("sliding_window", missing=256)

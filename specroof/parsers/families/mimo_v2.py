@@ -100,19 +100,17 @@ def _window(keys: Reader) -> int:
 
 def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers slide: 1 in `hybrid_layer_pattern`, or `layer_types`."""
-    flagged = flagged_layers(keys, "hybrid_layer_pattern", n_layers)
-    listed = sliding_layers(keys, n_layers) if flagged is None else flagged
+    listed = flagged_layers(keys, "hybrid_layer_pattern", n_layers) or sliding_layers(
+        keys, n_layers
+    )
     # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
-    usual = [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
-    return usual if listed is None else listed
+    return listed or [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
 
 
 def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
-    sparse = flagged_layers(keys, "moe_layer_freq", n_layers)
-    if sparse is None:
-        sparse = listed_experts(keys, n_layers)
+    listed = flagged_layers(keys, "moe_layer_freq", n_layers) or listed_experts(keys, n_layers)
     # configuration_mimo_v2_flash.py: all layers but the first have experts.
-    return [index > 0 for index in range(n_layers)] if sparse is None else sparse
+    return listed or [index > 0 for index in range(n_layers)]
 
 
 def _quantization(config: ModelConfig) -> Quantization:

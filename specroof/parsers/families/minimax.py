@@ -76,8 +76,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
 
 def _mixers(keys: Reader, n_layers: int) -> tuple[int, ...]:
     """Return each layer's mixer, 1 for softmax attention, from either spelling of the list."""
-    types = listed_kinds(keys, "layer_types", _TYPES, n_layers)
-    if types is not None:
+    if types := listed_kinds(keys, "layer_types", _TYPES, n_layers):
         return tuple(_TYPES[kind] for kind in types)
     mixers = keys.ints("attn_type_list", allowed=(_LIGHTNING, _SOFTMAX), at_least=n_layers)
     if not mixers:

@@ -27,8 +27,8 @@ from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
 from specroof.parsers.traits import GATED_EXPERTS
 from specroof.reading.json_text import Reader
 
-_LINEAR: Final = "linear_attention"
-_FULL: Final = "full_attention"
+LINEAR: Final = "linear_attention"
+FULL: Final = "full_attention"
 
 
 #: What checkpoints call two fused matrices, Qwen3.5's being of parts that engines fuse.
@@ -68,7 +68,7 @@ def _hybrid(
     attention, recurrent = attention_shape(keys), delta_net(keys)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        if kind == _FULL:
+        if kind == FULL:
             return attention_block(attention, weights)
         return delta_net_block(config.hidden_size, recurrent, weights)
 
@@ -91,12 +91,16 @@ def attention_shape(keys: Reader) -> AttentionShape:
 
 def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return each layer's mixer, from the list or from the stride that stands for it."""
-    listed = listed_kinds(keys, "layer_types", (_FULL, _LINEAR), n_layers)
-    if listed is not None:
-        return listed
-    # configuration_qwen3_next.py: full_attention_interval 4
+    return listed_kinds(keys, "layer_types", (FULL, LINEAR), n_layers) or interval_kinds(
+        keys, n_layers
+    )
+
+
+def interval_kinds(keys: Reader, n_layers: int) -> list[str]:
+    """Return the kind of each layer by the number of layers to one that attends fully."""
+    # configuration_qwen3_next.py, Qwen4ExpTextConfig.__post_init__: full_attention_interval 4
     interval = keys.positive_int("full_attention_interval", default=4)
-    return [_LINEAR if (index + 1) % interval else _FULL for index in range(n_layers)]
+    return [LINEAR if (index + 1) % interval else FULL for index in range(n_layers)]
 
 
 def delta_net(keys: Reader) -> GatedDeltaNet:
