@@ -14,7 +14,9 @@ from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware.engine import (
     IDEAL_ENGINE,
     Collective,
+    Dtype,
     EngineProfile,
+    ShortName,
 )
 from specroof.reading.yaml_text import field_kinds, parse_yaml, read_plain, shown
 from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES, Bounds
@@ -291,7 +293,7 @@ class Peak(CheckedPart):
         compute units. None where not known: no kernel has too few blocks then.
     """
 
-    flops_per_s: Annotated[Mapping[str, Annotated[float, "flops_per_s"]], "peaks"]
+    flops_per_s: Mapping[Dtype, Annotated[float, "flops_per_s"]]
     memory_bytes_per_s: BytesPerS
     memory_bytes: Annotated[float, "memory_bytes"]
     multiprocessors: Annotated[int, "devices"] | None = None
@@ -452,20 +454,20 @@ class HardwareProfile(CheckedPart):
         nothing is computed there.
     """
 
-    format_version: int
-    name: str
-    aliases: tuple[str, ...] = ()
-    vendor: Annotated[str, "short_name"] | None = None
-    architecture: Annotated[str, "short_name"] | None = None
+    format_version: Annotated[int, "format_version"]
+    name: Annotated[str, "text"]
+    aliases: tuple[ShortName, ...] = ()
+    vendor: ShortName | None = None
+    architecture: ShortName | None = None
     compute_capability: Annotated[float, "compute_capability"] | None = None
-    sources: Mapping[str, str]
+    sources: Mapping[str, Annotated[str, "text"]]
     peak: Peak
     usable_memory_bytes: Annotated[float, "memory_bytes"] | None = None
     interconnect: Interconnect | None = None
     price: DevicePrice | None = None
     power: DevicePower | None = None
-    default_engine: str | None = None
-    engines: Mapping[str, EngineProfile] = field(default_factory=dict)
+    default_engine: ShortName | None = None
+    engines: Mapping[ShortName, EngineProfile] = field(default_factory=dict)
     same_engines: Mapping[str, str] = field(default_factory=dict)
     generic: GenericEngines | None = None
     host: "HardwareProfile | None" = None
@@ -857,13 +859,12 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
     specroof.errors.ProfileError: example.yaml: peak.memory_bytes_per_s is '3.0e12', which YAML
     reads as text; write 3.0e+12
     """
-    if trusted:
-        content = parse_yaml(text, source=source, error=ProfileError)
-    else:
-        # Imported here: pydantic costs a cold start more than all that a prediction computes.
-        from specroof.hardware.schema import checked_mapping  # noqa: PLC0415
+    content = parse_yaml(text, source=source, error=ProfileError)
+    if not trusted:
+        # Imported here: few files are not our own.
+        from specroof.hardware.schema import check_content  # noqa: PLC0415
 
-        content = checked_mapping(text, source=source)
+        check_content(content, source=source)
     engines = content.get("engines", {})
     shared = {name: block["same_as"] for name, block in engines.items() if "same_as" in block}
     own = {name: block for name, block in engines.items() if name not in shared}
