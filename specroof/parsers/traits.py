@@ -98,7 +98,7 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class Routing:
+class ExpertTraits:
     """What experts the layers have, and which layers have some.
 
     Parameters
@@ -234,7 +234,7 @@ class Traits:
     embedding_norm: bool = False
     tied: bool = False
     vocab_size: int | None = None
-    routing: Routing | None = None
+    routing: ExpertTraits | None = None
     refused: tuple[str, ...] = ()
     passed_over: str = ""
 
@@ -253,7 +253,7 @@ _QWEN_2: Final = Traits(
     passed_over="intermediate_size use_qk_norm",
 )
 _QWEN_3: Final = replace(_QWEN_2, head_dim=128, qkv_bias=_BIAS, out_bias=_BIAS, qk_norm=True)
-_QWEN_EXPERTS: Final = Routing(
+_QWEN_EXPERTS: Final = ExpertTraits(
     "num_experts", listed=False, named="mlp_only_layers", every="decoder_sparse_step"
 )
 #: With a shared expert, which a gate weighs.
@@ -272,7 +272,7 @@ _GLM_4_MOE: Final = Traits(
     kv_heads=None,
     qkv_bias=_BIAS,
     qk_norm=("use_qk_norm", False),
-    routing=Routing(
+    routing=ExpertTraits(
         "n_routed_experts",
         listed=False,
         shared=("n_shared_experts", 1),
@@ -310,7 +310,7 @@ _GRANITE_MOE: Final = replace(
     _LLAMA,
     mlp_bias=False,
     passed_over=_MULTIPLIERS,
-    routing=Routing(
+    routing=ExpertTraits(
         "num_local_experts",
         width=("intermediate_size",),
         listed=False,
@@ -341,7 +341,7 @@ _BAILING: Final = Traits(
     # counted as of a norm without.
     qk_norm=("use_qk_norm", False),
     refused=("use_bias",),
-    routing=Routing(
+    routing=ExpertTraits(
         "num_experts",
         shared=("num_shared_experts", 0),
         dense=("first_k_dense_replace", 0),
@@ -393,7 +393,7 @@ _OLMOE: Final = Traits(
     out_bias=_BIAS,
     qk_norm=True,
     norm_span="heads",
-    routing=Routing("num_experts", width=("intermediate_size",), listed=False),
+    routing=ExpertTraits("num_experts", width=("intermediate_size",), listed=False),
     passed_over="clip_qkv",
 )
 
@@ -407,7 +407,7 @@ TRAITS: Final = {
         output_gate="gate_proj",
         norms=2,
         windows=Windows(1024, full_every=4, stride_keys=("global_attn_every_n_layers",)),
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             shared=("num_shared_experts", 2),
             dense=("num_dense_layers", 1),
@@ -429,7 +429,7 @@ TRAITS: Final = {
         out_bias=_BIAS,
         qk_norm=_NORMED,
         windows=Windows(since=("max_window_layers", 62)),
-        routing=Routing(
+        routing=ExpertTraits(
             "n_routed_experts",
             shared=("n_shared_experts", None),
             dense=("first_k_dense_replace", 0),
@@ -450,7 +450,7 @@ TRAITS: Final = {
         qk_norm=("qk_norm", "use_qk_norm", False),
         tied=True,
         refused=("use_bias",),
-        routing=Routing(
+        routing=ExpertTraits(
             "moe_num_experts",
             top_k=("moe_k",),
             shared=("moe_num_shared_experts", 2),
@@ -476,7 +476,7 @@ TRAITS: Final = {
         out_bias=_BIASED,
         sinks=True,
         windows=Windows(128, full_every=2),
-        routing=Routing(
+        routing=ExpertTraits(
             "num_local_experts",
             top_k=("num_experts_per_tok", "experts_per_token"),
             width=("intermediate_size",),
@@ -492,7 +492,7 @@ TRAITS: Final = {
     "hunyuan_v1_dense": _HUNYUAN,
     "hunyuan_v1_moe": replace(
         _HUNYUAN,
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             top_k=("moe_topk",),
             width=("moe_intermediate_size", "intermediate_size"),
@@ -508,7 +508,7 @@ TRAITS: Final = {
         out_bias=_BIAS,
         qk_norm=_NORMED,
         refused=("mlp_bias",),
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             # vLLM's hy_v3.py reads the second
             width=("moe_intermediate_size", "expert_hidden_dim"),
@@ -536,7 +536,7 @@ TRAITS: Final = {
     "mixtral": Traits(
         kv_heads=None,
         windows=_WINDOW_IF_STATED,
-        routing=Routing(
+        routing=ExpertTraits(
             "num_local_experts",
             width=("intermediate_size",),
             listed=False,
@@ -554,7 +554,7 @@ TRAITS: Final = {
         qk_norm=("qk_norm", "use_qk_norm", False),
         norm_vectors=2,
         windows=_WINDOW_IF_STATED,
-        routing=Routing(
+        routing=ExpertTraits(
             "num_local_experts",
             width=("intermediate_size",),
             names=ExpertNames(routed="block_sparse_moe.experts.0.w1"),
@@ -585,14 +585,16 @@ TRAITS: Final = {
         head_dim=128,
         qkv_bias=_BIAS,
         qk_norm=("qk_norm", "use_qk_norm", False),
-        routing=Routing("n_routed_experts", shared=("n_shared_experts", 1), correction_bias=True),
+        routing=ExpertTraits(
+            "n_routed_experts", shared=("n_shared_experts", 1), correction_bias=True
+        ),
         passed_over="intermediate_size",
     ),
     "aria_text": replace(
         _LLAMA,
         mlp_bias=False,
         refused=("mlp_bias",),
-        routing=Routing(
+        routing=ExpertTraits(
             "moe_num_experts",
             top_k=("moe_topk",),
             width=("intermediate_size",),
@@ -633,7 +635,7 @@ TRAITS: Final = {
         tied=True,
         parallel=True,
         windows=replace(_PATTERN, dense_stride_key="prefix_dense_sliding_window_pattern"),
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             width=("intermediate_size",),
             shared=("num_shared_experts", 0),
@@ -655,7 +657,7 @@ TRAITS: Final = {
         kv_heads=None,
         qk_norm=True,
         windows=_PATTERN,
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             shared=("num_shared_experts", 1),
             dense=("first_k_dense_replace", 1),
@@ -715,7 +717,7 @@ TRAITS: Final = {
     "mellum": replace(
         _QWEN_3,
         windows=Windows(1024, full_every=1),
-        routing=Routing("num_experts"),
+        routing=ExpertTraits("num_experts"),
         passed_over="intermediate_size",
     ),
     "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
@@ -780,7 +782,7 @@ TRAITS: Final = {
 #: Family parsers by `model_type`, as the file and its function; of a multimodal file, by the type
 #: inside `text_config`. Rows of `TRAITS` share one.
 PARSERS: Final = {
-    **dict.fromkeys(TRAITS, "usual:parse_usual"),
+    **dict.fromkeys(TRAITS, "usual:decoder_of"),
     "bailing_hybrid": "bailing_hybrid:parse_bailing_hybrid",
     "deepseek_ref": "deepseek_v4:parse_deepseek_v4_converted",
     "deepseek_v2": "deepseek_v3:parse_deepseek_v2",

@@ -181,6 +181,10 @@ def nearness(
         for key, asked in deployment_words(deployment).items()
     }
     elsewhere = FAMILY if reach.family else NONE
+    found = {
+        "not measured here: ": [*_unmeasured(reach, drafters, chip)],
+        "extrapolated to ": [*_beyond(axes, drafters), *_others(missing, reach, chip, server)],
+    }
     return {
         "chip": MEASURED if chip in reach.chips else elsewhere,
         "framework": MEASURED if server in reach.engines else NONE,
@@ -188,21 +192,9 @@ def nearness(
         "format": NONE if missing["formats"] else MEASURED,
         "placement": NONE if missing["placements"] else MEASURED,
         **axes,
-        "text": _near_text(
-            [*_unmeasured(reach, drafters, chip)],
-            [*_beyond(axes, drafters), *_others(missing, reach, chip, server)],
-        ),
+        "text": "; ".join(f"{what}{_listed(words)}" for what, words in found.items() if words)
+        or _NEAR,
     }
-
-
-def _near_text(unmeasured: Sequence[str], beyond: Sequence[str]) -> str:
-    """Return how near measurements are, in words."""
-    parts = []
-    if unmeasured:
-        parts.append(f"not measured here: {_listed(unmeasured)}")
-    if beyond:
-        parts.append(f"extrapolated to {_listed(beyond)}")
-    return "; ".join(parts) or _NEAR
 
 
 def _listed(words: Sequence[str]) -> str:

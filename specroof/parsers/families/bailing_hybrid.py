@@ -19,7 +19,7 @@ from specroof.architecture import (
 from specroof.parsers.decoder import (
     BlockBuilder,
     ExpertsShape,
-    Part,
+    LayerPart,
     decoder,
     extended,
     feed_forward_part,
@@ -63,7 +63,7 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(_kinds(keys, n_layers), mixer),
+        LayerPart(_kinds(keys, n_layers), mixer),
         feed_forward_part(config, experts, sparse),
     )
 

@@ -24,7 +24,7 @@ from specroof.architecture import (
     replicated,
 )
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     decoder,
     experts_after_first,
     feed_forward_part,
@@ -161,7 +161,7 @@ def latent_decoder(
         Whether experts are picked with V3's ``e_score_correction_bias`` ("noaux_tc").
     """
     keys, experts = config.keys, None
-    mixers = Part(attentions or [latent_shape(keys)] * config.n_layers, latent_block)
+    mixers = LayerPart(attentions or [latent_shape(keys)] * config.n_layers, latent_block)
     if any(sparse):
         experts = read_experts(
             keys,

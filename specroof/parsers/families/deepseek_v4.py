@@ -28,7 +28,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     ExpertsShape,
-    Part,
+    LayerPart,
     decoder,
     experts_block,
     listed_kinds,
@@ -129,8 +129,8 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
     return decoder(
         config,
-        Part(_compressions(keys, n_layers), attention),
-        Part(hashed, feed_forward),
+        LayerPart(_compressions(keys, n_layers), attention),
+        LayerPart(hashed, feed_forward),
         head_name="head",
         vector_params=shape.hidden_size + head_mixing,
         # tid2eid of DeepseekV4HashRouter: the experts of each token id

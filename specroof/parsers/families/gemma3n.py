@@ -16,7 +16,7 @@ from specroof.architecture import (
     Linear,
 )
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     extended,
@@ -91,8 +91,8 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(list(zip(windows, shared, strict=True)), attention),
-        Part(list(zip(_widths(keys, n_layers), n_projections, strict=True)), feed_forward),
+        LayerPart(list(zip(windows, shared, strict=True)), attention),
+        LayerPart(list(zip(_widths(keys, n_layers), n_projections, strict=True)), feed_forward),
         tied_default=True,
         vocab_default=262_400,
         # the last norm, and the one of all embeddings per layer

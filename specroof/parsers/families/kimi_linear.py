@@ -22,7 +22,7 @@ from specroof.architecture import (
 from specroof.parsers.decoder import (
     BlockBuilder,
     ExpertsShape,
-    Part,
+    LayerPart,
     decoder,
     experts_block,
     extended,
@@ -76,8 +76,8 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(_layer_kinds(config), mixer),
-        Part(sparse, behind),
+        LayerPart(_layer_kinds(config), mixer),
+        LayerPart(sparse, behind),
         vector_params=hidden_size + residual_params,
     )
 

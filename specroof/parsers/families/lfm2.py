@@ -19,7 +19,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     BlockBuilder,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     experts_block,
@@ -70,7 +70,9 @@ def parse_lfm2_moe(config: ModelConfig) -> Architecture:
     def feed_forward(is_dense: bool, weights: LayerWeights) -> Block:
         return dense(weights) if is_dense else experts_block(experts, weights, _NAMES)
 
-    return _lfm2(config, kinds, Part([index < n_dense for index in range(n_layers)], feed_forward))
+    return _lfm2(
+        config, kinds, LayerPart([index < n_dense for index in range(n_layers)], feed_forward)
+    )
 
 
 def parse_lfm3(config: ModelConfig) -> Architecture:
@@ -101,10 +103,12 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
         return extended(dense(weights), n_params=second_norm)
 
     # configuration_lfm3.py: tie_word_embeddings True
-    return decoder(config, Part(kinds, mixer), same_part(config, feed_forward), tied_default=True)
+    return decoder(
+        config, LayerPart(kinds, mixer), same_part(config, feed_forward), tied_default=True
+    )
 
 
-def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: Part[Any]) -> Architecture:
+def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: LayerPart[Any]) -> Architecture:
     keys = config.keys
     shape = replace(read_attention(keys), qk_norm=True)
     convolution = _convolution_builder(config, default_kernel=3)
@@ -116,7 +120,7 @@ def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: Part[Any]) ->
             shape, lambda name: weights(f"self_attn.{_STORED.get(name, name)}")
         )
 
-    model = decoder(config, Part(kinds, mixer), feed_forward, tied_default=True)
+    model = decoder(config, LayerPart(kinds, mixer), feed_forward, tied_default=True)
     # The published name of the key, which the configuration classes prefer.
     return replace(model, tied_embeddings=keys.flag("tie_embedding", default=model.tied_embeddings))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from specroof.architecture import Architecture, Block, ChunkedAttention
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     feed_forward_part,
@@ -71,7 +71,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
         )
     return decoder(
         config,
-        Part(mixers, mixer),
+        LayerPart(mixers, mixer),
         feed_forward_part(config, experts, sparse, names=_NAMES, width_key="intermediate_size_mlp"),
         notes=notes,
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from specroof.architecture import WEIGHT_FORMATS, Architecture, AttentionShape
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     feed_forward_part,
@@ -41,7 +41,7 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part([other if slides else full for slides in sliding], attention_block),
+        LayerPart([other if slides else full for slides in sliding], attention_block),
         feed_forward_part(config, experts, sparse),
         notes=() if keys.has("num_nextn_predict_layers") else (MTP_NOTE,),
     )

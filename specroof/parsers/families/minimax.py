@@ -12,7 +12,7 @@ from typing import Final
 
 from specroof.architecture import HEADS, Architecture, Block, LightningAttention
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     extended,
@@ -68,7 +68,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(_mixers(keys, config.n_layers), mixer),
+        LayerPart(_mixers(keys, config.n_layers), mixer),
         feed_forward_part(config, experts, names=_NAMES),
         notes=(_NOTE,) if config.family == "minimax_m1" else (),
     )

@@ -22,7 +22,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     ExpertsShape,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     extended,
@@ -83,7 +83,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(searching, mixer),
+        LayerPart(searching, mixer),
         feed_forward_part(
             config, experts, sparse, names=BLOCK_SPARSE_NAMES, width_key="dense_intermediate_size"
         ),

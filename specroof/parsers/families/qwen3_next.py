@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block, GatedDeltaNet, Linear
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     dense_part,
@@ -53,7 +53,7 @@ def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
     return _hybrid(config, _sparse_part(config))
 
 
-def _sparse_part(config: ModelConfig) -> Part[bool]:
+def _sparse_part(config: ModelConfig) -> LayerPart[bool]:
     config.keys.pass_over("intermediate_size")
     experts = routed_experts(config, GATED_EXPERTS)
     sparse = expert_layers(config, GATED_EXPERTS)
@@ -61,7 +61,7 @@ def _sparse_part(config: ModelConfig) -> Part[bool]:
 
 
 def _hybrid(
-    config: ModelConfig, feed_forward: Part[Any], notes: Sequence[str] = ()
+    config: ModelConfig, feed_forward: LayerPart[Any], notes: Sequence[str] = ()
 ) -> Architecture:
     keys = config.keys
     keys.pass_over("full_attention_interval")
@@ -74,7 +74,7 @@ def _hybrid(
 
     return decoder(
         config,
-        Part(_mixers(keys, config.n_layers), mixer),
+        LayerPart(_mixers(keys, config.n_layers), mixer),
         feed_forward,
         # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],

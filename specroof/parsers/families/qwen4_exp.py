@@ -24,7 +24,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     BlockBuilder,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     experts_block,
@@ -152,8 +152,8 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part([index + 1 in tables.layers for index in range(n_layers)], lookup),
-        Part(kinds, mixer),
+        LayerPart([index + 1 in tables.layers for index in range(n_layers)], lookup),
+        LayerPart(kinds, mixer),
         same_part(config, feed_forward),
         vector_params=streams.mixer_params,
         lookup_params=tables.n_params,

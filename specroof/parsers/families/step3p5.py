@@ -11,7 +11,7 @@ from typing import Final
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     ExpertsShape,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     extended,
@@ -53,7 +53,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(_attentions(config), mixer),
+        LayerPart(_attentions(config), mixer),
         feed_forward_part(config, experts, sparse, names=_NAMES),
     )
 

@@ -7,7 +7,7 @@ from specroof.architecture import HEADS, TENSOR, Architecture, AttentionShape, B
 from specroof.parsers.decoder import (
     SAVED_EXPERTS_KEYS,
     ExpertsShape,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     experts_block,
@@ -21,19 +21,13 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import TRAITS, Flag, Number, Routing, Traits, Windows
+from specroof.parsers.traits import TRAITS, ExpertTraits, Flag, Number, Traits, Windows
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
-__all__ = ["decoder_of", "expert_layers", "parse_usual", "routed_experts"]
 
-
-def parse_usual(config: ModelConfig) -> Architecture:
-    """Return the model of a family that is a row of `TRAITS`."""
-    return decoder_of(config, TRAITS[config.family])
-
-
-def decoder_of(config: ModelConfig, traits: Traits) -> Architecture:
-    """Return the model of a config whose family has these traits."""
+def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architecture:
+    """Return the model of a config whose family has these traits, or its row of `TRAITS`."""
+    traits = traits or TRAITS[config.family]
     keys = replace(config.keys, spelled=traits.spelled)
     config = replace(config, keys=keys)
     hidden_size, n_layers, routing = config.hidden_size, config.n_layers, traits.routing
@@ -82,8 +76,8 @@ def decoder_of(config: ModelConfig, traits: Traits) -> Architecture:
     embedding_norms = 2 if traits.embedding_norm else 1
     model = decoder(
         config,
-        Part(_windows(keys, n_layers, traits.windows, sparse), attention),
-        Part(sparse, feed_forward),
+        LayerPart(_windows(keys, n_layers, traits.windows, sparse), attention),
+        LayerPart(sparse, feed_forward),
         tied_default=traits.tied,
         vocab_default=traits.vocab_size,
         vector_params=embedding_norms * traits.norm_vectors * hidden_size,
@@ -151,7 +145,7 @@ def _width(keys: Reader, hidden_size: int, traits: Traits) -> int:
     return keys.positive_int(*names, default=factor and factor * hidden_size)
 
 
-def expert_layers(config: ModelConfig, routing: Routing) -> list[bool]:
+def expert_layers(config: ModelConfig, routing: ExpertTraits) -> list[bool]:
     """Return which layers have experts.
 
     Source
@@ -179,7 +173,7 @@ def expert_layers(config: ModelConfig, routing: Routing) -> list[bool]:
     return [index not in without and (index + 1) % every == 0 for index in range(n_layers)]
 
 
-def routed_experts(config: ModelConfig, routing: Routing) -> ExpertsShape:
+def routed_experts(config: ModelConfig, routing: ExpertTraits) -> ExpertsShape:
     """Return the sizes of experts; all shared ones of a layer are one wide expert."""
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
     experts = routing.experts
