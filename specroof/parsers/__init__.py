@@ -1,6 +1,6 @@
 """`config.json` to `Architecture`: the one room that knows Hugging Face's names of keys.
 
-A family is a row of `TRAITS`, or one file with one function and one row of `PARSERS`.
+A family is a row of `TRAITS`, or one file with one function and a row beside them.
 """
 
 from specroof.parsers.model_config import parse_config, parse_family

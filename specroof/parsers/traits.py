@@ -244,6 +244,7 @@ _BIASED: Final = ("attention_bias", True)
 _MLP_BIAS: Final = ("mlp_bias", False)
 _MULTIPLIERS: Final = "attention_multiplier residual_multiplier"
 
+_BIASES: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS)
 _LLAMA: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=_MLP_BIAS)
 _QWEN_WINDOWS: Final = Windows(switch=True, since=("max_window_layers", 28))
 _QWEN_2: Final = Traits(
@@ -399,10 +400,9 @@ _OLMOE: Final = Traits(
 
 #: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
 TRAITS: Final = {
-    "afmoe": Traits(
+    "afmoe": replace(
+        _BIASES,
         head_dim=128,
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
         qk_norm=_NORMED,
         output_gate="gate_proj",
         norms=2,
@@ -424,9 +424,8 @@ TRAITS: Final = {
         _DENSE, tied=True, qk_norm=("use_qk_norm", False), norm_span="heads", parallel=True
     ),
     "cohere2": replace(_DENSE, tied=True, parallel=True, windows=_PATTERN),
-    "dots1": Traits(
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
+    "dots1": replace(
+        _BIASES,
         qk_norm=_NORMED,
         windows=Windows(since=("max_window_layers", 62)),
         routing=ExpertTraits(
@@ -436,17 +435,15 @@ TRAITS: Final = {
             correction_bias=True,
         ),
     ),
-    "ernie4_5": Traits(
+    "ernie4_5": replace(
+        _BIASES,
         head_dim=128,
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
         qk_norm=("qk_norm", "use_qk_norm", False),
         tied=True,
         refused=("use_bias",),
     ),
-    "ernie4_5_moe": Traits(
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
+    "ernie4_5_moe": replace(
+        _BIASES,
         qk_norm=("qk_norm", "use_qk_norm", False),
         tied=True,
         refused=("use_bias",),
@@ -502,10 +499,9 @@ TRAITS: Final = {
             ),
         ),
     ),
-    "hy_v3": Traits(
+    "hy_v3": replace(
+        _BIASES,
         head_dim=128,
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
         qk_norm=_NORMED,
         refused=("mlp_bias",),
         routing=ExpertTraits(
@@ -547,9 +543,8 @@ TRAITS: Final = {
     "olmo3": replace(_DENSE, qk_norm=True, norm_span="heads", windows=_PATTERN),
     # No matrix has a bias, whatever `attention_bias` says.
     "phi3": Traits(windows=_WINDOW_IF_STATED),
-    "phimoe": Traits(
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
+    "phimoe": replace(
+        _BIASES,
         head_bias=("lm_head_bias", False),
         qk_norm=("qk_norm", "use_qk_norm", False),
         norm_vectors=2,
@@ -665,11 +660,10 @@ TRAITS: Final = {
         ),
     ),
     "flex_olmo": _OLMOE,
-    "flint": Traits(
+    "flint": replace(
+        _BIASES,
         head_dim=128,
         kv_heads=None,
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
         qk_norm=True,
         sinks=True,
         windows=Windows(513, full_every=4, first_full=1, since=("", 2), last_full=True),
@@ -779,64 +773,48 @@ TRAITS: Final = {
     ),
 }
 
-#: Family parsers by `model_type`, as the file and its function; of a multimodal file, by the type
-#: inside `text_config`. Rows of `TRAITS` share one.
-PARSERS: Final = {
-    **dict.fromkeys(TRAITS, "usual:decoder_of"),
-    "bailing_hybrid": "bailing_hybrid:parse_bailing_hybrid",
-    "deepseek_ref": "deepseek_v4:parse_deepseek_v4_converted",
-    "deepseek_v2": "deepseek_v3:parse_deepseek_v2",
-    "deepseek_v3": "deepseek_v3:parse_deepseek_v3",
-    "deepseek_v32": "deepseek_v3:parse_deepseek_v32",
-    "deepseek_v4": "deepseek_v4:parse_deepseek_v4",
-    "falcon": "falcon:parse_falcon",
-    "falcon_h1": "falcon_h1:parse_falcon_h1",
-    "gemma3n": "gemma3n:parse_gemma3n",
-    "gemma3n_text": "gemma3n:parse_gemma3n",
-    "gemma4": "gemma4:parse_gemma4",
-    "gemma4_text": "gemma4:parse_gemma4",
-    "gemma4_unified": "gemma4:parse_gemma4_unified",
-    "gemma4_unified_text": "gemma4:parse_gemma4_unified",
-    "glm4_moe_lite": "glm:parse_glm4_moe_lite",
-    "glm_moe_dsa": "glm:parse_glm_moe_dsa",
-    "granitemoehybrid": "granite:parse_granitemoehybrid",
-    "hy_v4": "hy_v4:parse_hy_v4",
-    "inkling_mm_model": "inkling:parse_inkling",
-    "inkling_model": "inkling:parse_inkling",
-    "inkling_text": "inkling:parse_inkling",
-    "kimi_k2": "deepseek_v3:parse_deepseek_v3",
-    "kimi_k25": "deepseek_v3:parse_deepseek_v3",
-    "kimi_k3": "kimi_linear:parse_kimi_linear",
-    "kimi_linear": "kimi_linear:parse_kimi_linear",
-    "lfm2": "lfm2:parse_lfm2",
-    "lfm2_moe": "lfm2:parse_lfm2_moe",
-    "lfm3": "lfm2:parse_lfm3",
-    "llama4": "llama4:parse_llama4",
-    "llama4_text": "llama4:parse_llama4",
-    "longcat_flash": "longcat_flash:parse_longcat_flash",
-    "mimo_v2": "mimo_v2:parse_mimo_v2",
-    "mimo_v2_flash": "mimo_v2:parse_mimo_v2",
-    "minicpm3": "minicpm3:parse_minicpm3",
-    "minimax": "minimax:parse_minimax_m1",
-    "minimax_m1": "minimax:parse_minimax_m1",
-    "minimax_m2": "minimax:parse_minimax_m2",
-    "minimax_m3": "minimax_m3:parse_minimax_m3",
-    "minimax_m3_vl": "minimax_m3:parse_minimax_m3",
-    "minimax_m3_vl_text": "minimax_m3:parse_minimax_m3",
-    "minimax_text_01": "minimax:parse_minimax_m1",
-    "mistral4": "deepseek_v3:parse_mistral_latent",
-    "mistral_large3": "deepseek_v3:parse_mistral_latent",
-    "nemotron-nas": "nemotron_nas:parse_nemotron_nas",
-    "nemotron_h": "nemotron_h:parse_nemotron_h",
-    "opt": "opt:parse_opt",
-    "qwen3_5": "qwen3_next:parse_qwen3_5",
-    "qwen3_5_moe": "qwen3_next:parse_qwen3_5_moe",
-    "qwen3_5_moe_text": "qwen3_next:parse_qwen3_5_moe",
-    "qwen3_5_text": "qwen3_next:parse_qwen3_5",
-    "qwen3_next": "qwen3_next:parse_qwen3_next",
-    "qwen4_exp": "qwen4_exp:parse_qwen4_exp",
-    "qwen4_exp_text": "qwen4_exp:parse_qwen4_exp",
-    "step3p5": "step3p5:parse_step3p5",
-    "step3p7": "step3p5:parse_step3p5",
-    "youtu": "minicpm3:parse_youtu",
+#: Families with a file of their own: the file and its function, and each `model_type` it reads.
+_OWN_FILES: Final = {
+    "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
+    "deepseek_v3:parse_deepseek_v2": "deepseek_v2",
+    "deepseek_v3:parse_deepseek_v3": "deepseek_v3 kimi_k2 kimi_k25",
+    "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
+    "deepseek_v3:parse_mistral_latent": "mistral4 mistral_large3",
+    "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
+    "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
+    "falcon:parse_falcon": "falcon",
+    "falcon_h1:parse_falcon_h1": "falcon_h1",
+    "gemma3n:parse_gemma3n": "gemma3n gemma3n_text",
+    "gemma4:parse_gemma4": "gemma4 gemma4_text",
+    "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
+    "glm:parse_glm4_moe_lite": "glm4_moe_lite",
+    "glm:parse_glm_moe_dsa": "glm_moe_dsa",
+    "granite:parse_granitemoehybrid": "granitemoehybrid",
+    "hy_v4:parse_hy_v4": "hy_v4",
+    "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",
+    "kimi_linear:parse_kimi_linear": "kimi_k3 kimi_linear",
+    "lfm2:parse_lfm2": "lfm2",
+    "lfm2:parse_lfm2_moe": "lfm2_moe",
+    "lfm2:parse_lfm3": "lfm3",
+    "llama4:parse_llama4": "llama4 llama4_text",
+    "longcat_flash:parse_longcat_flash": "longcat_flash",
+    "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
+    "minicpm3:parse_minicpm3": "minicpm3",
+    "minicpm3:parse_youtu": "youtu",
+    "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
+    "minimax:parse_minimax_m2": "minimax_m2",
+    "minimax_m3:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",
+    "nemotron_h:parse_nemotron_h": "nemotron_h",
+    "nemotron_nas:parse_nemotron_nas": "nemotron-nas",
+    "opt:parse_opt": "opt",
+    "qwen3_next:parse_qwen3_5": "qwen3_5 qwen3_5_text",
+    "qwen3_next:parse_qwen3_5_moe": "qwen3_5_moe qwen3_5_moe_text",
+    "qwen3_next:parse_qwen3_next": "qwen3_next",
+    "qwen4_exp:parse_qwen4_exp": "qwen4_exp qwen4_exp_text",
+    "step3p5:parse_step3p5": "step3p5 step3p7",
 }
+#: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`. Rows of
+#: `TRAITS` share one.
+PARSERS: Final = dict.fromkeys(TRAITS, "usual:decoder_of") | dict(
+    sorted((family, parser) for parser, names in _OWN_FILES.items() for family in names.split())
+)
