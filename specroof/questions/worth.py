@@ -324,9 +324,14 @@ def _rows(
     """Yield a row for each acceptance length."""
     case, seen = found.case, found.seen
     load, first = case.load, seen[0]
-    if tpot_s is None:
-        waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
-        tpot_s = float(np.ravel(waits_s[..., 0])[0])
+    waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
+    plain_s = float(np.ravel(waits_s[..., 0])[0])
+    tpot_s, steady_s = tpot_s or plain_s, plain_s
+    if first.played is not None and load.kind == "concurrency":
+        # Users are counted in closed form, in which the clients that were played wait as long.
+        drafter = next(iter(found.drafters.values()))
+        steady = outcomes(case.at(load=load.steady), drafter, max_draft_len=0)
+        steady_s = float(steady.tpot_s[0, 0, 0])
     before: tuple[float, float] | None = None
     for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
         largest = None
@@ -335,7 +340,8 @@ def _rows(
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
-        wish = Wish(max_draft_len=max_draft_len, tpot_s=tpot_s, most=_MOST_USERS)
+        within_s = tpot_s * steady_s / plain_s
+        wish = Wish(max_draft_len=max_draft_len, tpot_s=within_s, most=_MOST_USERS)
         runs = solve(case, drafter, "batch", wish).runs
         (fields,) = load_fields(one, load, money)
         deciding, reached = one.deciding[0][0, 0], fields["speedup"]
