@@ -214,6 +214,17 @@ class Architecture:
         """The classes of kernels that run its cores."""
         return frozenset(core.kernel for _, core in self.counted_cores)
 
+    @cached_property
+    def weight_format(self) -> str:
+        """The format that most bytes of its layers are in."""
+        stored: dict[str, float] = {}
+        for count, block in self.counted_blocks:
+            for part in (*block.linears, block.core):
+                form = getattr(part, "weight", None)
+                if part is not None and form is not None:
+                    stored[form.name] = stored.get(form.name, 0.0) + count * part.stored_bytes
+        return max(stored, key=lambda name: stored[name], default=self.activation_dtype)
+
     @property
     def layer_kinds(self) -> dict[str, int]:
         """How many blocks there are of each kind of attention and feed-forward."""

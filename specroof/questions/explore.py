@@ -410,17 +410,18 @@ def _columns(axes: Axes) -> tuple[Array, Array, IntArray]:
     return contexts[:, None, None], batches[:, None], drafts
 
 
-#: From a limit of running requests that a server is told to its room without drafts.
-_PlainRoom: TypeAlias = Callable[[int | None], ServedRoom]
+#: From a limit of running requests to a server that is told so, and its room without drafts.
+_PlainRoom: TypeAlias = Callable[[int | None], tuple[Deployment, ServedRoom]]
 
 
 def _plain_room(deployment: Deployment, axes: Axes) -> _PlainRoom:
-    """Return the room of a server without drafts, which is the same beside any drafter."""
+    """Return servers by what they are told, with a room that is the same beside any drafter."""
     contexts = np.array(axes.context_len)[:, None]
 
     @cache
-    def plain(running: int | None) -> ServedRoom:
-        return served_room(with_running(deployment, running), context_len=contexts)
+    def plain(running: int | None) -> tuple[Deployment, ServedRoom]:
+        within = with_running(deployment, running)
+        return within, served_room(within, context_len=contexts)
 
     return plain
 
@@ -435,13 +436,13 @@ def _room(
 
     @cache
     def held(running: int | None) -> ServerRoom:
-        within = with_running(deployment, running)
-        return server_room(within, drafter, contexts, proposed.verify_len, plain=plain(running))
+        within, room = plain(running)
+        return server_room(within, drafter, contexts, proposed.verify_len, plain=room)
 
     room, raised = held(None), None
     told = raised_limits(axes.batch_size, "queue", held)
     if any(map(any, told)):
-        pairs = [(plain(off).largest_batch, held(on).largest[:, 1:]) for off, on in told]
+        pairs = [(plain(off)[1].largest_batch, held(on).largest[:, 1:]) for off, on in told]
         raised = np.stack([np.hstack(pair) for pair in pairs], axis=1)
     return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
@@ -709,12 +710,21 @@ class Exploration(Noted):
 
     @cached_property
     def alike(self) -> list[int]:
-        """For each model the first one that costs the same, drafts included: they share grids."""
-        kinds = [
-            (repr(replace(model, name="")), *begun_drafters(model))
-            for model in self.models.values()
-        ]
-        return [kinds.index(kind) for kind in kinds]
+        """For each model one that costs the same, drafts included: they share grids."""
+
+        def played(name: str) -> bool:
+            return any(self.plays(name, chip) for chip in self.hardware.values())
+
+        kinds = {}
+        for name, model in self.models.items():
+            begun = begun_drafters(model)
+            if self.is_whole or self.steady:  # acceptance is of what is played alone
+                begun = tuple(spec.partition(",")[0] for spec in begun)
+            kinds[name] = repr(replace(model, name="")), begun
+        places, shared = list(kinds), dict[Any, int]()
+        for name in sorted(kinds, key=lambda name: not played(name)):
+            shared.setdefault(kinds[name], places.index(name))
+        return [shared[kind] for kind in kinds.values()]
 
     def section(self, model: str, hardware: str) -> Section:
         """Return the grids of one model on one chip.
