@@ -38,7 +38,7 @@ globalThis.specroofPage = (() => {
     ideal: "roofline",
   };
   const LAWS = { profile: "published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
-  const PRICED = Object.keys(tables.flags.texts);
+  const PRICED = Object.keys(tables.assumed);
   /** Bands that span a larger factor say too little. */
   const WIDEST_BAND = 3,
     NOT_USEFUL = "not usefully predicted here";
@@ -278,11 +278,11 @@ globalThis.specroofPage = (() => {
           script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
           document.head.append(script);
         });
-    const { things, chips: own, pieces } = await specroof.unpacked(packed);
+    const { things, chips: own, sure } = await specroof.unpacked(packed);
     return Object.fromEntries(
       Object.entries(own).map(([chip, shared]) => [
         chip,
-        { ...shared, pieces, cells: things.filter((cell) => cell.chip === chip) },
+        { ...shared, sure, cells: things.filter((cell) => cell.chip === chip) },
       ]),
     );
   }
@@ -671,10 +671,9 @@ globalThis.specroofPage = (() => {
 
   /** How near measurements are at this load, and how far predictions were off there: the sentence of the commands. */
   function sure({ cell, section }, { kind }) {
-    const { batch_size, context_len, texts } = cell.sure[kind];
-    const pieces = Object.keys(section.pieces),
-      beyond = (end, value) => Number(end !== null && value > end);
-    return `How sure: ${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)].map((n) => pieces[n]).join("")}.`;
+    const { batch_size, context_len, texts } = section.sure[cell.sure[kind]];
+    const beyond = (end, value) => Number(end !== null && value > end);
+    return `How sure: ${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)]}.`;
   }
 
   /** Points of plain decoding, or of a drafter at its best lengths, that a server runs. */
@@ -1974,7 +1973,8 @@ globalThis.specroofPage = (() => {
   }
 
   async function start() {
-    [tables.typical] = (await specroof.unpacked(tables.typical)).things;
+    const { things, flags, profiles } = await specroof.unpacked(tables.packed);
+    Object.assign(tables, { typical: things[0], flags, profiles });
     listen();
     await fromAddress();
   }
