@@ -194,6 +194,10 @@ class Architecture:
     vector_dtype: str = "bf16"
     layer_order: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        """Return a hash of what tells most models apart: caches ask for it often."""
+        return hash((self.name, self.hidden_size, self.vocab_size, len(self.layers)))
+
     @property
     def n_layers(self) -> int:
         """Layers of the model."""
