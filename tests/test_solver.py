@@ -242,6 +242,14 @@ def test_the_best_lies_within_the_near_best(asked: dict[str, Any], share: float)
             assert speedups[limit] >= found.best_speedup[index] * (1 - share) * (1 - 1e-9)
 
 
+def test_a_longer_draft_than_measured_is_worth_measuring_where_one_load_gains_by_it() -> None:
+    # At 16 two drafts are best, and at 4096 none is.
+    found = replace(curve(TENTH, HALF, batch_size=[16, 4096]), measured_draft_len=1)
+    (note,) = found.measuring_notes
+    assert "2 drafts" in note
+    assert "batch 16," in note
+
+
 # --- depth ---------------------------------------------------------------------------------------
 
 FREE = autoregressive_drafter(0)
