@@ -41,6 +41,12 @@ class Urgent(str):
     __slots__ = ()
 
 
+class Assumed(Urgent):
+    """A note that an acceptance was measured with other models: no answer is surer than that."""
+
+    __slots__ = ()
+
+
 def printable(text: str) -> str:
     r"""Return a text that a terminal shows as it stands: other characters are spelt as in JSON.
 

@@ -358,12 +358,15 @@ def ranges_spelt(ranges: Sequence[tuple[int, int, int]]) -> str:
 
     Examples
     --------
-    >>> ranges_spelt([(1, 8, 3), (9, 48, 0)]), ranges_spelt([(1, 48, 3)])
-    ('3 at 1-8, 0 at 9-48', '3')
+    >>> ranges_spelt([(1, 8, 3), (9, 9, 0)]), ranges_spelt([(1, 48, 3)])
+    ('3 at 1-8, 0 at 9', '3')
     """
     if len(ranges) == 1:
         return str(ranges[0][2])
-    return ", ".join(f"{drafts} at {first}-{last}" for first, last, drafts in ranges)
+    return ", ".join(
+        f"{drafts} at {first}" + (f"-{last}" if last > first else "")
+        for first, last, drafts in ranges
+    )
 
 
 _general: Final = "{:g}".format

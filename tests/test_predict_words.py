@@ -143,8 +143,8 @@ def test_heads_that_a_model_lacks_are_said(model: str, drafter: str, warned: boo
 
 
 def test_what_is_not_published_has_a_nearest() -> None:
-    assert run("acceptance --find V3.2").startswith(
-        "nothing published for V3.2; nearest: DeepSeek-V4-Pro"
+    assert run("acceptance --find Kimi-K4").startswith(
+        "nothing published for Kimi-K4; nearest: Kimi-K3"
     )
     assert find_profiles("zzz").notes == ("nothing published for zzz",)
     assert find_profiles("qwen3").notes == ()

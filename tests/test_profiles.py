@@ -20,6 +20,7 @@ from specroof.acceptance.published import (
     profile_names,
     typical_profiles,
 )
+from specroof.errors import Assumed
 from tables import rows
 
 MTP = "qwen3.6-35b-a3b/mtp/speed-bench"
@@ -59,18 +60,17 @@ def profile_of(length: float, **known: Any) -> AcceptanceProfile:
 def test_typical_profiles_were_measured_alike() -> None:
     lengths = [1.1 + 0.1 * n for n in range(11)]
     many = [profile_of(length, temperature=0.0) for length in lengths]
-    others = [
-        profile_of(3.9, temperature=1.0),
-        *(profile_of(3.5, temperature=0.0, rule="rejection") for _ in range(20)),
-        AcceptanceProfile("mine/eagle3/deep", lengths=((7, 3.9),), temperature=0.0),
-    ]
-    found = [one.tokens_per_round for one in typical_profiles([*others, *reversed(many)])]
+    deep = AcceptanceProfile("mine/eagle3/deep", lengths=((7, 3.9),), temperature=0.0)
+    lossless = [profile_of(3.5, temperature=0.0, rule="rejection") for _ in range(5)]
+
+    def typical(*own: AcceptanceProfile, **beside: list[AcceptanceProfile]) -> list[Any]:
+        return [*typical_profiles("eagle3", {"eagle3": own, **beside})]
+
+    found = [one.tokens_per_round for one in typical(deep, *lossless, *reversed(many))]
     assert found == pytest.approx([1.2, 1.6, 2.0])  # the 10th, 50th and 90th percentile
-    (alone,) = {*typical_profiles(others[1:2])}
-    assert alone.rule == "rejection"  # where no other rule was measured
-    assert typical_profiles([others[0], others[-1]])[1].draft_len == 7  # as many: the deeper
-    beside = typical_profiles([*others, *many], [others[1:2], others[2:4]])
-    assert {one.rule for one in beside} == {"rejection"}  # as the drafters that it is beside
+    assert typical(lossless[0], deep)[1] == deep  # as many of each: what every server has
+    assert typical(many[0], deep)[1] == deep  # as many: with more drafts
+    assert typical(deep, *many, dflash=[deep])[0] == deep  # as the other kinds were
 
 
 def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> None:
@@ -105,12 +105,43 @@ def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> 
         "Qwen/Qwen3-8B", "h100", drafters="eagle3", framework="tensorrt-llm"
     ).drafters
     assert getattr(moved.acceptance, "rule", None) == "greedy"
-    # What says its acceptance, or has none published, stays as it is.
+    # What says its acceptance stays as it is.
     (given,) = specroof.predict(**asked, drafters="eagle3,accept=0.5").drafters
     assert given.name == "eagle3,accept=0.5"
-    for drafters, model in (("mtp", "Qwen/Qwen3-8B"), (None, "openai/gpt-oss-120b")):
-        with pytest.raises(specroof.OptionError, match="acceptance"):
-            specroof.predict(model, "h100", drafters=drafters)
+
+
+@pytest.mark.parametrize(
+    ("model", "drafters", "kind"),
+    [
+        ("openai/gpt-oss-120b", None, "eagle3"),  # whose checkpoint has no layer that drafts
+        ("zai-org/GLM-4.5", None, "mtp"),
+        ("Qwen/Qwen3-8B", "mtp", "mtp"),
+    ],
+)
+def test_acceptance_that_is_not_published_with_a_model_is_that_of_others(
+    model: str, drafters: str | None, kind: str
+) -> None:
+    answer = specroof.predict(model, "h200", drafters=drafters, tensor_parallel=8)
+    (drafter,) = answer.drafters
+    acceptance = drafter.acceptance
+    assert isinstance(acceptance, specroof.Acceptance)
+    assert drafter.kind == kind
+    assert [type(note) for note in acceptance.caveats] == [Assumed]
+    # At three drafts, of all that go as far: a tenth lies below the band, and a tenth above.
+    ends = [float(end.tokens_per_round(3)) for end in acceptance.between]
+    of_kind = (
+        float(profile.acceptance().tokens_per_round(3))
+        for profile in specroof.load_profiles()
+        if profile.kind == kind and profile.draft_len >= 3
+    )
+    assert "acceptance is assumed" in answer.text()
+    tenths = np.percentile(np.fromiter(of_kind, float), [10, 90], method="nearest")
+    assert ends == pytest.approx(tenths, abs=0.03)
+
+
+def test_a_kind_that_was_never_published_is_refused_without_acceptance() -> None:
+    with pytest.raises(specroof.OptionError, match="no acceptance"):
+        specroof.predict("Qwen/Qwen3-8B", "h100", drafters="medusa")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """What parameters stand for: names and values to models, chips, drafters, engines and prices."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
@@ -15,10 +15,11 @@ from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
-from specroof.errors import Note, OptionError, Urgent, expect, expect_word, refuse, reject
+from specroof.errors import Assumed, Note, OptionError, Urgent, expect, expect_word, refuse
 from specroof.frameworks import FRAMEWORKS, RUNS, SERVERS, SPELT, known_releases, release
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, ServerSettings
 from specroof.latency import Setup
+from specroof.parsers.model_config import MTP_NOTE
 from specroof.reading.words import Prices
 from specroof.reading.yaml_text import shown
 from specroof.serving.workload import parse_server, server_settings
@@ -344,18 +345,20 @@ def borrowed_engine(
 
 
 def published_drafters(
-    given: DrafterLike | Sequence[DrafterLike] | None, model: str, server: str = ""
+    given: DrafterLike | Sequence[DrafterLike] | None, model: Architecture, server: str = ""
 ) -> list[DrafterLike]:
-    """Return drafters, those that name no acceptance with the one that is published for a model.
+    """Return drafters, those that name no acceptance with what is published of their kind.
 
-    Of several profiles of one kind it is the one in the middle, and the acceptance says so.
+    With the model, or where that is not published with other models. Of several profiles it is the
+    one in the middle; the acceptance says which.
 
     Parameters
     ----------
     given
-        Drafters; None for each kind whose acceptance with the model is published.
+        Drafters; None for each kind that is published with the model, or else for what it could
+        have: the layer of its checkpoint, or an EAGLE-3 head.
     model
-        The name of the target.
+        The target.
     server
         What runs them, as of `release`: where it does not accept drafts as it was measured, the
         acceptance is moved to how it does.
@@ -363,13 +366,13 @@ def published_drafters(
     Raises
     ------
     OptionError
-        Where none are given and none are published, and as `drafter_of`.
+        As `drafter_of`.
 
     Examples
     --------
-    >>> [drafter.name for drafter in published_drafters(None, "Qwen/Qwen3-32B-FP8")]
-    ['eagle3,profile=qwen3-32b/eagle3/log-line']
-    >>> published_drafters("mtp,accept=0.8", "Qwen/Qwen3-32B-FP8")
+    >>> [drafter.name for drafter in published_drafters(None, load_model("Qwen/Qwen3-32B"))]
+    ['eagle3,profile=qwen3-32b/eagle3/log-line', 'dflash,profile=qwen3-32b/dflash/sharegpt']
+    >>> published_drafters("mtp,accept=0.8", load_model("Qwen/Qwen3-32B"))
     ['mtp,accept=0.8']
     """
     found = list[DrafterLike]([] if given is None else as_list(given))
@@ -384,42 +387,62 @@ def published_drafters(
         return found
     from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
 
-    known = published_with(model)
+    own = published_with(model.name)
     if given is None:
-        kinds = [kind for kind in known if kind in KINDS and not KINDS[kind].required]
-        if not kinds:
-            message = f"drafters: none is given, and no acceptance with {model} is published"
-            reject(message, "one or more with acceptance, as in eagle3,accept-length=2.8@3")
+        kinds = [kind for kind in own if kind in KINDS and not KINDS[kind].required]
+        kinds = kinds or ["mtp" if MTP_NOTE in model.notes else "eagle3"]
         found, lacking = [*kinds], dict(enumerate(kinds))
-    profiles = {kind: known[kind] for kind in lacking.values() if kind in known}
+    others = published_with(None)
     for place, kind in lacking.items():
-        if kind in profiles:
-            beside = [others for other, others in profiles.items() if other != kind]
-            found[place] = _published(str(found[place]), profiles[kind], beside, server)
+        if kind in own:
+            found[place] = _published(str(found[place]), kind, own, server, "")
+        elif kind in others:
+            found[place] = _published(str(found[place]), kind, others, server, model.name)
     return found
 
 
 def _published(
     given: str,
-    profiles: "Sequence[AcceptanceProfile]",
-    beside: "Iterable[Sequence[AcceptanceProfile]]",
+    kind: str,
+    known: "Mapping[str, Sequence[AcceptanceProfile]]",
     server: str,
+    without: str,
 ) -> Drafter:
-    """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others."""
-    from specroof.acceptance.published import typical_profiles  # noqa: PLC0415 - as above
+    """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others.
 
-    low, middle, high = typical_profiles(profiles, beside)
-    said = f"acceptance of {middle.kind}: published profile {middle.name}"
-    if low != high:
-        said += (
-            f"; the band is that of other texts, {low.tokens_per_round:.2f} to "
-            f"{high.tokens_per_round:.2f} tokens per round of {middle.draft_len} drafts"
+    `without` is the target if the profiles are those of other models, which the acceptance says.
+    """
+    from specroof.acceptance.published import (  # noqa: PLC0415 - as above
+        borrowed_profiles,
+        typical_profiles,
+    )
+
+    note = Assumed if without else Urgent
+    if without:
+        low, middle, high = borrowed_profiles(known[kind])
+        said = (
+            f"acceptance of {kind} with {without} is not published; assumed: the middle of "
+            f"{len({profile.model for profile in known[kind]})} other models, profile {middle.name}"
         )
+    else:
+        low, middle, high = typical_profiles(kind, known)
+        said = f"acceptance of {kind}: published profile {middle.name}"
     found = drafter_of(f"{given},profile={middle.name}")
-    between = (low.acceptance(), high.acceptance()) if low != high else ()
+    ends = [] if low == high else [one.acceptance("geometric") for one in (low, high)]
+    if ends:
+        tokens = [float(end.tokens_per_round(middle.draft_len)) for end in ends]
+        said += (
+            f"; the band is that of other {'models and ' if without else ''}texts, {tokens[0]:.2f} "
+            f"to {tokens[1]:.2f} tokens per round of {middle.draft_len} drafts"
+        )
     acceptance = each_curve(
         cast("Acceptance | ContextAcceptance", found.acceptance),
-        lambda curve: replace(curve, between=between, caveats=(*curve.caveats, Urgent(said))),
+        lambda curve: replace(
+            curve,
+            between=tuple(ends),
+            caveats=(*curve.caveats, note(said)),
+            measured_on=None if without else curve.measured_on,
+        ),
     )
     found = replace(found, acceptance=acceptance)
     is_run = accepts(server, middle.rule or None)

@@ -2,10 +2,10 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, Final
 
-from specroof.acceptance.published import AcceptanceProfile, published_with, typical_profiles
+from specroof.acceptance.published import published_with, typical_profiles
 from specroof.architecture import Architecture
 from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
@@ -46,15 +46,11 @@ def begun_drafters(model: Architecture) -> tuple[str, ...]:
     measured = published_with(model.name)
     held = {*measured, *["mtp"] * (MTP_NOTE in model.notes)}
     kinds = [kind for kind in ("mtp", "eagle3", "dflash") if kind in held] or ["eagle3"]
-    return tuple(_spec(kind, measured.get(kind, ())) for kind in kinds[:_MOST_BEGUN])
-
-
-def _spec(kind: str, profiles: Sequence[AcceptanceProfile]) -> str:
-    """Return a drafter with the profile in the middle of those of its kind, or what is assumed."""
-    return (
-        f"{kind},profile={typical_profiles(profiles)[1].name}"
-        if profiles
+    return tuple(
+        f"{kind},profile={typical_profiles(kind, measured)[1].name}"
+        if kind in measured
         else f"{kind},{ASSUMED[kind]}"
+        for kind in kinds[:_MOST_BEGUN]
     )
 
 

@@ -358,7 +358,7 @@ Drafters = Annotated[
         f"{', '.join(f'{key}=' for key in ACCEPTANCE_KEYS)}.",
         in_python="Or `Drafter` objects.",
         kind=list[str],
-        shown="those whose acceptance with the model is published",
+        shown="those whose acceptance is published with the model, or else with other models",
     ),
 ]
 ChainDrafter = Annotated[

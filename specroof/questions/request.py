@@ -409,7 +409,7 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         OptionError
             As `sampled_drafters` and `published_drafters` do.
         """
-        model = model_of(self.model, self.family).name
+        model = model_of(self.model, self.family)
         return self.sampled_drafters(published_drafters(given, model, self._server))
 
     @property

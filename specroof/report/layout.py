@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from html import escape
 from typing import Final, Protocol, TypeAlias
 
-from specroof.errors import Note, Urgent, one_line, printable
+from specroof.errors import Assumed, Note, Urgent, one_line, printable
 
 # --- Text that fits a screen: folded lines and tables, sources in brief --------------------------
 # A table that is too wide first breaks its titles into words, then its last column where that is
@@ -321,7 +321,9 @@ def closing(
     notes = [note for note in notes if not isinstance(note, Urgent)]
     lines = [note_lines([*warnings, *urgent])]
     if sureness:
-        lines.append(wrapped(f"how sure: {sureness}"))
+        assumed = any(isinstance(note, Assumed) for note in urgent)
+        of_times = "the acceptance is assumed; of times: " if assumed else ""
+        lines.append(wrapped(f"how sure: {of_times}{sureness}"))
     if shows_notes():
         lines.append(note_lines(notes))
     elif notes or is_more:

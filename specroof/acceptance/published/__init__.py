@@ -6,6 +6,7 @@
 from specroof.acceptance.published.profile import (
     DRAFT_COUNTS,
     AcceptanceProfile,
+    borrowed_profiles,
     bundled_profile,
     draft_count,
     load_profiles,
@@ -17,6 +18,7 @@ from specroof.acceptance.published.profile import (
 __all__ = [
     "DRAFT_COUNTS",
     "AcceptanceProfile",
+    "borrowed_profiles",
     "bundled_profile",
     "draft_count",
     "load_profiles",

@@ -3,7 +3,7 @@
 import csv
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -206,13 +206,13 @@ def load_profiles() -> tuple[AcceptanceProfile, ...]:
     return tuple(_library().values())
 
 
-def published_with(model: str) -> dict[str, list[AcceptanceProfile]]:
+def published_with(model: str | None) -> dict[str, list[AcceptanceProfile]]:
     """Return the bundled profiles of a model, in whatever format its weights are, by drafter kind.
 
     Parameters
     ----------
     model
-        A name of the target: ``NAME`` or ``ORG/NAME``.
+        A name of the target: ``NAME`` or ``ORG/NAME``; None for all targets.
 
     Source
         The profiles' own.
@@ -221,61 +221,101 @@ def published_with(model: str) -> dict[str, list[AcceptanceProfile]]:
     --------
     >>> found = published_with("Qwen/Qwen3-32B-FP8")
     >>> {kind: [profile.name for profile in profiles] for kind, profiles in found.items()}
-    {'eagle3': ['qwen3-32b/eagle3/log-line']}
+    {'eagle3': ['qwen3-32b/eagle3/log-line'], 'dflash': ['qwen3-32b/dflash/sharegpt']}
     """
-    own, found = model.rpartition("/")[2].lower(), dict[str, list[AcceptanceProfile]]()
+    found = dict[str, list[AcceptanceProfile]]()
+    own = (model or "").rpartition("/")[2].lower()
     for profile in load_profiles():
         theirs = profile.model.lower()
-        if f"{own}-".startswith(f"{theirs}-") or theirs.startswith(f"{own}-"):
+        if model is None or f"{own}-".startswith(f"{theirs}-") or theirs.startswith(f"{own}-"):
             found.setdefault(profile.kind, []).append(profile)
     return found
 
 
 def typical_profiles(
-    profiles: Sequence[AcceptanceProfile],
-    beside: Iterable[Sequence[AcceptanceProfile]] = (),
+    kind: str, known: Mapping[str, Sequence[AcceptanceProfile]]
 ) -> tuple[AcceptanceProfile, AcceptanceProfile, AcceptanceProfile]:
     """Return a low, the middle and a high one of profiles of one kind of drafter, by their length.
 
     Of those that were measured alike: with the rule, drafts and temperature that most of the other
-    kinds have, too; then with greedy acceptance, which every server has, where any were; then as
-    most were, or with the most drafts. Low and high are the 10th and the 90th percentile: what
-    another text may do.
+    kinds have, too; then as most were; then with greedy acceptance, which every server has, or with
+    the most drafts. Low and high are the 10th and the 90th percentile: what another text may do.
 
     Parameters
     ----------
-    profiles
-        Of one kind, at least one.
-    beside
-        Those of each other kind that it is compared with.
+    kind
+        Of drafters.
+    known
+        The profiles of a model by kind, as of `published_with`.
 
     Source
         The profiles' own.
 
     Examples
     --------
-    >>> found = published_with("Kimi-K3")["dspark"]
-    >>> [profile.name.rpartition("/")[2] for profile in typical_profiles(found)]
+    >>> found = typical_profiles("dspark", published_with("Kimi-K3"))
+    >>> [profile.name.rpartition("/")[2] for profile in found]
     ['qa', 'mt-bench', 'low-entropy-16k']
     """
 
     def measured(one: AcceptanceProfile) -> tuple[str, int, float | None]:
         return one.rule, one.draft_len, one.temperature
 
+    profiles = known[kind]
+    beside = (others for other, others in known.items() if other != kind)
     shared = Counter(setting for others in beside for setting in {*map(measured, others)})
     counts = Counter(map(measured, profiles))
 
     def preference(setting: tuple[str, int, float | None]) -> tuple[float, ...]:
         rule, drafts, _ = setting
         # A profile that states no rule is read as greedy.
-        return shared[setting], rule in {"", "greedy"}, counts[setting], drafts
+        return shared[setting], counts[setting], rule in {"", "greedy"}, drafts
 
     most = max(counts, key=preference)
     alike = sorted(
         (one for one in profiles if measured(one) == most), key=lambda one: one.tokens_per_round
     )
-    last = len(alike) - 1
-    return alike[round(0.1 * last)], alike[(last + 1) // 2], alike[round(0.9 * last)]
+    return _typical(alike)
+
+
+def borrowed_profiles(
+    profiles: Iterable[AcceptanceProfile],
+) -> tuple[AcceptanceProfile, AcceptanceProfile, AcceptanceProfile]:
+    """Return a low, the middle and a high one of profiles of one kind of drafter with any models.
+
+    By their tokens of `_COMMON_DRAFTS`: what a model may do with which the kind was never measured.
+    Low and high are the 10th and the 90th percentile.
+
+    Parameters
+    ----------
+    profiles
+        Of one kind, at least one.
+
+    Source
+        The profiles' own.
+
+    Examples
+    --------
+    >>> found = borrowed_profiles(published_with(None)["mtp"])
+    >>> [round(float(one.acceptance().tokens_per_round(3)), 2) for one in found]
+    [2.61, 3.01, 3.33]
+    """
+    known = list(profiles)
+    depth = min(_COMMON_DRAFTS, max(profile.draft_len for profile in known))
+    deep = [profile for profile in known if profile.draft_len >= depth]
+    return _typical(sorted(deep, key=lambda one: float(one.acceptance().tokens_per_round(depth))))
+
+
+#: Drafts that servers and labs report most.
+_COMMON_DRAFTS: Final = 3
+
+
+def _typical(
+    ordered: Sequence[AcceptanceProfile],
+) -> tuple[AcceptanceProfile, AcceptanceProfile, AcceptanceProfile]:
+    """Return the 10th percentile, the middle and the 90th percentile."""
+    last = len(ordered) - 1
+    return ordered[round(0.1 * last)], ordered[(last + 1) // 2], ordered[round(0.9 * last)]
 
 
 def profile_names() -> list[str]:
