@@ -158,7 +158,7 @@ def test_an_acceptance_without_a_band_is_taken_at_its_word() -> None:
 
 def test_places_refuse_what_the_system_refuses(tmp_path: Any) -> None:
     def fail(error: OSError) -> None:
-        with places._refused(tmp_path, "a folder"):
+        with places.refused(tmp_path, "a folder"):
             raise error
 
     for error in (FileNotFoundError(2, "gone"), PermissionError(13, "denied")):
