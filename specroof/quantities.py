@@ -8,7 +8,7 @@ two more columns, under its name with ``_low`` and ``_high``.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from functools import cache
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args, get_type_hints
 
@@ -454,7 +454,7 @@ ENOUGH_DRAFTS: Final = quantity(
     is_count=True,
 )
 GAIN_PER_TOKEN: Final = quantity(
-    *("gain_per_token", "per token", "Speedup for each further token per round."),
+    *("gain_per_token", "gain per token", "Speedup for each further token per round."),
     spelt="{:+.2f}x".format,
     better="more",
 )
@@ -753,12 +753,11 @@ MEAN_S, P50_S, P95_S, P99_S = (
 # --- What a device holds -------------------------------------------------------------------------
 
 
-def _bytes(name: str, title: str, about: str) -> Quantity:
-    def spelt(value: float) -> str:
-        return "-" * (value < 0) + format_binary_bytes(abs(value))
+def _signed_bytes(value: float) -> str:
+    return "-" * (value < 0) + format_binary_bytes(abs(value))
 
-    return quantity(name, title, about, unit="bytes", spelt=spelt)
 
+_bytes = partial(quantity, unit="bytes", spelt=_signed_bytes)
 
 WORKER: Final = quantity("worker", "worker", "What its workers do: prefill or decode.")
 WORKERS: Final = quantity("workers", "workers", "How many of them there are.", is_count=True)
@@ -799,28 +798,15 @@ PROMPTS_LIMIT: Final = quantity(
 # --- What an operation takes ---------------------------------------------------------------------
 
 
-def _moved(name: str, title: str, about: str) -> Quantity:
-    return quantity(name, title, about, unit="bytes", spelt=lambda value: format_si(value, "B"))
-
-
-def _seconds(name: str, title: str, about: str) -> Quantity:
-    return quantity(name, title, about, unit="s", spelt=format_seconds)
+_moved = partial(quantity, unit="bytes", spelt=lambda value: format_si(value, "B"))
+_seconds = partial(quantity, unit="s", spelt=format_seconds)
+_share = partial(quantity, spelt="{:.1%}".format)
+_off = partial(quantity, spelt="{:+.1%}".format)
+_number = partial(quantity, is_count=True, spelt=_general)
 
 
 def _rate(name: str, title: str, about: str, unit: str, shown: str = "") -> Quantity:
     return quantity(name, title, about, unit=unit, spelt=lambda value: format_si(value, shown))
-
-
-def _share(name: str, title: str, about: str) -> Quantity:
-    return quantity(name, title, about, spelt="{:.1%}".format)
-
-
-def _off(name: str, title: str, about: str) -> Quantity:
-    return quantity(name, title, about, spelt="{:+.1%}".format)
-
-
-def _number(name: str, title: str, about: str) -> Quantity:
-    return quantity(name, title, about, is_count=True, spelt=_general)
 
 
 OP: Final = quantity("op", "operation", "Name of the operation.")
@@ -931,12 +917,12 @@ LEAST_HALF_LIFE: Final = quantity(
     better="less",
 )
 TOKENS_UNTIL_PAID: Final = quantity(
-    *("tokens_until_paid", "tokens until", "Output tokens that save what the training cost."),
+    *("tokens_until_paid", "tokens until paid", "Output tokens that save what the training cost."),
     spelt=format_count,
     better="less",
 )
 REQUESTS_UNTIL_PAID: Final = quantity(
-    *("requests_until_paid", "requests until", "Answers that save what the training cost."),
+    *("requests_until_paid", "requests until paid", "Answers that save what the training cost."),
     spelt=format_count,
     better="less",
 )

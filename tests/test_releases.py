@@ -159,7 +159,7 @@ def test_a_release_is_the_same_as_another_of_its_server(
         ({"title": ""}, "title is ''; allowed: text of 1 to"),
         ({"methods.mtp.trees": 1}, "methods.mtp.trees is 1; allowed: true or false"),
         ({"rules": "slots"}, "rules is 'slots'; allowed: blocks, pools, share"),
-        ({"methods.mtp": {}}, "methods.mtp.name is missing; allowed: name, "),
+        ({"methods.mtp": {}}, "methods.mtp.name is missing; the keys there are name, "),
         ({"settings.running.enabled": ["$batch"]}, "enabled is .*allowed: a list of texts"),
         ({"settings.running.enabled": 3}, "enabled is 3; allowed: a list of texts"),
         ({"captured.sizes.steps": [[8, 9]]}, r"steps.0 is \[8, 9\]; allowed: \[from, below"),

@@ -431,7 +431,7 @@ def test_a_library_that_is_missing_is_one_line(
     out = str(tmp_path / "out")
     for name in ("pyarrow", "pyarrow.parquet", "distributed", "fsspec"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert "allowed: pip install pyarrow" in refused(
+    assert "needs pyarrow; install it with: pip install pyarrow" in refused(
         "sweep", study, "-o", out, "--format", "parquet"
     )
     assert "pip install distributed" in refused(

@@ -23,22 +23,3 @@ from specroof.acceptance.curve import (
     windowed_acceptance,
 )
 from specroof.acceptance.typical import acceptance_from_length
-
-__all__ = [
-    "RULES",
-    "Acceptance",
-    "ContextAcceptance",
-    "acceptance_from_length",
-    "acceptance_notes",
-    "accepted_at",
-    "beta_acceptance",
-    "constant_acceptance",
-    "context_acceptance",
-    "decay_acceptance",
-    "each_curve",
-    "histogram_acceptance",
-    "lengths_acceptance",
-    "rate_acceptance",
-    "survival_acceptance",
-    "windowed_acceptance",
-]

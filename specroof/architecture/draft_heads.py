@@ -530,13 +530,9 @@ def _last_layer(target: Architecture) -> tuple[Block, ...]:
         for block in layer.blocks:
             if block.core is not None and block.core.cache_kind == "tokens":
                 behind = [other for other in layer.blocks if other.name == "feed_forward"]
-                return (_windowed(block), *(behind or _feed_forwards(target)))
+                last = [other for _, other in target.counted_blocks if other.name == "feed_forward"]
+                return (_windowed(block), *(behind or last[-1:]))
     return reject(f"{target.name} has no attention over a cache", "config= of its draft layer")
-
-
-def _feed_forwards(target: Architecture) -> list[Block]:
-    """Return the last feed-forward of a model whose layers are single blocks."""
-    return [block for _, block in target.counted_blocks if block.name == "feed_forward"][-1:]
 
 
 def _windowed(block: Block) -> Block:
@@ -568,7 +564,8 @@ def usual_eagle3(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead
         n_layers=design.n_layers or 1,
         target_size=target.hidden_size,
     )
-    return replace(head, model=replace(head.model, lookup_params=_table_params(design, target)))
+    table = target.vocab_size * (design.hidden_size or 0)
+    return replace(head, model=replace(head.model, lookup_params=table))
 
 
 def usual_p_eagle(target: Architecture) -> DraftHead:
@@ -630,7 +627,7 @@ def _usual_block(
         shape.hidden_size,
         layers,
         head_rows=design.vocab_size or whole,
-        lookup_params=_table_params(design, target),
+        lookup_params=target.vocab_size * (design.hidden_size or 0),
     )
     return block_head(
         kind,
@@ -640,11 +637,6 @@ def _usual_block(
         block=USUAL_BLOCKS[kind],
         vocab_size=design.vocab_size,
     )
-
-
-def _table_params(design: HeadDesign, target: Architecture) -> int:
-    """Return the elements of an embedding of another width than the target's."""
-    return 0 if design.hidden_size is None else target.vocab_size * design.hidden_size
 
 
 def _designed(shape: DraftShape, design: HeadDesign) -> DraftShape:

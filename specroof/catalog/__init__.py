@@ -13,18 +13,3 @@ from specroof.catalog.names import (
     model_names,
     taken_aliases,
 )
-
-__all__ = [
-    "ACCEPTANCE_KEYS",
-    "hardware_names",
-    "hardware_words",
-    "left_out_fits",
-    "load_drafter",
-    "load_hardware",
-    "load_model",
-    "local_engines",
-    "model_names",
-    "read_text",
-    "study_path",
-    "taken_aliases",
-]

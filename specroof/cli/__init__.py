@@ -17,8 +17,6 @@ from specroof.errors import OptionError, SpecroofError, not_modelled, one_line, 
 from specroof.questions import QUESTIONS
 from specroof.report.layout import on_screen
 
-__all__ = ["COMMANDS", "app", "main"]
-
 # --- Commands whose refusals are one line, and whose words are read without pydantic -------------
 
 # What is wrong with the words of a command: an unknown flag, a missing argument.

@@ -10,19 +10,3 @@ from specroof.cost.forward import (
     storage,
     stored_as,
 )
-
-__all__ = [
-    "CHOICES",
-    "BlockExchange",
-    "ForwardPass",
-    "OpCost",
-    "Options",
-    "Shard",
-    "Storage",
-    "forward_cost",
-    "kv_bytes_per_token",
-    "replay_storage",
-    "state_bytes",
-    "storage",
-    "stored_as",
-]

@@ -2,7 +2,6 @@
 
 from specroof.drafters.base import (
     Drafter,
-    DrafterFootprint,
     DraftTime,
     PassTime,
     Proposals,
@@ -10,15 +9,3 @@ from specroof.drafters.base import (
     TokensPerRound,
 )
 from specroof.drafters.kinds import KINDS, ideal_drafter
-
-__all__ = [
-    "KINDS",
-    "DraftTime",
-    "Drafter",
-    "DrafterFootprint",
-    "PassTime",
-    "Proposals",
-    "Round",
-    "TokensPerRound",
-    "ideal_drafter",
-]

@@ -9,13 +9,3 @@ from specroof.engines.calibration import (
     predicted_tokens_per_s,
 )
 from specroof.hardware.written import calibrated_yaml
-
-__all__ = [
-    "Calibration",
-    "Fitted",
-    "Residual",
-    "calibrate",
-    "calibrated_yaml",
-    "ideal_rates",
-    "predicted_tokens_per_s",
-]

@@ -1,10 +1,12 @@
 """The values that seconds follow from: a device, an engine, and how a model is spread."""
 
+import collections.abc
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from types import NoneType
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 from specroof.arrays import number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word, reject
@@ -12,9 +14,11 @@ from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware.engine import (
     IDEAL_ENGINE,
     Collective,
+    Dtype,
     EngineProfile,
+    ShortName,
 )
-from specroof.reading.yaml_text import parse_yaml, read_plain, shown
+from specroof.reading.yaml_text import field_kinds, parse_yaml, read_plain, shown
 from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES, Bounds
 
 # --- The engine of a chip without measurements: its family's kernels, overheads of fits ----------
@@ -243,8 +247,36 @@ USABLE_MEMORY_FRAC: Final = 0.99
 BytesPerS: TypeAlias = Annotated[float, "bytes_per_s"]
 
 
+class CheckedPart:
+    """A part of a profile, whose figures keep to the bounds of their quantities."""
+
+    def __post_init__(self) -> None:
+        """Refuse, by its name, a figure that is out of bounds and a part of another class."""
+        own: Any = type(self)
+        for name, kind in field_kinds(own)[0].items():
+            _check(name, getattr(self, name), kind)
+
+
+def _check(name: str, value: Any, kind: Any) -> None:
+    """Refuse a value that does not fit the annotation of its field."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if NoneType in parts:
+        if value is not None:
+            _check(name, value, parts[0])
+    elif origin is Annotated and parts[1] in BOUNDS:
+        (whole_within if parts[0] is int else number_within)(name, value, parts[1])
+    elif origin is Annotated:
+        _check(name, value, parts[0])
+    elif origin is collections.abc.Mapping:
+        expect(name, value, Mapping, "a mapping of names to what they are")
+        for key, one in value.items():
+            _check(f"{name}[{key!r}]", one, parts[1])
+    elif origin is None:
+        expect(name, value, kind, {str: "text", bool: "True or False"}.get(kind, kind.__name__))
+
+
 @dataclass(frozen=True, kw_only=True)
-class Peak:
+class Peak(CheckedPart):
     """What one device does at best, from its datasheet.
 
     Attributes
@@ -261,23 +293,14 @@ class Peak:
         compute units. None where not known: no kernel has too few blocks then.
     """
 
-    flops_per_s: Annotated[Mapping[str, float], "peaks"]
+    flops_per_s: Mapping[Dtype, Annotated[float, "flops_per_s"]]
     memory_bytes_per_s: BytesPerS
     memory_bytes: Annotated[float, "memory_bytes"]
     multiprocessors: Annotated[int, "devices"] | None = None
 
-    def __post_init__(self) -> None:
-        expect("flops_per_s", self.flops_per_s, Mapping, "a mapping of dtypes to FLOP/s")
-        for dtype, figure in self.flops_per_s.items():
-            number_within(f"flops_per_s[{dtype!r}]", figure, "flops_per_s")
-        number_within("memory_bytes_per_s", self.memory_bytes_per_s, "bytes_per_s")
-        number_within("memory_bytes", self.memory_bytes, "memory_bytes")
-        if self.multiprocessors is not None:
-            whole_within("multiprocessors", self.multiprocessors, "devices")
-
 
 @dataclass(frozen=True, kw_only=True)
-class Interconnect:
+class Interconnect(CheckedPart):
     """The link that devices of one group share their work over.
 
     Attributes
@@ -301,17 +324,9 @@ class Interconnect:
     host_devices: Annotated[int, "devices"] | None = None
     switch_reduces: bool = False
 
-    def __post_init__(self) -> None:
-        number_within("link_bytes_per_s", self.link_bytes_per_s, "bytes_per_s")
-        whole_within("max_devices", self.max_devices, "devices")
-        if self.scale_out_bytes_per_s is not None:
-            number_within("scale_out_bytes_per_s", self.scale_out_bytes_per_s, "bytes_per_s")
-        if self.host_devices is not None:
-            whole_within("host_devices", self.host_devices, "devices")
-
 
 @dataclass(frozen=True, kw_only=True)
-class DevicePrice:
+class DevicePrice(CheckedPart):
     """Price of one device for an hour: one public offer, with its date.
 
     Attributes
@@ -328,14 +343,9 @@ class DevicePrice:
     source: Annotated[str, "text"]
     date: Annotated[str, "date"]
 
-    def __post_init__(self) -> None:
-        number_within("usd_per_hour", self.usd_per_hour, "usd_per_hour")
-        expect("source", self.source, str, "text")
-        expect("date", self.date, str, "a date such as 2026-11-01")
-
 
 @dataclass(frozen=True, kw_only=True)
-class DevicePower:
+class DevicePower(CheckedPart):
     """What one device draws.
 
     Attributes
@@ -354,17 +364,6 @@ class DevicePower:
     loaded_frac: Annotated[float, "share"] | None = None
     fixed_watts: Annotated[float, "watts"] | None = None
     cap_watts: Annotated[float, "watts"] | None = None
-
-    def __post_init__(self) -> None:
-        for key, quantity in (
-            ("board_watts", "watts"),
-            ("loaded_frac", "share"),
-            ("fixed_watts", "watts"),
-            ("cap_watts", "watts"),
-        ):
-            value = getattr(self, key)
-            if value is not None:
-                number_within(key, value, quantity)
 
     @property
     def uncapped_watts(self) -> float:
@@ -411,7 +410,7 @@ class DevicePower:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardwareProfile:
+class HardwareProfile(CheckedPart):
     """One kind of device, as a hardware file describes it.
 
     Files are checked by :func:`specroof.hardware.parse_hardware`; a profile that is built in
@@ -455,39 +454,23 @@ class HardwareProfile:
         nothing is computed there.
     """
 
-    format_version: int
-    name: str
-    aliases: tuple[str, ...] = ()
-    vendor: Annotated[str, "short_name"] | None = None
-    architecture: Annotated[str, "short_name"] | None = None
+    format_version: Annotated[int, "format_version"]
+    name: Annotated[str, "text"]
+    aliases: tuple[ShortName, ...] = ()
+    vendor: ShortName | None = None
+    architecture: ShortName | None = None
     compute_capability: Annotated[float, "compute_capability"] | None = None
-    sources: Mapping[str, str]
+    sources: Mapping[str, Annotated[str, "text"]]
     peak: Peak
     usable_memory_bytes: Annotated[float, "memory_bytes"] | None = None
     interconnect: Interconnect | None = None
     price: DevicePrice | None = None
     power: DevicePower | None = None
-    default_engine: str | None = None
-    engines: Mapping[str, EngineProfile] = field(default_factory=dict)
+    default_engine: ShortName | None = None
+    engines: Mapping[ShortName, EngineProfile] = field(default_factory=dict)
     same_engines: Mapping[str, str] = field(default_factory=dict)
     generic: GenericEngines | None = None
     host: "HardwareProfile | None" = None
-
-    def __post_init__(self) -> None:
-        expect("name", self.name, str, "text")
-        for key in ("vendor", "architecture"):
-            expect(key, getattr(self, key), str | None, "text in small letters, or None")
-        if self.compute_capability is not None:
-            number_within("compute_capability", self.compute_capability, "compute_capability")
-        expect("peak", self.peak, Peak, "a Peak")
-        if self.usable_memory_bytes is not None:
-            number_within("usable_memory_bytes", self.usable_memory_bytes, "memory_bytes")
-        expect("interconnect", self.interconnect, Interconnect | None, "an Interconnect, or None")
-        expect("price", self.price, DevicePrice | None, "a DevicePrice, or None")
-        expect("power", self.power, DevicePower | None, "a DevicePower, or None")
-        expect("engines", self.engines, Mapping, "a mapping of names to EngineProfiles")
-        for name, engine in self.engines.items():
-            expect(f"engines[{name!r}]", engine, EngineProfile, "an EngineProfile")
 
     @property
     def server_memory_bytes(self) -> float:
@@ -876,13 +859,12 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
     specroof.errors.ProfileError: example.yaml: peak.memory_bytes_per_s is '3.0e12', which YAML
     reads as text; write 3.0e+12
     """
-    if trusted:
-        content = parse_yaml(text, source=source, error=ProfileError)
-    else:
-        # Imported here: pydantic costs a cold start more than all that a prediction computes.
-        from specroof.hardware.schema import checked_mapping  # noqa: PLC0415
+    content = parse_yaml(text, source=source, error=ProfileError)
+    if not trusted:
+        # Imported here: few files are not our own.
+        from specroof.hardware.schema import check_content  # noqa: PLC0415
 
-        content = checked_mapping(text, source=source)
+        check_content(content, source=source)
     engines = content.get("engines", {})
     shared = {name: block["same_as"] for name, block in engines.items() if "same_as" in block}
     own = {name: block for name, block in engines.items() if name not in shared}

@@ -2,12 +2,3 @@
 
 from specroof.montecarlo.batch import BatchSimulation, check_tokens, simulate_batch
 from specroof.montecarlo.exactness import ExactnessResult, random_distributions, simulate_exactness
-
-__all__ = [
-    "BatchSimulation",
-    "ExactnessResult",
-    "check_tokens",
-    "random_distributions",
-    "simulate_batch",
-    "simulate_exactness",
-]

@@ -89,16 +89,6 @@ def sliding_layers(keys: Reader, n_layers: int) -> list[bool] | None:
     return None if kinds is None else [kind == "sliding_attention" for kind in kinds]
 
 
-def layer_windows(
-    keys: Reader, n_layers: int, window: int | None, slides: Callable[[int], bool]
-) -> list[int | None]:
-    """Return each layer's window; `slides` tells by its index who has one where no list does."""
-    listed = sliding_layers(keys, n_layers)
-    if listed is None:
-        listed = [slides(index) for index in range(n_layers)]
-    return [window if is_sliding else None for is_sliding in listed]
-
-
 def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> list[Reader] | None:
     """Return what ``per_layer_config`` says of each layer; None where it is not given.
 
@@ -455,7 +445,7 @@ BlockBuilder: TypeAlias = Callable[[LayerWeights], Block]
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[_Kind]):
+class LayerPart(Generic[_Kind]):
     """One block of every layer, such as its mixer.
 
     Parameters
@@ -470,33 +460,33 @@ class Part(Generic[_Kind]):
     build: Callable[[_Kind, LayerWeights], Block | None]
 
 
-def same_part(config: ModelConfig, build: BlockBuilder) -> Part[None]:
+def same_part(config: ModelConfig, build: BlockBuilder) -> LayerPart[None]:
     """Return a block that all layers have alike."""
-    return Part([None] * config.n_layers, lambda _, weights: build(weights))
+    return LayerPart([None] * config.n_layers, lambda _, weights: build(weights))
 
 
 def kinds_part(
     config: ModelConfig,
     kinds: Sequence[str],
     builders: Mapping[str, Callable[[ModelConfig], BlockBuilder]],
-) -> Part[str]:
+) -> LayerPart[str]:
     """Return the block of layers of several kinds; what a kind needs is read only if one has it."""
     built = {kind: builders[kind](config) for kind in dict.fromkeys(kinds)}
-    return Part(kinds, lambda kind, weights: built[kind](weights))
+    return LayerPart(kinds, lambda kind, weights: built[kind](weights))
 
 
 def attention_part(
     config: ModelConfig, shape: AttentionShape, windows: Sequence[int | None] | None = None
-) -> Part[AttentionShape]:
+) -> LayerPart[AttentionShape]:
     """Return grouped-query attention, alike but for each layer's window (None: none has one)."""
     each = windows or [None] * config.n_layers
-    return Part([replace(shape, window=window) for window in each], attention_block)
+    return LayerPart([replace(shape, window=window) for window in each], attention_block)
 
 
-def dense_part(config: ModelConfig, *, bias: bool = False, module: str = "mlp") -> Part[None]:
+def dense_part(config: ModelConfig, *, bias: bool = False, module: str = "mlp") -> LayerPart[None]:
     """Return a gated feed-forward that all layers have alike."""
     size, width = config.hidden_size, config.keys.positive_int("intermediate_size")
-    return Part(
+    return LayerPart(
         [None] * config.n_layers,
         lambda _, weights: feed_forward_block(size, width, weights, bias=bias, module=module),
     )
@@ -509,7 +499,7 @@ def feed_forward_part(
     *,
     names: ExpertNames = USUAL_NAMES,
     width_key: str = "intermediate_size",
-) -> Part[bool]:
+) -> LayerPart[bool]:
     """Return the feed-forward of all layers, dense ones and those with experts.
 
     Parameters
@@ -533,12 +523,12 @@ def feed_forward_part(
             return experts_block(experts, weights, names)
         return feed_forward_block(config.hidden_size, width, weights, module=names.dense)
 
-    return Part(sparse, build)
+    return LayerPart(sparse, build)
 
 
 def decoder(  # noqa: PLR0913 - what families differ in around their layers, by name
     config: ModelConfig,
-    *parts: Part[Any],
+    *parts: LayerPart[Any],
     tied_default: bool = False,
     head_name: str = "lm_head",
     vocab_default: int | None = None,

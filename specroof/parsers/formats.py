@@ -7,7 +7,7 @@ Source
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache, lru_cache
@@ -75,10 +75,15 @@ def block_format(section: Reader, key: str) -> WeightFormat:
     """Return FP8 with a float32 scale per block of `key`, or one per tensor where it is null."""
     if not section.has(key):
         return WEIGHT_FORMATS["fp8"]
+    return WeightFormat("fp8-block", 1.0 + _block_share(section, key), "fp8")
+
+
+def _block_share(section: Reader, key: str) -> float:
+    """Return the bytes of each weight's share of the float32 scale of a block of these sides."""
     block = section.ints(key, minimum=1)
     if len(block) != 2:
         section.refuse(key, "two whole numbers, such as [128, 128]")
-    return WeightFormat("fp8-block", 1.0 + 4 / (block[0] * block[1]), "fp8")
+    return 4 / (block[0] * block[1])
 
 
 def packed_format(section: Reader, plain: WeightFormat, *, zero_points: bool) -> WeightFormat:
@@ -108,27 +113,12 @@ def compressed_format(group: Reader, plain: WeightFormat) -> WeightFormat | None
     group_size = weights.optional_int("group_size") or 0
     if weights.has("block_structure"):
         return block_format(weights, "block_structure")
-    return WeightFormat(
-        _name(number, bits, group_size),
-        bits / 8 + _scale_share(number, bits, group_size),
-        _compute_dtype(group, plain),
-    )
-
-
-def _name(number: str, bits: int, group_size: int) -> str:
-    if number == "int":
-        return f"int{bits}"
-    return _FLOAT_NAMES.get((bits, group_size), f"fp{bits}")
-
-
-def _scale_share(number: str, bits: int, group_size: int) -> float:
-    """Return scale bytes per weight: one byte a group for micro-scaled floats, else bf16.
-
-    Without groups the scale belongs to a channel or tensor and is too small to count.
-    """
-    if not group_size:
-        return 0.0
-    return (1.0 if (bits, group_size) in _FLOAT_NAMES and number == "float" else 2.0) / group_size
+    micro_scaled = _FLOAT_NAMES.get((bits, group_size)) if number == "float" else None
+    # One byte a group of micro-scaled floats, else bf16; without groups the scale belongs to a
+    # channel or tensor and is too small to count.
+    share = (1.0 if micro_scaled else 2.0) / group_size if group_size else 0.0
+    name = micro_scaled or f"{'fp' if number == 'float' else 'int'}{bits}"
+    return WeightFormat(name, bits / 8 + share, _compute_dtype(group, plain))
 
 
 def _compute_dtype(group: Reader, plain: WeightFormat) -> str:
@@ -328,13 +318,12 @@ def _parts(name: str) -> frozenset[str]:
     >>> sorted(_parts("mlp.experts.0"))
     ['0', 'experts', 'experts.0', 'mlp', 'mlp.experts', 'mlp.experts.0']
     """
-    return frozenset(_runs(name.split(".")))
-
-
-def _runs(words: list[str]) -> Iterator[str]:
-    for start in range(len(words)):
-        for stop in range(start + 1, len(words) + 1):
-            yield ".".join(words[start:stop])
+    words = name.split(".")
+    return frozenset(
+        ".".join(words[start:stop])
+        for start in range(len(words))
+        for stop in range(start + 1, len(words) + 1)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -387,10 +376,7 @@ def quark_format(scheme: Reader, plain: WeightFormat) -> WeightFormat | None:
     element_bytes = _QUARK_DTYPES[name][0]
     kind = weight.text("qscheme", allowed=_SCHEMES)
     if kind == "per_block":
-        block = weight.ints("block_size", minimum=1)
-        if len(block) != 2:
-            weight.refuse("block_size", "two whole numbers, such as [128, 128]")
-        share = 4 / (block[0] * block[1])  # a float32 per block
+        share = _block_share(weight, "block_size")
         return WeightFormat(f"{_short(name)}-block", element_bytes + share, compute_dtype)
     if kind != "per_group":  # the scale of a tensor or of a row is too small to count
         return WeightFormat(_short(name), element_bytes, compute_dtype)
@@ -494,10 +480,7 @@ def auto_round_format(section: Reader, plain: WeightFormat) -> WeightFormat:
     if kind == "int":
         return packed_format(section, plain, zero_points=True)  # packed as GPTQ does
     if kind in {"fp", "fp8"} and bits == 8 and isinstance(section.values.get("group_size"), list):
-        block = section.ints("group_size", minimum=1)
-        if len(block) != 2:
-            section.refuse("group_size", "two whole numbers, such as [128, 128]")
-        return WeightFormat("fp8-block", 1.0 + 4 / (block[0] * block[1]), "fp8")
+        return block_format(section, "group_size")
     if not kind.startswith("mx_fp") or bits not in _MICRO_SCALED:
         section.refuse("data_type", "int, fp with 8 bits in blocks, or mx_fp with 4 or 8 bits")
     form = WEIGHT_FORMATS[_MICRO_SCALED[bits]]
@@ -644,18 +627,15 @@ def read_quantization(
     if section is None:
         return Quantization(plain)
     kv_dtypes = [_kv_dtype(part) for part in (config, sidecar) if part is not None]
+    listed = _listed_rules(section, plain)
+    # ModelOpt's own files, and some configs made from them, name the algorithm only.
+    is_modelopt = not section.has("quant_method") and "quant_algo" in section.values
+    method = "modelopt" if is_modelopt else section.text("quant_method", allowed=_METHODS)
     return Quantization(
         plain,
-        _listed_rules(section, plain) + _METHODS[_method(section)](section, plain),
+        listed + _METHODS[method](section, plain),
         next((dtype for dtype in kv_dtypes if dtype), None),
     )
-
-
-def _method(section: Reader) -> str:
-    # ModelOpt's own files, and some configs made from them, name the algorithm only.
-    if not section.has("quant_method") and "quant_algo" in section.values:
-        return "modelopt"
-    return section.text("quant_method", allowed=_METHODS)
 
 
 def _names(section: Reader, *keys: str) -> ModuleNames:
@@ -682,21 +662,13 @@ def _listed_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     )
 
 
-def _fp8_rules(section: Reader, _plain: WeightFormat) -> tuple[Rule, ...]:
-    ignored = _names(section, "modules_to_not_convert", "ignored_layers")
-    return (Rule(block_format(section, "weight_block_size"), ignored=ignored),)
-
-
-def _mxfp4_rules(section: Reader, _plain: WeightFormat) -> tuple[Rule, ...]:
-    # transformers `integrations/mxfp4.py` replaces expert modules only, whatever the list says.
-    ignored = _names(section, "modules_to_not_convert")
-    return (Rule(WEIGHT_FORMATS["mxfp4"], targets=ModuleNames(["experts"]), ignored=ignored),)
-
-
-def _awq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
-    zero_points = section.flag("zero_point", default=True)  # transformers AwqConfig
-    form = packed_format(section, plain, zero_points=zero_points)
-    return (Rule(form, ignored=_names(section, "modules_to_not_convert")),)
+def _all_but(
+    form: Callable[[Reader, WeightFormat], WeightFormat],
+    *ignored: str,
+    targets: ModuleNames | None = None,
+) -> Callable[[Reader, WeightFormat], tuple[Rule, ...]]:
+    """Return the rules of a method with one format for all but what one of these lists names."""
+    return lambda section, plain: (Rule(form(section, plain), targets, _names(section, *ignored)),)
 
 
 def _gptq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
@@ -767,22 +739,6 @@ def _modelopt_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     return (Rule(modelopt_format(section, plain), ignored=ignored),)
 
 
-def _fbgemm_rules(section: Reader, _plain: WeightFormat) -> tuple[Rule, ...]:
-    ignored = _names(section, "modules_to_not_convert")  # a scale per row is too small to count
-    return (Rule(WEIGHT_FORMATS["fp8"], ignored=ignored),)
-
-
-def _bitsandbytes_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
-    ignored = _names(section, "llm_int8_skip_modules")
-    return (Rule(bitsandbytes_format(section, plain), ignored=ignored),)
-
-
-def _torchao_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
-    return (
-        Rule(torchao_format(section, plain), ignored=_names(section, "modules_to_not_convert")),
-    )
-
-
 def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     """Return the rule for all, behind those of ``extra_config``: modules with own settings.
 
@@ -831,16 +787,33 @@ _NO_ALGORITHM: Final = (None, "MIXED_PRECISION")
 
 _METHODS: Final[dict[str, Callable[[Reader, WeightFormat], tuple[Rule, ...]]]] = {
     "auto-round": _auto_round_rules,
-    "awq": _awq_rules,
-    "bitsandbytes": _bitsandbytes_rules,
+    "awq": _all_but(
+        lambda section, plain: packed_format(
+            section,
+            plain,
+            zero_points=section.flag("zero_point", default=True),  # transformers AwqConfig
+        ),
+        "modules_to_not_convert",
+    ),
+    "bitsandbytes": _all_but(bitsandbytes_format, "llm_int8_skip_modules"),
     "compressed-tensors": _compressed_rules,
-    "fbgemm_fp8": _fbgemm_rules,
-    "fp8": _fp8_rules,
+    # A scale per row is too small to count.
+    "fbgemm_fp8": _all_but(lambda *_: WEIGHT_FORMATS["fp8"], "modules_to_not_convert"),
+    "fp8": _all_but(
+        lambda section, _plain: block_format(section, "weight_block_size"),
+        "modules_to_not_convert",
+        "ignored_layers",
+    ),
     "gptq": _gptq_rules,
     "modelopt": _modelopt_rules,
-    "mxfp4": _mxfp4_rules,
+    # transformers `integrations/mxfp4.py` replaces expert modules only, whatever the list says.
+    "mxfp4": _all_but(
+        lambda *_: WEIGHT_FORMATS["mxfp4"],
+        "modules_to_not_convert",
+        targets=ModuleNames(["experts"]),
+    ),
     "quark": _quark_rules,
-    "torchao": _torchao_rules,
+    "torchao": _all_but(torchao_format, "modules_to_not_convert"),
 }
 
 _KV_ALGORITHMS: Final = {"FP8": "fp8", "INT8": "int8", "NVFP4": "fp4"}

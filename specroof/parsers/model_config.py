@@ -1,20 +1,26 @@
-"""One opened config: the input of every family parser."""
+"""One opened config, the input of every family parser, and a file read by the one of its family."""
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from functools import partial
+from importlib import import_module
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NoReturn
 
 from specroof.architecture import Architecture
-from specroof.errors import ConfigError, reject
+from specroof.errors import ConfigError, expect_word, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
+from specroof.parsers.traits import PARSERS
 from specroof.reading.json_text import (
     MAX_LAYERS,
     MAX_SIZE,
     AskedObject,
     Reader,
     printable,
+    read_json,
+    read_whole,
 )
 from specroof.units import format_binary_bytes
 
@@ -406,3 +412,162 @@ def _require_windows(keys: StatedReader, model: Architecture) -> None:
         keys.refuse(
             "layer_types" if slides else "sliding_window", f"none: {keys.family} attends fully"
         )
+
+
+# --- A file, read by the parser of its family ----------------------------------------------------
+
+
+def parse_family(config: ModelConfig) -> Architecture:
+    """Return the model of an opened config, from the parser of its family.
+
+    A family's file is imported when the first model needs it: a model is of one family, and a cold
+    start is felt.
+    """
+    file, function = PARSERS[config.family].split(":")
+    module = import_module(f"specroof.parsers.families.{file}")
+    parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
+    return parse(config)
+
+
+def parse_config(
+    text: str,
+    *,
+    source: str,
+    name: str | None = None,
+    family: str | None = None,
+    quantization_text: str | None = None,
+) -> Architecture:
+    """Return the model that a `config.json` describes.
+
+    Parameters
+    ----------
+    text
+        The whole file.
+    source
+        What messages call it; its stem is the model's name where no `name` is given.
+    name
+        What outputs call the model.
+    family
+        A `model_type` to read the config as, whatever it says itself. Where it says another one,
+        it takes no default of the family: it states all sizes, its ties and its activation.
+    quantization_text
+        The `hf_quant_config.json` beside it.
+
+    Raises
+    ------
+    ConfigError
+        If the config cannot be read, is of no known family, lacks a key that determines cost, or
+        has a value that describes no model.
+    OptionError
+        If `family` is unknown.
+
+    Examples
+    --------
+    >>> sizes = '"hidden_size": 64, "intermediate_size": 128, "vocab_size": 1000'
+    >>> shape = '"num_hidden_layers": 2, "num_attention_heads": 4'
+    >>> text = '{"model_type": "llama", ' + sizes + ", " + shape + "}"
+    >>> model = parse_config(text, source="tiny.json")
+    >>> model.name, model.n_layers, model.layers[0].count
+    ('tiny', 2, 2)
+    """
+    if family is not None:
+        expect_word("family", family, sorted(PARSERS))
+    sidecar = None
+    if quantization_text is not None:
+        sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
+    root = read_json(text, source=source)
+
+    def read() -> tuple[ModelConfig, Callable[[ModelConfig], Architecture], Architecture]:
+        typed = typed_section(root)
+        if family is None and typed.text("model_type", default="") not in PARSERS:
+            _refuse_unknown_type(typed, root)
+        config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
+        parse = partial(parse_foreign, parse=parse_family) if config.is_foreign else parse_family
+        return config, parse, parse(config)
+
+    config, parse, model = read_whole(read)
+    unread = list(unread_keys(config.keys.values))
+    if "per_layer_config" in unread:
+        config.keys.refuse("per_layer_config", "none: layers of this family are alike")
+    if unread:
+        shown = ", ".join(printable(key) for key in unread[:MAX_KEYS])
+        more = f" and {len(unread) - MAX_KEYS} more" if len(unread) > MAX_KEYS else ""
+        note = f"not understood, and may change what the model costs: {shown}{more}"
+        model = replace(model, notes=(*model.notes, note))
+    if sidecar is None or not config.states_quantization:
+        return model
+    notes = sidecar_notes(config, model, sidecar, parse)
+    return replace(model, notes=(*model.notes, *notes))
+
+
+# --- An unknown `model_type`: which family its keys fit ------------------------------------------
+
+#: Families that others are named after, so that they are preferred among equals.
+_PLAIN: Final = ("deepseek_v3", "llama", "mistral", "mixtral", "qwen3_moe")
+#: From how alike on two names are taken for relatives: qwen4_moe and qwen3_moe are at 0.89.
+_ALIKE: Final = 0.6
+#: Objects in objects that any parser reads; files of strangers may be nested deeper.
+_DEPTH: Final = 4
+
+
+def _refuse_unknown_type(typed: Reader, root: Reader) -> NoReturn:
+    """Refuse a config of a `model_type` without a parser, and say which family its keys fit.
+
+    Parameters
+    ----------
+    typed
+        The part of the file that says its `model_type`.
+    root
+        The whole file.
+    """
+    fit = _fitting_family(root, typed.text("model_type", default=""))
+    advice = "and none fits its keys"
+    if fit is not None:
+        family, unstated = fit
+        missing = f" once it states {', '.join(unstated)}" if unstated else ""
+        advice = f"or --family: its keys fit {family}{missing}, try --family {family}"
+    typed.refuse("model_type", f"one of {len(PARSERS)} known types, {advice}")
+
+
+def _fitting_family(root: Reader, stated: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return a family that reads all keys of a config, and what the config should state besides.
+
+    First goes a family whose name is like the `stated` one, then plain ones, then what needs the
+    fewest keys besides, then the one that has read more keys. None where none reads all keys.
+    """
+    ranks = {}
+    for family in PARSERS:
+        fresh = Reader(root.source, _unasked(root.values))
+        unstated: dict[str, None] = {}
+        try:
+            config = open_config(fresh, known=PARSERS, name=None, family=family, sidecar=None)
+            parse_foreign(config, parse_family, unstated)
+        except ConfigError:
+            continue
+        alike = SequenceMatcher(None, stated[:80], family).ratio()
+        ranks[family] = (
+            -alike if alike >= _ALIKE else 0.0,
+            family not in _PLAIN,
+            len(unstated),
+            -_n_read(config.keys.values),
+            len(family),
+            family,
+            tuple(unstated),
+        )
+    if not ranks:
+        return None
+    family = min(ranks, key=lambda family: ranks[family])
+    return family, ranks[family][-1]
+
+
+def _unasked(values: Mapping[str, object], depth: int = _DEPTH) -> AskedObject:
+    """Return a copy without read marks; how weights are stored fits no family."""
+    return AskedObject(
+        (key, _unasked(value, depth - 1) if depth and isinstance(value, dict) else value)
+        for key, value in values.items()
+        if key != "quantization_config"
+    )
+
+
+def _n_read(values: Mapping[str, object]) -> int:
+    return len(values.keys() & values.asked) if isinstance(values, AskedObject) else 0

@@ -98,7 +98,7 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class Routing:
+class ExpertTraits:
     """What experts the layers have, and which layers have some.
 
     Parameters
@@ -234,7 +234,7 @@ class Traits:
     embedding_norm: bool = False
     tied: bool = False
     vocab_size: int | None = None
-    routing: Routing | None = None
+    routing: ExpertTraits | None = None
     refused: tuple[str, ...] = ()
     passed_over: str = ""
 
@@ -244,6 +244,7 @@ _BIASED: Final = ("attention_bias", True)
 _MLP_BIAS: Final = ("mlp_bias", False)
 _MULTIPLIERS: Final = "attention_multiplier residual_multiplier"
 
+_BIASES: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS)
 _LLAMA: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS, mlp_bias=_MLP_BIAS)
 _QWEN_WINDOWS: Final = Windows(switch=True, since=("max_window_layers", 28))
 _QWEN_2: Final = Traits(
@@ -253,7 +254,7 @@ _QWEN_2: Final = Traits(
     passed_over="intermediate_size use_qk_norm",
 )
 _QWEN_3: Final = replace(_QWEN_2, head_dim=128, qkv_bias=_BIAS, out_bias=_BIAS, qk_norm=True)
-_QWEN_EXPERTS: Final = Routing(
+_QWEN_EXPERTS: Final = ExpertTraits(
     "num_experts", listed=False, named="mlp_only_layers", every="decoder_sparse_step"
 )
 #: With a shared expert, which a gate weighs.
@@ -272,7 +273,7 @@ _GLM_4_MOE: Final = Traits(
     kv_heads=None,
     qkv_bias=_BIAS,
     qk_norm=("use_qk_norm", False),
-    routing=Routing(
+    routing=ExpertTraits(
         "n_routed_experts",
         listed=False,
         shared=("n_shared_experts", 1),
@@ -310,7 +311,7 @@ _GRANITE_MOE: Final = replace(
     _LLAMA,
     mlp_bias=False,
     passed_over=_MULTIPLIERS,
-    routing=Routing(
+    routing=ExpertTraits(
         "num_local_experts",
         width=("intermediate_size",),
         listed=False,
@@ -341,7 +342,7 @@ _BAILING: Final = Traits(
     # counted as of a norm without.
     qk_norm=("use_qk_norm", False),
     refused=("use_bias",),
-    routing=Routing(
+    routing=ExpertTraits(
         "num_experts",
         shared=("num_shared_experts", 0),
         dense=("first_k_dense_replace", 0),
@@ -393,21 +394,20 @@ _OLMOE: Final = Traits(
     out_bias=_BIAS,
     qk_norm=True,
     norm_span="heads",
-    routing=Routing("num_experts", width=("intermediate_size",), listed=False),
+    routing=ExpertTraits("num_experts", width=("intermediate_size",), listed=False),
     passed_over="clip_qkv",
 )
 
 #: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
 TRAITS: Final = {
-    "afmoe": Traits(
+    "afmoe": replace(
+        _BIASES,
         head_dim=128,
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
         qk_norm=_NORMED,
         output_gate="gate_proj",
         norms=2,
         windows=Windows(1024, full_every=4, stride_keys=("global_attn_every_n_layers",)),
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             shared=("num_shared_experts", 2),
             dense=("num_dense_layers", 1),
@@ -424,33 +424,30 @@ TRAITS: Final = {
         _DENSE, tied=True, qk_norm=("use_qk_norm", False), norm_span="heads", parallel=True
     ),
     "cohere2": replace(_DENSE, tied=True, parallel=True, windows=_PATTERN),
-    "dots1": Traits(
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
+    "dots1": replace(
+        _BIASES,
         qk_norm=_NORMED,
         windows=Windows(since=("max_window_layers", 62)),
-        routing=Routing(
+        routing=ExpertTraits(
             "n_routed_experts",
             shared=("n_shared_experts", None),
             dense=("first_k_dense_replace", 0),
             correction_bias=True,
         ),
     ),
-    "ernie4_5": Traits(
+    "ernie4_5": replace(
+        _BIASES,
         head_dim=128,
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
         qk_norm=("qk_norm", "use_qk_norm", False),
         tied=True,
         refused=("use_bias",),
     ),
-    "ernie4_5_moe": Traits(
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
+    "ernie4_5_moe": replace(
+        _BIASES,
         qk_norm=("qk_norm", "use_qk_norm", False),
         tied=True,
         refused=("use_bias",),
-        routing=Routing(
+        routing=ExpertTraits(
             "moe_num_experts",
             top_k=("moe_k",),
             shared=("moe_num_shared_experts", 2),
@@ -476,7 +473,7 @@ TRAITS: Final = {
         out_bias=_BIASED,
         sinks=True,
         windows=Windows(128, full_every=2),
-        routing=Routing(
+        routing=ExpertTraits(
             "num_local_experts",
             top_k=("num_experts_per_tok", "experts_per_token"),
             width=("intermediate_size",),
@@ -492,7 +489,7 @@ TRAITS: Final = {
     "hunyuan_v1_dense": _HUNYUAN,
     "hunyuan_v1_moe": replace(
         _HUNYUAN,
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             top_k=("moe_topk",),
             width=("moe_intermediate_size", "intermediate_size"),
@@ -502,13 +499,12 @@ TRAITS: Final = {
             ),
         ),
     ),
-    "hy_v3": Traits(
+    "hy_v3": replace(
+        _BIASES,
         head_dim=128,
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
         qk_norm=_NORMED,
         refused=("mlp_bias",),
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             # vLLM's hy_v3.py reads the second
             width=("moe_intermediate_size", "expert_hidden_dim"),
@@ -536,7 +532,7 @@ TRAITS: Final = {
     "mixtral": Traits(
         kv_heads=None,
         windows=_WINDOW_IF_STATED,
-        routing=Routing(
+        routing=ExpertTraits(
             "num_local_experts",
             width=("intermediate_size",),
             listed=False,
@@ -547,14 +543,13 @@ TRAITS: Final = {
     "olmo3": replace(_DENSE, qk_norm=True, norm_span="heads", windows=_PATTERN),
     # No matrix has a bias, whatever `attention_bias` says.
     "phi3": Traits(windows=_WINDOW_IF_STATED),
-    "phimoe": Traits(
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
+    "phimoe": replace(
+        _BIASES,
         head_bias=("lm_head_bias", False),
         qk_norm=("qk_norm", "use_qk_norm", False),
         norm_vectors=2,
         windows=_WINDOW_IF_STATED,
-        routing=Routing(
+        routing=ExpertTraits(
             "num_local_experts",
             width=("intermediate_size",),
             names=ExpertNames(routed="block_sparse_moe.experts.0.w1"),
@@ -585,14 +580,16 @@ TRAITS: Final = {
         head_dim=128,
         qkv_bias=_BIAS,
         qk_norm=("qk_norm", "use_qk_norm", False),
-        routing=Routing("n_routed_experts", shared=("n_shared_experts", 1), correction_bias=True),
+        routing=ExpertTraits(
+            "n_routed_experts", shared=("n_shared_experts", 1), correction_bias=True
+        ),
         passed_over="intermediate_size",
     ),
     "aria_text": replace(
         _LLAMA,
         mlp_bias=False,
         refused=("mlp_bias",),
-        routing=Routing(
+        routing=ExpertTraits(
             "moe_num_experts",
             top_k=("moe_topk",),
             width=("intermediate_size",),
@@ -633,7 +630,7 @@ TRAITS: Final = {
         tied=True,
         parallel=True,
         windows=replace(_PATTERN, dense_stride_key="prefix_dense_sliding_window_pattern"),
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             width=("intermediate_size",),
             shared=("num_shared_experts", 0),
@@ -655,7 +652,7 @@ TRAITS: Final = {
         kv_heads=None,
         qk_norm=True,
         windows=_PATTERN,
-        routing=Routing(
+        routing=ExpertTraits(
             "num_experts",
             shared=("num_shared_experts", 1),
             dense=("first_k_dense_replace", 1),
@@ -663,11 +660,10 @@ TRAITS: Final = {
         ),
     ),
     "flex_olmo": _OLMOE,
-    "flint": Traits(
+    "flint": replace(
+        _BIASES,
         head_dim=128,
         kv_heads=None,
-        qkv_bias=_BIAS,
-        out_bias=_BIAS,
         qk_norm=True,
         sinks=True,
         windows=Windows(513, full_every=4, first_full=1, since=("", 2), last_full=True),
@@ -715,7 +711,7 @@ TRAITS: Final = {
     "mellum": replace(
         _QWEN_3,
         windows=Windows(1024, full_every=1),
-        routing=Routing("num_experts"),
+        routing=ExpertTraits("num_experts"),
         passed_over="intermediate_size",
     ),
     "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
@@ -776,3 +772,49 @@ TRAITS: Final = {
         passed_over="activation_function scale_embedding layerdrop",
     ),
 }
+
+#: Families with a file of their own: the file and its function, and each `model_type` it reads.
+_OWN_FILES: Final = {
+    "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
+    "deepseek_v3:parse_deepseek_v2": "deepseek_v2",
+    "deepseek_v3:parse_deepseek_v3": "deepseek_v3 kimi_k2 kimi_k25",
+    "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
+    "deepseek_v3:parse_mistral_latent": "mistral4 mistral_large3",
+    "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
+    "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
+    "falcon:parse_falcon": "falcon",
+    "falcon_h1:parse_falcon_h1": "falcon_h1",
+    "gemma3n:parse_gemma3n": "gemma3n gemma3n_text",
+    "gemma4:parse_gemma4": "gemma4 gemma4_text",
+    "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
+    "glm:parse_glm4_moe_lite": "glm4_moe_lite",
+    "glm:parse_glm_moe_dsa": "glm_moe_dsa",
+    "granite:parse_granitemoehybrid": "granitemoehybrid",
+    "hy_v4:parse_hy_v4": "hy_v4",
+    "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",
+    "kimi_linear:parse_kimi_linear": "kimi_k3 kimi_linear",
+    "lfm2:parse_lfm2": "lfm2",
+    "lfm2:parse_lfm2_moe": "lfm2_moe",
+    "lfm2:parse_lfm3": "lfm3",
+    "llama4:parse_llama4": "llama4 llama4_text",
+    "longcat_flash:parse_longcat_flash": "longcat_flash",
+    "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
+    "minicpm3:parse_minicpm3": "minicpm3",
+    "minicpm3:parse_youtu": "youtu",
+    "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
+    "minimax:parse_minimax_m2": "minimax_m2",
+    "minimax_m3:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",
+    "nemotron_h:parse_nemotron_h": "nemotron_h",
+    "nemotron_nas:parse_nemotron_nas": "nemotron-nas",
+    "opt:parse_opt": "opt",
+    "qwen3_next:parse_qwen3_5": "qwen3_5 qwen3_5_text",
+    "qwen3_next:parse_qwen3_5_moe": "qwen3_5_moe qwen3_5_moe_text",
+    "qwen3_next:parse_qwen3_next": "qwen3_next",
+    "qwen4_exp:parse_qwen4_exp": "qwen4_exp qwen4_exp_text",
+    "step3p5:parse_step3p5": "step3p5 step3p7",
+}
+#: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`. Rows of
+#: `TRAITS` share one.
+PARSERS: Final = dict.fromkeys(TRAITS, "usual:decoder_of") | dict(
+    sorted((family, parser) for parser, names in _OWN_FILES.items() for family in names.split())
+)

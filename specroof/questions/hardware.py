@@ -21,7 +21,7 @@ from specroof.units import format_binary_bytes, format_si
 
 
 @dataclass(frozen=True)
-class ChipsRequest:
+class ChipListRequest:
     """Ask which chips are known."""
 
 
@@ -191,8 +191,8 @@ def _file_of(profile: HardwareProfile) -> dict[str, Any]:
     return own | {"generic": stand_ins, "host": host and host.name}
 
 
-@question(ChipsRequest, "hardware")
-def list_hardware(_request: ChipsRequest) -> Chips:
+@question(ChipListRequest, "hardware")
+def list_hardware(_request: ChipListRequest) -> Chips:
     """List the hardware profiles: peaks, memory, engines.
 
     Those of your own folder come first.

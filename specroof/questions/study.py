@@ -45,7 +45,7 @@ from specroof.reading.checked import (
 from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of
-from specroof.units import HOUR
+from specroof.units import HOUR, Bounds
 
 # --- The blocks of a study file: which keys there are, and what each may be ----------------------
 
@@ -191,7 +191,7 @@ class _TargetBlock(_StudyPart):
     nodes: Count | None = None
     prefill: Text | None = None
     decode: Text | None = None
-    link: Annotated[float, within("bytes_per_s")] | None = None
+    link: Annotated[float, within(Bounds(1e6, 1e18))] | None = None  # no link is slower
 
     @model_validator(mode="after")
     def _groups_divide_the_devices(self) -> Self:

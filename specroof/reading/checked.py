@@ -9,7 +9,7 @@ to import, so rooms that need it only for some files import it late.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass
 from types import NoneType
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from specroof.arrays import real_number
 from specroof.errors import SpecroofError
-from specroof.reading.yaml_text import number_spelling, parse_yaml, shortened, shown
+from specroof.reading.yaml_text import all_said, number_spelling, parse_yaml, shortened, shown
 from specroof.units import BOUNDS, Bounds
 
 #: What is allowed where one of pydantic's own checks fails, if its words would not do.
@@ -191,15 +191,9 @@ def read_model(
     """
     block, mistakes = checked(content, model)
     if block is None:
-        more = f"; and {len(mistakes) - _MOST_SAID} more" * (len(mistakes) > _MOST_SAID)
-        said = "; ".join(mistake.said for mistake in mistakes[:_MOST_SAID])
-        message = f"{place}: {said}{more}"
+        message = f"{place}: {all_said([mistake.said for mistake in mistakes])}"
         raise error(message)
     return block
-
-
-#: Mistakes of a file that one message names.
-_MOST_SAID: Final = 8
 
 
 def checked(content: object, model: type[_Model]) -> tuple[_Model | None, list[Mistake]]:
@@ -332,11 +326,7 @@ def _is_block(annotation: Any) -> bool:
 
 # --- The bounds of quantities as pydantic types, for figures of YAML files -----------------------
 # The table is `specroof.units.BOUNDS`: a figure is held to the same bounds in a file, by a flag and
-# in Python. Peaks of a file begin at a million: see `WRONG_UNIT`.
-
-#: Below this a peak, a rate or a memory of a file is in tera, giga or mega of its unit, by mistake.
-WRONG_UNIT: Final = 1e6
-_BASE_UNITS: Final = {"flops_per_s": "FLOP/s", "bytes_per_s": "bytes/s", "memory_bytes": "bytes"}
+# in Python.
 
 
 def within(quantity: str | Bounds, *, yaml: bool = True) -> BeforeValidator:
@@ -356,12 +346,9 @@ def within(quantity: str | Bounds, *, yaml: bool = True) -> BeforeValidator:
     ValueError: is 1.5; allowed: a whole number from 0 to 1024
     """
     bounds = quantity if isinstance(quantity, Bounds) else BOUNDS[quantity]
-    unit = "" if isinstance(quantity, Bounds) else _BASE_UNITS.get(quantity, "")
-    if unit:
-        bounds = replace(bounds, least=WRONG_UNIT)
     kinds = (int,) if bounds.whole else (int, float)
     return accept(
-        f"{bounds.allowed} {unit}".rstrip(),
+        bounds.allowed,
         lambda value: bounds.least <= value <= bounds.most,
         *kinds,
         yaml=yaml,
@@ -398,9 +385,6 @@ def whole_amount(least: int) -> BeforeValidator:
 
 WholeAmount = Annotated[int, BeforeValidator(int), whole_amount(1)]
 WholeAmountOrZero = Annotated[int, BeforeValidator(int), whole_amount(0)]
-
-CapturedSize = Annotated[int, within("captured_size")]
-FlopsPerS = Annotated[float, within("flops_per_s")]
 
 
 def _limits(quantity: str) -> Any:

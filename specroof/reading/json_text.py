@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn, TypeGuard, TypeVar
 
 from specroof.arrays import real_number
 from specroof.errors import ConfigError, SpecroofError, reject
-from specroof.reading.yaml_text import shortened
+from specroof.reading.yaml_text import all_said, shortened
 
 #: What stands between the values of a list, and between values one after another.
 _BETWEEN: Final = {True: re.compile(r"[\s,]*"), False: re.compile(r"\s*")}
@@ -169,8 +169,7 @@ MAX_TEXT_LEN: Final = 16_777_216
 MAX_LAYERS: Final = 2000
 MAX_SIZE: Final = 2**24
 
-#: Mistakes of a config that one message names, and how often it is read to find them.
-_MOST_SAID: Final = 8
+#: How often a config is read to find its mistakes.
 _MOST_READS: Final = 24
 #: A size, and layers, while the mistakes of other keys are looked for.
 _USUAL_SIZE: Final = 4096
@@ -278,9 +277,7 @@ def read_whole(read: Callable[[], _Read]) -> _Read:
             if not mistakes:
                 return found
             break
-    more = f"; and {len(mistakes) - _MOST_SAID} more" * (len(mistakes) > _MOST_SAID)
-    said = "; ".join(mistake.said for mistake in mistakes[:_MOST_SAID])
-    message = f"{mistakes[0].source}: {said}{more}"
+    message = f"{mistakes[0].source}: {all_said([mistake.said for mistake in mistakes])}"
     raise ConfigError(message)
 
 

@@ -52,7 +52,7 @@ def parse_table(
     seen: dict[str, int] = {}
     for number, line in lines[1:]:
         place = f"{source}, line {number}"
-        cells = _cells(line, place)
+        cells = csv_cells(line, place)
         if len(cells) != len(names):
             message = f"{place}: has {len(cells)} values; must have {len(names)}, one a column"
             raise MeasurementError(message)
@@ -96,7 +96,7 @@ def _column_names(
     if len(lines) < 2:  # a line of names, and a line of values
         reject(f"{source}: is empty", "a line of column names and one a point", MeasurementError)
     place = f"{source}, line {lines[0][0]}"
-    names = [name.strip() for name in _cells(lines[0][1], place)]
+    names = [name.strip() for name in csv_cells(lines[0][1], place)]
     for name in names:
         if name not in columns:
             reject(
@@ -112,8 +112,19 @@ def _column_names(
     return names
 
 
-def _cells(line: str, place: str) -> list[str]:
-    """Return the cells of a line."""
+def csv_cells(line: str, place: str) -> list[str]:
+    """Return the cells of a line.
+
+    Raises
+    ------
+    MeasurementError
+        If the line cannot be CSV.
+
+    Examples
+    --------
+    >>> csv_cells('batch,"a, b"', "x.csv, line 1")
+    ['batch', 'a, b']
+    """
     try:
         (cells,) = csv.reader([line])
     except csv.Error as problem:  # a cell of more than 131 072 characters

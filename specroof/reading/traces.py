@@ -3,7 +3,6 @@
 pydantic is slow to import, so only a question that has such a file imports this one.
 """
 
-import csv
 import math
 from array import array
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from specroof.reading.checked import (
     within,
 )
 from specroof.reading.json_text import json_values
-from specroof.reading.table import plain_value
+from specroof.reading.table import csv_cells, plain_value
 from specroof.reading.yaml_text import shown
 from specroof.units import BOUNDS, MILLISECOND, Bounds
 
@@ -187,10 +186,7 @@ def _table(text: str, source: str) -> Iterator[_Place]:
         if not line.strip() or line.startswith("#"):
             continue
         place = f"{source}, line {number}"
-        try:
-            (cells,) = csv.reader([line])
-        except csv.Error as problem:  # a cell of more than 131 072 characters
-            reject(f"{place}: {problem}", "plain CSV", MeasurementError)
+        cells = csv_cells(line, place)
         values = [plain_value(cell.strip()) for cell in cells]
         if not names:
             unnamed = not isinstance(values[0], str)

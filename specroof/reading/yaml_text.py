@@ -6,10 +6,10 @@ reads `010` as 8 and `1:30` as 90, and lets nine short lines of aliases grow int
 
 import collections.abc
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
@@ -239,8 +239,7 @@ def _reason(problem: Exception) -> str:
 
 # --- Plain values → frozen dataclasses, checked by their annotations ------------------------------
 #
-# What `specroof.reading.checked` does for files from outside, without the import of pydantic: a
-# prediction reads such files, too.
+# Keys and quantities of a file are spelled once: in the classes that hold what it says.
 
 _T = TypeVar("_T")
 
@@ -274,13 +273,15 @@ _BLOCKS: Final = tuple(
 )
 
 
-def read_plain(
+def read_plain(  # noqa: PLR0913 - how a file is read, by name
     content: Mapping[str, Any],
     kind: type[_T],
     *,
     source: str,
     error: type[SpecroofError],
     trusted: bool = False,
+    words: Mapping[str, Callable[[Any], str]] = MappingProxyType({}),
+    hidden: Collection[str] = (),
 ) -> _T:
     """Return the dataclass that a content of plain values describes.
 
@@ -291,20 +292,24 @@ def read_plain(
     kind
         A dataclass. Its fields are texts, numbers from 0 on, truth values, tuples, mappings by
         text, and dataclasses; ``Any`` takes anything. ``Annotated`` holds the name of a quantity of
-        `specroof.units.BOUNDS`, a collection of words or whole numbers, or a function from a value
-        to what is allowed in its place, empty for a value that is.
+        `specroof.units.BOUNDS` or of `words`, a collection of words or whole numbers, or a function
+        from a value to what is allowed in its place, empty for a value that is.
     source
         How messages name the file.
     error
         The exception to raise.
     trusted
         Take values as they stand: they were checked before. Keys are checked all the same.
+    words
+        For names of annotations, such functions.
+    hidden
+        Fields that are no keys.
 
     Raises
     ------
     SpecroofError
-        Of the type `error`, with one line: the source, the dotted key, the value and what is
-        allowed.
+        Of the type `error`, with one line: the source, and of each mistake, up to eight of them,
+        the dotted key, the value and what is allowed.
 
     Examples
     --------
@@ -320,79 +325,116 @@ def read_plain(
     Traceback (most recent call last):
     specroof.errors.ProfileError: x: size is not a known key; allowed: share, sizes
     """
-    try:
-        read: _T = _read(content, kind, "", trusted=trusted)
-    except _WrongError as wrong:
-        key, problem, allowed = wrong.args
-        reject(f"{source}: {key} {problem}", allowed, error)
+    reading = _Reading(trusted, words, hidden)
+    read: _T = _read(content, kind, "", reading)
+    if reading.mistakes:
+        # A key that is not known tells more than what goes wrong without it.
+        said = sorted(reading.mistakes, key=lambda mistake: "is not a known key" not in mistake)
+        message = f"{source}: {all_said(said)}"
+        raise error(message)
     return read
 
 
-class _WrongError(Exception):
-    """A key, what is wrong there, and what is allowed."""
+#: Mistakes of a file that one message names.
+_MOST_SAID: Final = 8
 
 
-def _read(value: Any, kind: Any, key: str, *, trusted: bool) -> Any:  # noqa: PLR0911 - one a kind
-    """Return a value as an annotation says."""
+def all_said(mistakes: Sequence[str]) -> str:
+    """Return mistakes as one line says them."""
+    more = f"; and {len(mistakes) - _MOST_SAID} more" * (len(mistakes) > _MOST_SAID)
+    return f"{'; '.join(mistakes[:_MOST_SAID])}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How a content is read, and what is wrong with it so far."""
+
+    trusted: bool
+    words: Mapping[str, Callable[[Any], str]]
+    hidden: Collection[str]
+    mistakes: list[str] = field(default_factory=list)
+
+    def mistake(self, key: str, value: object, allowed: str, *, is_number: bool = False) -> None:
+        spelling = number_spelling(value) if is_number and isinstance(value, str) else None
+        said = f"{key} is {shown(value)}; allowed: {allowed}"
+        if spelling is not None:
+            said = f"{key} is {shown(value)}, which YAML reads as text; write {spelling}"
+        # Keys come from the file and may be of any length.
+        self.mistakes.append(shortened(said, 800))
+
+
+def _read(value: Any, kind: Any, key: str, reading: _Reading) -> Any:  # noqa: PLR0911 - one a kind
+    """Return a value as an annotation says; None for one that is not allowed."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        allowed = "" if trusted else _allowed(parts[1], value)
-        if allowed:
-            raise _WrongError(key, f"is {shown(value)}", allowed)
-        return _read(value, parts[0], key, trusted=trusted)
+        plain, rule = parts[:2]
+        is_named = isinstance(rule, str)
+        if not reading.trusted:
+            allowed = _allowed(reading.words.get(rule, rule) if is_named else rule, value)
+            if allowed:
+                return reading.mistake(key, value, allowed, is_number=plain in {int, float})
+            if is_named and get_origin(plain) not in {tuple, collections.abc.Mapping}:
+                # The name stands for all that there is to check.
+                return plain(value) if plain in {float, str} else value
+        return _read(value, plain, key, reading)
     if origin in {Union, UnionType}:
         one = type(value) if type(value) in parts else parts[0]
-        return _read(value, one, key, trusted=trusted)
+        return _read(value, one, key, reading)
     if kind is Any or kind is type(None):
         return value
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(
-            _read(one, parts[0], f"{key}.{place}", trusted=trusted)
-            for place, one in enumerate(value)
+            _read(one, parts[0], f"{key}.{place}", reading) for place, one in enumerate(value)
         )
     if origin is collections.abc.Mapping and isinstance(value, dict):
         return {
-            _read(name, parts[0], f"{key}.{name}", trusted=trusted): _read(
-                one, parts[1], f"{key}.{name}", trusted=trusted
+            _read(name, parts[0], f"{key}.{name}", reading): _read(
+                one, parts[1], f"{key}.{name}", reading
             )
             for name, one in value.items()
         }
     if is_dataclass(kind) and isinstance(value, dict):
-        return _dataclass(value, kind, key, trusted=trusted)
+        return _dataclass(value, kind, key, reading)
     allowed, fits = _SCALARS.get(kind, _BLOCKS[origin is tuple])
-    if not trusted and not fits(value):
-        raise _WrongError(key, f"is {shown(value)}", allowed)
+    if not reading.trusted and not fits(value):
+        return reading.mistake(key, value, allowed, is_number=kind in {int, float})
     # YAML reads a whole number as one, and a date as a date.
     return kind(value) if kind in {float, str} else value
 
 
 @cache
-def _keys(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
+def field_kinds(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
     """Return the annotations of a dataclass by its keys, and the keys that it needs."""
     hints = get_type_hints(kind, include_extras=True)
     needed = {
-        field.name
-        for field in fields(kind)
-        if field.default is MISSING and field.default_factory is MISSING
+        one.name
+        for one in fields(kind)
+        if one.default is MISSING and one.default_factory is MISSING
     }
-    return {field.name: hints[field.name] for field in fields(kind)}, frozenset(needed)
+    return {one.name: hints[one.name] for one in fields(kind)}, frozenset(needed)
 
 
-def _dataclass(content: Mapping[str, Any], kind: Any, above: str, *, trusted: bool) -> Any:
-    known, needed = _keys(kind)
-    place = f"{above}.".lstrip(".")
-    for problem, keys in (
-        ("is not a known key", content.keys() - known.keys()),
-        ("is missing", needed - content.keys()),
-    ):
-        for key in sorted(keys):
-            raise _WrongError(place + key, problem, ", ".join(known))
-    return kind(
-        **{
-            key: _read(one, known[key], place + key, trusted=trusted)
-            for key, one in content.items()
-        }
-    )
+def _dataclass(content: Mapping[str, Any], kind: Any, above: str, reading: _Reading) -> Any:
+    kinds, needed = field_kinds(kind)
+    place, before = f"{above}.".lstrip("."), len(reading.mistakes)
+    if not reading.trusted or content.keys() - kinds.keys() or needed - content.keys():
+        known = [key for key in kinds if key not in reading.hidden]
+        strange = [key for key in content if key not in known]
+        missing = [key for key in known if key in needed and key not in content]
+        for key in strange:
+            said = f"{place}{key} is not a known key; allowed: {', '.join(known)}"
+            reading.mistakes.append(shortened(said, 800))
+        # A misspelt key is an unknown key and a missing one: the unknown one shows the mistake.
+        for key in missing if len(missing) > len(strange) else ():
+            reading.mistakes.append(
+                f"{place}{key} is missing; the keys there are {', '.join(known)}"
+            )
+    values = {
+        key: _read(one, kinds[key], place + key, reading)
+        for key, one in content.items()
+        if key in kinds
+    }
+    return kind(**values) if len(reading.mistakes) == before else None
 
 
 def _allowed(rule: Any, value: object) -> str:
@@ -401,7 +443,8 @@ def _allowed(rule: Any, value: object) -> str:
         return str(rule(value))
     if isinstance(rule, str):
         bounds = BOUNDS[rule]
-        fits = _is_number(value, int, float) and bounds.least <= value <= bounds.most  # type: ignore[operator]
+        kinds = (int,) if bounds.whole else (int, float)
+        fits = _is_number(value, *kinds) and bounds.least <= value <= bounds.most  # type: ignore[operator]
         return "" if fits else bounds.allowed
     fits = isinstance(value, str | int) and value in rule
     return "" if fits else ", ".join(map(str, rule))

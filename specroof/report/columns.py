@@ -1,8 +1,6 @@
 """Tables as columns, arrays or one value that all rows share: lists, data frames, Arrow."""
 
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -103,25 +101,9 @@ def flat_column(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[
 # --- Columns as Arrow tables: names as dictionaries, units in the metadata, no figure as null ----
 
 
-def data_library(name: str) -> ModuleType:
-    """Return pyarrow or one of its modules.
-
-    Raises
-    ------
-    OutputError
-        If it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        library = name.partition(".")[0]
-        message = f"{name} is not installed; allowed: pip install {library}, or CSV, JSON"
-        raise OutputError(message) from None
-
-
 def arrow_batch(columns: Columns) -> Any:
     """Return columns as a record batch."""
-    pa = data_library("pyarrow")
+    pa = optional_library("pyarrow", "to_arrow", refusal=OutputError)
     rows = n_rows(columns)
     arrays = [_arrow_array(pa, values, rows) for values in columns.values()]
     fields = [
@@ -188,6 +170,6 @@ def record_columns(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -
 
 def arrow_table(tables: Iterable[Columns]) -> Any:
     """Return the rows of several tables of the same columns as one."""
-    pa = data_library("pyarrow")
+    pa = optional_library("pyarrow", "to_arrow", refusal=OutputError)
     batches = [arrow_batch(columns) for columns in tables]
     return pa.Table.from_batches(batches).unify_dictionaries()

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from specroof.errors import OutputError
+from specroof.errors import OutputError, reject
 
 #: The list of the files that the last run wrote into a folder.
 MANIFEST: Final = "specroof-manifest.json"
 
-_ALLOWED: Final = "allowed: a file in a folder that can be written to"
+_ALLOWED: Final = "a file in a folder that can be written to"
 
 #: Files without a name that are held open at once; systems allow some hundreds.
 _MOST_OPEN: Final = 64
@@ -168,12 +168,8 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     OutputError
         Naming the first path that cannot be written.
     """
-    try:
+    with refused(folder, "a folder that can be written to"):
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as failure:  # the second for a NUL
-        reason = getattr(failure, "strerror", None) or failure
-        message = f"{folder}: {reason}; allowed: a folder that can be written to"
-        raise OutputError(message) from None
     place = folder / MANIFEST
     written = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     before = _listed(place)
@@ -202,11 +198,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     OutputError
         If it cannot be written; nothing is left behind then.
     """
-    with _refused(path):
+    with refused(path):
         target = _target(path)
     if target is None:
-        message = f"{path}: is a pipe, socket or device; {_ALLOWED}"
-        raise OutputError(message)
+        reject(f"{path}: is a pipe, socket or device", _ALLOWED, OutputError)
     staged = _Staged(path, b"", target)
     try:
         staged.descriptor = _nameless(target.parent)
@@ -216,8 +211,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         staged.appear()
         _keep_names({target.parent})
     except OSError as failure:
-        message = f"{path}: {failure.strerror or failure}; {_ALLOWED}"
-        raise OutputError(message) from None
+        reject(f"{path}: {failure.strerror or failure}", _ALLOWED, OutputError)
     finally:
         staged.discard()
 
@@ -235,7 +229,7 @@ def _staging(files: Mapping[Path, bytes]) -> Iterator[list[_Staged]]:
     targets: set[Path] = set()
     try:
         for path, data in files.items():
-            with _refused(path):
+            with refused(path):
                 file = _Staged(path, data, _target(path))
                 if file.target in targets:
                     message = f"{path}: two outputs go there; allowed: a file for each"
@@ -256,7 +250,7 @@ def _staging(files: Mapping[Path, bytes]) -> Iterator[list[_Staged]]:
 
 def _swap(staged: list[_Staged]) -> None:
     for file in staged:
-        with _refused(file.path):
+        with refused(file.path):
             file.appear()
     _keep_names({file.target.parent for file in staged if file.target is not None})
 
@@ -273,14 +267,13 @@ def _keep_names(folders: Iterable[Path]) -> None:
 
 
 @contextlib.contextmanager
-def _refused(path: Path) -> Iterator[None]:
-    """Turn what the system says of a path into one line."""
+def refused(path: Path, allowed: str = _ALLOWED) -> Iterator[None]:
+    """Turn what the system says of a path into one line; a NUL in it is a ValueError."""
     try:
         yield
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or failure
-        message = f"{path}: {reason}; {_ALLOWED}"
-        raise OutputError(message) from None
+        reject(f"{path}: {reason}", allowed, OutputError)
 
 
 def _target(path: Path) -> Path | None:

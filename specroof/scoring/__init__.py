@@ -30,8 +30,6 @@ from specroof.scoring.scores import (
     scored,
 )
 
-__all__ = ["Validation", "predictions", "trusted", "validation"]
-
 #: Predicted figures, point by point, by the fields of `Validation` that they are for.
 Predicted: TypeAlias = Mapping[str, Sequence[float]]
 

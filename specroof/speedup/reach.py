@@ -1,15 +1,12 @@
 """How near the measurements behind an engine profile are to what is asked."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
 from specroof.errors import Note
 from specroof.hardware import GENERIC, UNMEASURED_ATTENTION_BATCH, EngineProfile, Reach
 from specroof.latency import Deployment
@@ -34,28 +31,6 @@ _PLACED: Final = {
 }
 
 
-@lru_cache(maxsize=64)
-def weight_format(model: Architecture) -> str:
-    """Return the format that most bytes of a checkpoint are in.
-
-    Source
-        Counting.
-
-    Examples
-    --------
-    >>> from specroof import load_model
-    >>> weight_format(load_model("openai/gpt-oss-120b"))
-    'mxfp4'
-    """
-    stored: dict[str, float] = defaultdict(float)
-    for count, block in model.counted_blocks:
-        for part in (*block.linears, block.core):
-            form = getattr(part, "weight", None)
-            if part is not None and form is not None:
-                stored[form.name] += count * part.stored_bytes
-    return max(stored, key=lambda name: stored[name], default=model.activation_dtype)
-
-
 def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     """Return kinds of attention, formats and ways to spread of a deployment, as `Reach` has them.
 
@@ -76,7 +51,7 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
         "attention": tuple(
             sorted({core.label for _, core in model.counted_cores if core.kernel != "experts"})
         ),
-        "formats": (setup.options.weight_dtype or weight_format(model),),
+        "formats": (setup.options.weight_dtype or model.weight_format,),
         "placements": (*setup.placement.words, *[SPLIT] * setup.decodes_only),
     }
 
@@ -181,6 +156,10 @@ def nearness(
         for key, asked in deployment_words(deployment).items()
     }
     elsewhere = FAMILY if reach.family else NONE
+    found = {
+        "not measured here: ": [*_unmeasured(reach, drafters, chip)],
+        "extrapolated to ": [*_beyond(axes, drafters), *_others(missing, reach, chip, server)],
+    }
     return {
         "chip": MEASURED if chip in reach.chips else elsewhere,
         "framework": MEASURED if server in reach.engines else NONE,
@@ -188,21 +167,9 @@ def nearness(
         "format": NONE if missing["formats"] else MEASURED,
         "placement": NONE if missing["placements"] else MEASURED,
         **axes,
-        "text": _near_text(
-            [*_unmeasured(reach, drafters, chip)],
-            [*_beyond(axes, drafters), *_others(missing, reach, chip, server)],
-        ),
+        "text": "; ".join(f"{what}{_listed(words)}" for what, words in found.items() if words)
+        or _NEAR,
     }
-
-
-def _near_text(unmeasured: Sequence[str], beyond: Sequence[str]) -> str:
-    """Return how near measurements are, in words."""
-    parts = []
-    if unmeasured:
-        parts.append(f"not measured here: {_listed(unmeasured)}")
-    if beyond:
-        parts.append(f"extrapolated to {_listed(beyond)}")
-    return "; ".join(parts) or _NEAR
 
 
 def _listed(words: Sequence[str]) -> str:

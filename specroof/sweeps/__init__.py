@@ -2,5 +2,3 @@
 
 from specroof.sweeps.results import read_results
 from specroof.sweeps.run import write_sweep
-
-__all__ = ["Results", "Run", "read_results", "write_sweep"]

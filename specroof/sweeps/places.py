@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
 from specroof.errors import OutputError, expect, expect_word, optional_library, refuse
-from specroof.report.columns import Columns, arrow_batch, data_library, listed_columns
+from specroof.report.columns import Columns, arrow_batch, listed_columns
 from specroof.report.layout import columns_csv
-from specroof.report.writing import clear_stale, whole_file
+from specroof.report.writing import clear_stale, refused, whole_file
 
 _Answer = TypeVar("_Answer")
 
+#: Who needs pyarrow.
+_PARQUET: Final = "parquet, unlike csv and jsonl,"
 _TO_READ: Final = "a folder that can be read"
 _TO_WRITE: Final = "a folder that can be written to"
 #: How a URL of a folder of this machine begins.
@@ -101,7 +103,7 @@ class _Folder:
         path = self._path
         for part in Path(name).parts:
             path /= part
-            with _refused(path, _TO_READ):
+            with refused(path, _TO_READ):
                 is_link = path.is_symlink()
             if is_link:
                 message = f"{path}: is a link; allowed: files and folders of the sweep itself"
@@ -111,13 +113,13 @@ class _Folder:
     def prepare(self, *folders: str) -> None:
         for name in ("", *folders):
             path = self._at(name)
-            with _refused(path, _TO_WRITE):
+            with refused(path, _TO_WRITE):
                 path.mkdir(parents=True, exist_ok=True)
                 clear_stale(path)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        with _refused(self._path, _TO_WRITE):
+        with refused(self._path, _TO_WRITE):
             descriptor = os.open(self._path, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,7 +139,7 @@ class _Folder:
 
     def open_to_read(self, name: str) -> BinaryIO:
         path = self._at(name)
-        with _refused(path, _TO_READ):
+        with refused(path, _TO_READ):
             if not stat.S_ISREG(path.stat().st_mode):  # nobody may ever write to a pipe
                 message = "is not a regular file"
                 raise OSError(message)
@@ -163,22 +165,11 @@ class _Folder:
     ) -> _Answer | None:
         """Return what `ask` says of a file or folder; None where there is none."""
         path = self._at(name)
-        with _refused(path, allowed):
+        with refused(path, allowed):
             try:
                 return ask(path)
             except FileNotFoundError:
                 return None
-
-
-@contextlib.contextmanager
-def _refused(path: Path, allowed: str) -> Iterator[None]:
-    """Turn what the system says of a path into one line; a NUL in it is a ValueError."""
-    try:
-        yield
-    except (OSError, ValueError) as failure:
-        reason = getattr(failure, "strerror", None) or failure
-        message = f"{path}: {reason}; allowed: {allowed}"
-        raise OutputError(message) from None
 
 
 class _Remote:
@@ -293,7 +284,7 @@ def _json_lines(file: BinaryIO, _metadata: Mapping[str, str]) -> Iterator[Write]
 
 @contextlib.contextmanager
 def _parquet(file: BinaryIO, metadata: Mapping[str, str]) -> Iterator[Write]:
-    pq = data_library("pyarrow.parquet")
+    pq = optional_library("pyarrow.parquet", _PARQUET, refusal=OutputError)
     writer: Any = None
 
     def write(columns: Columns) -> None:
@@ -340,7 +331,7 @@ def best_format(form: str | None) -> str:
         return "csv" if find_spec("pyarrow") is None else "parquet"
     expect_word("form", form, FORMATS)
     if form == "parquet":
-        data_library("pyarrow.parquet")
+        optional_library("pyarrow.parquet", _PARQUET, refusal=OutputError)
     return form
 
 
@@ -385,7 +376,10 @@ def joined(name: str, file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[
 
 
 def _join_parquet(file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[str, str]) -> None:
-    pa, pq = data_library("pyarrow"), data_library("pyarrow.parquet")
+    pa, pq = (
+        optional_library("pyarrow", _PARQUET, refusal=OutputError),
+        optional_library("pyarrow.parquet", _PARQUET, refusal=OutputError),
+    )
     writer: Any = None
     for content in parts:
         table = pq.read_table(pa.BufferReader(content))

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from specroof.errors import CatalogError, OutputError
-from specroof.report.columns import data_library
+from specroof.errors import CatalogError, OutputError, optional_library
 from specroof.report.layout import facts_html, unescaped
 from specroof.speedup.overview import Overview
 from specroof.sweeps.places import Place, place_of
@@ -83,11 +82,12 @@ class Results:
 
     def to_frame(self) -> Any:
         """Return all points as one pandas data frame."""
-        return data_library("pandas").concat(self._some_frames(), ignore_index=True)
+        pandas = optional_library("pandas", "to_frame", refusal=OutputError)
+        return pandas.concat(self._some_frames(), ignore_index=True)
 
     def to_arrow(self) -> Any:
         """Return all points as one Arrow table; needs pyarrow."""
-        pa = data_library("pyarrow")
+        pa = optional_library("pyarrow", "to_arrow", refusal=OutputError)
         tables = [
             pa.Table.from_pandas(frame, preserve_index=False) for frame in self._some_frames()
         ]
@@ -149,7 +149,7 @@ def _frame(place: Place, name: str, form: str) -> Any:
     CatalogError
         If it is missing or damaged.
     """
-    pandas = data_library("pandas")
+    pandas = optional_library("pandas", "to_frame", refusal=OutputError)
     try:
         with place.open_to_read(name) as content:
             if form == "parquet":

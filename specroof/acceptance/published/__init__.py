@@ -14,15 +14,3 @@ from specroof.acceptance.published.profile import (
     published_with,
     typical_profiles,
 )
-
-__all__ = [
-    "DRAFT_COUNTS",
-    "AcceptanceProfile",
-    "borrowed_profiles",
-    "bundled_profile",
-    "draft_count",
-    "load_profiles",
-    "profile_names",
-    "published_with",
-    "typical_profiles",
-]

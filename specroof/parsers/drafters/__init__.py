@@ -29,8 +29,6 @@ from specroof.parsers.drafters.heads import (
 )
 from specroof.reading.json_text import read_json, read_whole
 
-__all__ = ["DRAFTER_KINDS", "parse_drafter_config"]
-
 _Parser = Callable[[DraftConfig], DraftHead | MedusaHeads]
 
 #: For each kind of a SPEC, the forms of file that describe one, and their parsers.

@@ -19,17 +19,15 @@ from specroof.architecture import (
 from specroof.parsers.decoder import (
     BlockBuilder,
     ExpertsShape,
-    Part,
+    LayerPart,
     decoder,
-    experts_after_first,
     extended,
     feed_forward_part,
-    listed_experts,
     listed_kinds,
     matrices,
     read_experts,
 )
-from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block
+from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, sparse_layers
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
@@ -56,10 +54,8 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
     has_delta = keys.has("short_conv_kernel_size")
     linear = _delta_builder(keys) if has_delta else _lightning_builder(keys)
     full = _latent_builder(keys, gate_default="head_wise" if has_delta else "")
-    sparse = listed_experts(keys, n_layers)
-    if sparse is None:
-        # configuration_bailing_hybrid.py: first_k_dense_replace 2; bailing_moe_linear.py: 0
-        sparse = experts_after_first(keys, n_layers, n_dense_default=2 if has_delta else 0)
+    # configuration_bailing_hybrid.py: first_k_dense_replace 2; bailing_moe_linear.py: 0
+    sparse = sparse_layers(config, n_dense_default=2 if has_delta else 0)
     experts = _experts(keys, always_corrected=has_delta) if any(sparse) else None
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
@@ -67,15 +63,14 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(_kinds(keys, n_layers), mixer),
+        LayerPart(_kinds(keys, n_layers), mixer),
         feed_forward_part(config, experts, sparse),
     )
 
 
 def _kinds(keys: Reader, n_layers: int) -> tuple[str, ...]:
     """Return each layer's kind: by a list, or full attention in every last one of a group."""
-    listed = listed_kinds(keys, "layer_types", (_LINEAR, _FULL), n_layers)
-    if listed is not None:
+    if listed := listed_kinds(keys, "layer_types", (_LINEAR, _FULL), n_layers):
         return listed
     # SGLang: a list of 1 for linear attention and 0, or the number of layers of a group
     if isinstance(keys.values.get("layer_group_size"), list):

@@ -24,7 +24,7 @@ from specroof.architecture import (
     replicated,
 )
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     decoder,
     experts_after_first,
     feed_forward_part,
@@ -87,12 +87,12 @@ def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     return latent_decoder(config, sparse_layers(config, n_dense_default=3), attentions)
 
 
-def sparse_layers(config: ModelConfig, *, n_dense_default: int) -> list[bool]:
+def sparse_layers(config: ModelConfig, *, n_dense_default: int | None = None) -> list[bool]:
     """Return whether each layer has experts: by a list in files that transformers has saved."""
-    listed = listed_experts(config.keys, config.n_layers)
-    if listed is not None:
-        return listed
-    return experts_after_first(config.keys, config.n_layers, n_dense_default=n_dense_default)
+    keys, n_layers = config.keys, config.n_layers
+    return listed_experts(keys, n_layers) or experts_after_first(
+        keys, n_layers, n_dense_default=n_dense_default
+    )
 
 
 def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:
@@ -161,7 +161,7 @@ def latent_decoder(
         Whether experts are picked with V3's ``e_score_correction_bias`` ("noaux_tc").
     """
     keys, experts = config.keys, None
-    mixers = Part(attentions or [latent_shape(keys)] * config.n_layers, latent_block)
+    mixers = LayerPart(attentions or [latent_shape(keys)] * config.n_layers, latent_block)
     if any(sparse):
         experts = read_experts(
             keys,

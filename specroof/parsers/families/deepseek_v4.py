@@ -28,7 +28,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     ExpertsShape,
-    Part,
+    LayerPart,
     decoder,
     experts_block,
     listed_kinds,
@@ -129,8 +129,8 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
     return decoder(
         config,
-        Part(_compressions(keys, n_layers), attention),
-        Part(hashed, feed_forward),
+        LayerPart(_compressions(keys, n_layers), attention),
+        LayerPart(hashed, feed_forward),
         head_name="head",
         vector_params=shape.hidden_size + head_mixing,
         # tid2eid of DeepseekV4HashRouter: the experts of each token id
@@ -164,8 +164,7 @@ def _compressions(keys: Reader, n_layers: int) -> list[_Compression]:
 
 def _hashed_layers(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers pick experts by token id: those listed, or the first few."""
-    kinds = listed_kinds(keys, "mlp_layer_types", ("hash_moe", "moe"), n_layers)
-    if kinds is not None:
+    if kinds := listed_kinds(keys, "mlp_layer_types", ("hash_moe", "moe"), n_layers):
         return [kind == "hash_moe" for kind in kinds]
     # configuration_deepseek_v4.py: default_num_hash_layers 3
     n_hashed = keys.positive_int("num_hash_layers", minimum=0, maximum=MAX_LAYERS, default=3)

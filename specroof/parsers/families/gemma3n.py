@@ -16,7 +16,7 @@ from specroof.architecture import (
     Linear,
 )
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     extended,
@@ -67,9 +67,9 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     head_dim = keys.positive_int("head_dim", default=256)
     heads = head_counts(keys, heads_default=8, kv_default=2)
     shape = replace(read_attention(keys, head_dim, heads=heads, biased=True), qk_norm=True)
-    slides = sliding_layers(keys, n_layers)
-    if slides is None:  # every fifth layer attends fully
-        slides = [(index + 1) % 5 != 0 for index in range(n_layers)]
+    # Every fifth layer attends fully.
+    usual = [(index + 1) % 5 != 0 for index in range(n_layers)]
+    slides = sliding_layers(keys, n_layers) or usual
     window = keys.positive_int("sliding_window", default=512)
     windows = [window if is_sliding else None for is_sliding in slides]
     shared = shared_layers(keys, slides, default=15)
@@ -91,8 +91,8 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(list(zip(windows, shared, strict=True)), attention),
-        Part(list(zip(_widths(keys, n_layers), n_projections, strict=True)), feed_forward),
+        LayerPart(list(zip(windows, shared, strict=True)), attention),
+        LayerPart(list(zip(_widths(keys, n_layers), n_projections, strict=True)), feed_forward),
         tied_default=True,
         vocab_default=262_400,
         # the last norm, and the one of all embeddings per layer

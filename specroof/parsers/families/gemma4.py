@@ -20,7 +20,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     ExpertsShape,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     experts_block,
@@ -106,8 +106,8 @@ def _gemma4(
     shared = shared_layers(keys, slides)
     return decoder(
         config,
-        Part(_attentions(config, slides, shared, window_default), _attention_block),
-        Part(
+        LayerPart(_attentions(config, slides, shared, window_default), _attention_block),
+        LayerPart(
             [wide if shares else width for shares in shared],
             lambda width, weights: _feed_forward_block(
                 size, width, experts, per_layer_dim, weights

@@ -20,7 +20,7 @@ from specroof.architecture import (
     Shard,
 )
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     decoder,
     extended,
     feed_forward_part,
@@ -90,8 +90,8 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
     head_mixing = n_streams * n_streams * hidden_size + n_streams + 1
     return decoder(
         config,
-        Part([full if kind == _FULL else shared for kind in kinds], attention),
-        Part(sparse, feed_forward),
+        LayerPart([full if kind == _FULL else shared for kind in kinds], attention),
+        LayerPart(sparse, feed_forward),
         vector_params=hidden_size + head_mixing,
     )
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block, ShortConvolution
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     experts_block,
@@ -83,8 +83,8 @@ def parse_inkling(config: ModelConfig) -> Architecture:
     feed_forward = _feed_forward(config)
     model = decoder(
         config,
-        Part(kinds, convolutions),
-        Part(kinds, attention),
+        LayerPart(kinds, convolutions),
+        LayerPart(kinds, attention),
         feed_forward,
         vector_params=2 * hidden_size,  # behind the embedding and behind the last layer
     )
@@ -95,8 +95,7 @@ def parse_inkling(config: ModelConfig) -> Architecture:
 
 def _kinds(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return each layer's kind: by a list of kinds, of layers that slide, or five of six."""
-    listed = listed_kinds(keys, "layer_types", (_FULL, _SLIDING), n_layers)
-    if listed is not None:
+    if listed := listed_kinds(keys, "layer_types", (_FULL, _SLIDING), n_layers):
         return listed
     # InklingTextConfig.__post_init__
     local = {index for index in range(n_layers) if (index + 1) % 6}
@@ -122,7 +121,7 @@ def _mixer(keys: Reader, *, slides: bool) -> _Mixer:
     return _Mixer(shape, keys.positive_int("d_rel", default=16), extent)
 
 
-def _feed_forward(config: ModelConfig) -> Part[bool]:
+def _feed_forward(config: ModelConfig) -> LayerPart[bool]:
     """Return experts, whose router weighs the shared ones too, or a dense feed-forward.
 
     Source
@@ -156,4 +155,4 @@ def _feed_forward(config: ModelConfig) -> Part[bool]:
         gate = router("router", hidden_size, experts.n_experts + n_shared, weights)
         return extended(replace(block, linears=(gate, *block.linears[1:])), n_params=1)
 
-    return Part(sparse, build)
+    return LayerPart(sparse, build)

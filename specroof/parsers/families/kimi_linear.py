@@ -22,18 +22,21 @@ from specroof.architecture import (
 from specroof.parsers.decoder import (
     BlockBuilder,
     ExpertsShape,
-    Part,
+    LayerPart,
     decoder,
-    experts_after_first,
     experts_block,
     extended,
     feed_forward_block,
-    listed_experts,
     listed_kinds,
     matrices,
     read_experts,
 )
-from specroof.parsers.families.deepseek_v3 import EXPERTS_FROM, latent_block, latent_shape
+from specroof.parsers.families.deepseek_v3 import (
+    EXPERTS_FROM,
+    latent_block,
+    latent_shape,
+    sparse_layers,
+)
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import BLOCK_SPARSE_NAMES
@@ -56,10 +59,8 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         "linear_head_dim linear_num_heads mla_use_nope moe_renormalize moe_router_activation_func "
         "use_grouped_topk"
     )
-    sparse = listed_experts(keys, config.n_layers)
-    if sparse is None:
-        # Without a default of dense layers: 0 in mlx-lm, 1 in transformers.
-        sparse = experts_after_first(keys, config.n_layers)
+    # Without a default of dense layers: 0 in mlx-lm, 1 in transformers.
+    sparse = sparse_layers(config)
     mixers = {_FULL: _latent_builder(keys), _DELTA: _delta_builder(keys)}
     feed_forward = _feed_forward(config, sparse)
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
@@ -75,8 +76,8 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(_layer_kinds(config), mixer),
-        Part(sparse, behind),
+        LayerPart(_layer_kinds(config), mixer),
+        LayerPart(sparse, behind),
         vector_params=hidden_size + residual_params,
     )
 
@@ -138,8 +139,7 @@ def _delta(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
 def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
     """Return each layer's kind of attention; the published lists count layers from 1."""
     keys, n_layers = config.keys, config.n_layers
-    kinds = listed_kinds(keys, "layer_types", (_DELTA, _FULL), n_layers)
-    if kinds is not None:
+    if kinds := listed_kinds(keys, "layer_types", (_DELTA, _FULL), n_layers):
         return kinds
     section = keys.section("linear_attn_config")
     if section is None:

@@ -19,7 +19,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     BlockBuilder,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     experts_block,
@@ -70,17 +70,18 @@ def parse_lfm2_moe(config: ModelConfig) -> Architecture:
     def feed_forward(is_dense: bool, weights: LayerWeights) -> Block:
         return dense(weights) if is_dense else experts_block(experts, weights, _NAMES)
 
-    return _lfm2(config, kinds, Part([index < n_dense for index in range(n_layers)], feed_forward))
+    return _lfm2(
+        config, kinds, LayerPart([index < n_dense for index in range(n_layers)], feed_forward)
+    )
 
 
 def parse_lfm3(config: ModelConfig) -> Architecture:
     """Return an LFM3: attention in windows and without, gated by head, and two norms a sublayer."""
     keys, hidden_size = config.keys, config.hidden_size
-    kinds = listed_kinds(keys, "layer_types", (_CONV, _FULL, _SLIDING), config.n_layers)
-    if kinds is None:
-        # Lfm3Config.__post_init__
-        usual = (_SLIDING, _CONV, _FULL, _CONV)
-        kinds = tuple(usual[index % 4] if index else _CONV for index in range(config.n_layers))
+    usual = (_SLIDING, _CONV, _FULL, _CONV)  # Lfm3Config.__post_init__
+    kinds = listed_kinds(keys, "layer_types", (_CONV, _FULL, _SLIDING), config.n_layers) or tuple(
+        usual[index % 4] if index else _CONV for index in range(config.n_layers)
+    )
     # configuration_lfm3.py: head_dim 128, sliding_window 256, conv_L_cache 7; both flags True
     shape = read_attention(keys, keys.positive_int("head_dim", default=128), biased=True)
     window = keys.optional_int("sliding_window", missing=256)
@@ -102,10 +103,12 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
         return extended(dense(weights), n_params=second_norm)
 
     # configuration_lfm3.py: tie_word_embeddings True
-    return decoder(config, Part(kinds, mixer), same_part(config, feed_forward), tied_default=True)
+    return decoder(
+        config, LayerPart(kinds, mixer), same_part(config, feed_forward), tied_default=True
+    )
 
 
-def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: Part[Any]) -> Architecture:
+def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: LayerPart[Any]) -> Architecture:
     keys = config.keys
     shape = replace(read_attention(keys), qk_norm=True)
     convolution = _convolution_builder(config, default_kernel=3)
@@ -117,7 +120,7 @@ def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: Part[Any]) ->
             shape, lambda name: weights(f"self_attn.{_STORED.get(name, name)}")
         )
 
-    model = decoder(config, Part(kinds, mixer), feed_forward, tied_default=True)
+    model = decoder(config, LayerPart(kinds, mixer), feed_forward, tied_default=True)
     # The published name of the key, which the configuration classes prefer.
     return replace(model, tied_embeddings=keys.flag("tie_embedding", default=model.tied_embeddings))
 

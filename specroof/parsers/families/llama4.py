@@ -10,7 +10,7 @@ from typing import Final
 
 from specroof.architecture import Architecture, Block, ChunkedAttention
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     feed_forward_part,
@@ -71,7 +71,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
         )
     return decoder(
         config,
-        Part(mixers, mixer),
+        LayerPart(mixers, mixer),
         feed_forward_part(config, experts, sparse, names=_NAMES, width_key="intermediate_size_mlp"),
         notes=notes,
     )
@@ -98,8 +98,7 @@ def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
         `Llama4TextConfig.__post_init__`: ``layer_types``, else ``no_rope_layers`` (1: has rotary
         positions), else every ``no_rope_layer_interval`` th layer (4) is full.
     """
-    listed = listed_kinds(keys, "layer_types", (_CHUNKED, _FULL), n_layers)
-    if listed is not None:
+    if listed := listed_kinds(keys, "layer_types", (_CHUNKED, _FULL), n_layers):
         return listed
     if keys.values.get("no_rope_layers"):
         rotary = keys.ints("no_rope_layers", allowed=(0, 1), at_least=n_layers)

@@ -6,7 +6,7 @@ Source
 """
 
 from specroof.architecture import Architecture, Block, Experts
-from specroof.parsers.decoder import Part, decoder, feed_forward_block, router
+from specroof.parsers.decoder import LayerPart, decoder, feed_forward_block, router
 from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
@@ -73,8 +73,8 @@ def parse_longcat_flash(config: ModelConfig) -> Architecture:
     )
     return decoder(
         config,
-        Part(halves, attention),
-        Part(halves, experts),
-        Part(halves, feed_forward),
+        LayerPart(halves, attention),
+        LayerPart(halves, experts),
+        LayerPart(halves, feed_forward),
         notes=(note,) if n_rows > n_experts else (),
     )

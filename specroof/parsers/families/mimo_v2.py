@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from specroof.architecture import WEIGHT_FORMATS, Architecture, AttentionShape
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     feed_forward_part,
@@ -41,7 +41,7 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part([other if slides else full for slides in sliding], attention_block),
+        LayerPart([other if slides else full for slides in sliding], attention_block),
         feed_forward_part(config, experts, sparse),
         notes=() if keys.has("num_nextn_predict_layers") else (MTP_NOTE,),
     )
@@ -100,19 +100,17 @@ def _window(keys: Reader) -> int:
 
 def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers slide: 1 in `hybrid_layer_pattern`, or `layer_types`."""
-    flagged = flagged_layers(keys, "hybrid_layer_pattern", n_layers)
-    listed = sliding_layers(keys, n_layers) if flagged is None else flagged
+    listed = flagged_layers(keys, "hybrid_layer_pattern", n_layers) or sliding_layers(
+        keys, n_layers
+    )
     # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
-    usual = [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
-    return usual if listed is None else listed
+    return listed or [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
 
 
 def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
-    sparse = flagged_layers(keys, "moe_layer_freq", n_layers)
-    if sparse is None:
-        sparse = listed_experts(keys, n_layers)
+    listed = flagged_layers(keys, "moe_layer_freq", n_layers) or listed_experts(keys, n_layers)
     # configuration_mimo_v2_flash.py: all layers but the first have experts.
-    return [index > 0 for index in range(n_layers)] if sparse is None else sparse
+    return listed or [index > 0 for index in range(n_layers)]
 
 
 def _quantization(config: ModelConfig) -> Quantization:

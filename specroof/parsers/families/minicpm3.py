@@ -6,7 +6,7 @@ Source
 """
 
 from specroof.architecture import Architecture
-from specroof.parsers.decoder import Part, decoder, dense_part
+from specroof.parsers.decoder import LayerPart, decoder, dense_part
 from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.model_config import ModelConfig
 
@@ -27,7 +27,7 @@ def parse_minicpm3(config: ModelConfig) -> Architecture:
     # configuration_minicpm3.py: tie_word_embeddings True
     return decoder(
         config,
-        Part([shape] * config.n_layers, latent_block),
+        LayerPart([shape] * config.n_layers, latent_block),
         dense_part(config),
         tied_default=True,
         notes=(_NOTE,),
@@ -41,7 +41,7 @@ def parse_youtu(config: ModelConfig) -> Architecture:
     config.keys.pass_over("embedding_initializer_range")
     return decoder(
         config,
-        Part([shape] * config.n_layers, latent_block),
+        LayerPart([shape] * config.n_layers, latent_block),
         dense_part(config),
         tied_default=True,
     )

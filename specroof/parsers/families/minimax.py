@@ -12,7 +12,7 @@ from typing import Final
 
 from specroof.architecture import HEADS, Architecture, Block, LightningAttention
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     extended,
@@ -68,7 +68,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(_mixers(keys, config.n_layers), mixer),
+        LayerPart(_mixers(keys, config.n_layers), mixer),
         feed_forward_part(config, experts, names=_NAMES),
         notes=(_NOTE,) if config.family == "minimax_m1" else (),
     )
@@ -76,8 +76,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
 
 def _mixers(keys: Reader, n_layers: int) -> tuple[int, ...]:
     """Return each layer's mixer, 1 for softmax attention, from either spelling of the list."""
-    types = listed_kinds(keys, "layer_types", _TYPES, n_layers)
-    if types is not None:
+    if types := listed_kinds(keys, "layer_types", _TYPES, n_layers):
         return tuple(_TYPES[kind] for kind in types)
     mixers = keys.ints("attn_type_list", allowed=(_LIGHTNING, _SOFTMAX), at_least=n_layers)
     if not mixers:

@@ -22,7 +22,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     ExpertsShape,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     extended,
@@ -83,7 +83,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(searching, mixer),
+        LayerPart(searching, mixer),
         feed_forward_part(
             config, experts, sparse, names=BLOCK_SPARSE_NAMES, width_key="dense_intermediate_size"
         ),
@@ -111,8 +111,7 @@ def _sparse_section(keys: Reader) -> Reader | None:
 
 def _sparse_attention(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers have an indexer: `layer_types`, else the section of the checkpoint."""
-    kinds = listed_kinds(keys, "layer_types", (_FULL, _SPARSE), n_layers)
-    if kinds is not None:
+    if kinds := listed_kinds(keys, "layer_types", (_FULL, _SPARSE), n_layers):
         return [kind == _SPARSE for kind in kinds]
     section = _sparse_section(keys)
     # configuration_minimax_m3_vl.py: without the section, all layers attend fully.
@@ -144,11 +143,9 @@ def _searching_core(keys: Reader, attention: AttentionShape) -> BlockSparseAtten
 
 
 def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
-    sparse = listed_experts(keys, n_layers)
-    if sparse is None:
-        sparse = flagged_layers(keys, "moe_layer_freq", n_layers)
+    listed = listed_experts(keys, n_layers) or flagged_layers(keys, "moe_layer_freq", n_layers)
     # configuration_minimax_m3_vl.py: experts in every layer where neither list is given
-    return [True] * n_layers if sparse is None else sparse
+    return listed or [True] * n_layers
 
 
 def _experts_shape(keys: Reader) -> ExpertsShape:

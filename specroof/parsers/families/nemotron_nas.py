@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from specroof.architecture import HEADS, TENSOR, Architecture, Block, Linear, Shard
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     feed_forward_block,
@@ -54,11 +54,11 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
     square_mlp = square("mlp", TENSOR, bias=mlp_bias)
     return decoder(
         config,
-        Part(
+        LayerPart(
             [_kv_heads(block, n_heads) for block in blocks],
             _replaceable("attention", attention, square_attention),
         ),
-        Part(
+        LayerPart(
             [_width(block, hidden_size) for block in blocks],
             _replaceable("feed_forward", feed_forward, square_mlp),
         ),

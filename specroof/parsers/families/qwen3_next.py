@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block, GatedDeltaNet, Linear
 from specroof.parsers.decoder import (
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     dense_part,
@@ -27,8 +27,8 @@ from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
 from specroof.parsers.traits import GATED_EXPERTS
 from specroof.reading.json_text import Reader
 
-_LINEAR: Final = "linear_attention"
-_FULL: Final = "full_attention"
+LINEAR: Final = "linear_attention"
+FULL: Final = "full_attention"
 
 
 #: What checkpoints call two fused matrices, Qwen3.5's being of parts that engines fuse.
@@ -53,7 +53,7 @@ def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
     return _hybrid(config, _sparse_part(config))
 
 
-def _sparse_part(config: ModelConfig) -> Part[bool]:
+def _sparse_part(config: ModelConfig) -> LayerPart[bool]:
     config.keys.pass_over("intermediate_size")
     experts = routed_experts(config, GATED_EXPERTS)
     sparse = expert_layers(config, GATED_EXPERTS)
@@ -61,20 +61,20 @@ def _sparse_part(config: ModelConfig) -> Part[bool]:
 
 
 def _hybrid(
-    config: ModelConfig, feed_forward: Part[Any], notes: Sequence[str] = ()
+    config: ModelConfig, feed_forward: LayerPart[Any], notes: Sequence[str] = ()
 ) -> Architecture:
     keys = config.keys
     keys.pass_over("full_attention_interval")
     attention, recurrent = attention_shape(keys), delta_net(keys)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        if kind == _FULL:
+        if kind == FULL:
             return attention_block(attention, weights)
         return delta_net_block(config.hidden_size, recurrent, weights)
 
     return decoder(
         config,
-        Part(_mixers(keys, config.n_layers), mixer),
+        LayerPart(_mixers(keys, config.n_layers), mixer),
         feed_forward,
         # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
@@ -91,12 +91,16 @@ def attention_shape(keys: Reader) -> AttentionShape:
 
 def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return each layer's mixer, from the list or from the stride that stands for it."""
-    listed = listed_kinds(keys, "layer_types", (_FULL, _LINEAR), n_layers)
-    if listed is not None:
-        return listed
-    # configuration_qwen3_next.py: full_attention_interval 4
+    return listed_kinds(keys, "layer_types", (FULL, LINEAR), n_layers) or interval_kinds(
+        keys, n_layers
+    )
+
+
+def interval_kinds(keys: Reader, n_layers: int) -> list[str]:
+    """Return the kind of each layer by the number of layers to one that attends fully."""
+    # configuration_qwen3_next.py, Qwen4ExpTextConfig.__post_init__: full_attention_interval 4
     interval = keys.positive_int("full_attention_interval", default=4)
-    return [_LINEAR if (index + 1) % interval else _FULL for index in range(n_layers)]
+    return [LINEAR if (index + 1) % interval else FULL for index in range(n_layers)]
 
 
 def delta_net(keys: Reader) -> GatedDeltaNet:

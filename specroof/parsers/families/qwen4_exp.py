@@ -24,7 +24,7 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     BlockBuilder,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     experts_block,
@@ -33,17 +33,22 @@ from specroof.parsers.decoder import (
     matrices,
     same_part,
 )
-from specroof.parsers.families.qwen3_next import attention_shape, delta_net, delta_net_block
+from specroof.parsers.families.qwen3_next import (
+    FULL,
+    LINEAR,
+    attention_shape,
+    delta_net,
+    delta_net_block,
+    interval_kinds,
+)
 from specroof.parsers.families.usual import routed_experts
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.parsers.traits import GATED_EXPERTS
 from specroof.reading.json_text import Reader
 
-_LINEAR: Final = "linear_attention"
-_FULL: Final = "full_attention"
 #: Three names of the same layers.
-_KINDS: Final = (_LINEAR, _FULL, "indexed_attention", "qwen_sparse_attention")
+_KINDS: Final = (LINEAR, FULL, "indexed_attention", "qwen_sparse_attention")
 #: More than any checkpoint has; a strange file must not keep the search for primes busy.
 _MAX_TABLES: Final = 256
 _MAX_ROWS: Final = 10**8
@@ -137,7 +142,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         return _lookup_block(tables, streams, weights) if has_table else None
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        linear = kind == _LINEAR
+        linear = kind == LINEAR
         block = delta_net_block(hidden_size, recurrent, weights) if linear else full(weights)
         return streams.around(block, weights, ATTENTION_REPLICATED)
 
@@ -147,8 +152,8 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part([index + 1 in tables.layers for index in range(n_layers)], lookup),
-        Part(kinds, mixer),
+        LayerPart([index + 1 in tables.layers for index in range(n_layers)], lookup),
+        LayerPart(kinds, mixer),
         same_part(config, feed_forward),
         vector_params=streams.mixer_params,
         lookup_params=tables.n_params,
@@ -157,12 +162,9 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
 
 
 def _kinds(keys: Reader, n_layers: int) -> list[str]:
-    listed = listed_kinds(keys, "layer_types", _KINDS, n_layers)
-    if listed is not None:
-        return [_LINEAR if kind == _LINEAR else _FULL for kind in listed]
-    # Qwen4ExpTextConfig.__post_init__: full_attention_interval 4
-    interval = keys.positive_int("full_attention_interval", default=4)
-    return [_LINEAR if (index + 1) % interval else _FULL for index in range(n_layers)]
+    if listed := listed_kinds(keys, "layer_types", _KINDS, n_layers):
+        return [LINEAR if kind == LINEAR else FULL for kind in listed]
+    return interval_kinds(keys, n_layers)
 
 
 def _full_builder(keys: Reader) -> BlockBuilder:
@@ -201,7 +203,7 @@ def _full_builder(keys: Reader) -> BlockBuilder:
 def _tables(keys: Reader, kinds: Sequence[str]) -> _Tables:
     layers = sorted(set(keys.ints("ple_layer_ids", minimum=1)))
     for number in layers:
-        if number > len(kinds) or kinds[number - 1] != _LINEAR:
+        if number > len(kinds) or kinds[number - 1] != LINEAR:
             keys.refuse("ple_layer_ids", "numbers from 1 of layers with linear attention")
     # configuration_qwen4_exp.py: ngram_size 3, heads_per_ngram 8, ngram_vocab_size_base 20 million,
     # make_ngram_vocab_size_divisible_by 128, ple_conv_kernel_size 4

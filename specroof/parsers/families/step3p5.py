@@ -11,7 +11,7 @@ from typing import Final
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     ExpertsShape,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     extended,
@@ -53,7 +53,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        Part(_attentions(config), mixer),
+        LayerPart(_attentions(config), mixer),
         feed_forward_part(config, experts, sparse, names=_NAMES),
     )
 
@@ -127,9 +127,8 @@ def _checked(keys: Reader, shape: AttentionShape) -> AttentionShape:
 
 def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers have experts: a list of their numbers, often as text with commas."""
-    sparse = listed_experts(keys, n_layers)
-    if sparse is not None:
-        return sparse
+    if listed := listed_experts(keys, n_layers):
+        return listed
     if not keys.has("moe_layers_enum"):
         # configuration_step3p7.py: all layers but the first three
         return [index >= _N_DENSE for index in range(n_layers)]

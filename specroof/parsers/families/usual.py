@@ -7,33 +7,27 @@ from specroof.architecture import HEADS, TENSOR, Architecture, AttentionShape, B
 from specroof.parsers.decoder import (
     SAVED_EXPERTS_KEYS,
     ExpertsShape,
-    Part,
+    LayerPart,
     attention_block,
     decoder,
     experts_block,
     extended,
     feed_forward_block,
     head_counts,
-    layer_windows,
     listed_experts,
     matrices,
+    sliding_layers,
     split_head_dim,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import TRAITS, Flag, Number, Routing, Traits, Windows
+from specroof.parsers.traits import TRAITS, ExpertTraits, Flag, Number, Traits, Windows
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
-__all__ = ["decoder_of", "expert_layers", "parse_usual", "routed_experts"]
 
-
-def parse_usual(config: ModelConfig) -> Architecture:
-    """Return the model of a family that is a row of `TRAITS`."""
-    return decoder_of(config, TRAITS[config.family])
-
-
-def decoder_of(config: ModelConfig, traits: Traits) -> Architecture:
-    """Return the model of a config whose family has these traits."""
+def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architecture:
+    """Return the model of a config whose family has these traits, or its row of `TRAITS`."""
+    traits = traits or TRAITS[config.family]
     keys = replace(config.keys, spelled=traits.spelled)
     config = replace(config, keys=keys)
     hidden_size, n_layers, routing = config.hidden_size, config.n_layers, traits.routing
@@ -45,7 +39,9 @@ def decoder_of(config: ModelConfig, traits: Traits) -> Architecture:
     parallel = _holds(keys, traits.parallel)
     norms = 2 if _holds(keys, traits.more_norms) else traits.norms
     norm_params = norms * traits.norm_vectors * hidden_size
-    head_norms = _head_norms(keys, shape, traits)
+    head_norms = 2 * (traits.norm_vectors - 1) * shape.head_dim if shape.qk_norm else 0
+    if traits.norm_span == "heads" and _holds(keys, traits.qk_norm):
+        head_norms = (shape.n_heads + shape.n_kv_heads) * shape.head_dim
     gate = (traits.output_gate, hidden_size, shape.n_heads * shape.head_dim)
     gates = (gate,) if traits.output_gate else ()
     inner = shape.n_heads * shape.head_dim if traits.inner_norms else 0
@@ -80,8 +76,8 @@ def decoder_of(config: ModelConfig, traits: Traits) -> Architecture:
     embedding_norms = 2 if traits.embedding_norm else 1
     model = decoder(
         config,
-        Part(_windows(keys, n_layers, traits.windows, sparse), attention),
-        Part(sparse, feed_forward),
+        LayerPart(_windows(keys, n_layers, traits.windows, sparse), attention),
+        LayerPart(sparse, feed_forward),
         tied_default=traits.tied,
         vocab_default=traits.vocab_size,
         vector_params=embedding_norms * traits.norm_vectors * hidden_size,
@@ -140,14 +136,6 @@ def _head_dim(keys: Reader, n_heads: int, traits: Traits) -> int:
     return keys.optional_int("head_dim", missing=traits.head_dim) or split_head_dim(keys)
 
 
-def _head_norms(keys: Reader, shape: AttentionShape, traits: Traits) -> int:
-    """Return the elements of the norms of queries and keys beside those of one without a bias."""
-    if traits.norm_span == "heads":
-        n_heads = shape.n_heads + shape.n_kv_heads
-        return n_heads * shape.head_dim if _holds(keys, traits.qk_norm) else 0
-    return 2 * (traits.norm_vectors - 1) * shape.head_dim if shape.qk_norm else 0
-
-
 def _width(keys: Reader, hidden_size: int, traits: Traits) -> int:
     """Return the inner width of a dense feed-forward."""
     key, factor = traits.width
@@ -157,7 +145,7 @@ def _width(keys: Reader, hidden_size: int, traits: Traits) -> int:
     return keys.positive_int(*names, default=factor and factor * hidden_size)
 
 
-def expert_layers(config: ModelConfig, routing: Routing) -> list[bool]:
+def expert_layers(config: ModelConfig, routing: ExpertTraits) -> list[bool]:
     """Return which layers have experts.
 
     Source
@@ -166,8 +154,7 @@ def expert_layers(config: ModelConfig, routing: Routing) -> list[bool]:
         those from one to another.
     """
     keys, n_layers = config.keys, config.n_layers
-    listed = listed_experts(keys, n_layers) if routing.listed else None
-    if listed is not None:
+    if routing.listed and (listed := listed_experts(keys, n_layers)):
         keys.pass_over(routing.dense[0])
         return listed
     if routing.span is not None:
@@ -186,7 +173,7 @@ def expert_layers(config: ModelConfig, routing: Routing) -> list[bool]:
     return [index not in without and (index + 1) % every == 0 for index in range(n_layers)]
 
 
-def routed_experts(config: ModelConfig, routing: Routing) -> ExpertsShape:
+def routed_experts(config: ModelConfig, routing: ExpertTraits) -> ExpertsShape:
     """Return the sizes of experts; all shared ones of a layer are one wide expert."""
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
     experts = routing.experts
@@ -268,9 +255,9 @@ def _windows(
         attends_fully = full_every and (index - begins - first_full) % full_every == 0
         return since <= index < until and not attends_fully
 
-    if windows.listed:
-        return layer_windows(keys, n_layers, window, slides)
-    return [window if slides(index) else None for index in range(n_layers)]
+    listed = sliding_layers(keys, n_layers) if windows.listed else None
+    sliding = listed or [slides(index) for index in range(n_layers)]
+    return [window if is_sliding else None for is_sliding in sliding]
 
 
 def _full_every(keys: Reader, windows: Windows) -> int:
