@@ -296,7 +296,10 @@ OF_A_SERVER: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "framework"), zip(OF_A_SERVER, cycle(["vllm", "SGLang"])))
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    list(zip(OF_A_SERVER, cycle(["vllm", "SGLang"]), strict=False)),
+)
 def test_a_framework_is_its_engine_in_every_question(name: str, framework: str) -> None:
     ask = getattr(specroof, name)
     same = [

@@ -236,6 +236,9 @@ def test_a_coarse_crossing_takes_the_ends_and_no_more_than_halving_does() -> Non
 
     assert crossing(gain, 1.5, (0.0, 1.0), within=0.1).value == pytest.approx(0.966, rel=0.1)
     assert len(tried) <= 2 + 4  # a tenth is four halves
+    tried.clear()
+    assert crossing(gain, 1.5, (0.0, 1.0)).value == pytest.approx(0.5**0.05, rel=1e-14)
+    assert len(tried) <= 16  # halving alone takes more than 40
 
 
 def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
