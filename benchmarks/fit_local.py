@@ -85,9 +85,11 @@ class BackEnd:
         Parameters that are another one, or the factor that they are.
     framework
         The software that it belongs to.
-    earlier
-        What builds of summer 2025 did otherwise; empty where nothing is known to differ. They are
-        an engine of their own, and share all parameters.
+    integers
+        How many times the integers a cycle its chips unpack, of those that a share is of.
+    variants
+        What is otherwise in builds of summer 2025, or on newer chips, by the end of their names.
+        They are engines of their own, and share all parameters.
     """
 
     name: str
@@ -103,13 +105,17 @@ class BackEnd:
     rereads: bool = False
     same: Mapping[str, str | float] = field(default_factory=dict)
     framework: str = "llama.cpp"
-    earlier: Mapping[str, Any] = field(default_factory=dict)
+    integers: float = 1.0
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def builds(self) -> "tuple[BackEnd, ...]":
-        """The back end now and, where it was another one then, in builds of summer 2025."""
-        then = replace(self, name=f"{self.name}-2025", **self.earlier)
-        return (self, then) if self.earlier else (self,)
+        """The back end in all its variants; those of newer chips first, which these prefer."""
+        others = [
+            replace(self, name=f"{self.name}-{end}", **changed)
+            for end, changed in self.variants.items()
+        ]
+        return tuple(sorted([self, *others], key=lambda one: one.integers, reverse=True))
 
 
 #: Where a fit starts, and how far from there a parameter may lie (standard deviation of its
@@ -151,6 +157,15 @@ _MLX: Final[dict[str, Any]] = {
 #: ``ggml_vk_mul_mat_id``). Those of 2026 do so for 4 tokens and more on RDNA3 and 4, by format
 #: (0.3.36, ``get_mmvq_mmid_max_batch``), and for 8 in Vulkan (``ggml_vk_use_mul_mat_vec_id``).
 _ONE_TOKEN: Final[dict[str, Any]] = {"repeats": False}
+#: Consumer Blackwell does as many integers a cycle as floats, Ada and Ampere half as many (NVIDIA
+#: RTX Blackwell GPU Architecture). If two thirds of what unpacks a weight are integers, it does 4/3
+#: times as much: as drafted rounds of an RTX 5090 say beside those of an RTX 3090. A fifth row costs
+#: what the others cost there.
+_INTEGERS: Final[dict[str, Any]] = {
+    "chips": ("blackwell-rtx",),
+    "integers": 4 / 3,
+    "same": {"vector.wide": 1.0},
+}
 BACK_ENDS: Final = (
     # One kernel of tiles for dense matrices and experts (ggml-cuda/mmq.cuh), so that fits of both
     # start alike. It multiplies bytes, to which MXFP4 and Q8_0 are unpacked; the sum of 32 products
@@ -170,7 +185,7 @@ BACK_ENDS: Final = (
         busy_outputs=256.0,
         unpacking={"3bit": 2.0, "mxfp4": 0.0, "5bit": 1.0, "6bit": 2.0, "8bit": 0.0},
         repeats=True,
-        earlier=_ONE_TOKEN | {"few_rows": (8, 1)},
+        variants={"2025": _ONE_TOKEN | {"few_rows": (8, 1)}},
     ),
     # Matrix kernels take 1.33 steps for 2 to 8 tokens of a 27B model, on a chip of 100 TFLOP/s in
     # float32 (llama.cpp pull request 26079). Rounds have little beside their passes, and experts
@@ -187,6 +202,7 @@ BACK_ENDS: Final = (
             "round_s": 1e-3,
         },
         repeats=True,
+        variants={"blackwell": _INTEGERS},
     ),
     # 112 us for a further row of 4096 x 14336 in Q4_0 on an M4 Pro (llama.cpp issue 25250), 50 us
     # in Q8_0; matrices of experts from 32 tokens on (ggml-metal-ops.cpp).
@@ -208,7 +224,7 @@ BACK_ENDS: Final = (
         tile=32.0,
         unpacking={"3bit": 3.5, "mxfp4": 0.75, "5bit": 4.0, "6bit": 3.0, "8bit": 0.75},
         repeats=True,
-        earlier=_ONE_TOKEN,
+        variants={"2025": _ONE_TOKEN},
     ),
     # A further row takes 0.7 of a step on an M1 Ultra, as if its weights were read again, and 0.17
     # on an M3 Ultra. With an MTP layer of four bits two drafts take 2.7 ms on an M5 Max, what
@@ -236,7 +252,12 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
     # Kernels of vectors are built for up to four rows, and for more with fewer threads for each.
     kernels = {
         f"{name}-{kind}": RowKernel(
-            rows=rows, compute_frac=share * values[f"vector.{kind}"], repeats=end.rereads, **of
+            rows=rows,
+            compute_frac=share
+            * values[f"vector.{kind}"]
+            * (1.0 if kind == "16bit" else end.integers),
+            repeats=end.rereads,
+            **of,
         )
         for name, rows, share in (("vector", 4.0, 1.0), ("wide", few, values["vector.wide"]))
         for kind, of in (("quants", quants), ("8bit", {"bits": 9.0}), ("16bit", {}))
@@ -246,7 +267,7 @@ def engine_of(end: BackEnd, values: Mapping[str, float]) -> EngineProfile:
             of="experts",
             rows=float(few_experts) if end.repeats else 1.0,
             bits=bits,
-            compute_frac=values["experts.one"],
+            compute_frac=values["experts.one"] * (1.0 if kind == "16bit" else end.integers),
             memory_share=values["memory.quants"],
             repeats=True,
         )

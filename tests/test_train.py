@@ -185,7 +185,7 @@ def test_a_server_that_a_traffic_leaves_idle_is_said() -> None:
     assert plain is not None
     said = f"{1e7 / (24 * 3600 * plain):.0%} of the time"
     assert [any(said in note for note in found.notes) for found in (few, many)] == [True, False]
-    assert few.rows[0].batch_size == 32
+    assert "batch 32, context 4096" in few.title
 
 
 def test_no_temperature_moves_lengths_that_are_given_and_limits_are_said() -> None:

@@ -845,33 +845,6 @@ class EngineProfile:
         waits = bool(last) and version_parts(release) <= version_parts(last)
         return replace(self, release=release, overlap=False if waits else self.overlap)
 
-    def at_clock(self, clock: float) -> "EngineProfile":
-        """Return what is reached of the memory at another clock, as a share of the usual one.
-
-        What a pass takes beyond the time of its bytes at the peak is arithmetic and addresses,
-        which follow the clock. The memory has its own.
-
-        Examples
-        --------
-        >>> round(EngineProfile(name="llama.cpp", memory_frac=0.8).at_clock(0.5).memory_frac, 3)
-        0.667
-        """
-        if clock == 1:
-            return self
-
-        def reached(share: float) -> float:
-            return share if share >= 1 else 1 / (1 + (1 / share - 1) / clock)
-
-        return replace(
-            self,
-            memory_frac=reached(self.memory_frac),
-            kind_memory_frac={kind: reached(one) for kind, one in self.kind_memory_frac.items()},
-            expert_kernels={
-                dtype: replace(kernel, memory_frac=reached(kernel.memory_frac))
-                for dtype, kernel in self.expert_kernels.items()
-            },
-        )
-
     def spread_as(self, words: Collection[str]) -> "EngineProfile":
         """Return the profile with the bands of placements that it was not measured in.
 

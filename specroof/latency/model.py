@@ -176,7 +176,8 @@ def pass_work(
                 padded_bytes = np.asarray(exchange.message_bytes * crowding)
                 exchange = replace(exchange, message_bytes=padded_bytes)
             exchanges.append(Exchange(exchange, op.count, hardware, placement))
-    return PassWork(works, exchanges, shape, notes=tuple(stand_ins))
+    power = hardware.power if hardware.power and hardware.power.cap_watts else None
+    return PassWork(works, exchanges, shape, notes=tuple(stand_ins), power=power)
 
 
 def _crowding(batch_size: Array | float, setup: Setup) -> Array | float:
@@ -542,6 +543,7 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
         [_exchanges_of_a_kind(parts) for parts in exchanges.values()],
         _shapes([work.shape for work in works], sizes),
         n_passes=first,
+        power=works[0].power,
     )
 
 
@@ -1166,8 +1168,8 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     power = setup.hardware.power
     if power is not None and power.cap_watts is not None:
         yield (
-            f"power capped at {power.cap_watts:g} W: the clock is {power.clock:.2f} of its usual, as "
-            "one card showed with one model; rounds of many drafts may lose 13% more"
+            f"power capped at {power.cap_watts:g} W: the clock falls with the arithmetic of a pass, as "
+            "one card showed with one model"
         )
     if engine.release and engine.reach is not None:
         known = engine.reach.versions

@@ -13,6 +13,7 @@ from specroof.errors import ProfileError
 from specroof.hardware import (
     STATE_TOKENS,
     Collective,
+    DevicePower,
     EngineProfile,
     ExpertKernel,
     ExpertTile,
@@ -588,6 +589,8 @@ class PassWork:
         Dtypes that the device lacks and what stands in.
     pipeline
         The stages that it goes through, of which the above is one micro-batch; None for one stage.
+    power
+        What the devices draw, where they are capped; else None.
     """
 
     ops: Sequence[OpWork]
@@ -596,6 +599,7 @@ class PassWork:
     n_passes: int | None = None
     notes: tuple[str, ...] = ()
     pipeline: "Pipeline | None" = None
+    power: DevicePower | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -787,6 +791,14 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
     for name, launched_s in launches_s(shape, engine).items():
         waited_s = {name: np.maximum(launched_s - latency.total_s, 0.0)}
         latency = replace(latency, overheads_s={**latency.overheads_s, **waited_s})
+    if work.power is not None:
+        bare = [
+            replace(op, compute_s=0 * one.flops, memory_s=one.moved_bytes * one.byte_s, floor_s=0.0)
+            for op, one in zip(ops, work.ops, strict=True)
+        ]
+        core_s = latency.total_s - _work_s(bare, work.n_passes, granularity)
+        lost_s = {"power cap": work.power.lost_s(core_s, latency.total_s)}
+        latency = replace(latency, overheads_s={**latency.overheads_s, **lost_s})
     return latency if work.pipeline is None else staged(latency, work.pipeline, engine)
 
 

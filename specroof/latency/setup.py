@@ -119,8 +119,6 @@ def engine_setup(
     1
     """
     profile = hardware.engine(engine)
-    if hardware.power is not None:
-        profile = profile.at_clock(hardware.power.clock)
     chosen = options or Options()
     if chosen.recurrent_state is None and profile.recurrent_state is not None:
         chosen = replace(chosen, recurrent_state=profile.recurrent_state)

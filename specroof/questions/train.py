@@ -75,8 +75,8 @@ _EPOCHS: Final = Bounds(1e-3, 1000)
 _USUAL_DEVICES: Final = 8
 #: Of a conversation, the share that answers have, if nobody says: a choice of this library.
 _ANSWER_SHARE: Final = 0.75
-#: Sequences in flight at a server that is worth a drafter, if nobody says.
-_USUAL_BATCH: Final = 32.0
+#: Requests in flight at a server that is worth a drafter, if nobody says.
+_USUAL_IN_FLIGHT: Final = 32
 #: Requests in flight at a server that writes answers for training.
 _ANSWERS_IN_FLIGHT: Final = 256
 
@@ -303,8 +303,8 @@ class Trained(ServedAnswer, Charted):
             "hidden states": training.states_hours,
             "training": training.drafter_hours[1],
         }
-        hours = ", ".join(f"{_plain(spent)} of {part}" for part, spent in parts.items())
-        found = f"{paid_line(self, 1)}\ndevice-hours: {hours}"
+        hours = ", ".join(f"{_plain(spent)} for {part}" for part, spent in parts.items())
+        found = f"Device-hours: {hours}\n{paid_line(self, 1)}"
         return {"": self.rows_chart(self.chart, self.days, found=found)}
 
     def to_dict(self) -> dict[str, Any]:
@@ -321,7 +321,9 @@ class Trained(ServedAnswer, Charted):
 @question(TrainRequest, on_chips=OnChips)
 def train(request: TrainRequest) -> Trained:
     """Show what a drafter costs to train, what it would bring, and when it has paid for itself."""
-    case = one_context(request, _USUAL_BATCH)
+    if (request.batch_size, request.concurrency) == (None, None) and not request.is_played:
+        request = replace(request, concurrency=_USUAL_IN_FLIGHT)
+    case = one_context(request)
     load, model = case.load, case.deployment.model
     drafter = request.sampled(request.drafter)
     free = None
@@ -333,6 +335,8 @@ def train(request: TrainRequest) -> Trained:
         request, drafter, usual_drafts(drafter, model, request.draft_len)
     )
     notes = [*about, *length_notes(request)]
+    if training.answers_hours:
+        notes.append(f"answers are written with {_ANSWERS_IN_FLIGHT} requests in flight a server")
     given = as_list(request.tokens_per_day) or [math.nan]
     traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
     rows, warnings = list[TrainRow](), list[str]()
@@ -617,9 +621,8 @@ def answers_line(answer: Trained) -> str:
     if not training.answers_hours:
         return "the target's own answers: at hand, and not counted"
     return (
-        f"the target's own answers: {_plain(training.answers_hours)} of these device-hours "
-        f"({training.answer_len:.0f} tokens a sample, {_ANSWERS_IN_FLIGHT} requests in flight); "
-        "none with --answer-len 0, where they are at hand"
+        f"the target's own answers: {_plain(training.answers_hours)} of these, for "
+        f"{training.answer_len:.0f} tokens a sample; none if at hand (--answer-len 0)"
     )
 
 

@@ -211,18 +211,18 @@ def asked_words(answer: Any) -> str:
     return f"{loads} requests/s, {load}" if answer.rows[0].rate else f"batch {loads}, {load}"
 
 
-def one_context(request: LoadsRequest, usual: float = 1.0) -> Case:
-    """Return what is asked about: loads, one at least, at one context; a usual batch if none.
+def one_context(request: LoadsRequest) -> Case:
+    """Return what is asked about: loads, one at least, at one context.
 
     Raises
     ------
     SpecroofError
         For no load, several contexts, answers of one token, and as `asked_case` does.
     """
-    batches = in_flight_of(request, usual)
+    batches = in_flight_of(request, 1.0)
     if not as_list(batches):
         refuse("batch_size", batches, "at least one batch size")
-    load = asked_load(request, usual)
+    load = asked_load(request, 1.0)
     refuse_one_token(load.workload)
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
