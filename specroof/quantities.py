@@ -454,7 +454,7 @@ ENOUGH_DRAFTS: Final = quantity(
     is_count=True,
 )
 GAIN_PER_TOKEN: Final = quantity(
-    *("gain_per_token", "per token", "Speedup for each further token per round."),
+    *("gain_per_token", "gain per token", "Speedup for each further token per round."),
     spelt="{:+.2f}x".format,
     better="more",
 )
@@ -917,12 +917,12 @@ LEAST_HALF_LIFE: Final = quantity(
     better="less",
 )
 TOKENS_UNTIL_PAID: Final = quantity(
-    *("tokens_until_paid", "tokens until", "Output tokens that save what the training cost."),
+    *("tokens_until_paid", "tokens until paid", "Output tokens that save what the training cost."),
     spelt=format_count,
     better="less",
 )
 REQUESTS_UNTIL_PAID: Final = quantity(
-    *("requests_until_paid", "requests until", "Answers that save what the training cost."),
+    *("requests_until_paid", "requests until paid", "Answers that save what the training cost."),
     spelt=format_count,
     better="less",
 )

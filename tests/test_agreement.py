@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 from itertools import product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pytest
@@ -33,7 +33,8 @@ from specroof.outcomes.rows import LoadRow
 from specroof.questions.page_loads import BANDS, DECISIONS, FIGURES, PRESETS, QUANTUM
 from specroof.questions.predict import Prediction
 
-#: What a load is drawn from: models that fit a device or two, chips, servers, drafters, requests.
+#: What is asked is drawn from: models that fit a device or two, chips, servers of several releases,
+#: the memory that they take, drafters, those that are published with the model (None), requests.
 MODELS: Final = [
     ("Qwen/Qwen3-8B", 1),
     ("Qwen/Qwen3-8B", 2),
@@ -43,46 +44,85 @@ MODELS: Final = [
     ("openai/gpt-oss-20b", 1),
 ]
 CHIPS: Final = ["h100", "h200", "b200", "mi300x"]
-DRAFTERS: Final = ["eagle3", "model,config=Qwen/Qwen3-0.6B", "block,cost=0.2,drafts=5"]
+SERVERS: Final = [
+    *("vllm", "vllm", "vllm@0.24", "vllm@0.19"),
+    *("sglang", "sglang", "sglang@0.5.14", "sglang@0.5.9", "tensorrt-llm", "tensorrt-llm@1.2"),
+]
+MEMORY: Final = [{}, {}, {}, {"memory": 0.5}, {"memory": 0.3, "running": 24}]
+DRAFTERS: Final = [
+    *("eagle3", "model,config=Qwen/Qwen3-0.6B", "block,cost=0.2,drafts=5", "ngram", None),
+]
 SIZES: Final = [(2000, 500), (300, 900), (8000, 200), (30_000, 400)]
-#: Those of 256 and more are beyond memory for long prompts.
+#: Those of 256 and more are beyond memory for long prompts. Workers of their own decode on as many
+#: devices as one server has.
 LOADS: Final[list[dict[str, Any]]] = [
     *({"concurrency": clients} for clients in (1, 8, 40, 64, 100, 256)),
     {"rate": 0.5},
     {"rate": 3.0},
     {"rate": 12.0},  # which some of these servers do not keep up with
     {"context_len": 4096, "batch_size": 16},
+    {"concurrency": 24, "prefill": "1x{}", "decode": "1x{}"},
+    {"concurrency": 200, "prefill": "2x{}", "decode": "1x{}"},
 ]
 DRAWS: Final = int(os.environ.get("SPECROOF_DRAWS", "8"))
 
 
-def drawn(seed: int) -> tuple[dict[str, Any], dict[str, Any], str, float, int]:
-    """Return a deployment, a load, a drafter's SPEC, its tokens a round, and its drafts."""
+class Draw(NamedTuple):
+    """A deployment, a load, and the drafter with its acceptance; None for the published ones."""
+
+    asked: dict[str, Any]
+    load: dict[str, Any]
+    drafter: str | None
+    better: dict[str, Any]  # the drafter as `worth` is asked of it
+
+
+#: What every question says of a load, besides its speedup and its decision.
+FIGURES_OF_ALL: Final = ("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens")
+
+
+def drawn(seed: int) -> Draw:
     draw = random.Random(seed)
     model, devices = draw.choice(MODELS)
     spec, drafts = draw.choice(DRAFTERS), draw.choice([1, 2, 3, 5])
-    if "config" in spec and "Qwen" not in model:
+    if spec and "config" in spec and "Qwen" not in model:
         spec = "eagle3"
     length = round(1 + draw.uniform(0.3, 0.8) * drafts, 2)
     asked = {
         "model": model,
         "hardware": draw.choice(CHIPS),
-        "engine": draw.choice(["vllm", "sglang"]),
+        "framework": draw.choice(SERVERS),
         "tensor_parallel": devices,
+        "server": draw.choice(MEMORY),
     }
     load, (prompt, answer) = dict(draw.choice(LOADS)), draw.choice(SIZES)
     if "context_len" not in load:
         load |= {"input_len": prompt, "output_len": answer}
     if "rate" in load:
         load["requests"] = 60
-    return asked, load, spec, length, drafts
+    for side in {"prefill", "decode"} & {*load}:
+        load[side] = load[side].format(asked.pop("tensor_parallel", devices))
+    drafter = spec and f"{spec},accept-length={length}@{drafts}"
+    better = {"drafter": spec, "accept_length": length, "draft_len": drafts}
+    return Draw(asked, load, drafter, better)
+
+
+def on_one_server(seed: int) -> Draw:
+    """Return a draw whose workers are one server; what is asked of it has its own load."""
+    draw = drawn(seed)
+    split = {"prefill", "decode"} & {*draw.load}
+    devices = dict(MODELS)[draw.asked["model"]]
+    load = {name: one for name, one in draw.load.items() if name not in split}
+    return draw._replace(asked={"tensor_parallel": devices} | draw.asked, load=load)
 
 
 def figures_of(found: Prediction) -> dict[str, Any]:
-    """Return what a prediction says of its load, at the draft length that it chooses."""
-    (outcome,), (((choice, decision),),) = found.outcomes, found.decisions
+    """Return what a prediction says of its load, at the drafter and length that it chooses."""
+    (best,) = found.choice["loads"]
+    place = [one.name for one in found.drafters].index(best["drafter"])
+    outcome, ((choice, decision),) = found.outcomes[place], found.decisions[place]
     at = (0, 0, choice.draft_len)
     return {
+        "drafter": best["drafter"],
         "draft_len": choice.draft_len,
         "decision": decision,
         "tried": choice.tried,
@@ -94,64 +134,70 @@ def figures_of(found: Prediction) -> dict[str, Any]:
         "usd_per_million_tokens": found.money.of(outcome.tokens_per_s[at])[
             "usd_per_million_tokens"
         ],
+        "devices": found.devices,
     }
+
+
+def same_advice(told: dict[str, Any], draw: Draw, load: dict[str, Any]) -> None:
+    """Hold `advise` and the break-even that it names against a prediction's figures."""
+    try:
+        (chip,) = advise(**draw.asked, **load, drafters=draw.drafter).chips
+    except OptionError as refusal:  # no flags of a server for such drafts, or no room
+        if told["tried"] and "no flags" not in str(refusal):
+            raise
+        return
+    (row,), (least,) = chip.rows, chip.break_even
+    if row.tried_draft_len and draw.drafter:
+        tried: dict[str, Any] = {"drafter": draw.drafter, "draft_len": row.tried_draft_len}
+        assert least.rate == breakeven(**draw.asked, **load, **tried).rows[0].value
+    assert (row.drafter, row.tried_draft_len) == (told["drafter"], told["tried"])
+    assert (row.decision, row.reason or "") == (told["decision"], told["reason"])
+    assert told["reason"] or row.tried_speedup == pytest.approx(told["speedup"], rel=1e-9)
+    for name in FIGURES_OF_ALL:
+        assert getattr(row, name) == pytest.approx(told[name], rel=1e-9), name
+
+
+def same_frontier(told: dict[str, Any], draw: Draw, load: dict[str, Any]) -> None:
+    """Hold the points of `frontier` against a prediction's figures."""
+    answer = frontier(**draw.asked, **load, drafters=draw.drafter)
+    name = told["drafter"] if told["draft_len"] else "plain"
+    (series,) = (one for one in answer.series if one.name == name)
+    alike = [point for point in series.points if point.draft_len == told["draft_len"]]
+    # Another length may be better for a user, and as good for a device: of requests that come by
+    # themselves, and where prompts are all that workers have time for.
+    is_sole = {"concurrency", "batch_size"} & {*load} and "prefill" not in load
+    assert alike or not told["tried"] or not is_sole
+    for point in alike:
+        made = {"tokens_per_s": point.tokens_per_s_per_device * told["devices"]}
+        made |= {"tpot_s": 1 / point.tokens_per_s_per_user, "ttft_s": point.ttft_s}
+        made |= {"usd_per_million_tokens": point.usd_per_million_tokens}
+        for name in FIGURES_OF_ALL:
+            assert made[name] == (told[name] and pytest.approx(told[name], rel=1e-9)), name
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_every_question_gives_the_same_figures(seed: int) -> None:
-    asked, load, spec, length, drafts = drawn(seed)
-    drafter = f"{spec},accept-length={length}@{drafts}"
-    told = figures_of(predict(**asked, **load, drafters=drafter))
-    now = breakeven(**asked, **load, drafter=drafter).rows[0]
+    draw = drawn(seed)
+    told = figures_of(predict(**draw.asked, **draw.load, drafters=draw.drafter))
+    same_frontier(told, draw, draw.load)
+    if "batch_size" not in draw.load:
+        same_advice(told, draw, draw.load)
+    if draw.drafter is None:
+        return
+    now = breakeven(**draw.asked, **draw.load, drafter=draw.drafter).rows[0]
     if not told["tried"]:  # no room with drafts: each says so
         assert (now.speedup, now.answer) == (None, "no room")
         return
     assert now.record["speedup"] == (told["speedup"] and pytest.approx(told["speedup"], rel=1e-9))
-    assert (now.reason or "") == told["reason"]
-    assert now.decision == told["decision"]
-
-    same: dict[str, Any] = {"rel": 1e-9}
-    answer = frontier(**asked, **load, drafters=drafter, max_draft_len=16)
-    devices = asked["tensor_parallel"]
-    points = [point for one in answer.series for point in one.points]
-    alike = [point for point in points if point.draft_len == told["draft_len"]]
-    for made in alike[:1]:  # none where another length beats it, for a user and for a device
-        assert made.tokens_per_s_per_device * devices == pytest.approx(told["tokens_per_s"], **same)
-        assert 1 / made.tokens_per_s_per_user == pytest.approx(told["tpot_s"], **same)
-        assert made.ttft_s == (told["ttft_s"] and pytest.approx(told["ttft_s"], **same))
-        assert made.usd_per_million_tokens == pytest.approx(told["usd_per_million_tokens"], **same)
-
-    better: dict[str, Any] = {
-        "drafter": spec,
-        "accept_length": length,
-        "draft_len": drafts,
-        "tpot_s": 1.0,
-    }
-    (row,) = worth(**asked, **load, **better).rows
+    assert (now.reason or "", now.decision) == (told["reason"], told["decision"])
+    (row,) = worth(**draw.asked, **draw.load, **draw.better, tpot_s=1.0).rows
     assert (row.draft_len, row.decision) == (told["draft_len"], told["decision"])
-    assert row.tpot_s == pytest.approx(told["tpot_s"], **same)
     if told["reason"]:
         assert (row.record["speedup"], row.reason) == (None, told["reason"])
     else:
-        assert row.speedup == pytest.approx(max(told["speedup"], 1.0), **same)
-    assert row.tokens_per_s == pytest.approx(told["tokens_per_s"], **same)
-    assert row.usd_per_million_tokens == pytest.approx(told["usd_per_million_tokens"], **same)
-
-    if "batch_size" in load:
-        return
-    try:
-        (chip,) = advise(**asked, **load, drafters=drafter).chips
-    except OptionError:
-        return  # no flags of a server for such drafts, or no room for a request
-    (advised,), (least,) = chip.rows, chip.break_even
-    if advised.tried_draft_len:
-        tried: dict[str, Any] = {"drafter": drafter, "draft_len": advised.tried_draft_len}
-        assert least.rate == breakeven(**asked, **load, **tried).rows[0].value
-    assert (advised.tried_draft_len, advised.decision) == (told["tried"], told["decision"])
-    assert (advised.reason or "") == told["reason"]
-    assert told["reason"] or advised.tried_speedup == pytest.approx(told["speedup"], **same)
-    for name in ("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens"):
-        assert getattr(advised, name) == pytest.approx(told[name], **same), name
+        assert row.speedup == pytest.approx(max(told["speedup"], 1.0), rel=1e-9)
+    for name in ("tpot_s", "tokens_per_s", "usd_per_million_tokens"):
+        assert getattr(row, name) == pytest.approx(told[name], rel=1e-9), name
 
 
 #: A batch job: requests that all come at once, a few long ones among them.
@@ -160,24 +206,12 @@ JOB: Final = {"input_len": [600.0] * 40, "output_len": [100.0] * 30 + [900.0] * 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_a_job_and_a_trace_have_the_same_figures(seed: int) -> None:
-    asked, _, spec, length, drafts = drawn(seed)
-    drafter = f"{spec},accept-length={length}@{drafts}"
+    draw = on_one_server(seed)
     arrivals = {"arrival_s": (np.arange(40) / random.Random(seed).choice([2, 20])).tolist()}
     for load in ({"lengths": JOB}, {"trace": JOB | arrivals}):
-        told = figures_of(predict(**asked, **load, drafters=drafter))
-        try:
-            (chip,) = advise(**asked, **load, drafters=drafter).chips
-        except OptionError:  # no flags of a server for such drafts
-            continue
-        (row,), (least,) = chip.rows, chip.break_even
-        tried: dict[str, Any] = {"drafter": drafter, "draft_len": row.tried_draft_len}
-        assert least.rate == breakeven(**asked, **load, **tried).rows[0].value
-        assert (row.tried_draft_len, row.decision) == (told["tried"], told["decision"])
-        assert (row.reason or "") == told["reason"]
-        if not told["reason"]:
-            assert row.tried_speedup == pytest.approx(told["speedup"], rel=1e-9)
-        for name in ("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_tokens"):
-            assert getattr(row, name) == pytest.approx(told[name], rel=1e-9), name
+        told = figures_of(predict(**draw.asked, **load, drafters=draw.drafter))
+        same_advice(told, draw, load)
+        same_frontier(told, draw, load)
 
 
 def same_outcomes(studied: Prediction, alone: Prediction, place: int = 0) -> None:
@@ -194,25 +228,26 @@ def same_outcomes(studied: Prediction, alone: Prediction, place: int = 0) -> Non
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_a_study_says_the_same(seed: int) -> None:
-    asked, load, spec, length, drafts = drawn(seed)
-    drafter = f"{spec},accept-length={length}@{drafts}"
-    target = {name: asked[name] for name in ("model", "hardware", "tensor_parallel")}
-    study = {"format_version": 1, "targets": [target], "drafters": [drafter]}
-    study["engine"] = asked["engine"]
+    asked, load, drafter, _ = drawn(seed)
+    drafters = drafter or "eagle3,accept=0.7"  # which a study names
+    target = {name: one for name, one in asked.items() if name != "server"}
+    target |= {side: load[side] for side in ("prefill", "decode") if side in load}
+    study = {"format_version": 1, "targets": [target], "drafters": [drafters]}
+    study["server"] = asked["server"]
     if "context_len" in load:
         grid = {"context_len": 4096, "batch_size": [4, 16, 300]}
         one = sweep(study | grid).outcomes[0].prediction
-        same_outcomes(one, predict(**asked, **load, drafters=drafter), 1)
+        same_outcomes(one, predict(**asked, **load, drafters=drafters), 1)
         return
     requests = {name: load[name] for name in ("input_len", "output_len")}
     if "rate" in load:
         come = {"rate": load["rate"], "requests": load["requests"]}
         one = sweep(study | {"workload": requests | come}).outcomes[0].prediction
-        same_outcomes(one, predict(**asked, **load, drafters=drafter))
+        same_outcomes(one, predict(**asked, **load, drafters=drafters))
         return
     clients = [3, load["concurrency"], 300]
     steady = sweep(study | {"workload": requests, "batch_size": clients})
-    alone = predict(**asked, **load, drafters=drafter, steady=True)
+    alone = predict(**asked, **load, drafters=drafters, steady=True)
     one = steady.outcomes[0].prediction
     same_outcomes(one, alone, 1)
     # They say that they are steady, in every form.
@@ -220,27 +255,31 @@ def test_a_study_says_the_same(seed: int) -> None:
     assert one.to_frame("points")["steady"].all()
     assert STEADY_NOTE in steady.notes
     assert STEADY_NOTE in " ".join(str(steady).split())
+    if "prefill" in load:
+        return
     played = sweep(study | {"workload": requests | {"requests": "10x"}, "batch_size": clients[:2]})
     one, alone = (
         played.outcomes[0].prediction,
-        predict(**asked, **load, drafters=drafter, requests="10x"),
+        predict(**asked, **load, drafters=drafters, requests="10x"),
     )
     same_outcomes(one, alone, 1)
     assert not one.case["load"]["steady"]
     points = one.to_frame("points")  # other lengths than may win have the closed form
-    assert not points[points.is_best | (points.draft_len == 0)]["steady"].any()
+    assert (
+        points.speedup.isna().all()
+        or not points[points.is_best | (points.draft_len == 0)]["steady"].any()
+    )
 
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_the_mcp_server_says_what_python_says(seed: int) -> None:
-    asked, load, spec, length, drafts = drawn(seed)
-    drafter = f"{spec},accept-length={length}@{drafts}"
+    asked, load, drafter, _ = drawn(seed)
     tools = {
         name: Tool(row, request_schema(row.question))
         for name, row in questions(can_read=False).items()
     }
     words: dict[str, Any] = {**asked, **load, "drafters": drafter}
-    calls: dict[str, Any] = {"predict": predict}
+    calls: dict[str, Any] = {"predict": predict, "frontier": frontier}
     if "batch_size" not in load:
         calls |= {"advise": advise}
     for name, call in calls.items():
@@ -278,8 +317,9 @@ def test_the_page_has_the_room_of_a_prediction(model: str, engine: str) -> None:
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_the_page_plays_presets_as_predict_does(seed: int) -> None:
-    asked = drawn(seed)[0]
-    del asked["engine"]
+    asked = {
+        name: on_one_server(seed).asked[name] for name in ("model", "hardware", "tensor_parallel")
+    }
     model, chip, devices = asked.values()
     clients: Final = [1, 8, 64]
     page = explore(
@@ -326,17 +366,21 @@ def same_rows(rows: Sequence[LoadRow], choices: Array, figures: Array) -> None:
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_a_rollout_is_the_job_of_predict(seed: int) -> None:
-    asked, load, spec, length, drafts = drawn(seed)
+    asked, load, drafter, _ = on_one_server(seed)
     prompt = load.get("input_len", 500)
     rng = np.random.default_rng(seed)
     answers = np.rint(1 + rng.lognormal(5.0, 1.2, rng.choice([4, 60, 300])))
-    drafter = f"{spec},accept-length={length}@{drafts}"
     job = {"input_len": float(prompt), "output_len": answers}
     one = predict(**asked, drafters=drafter, lengths=job)
-    told, played = figures_of(one), one.played[0]
-    off, fixed, schedule = rollout(
-        **asked, drafters=drafter, lengths=answers, input_len=prompt
-    ).rows
+    told = figures_of(one)
+    place = [each.name for each in one.drafters].index(told["drafter"])
+    played = one.played[place]
+    if not np.isfinite(played.figures["duration_s"][0, 0]):
+        with pytest.raises(OptionError, match="no room for a request"):
+            rollout(**asked, drafters=drafter, lengths=answers, input_len=prompt)
+        return
+    off, *rows = rollout(**asked, drafters=drafter, lengths=answers, input_len=prompt).rows
+    fixed, schedule = rows[2 * place : 2 * place + 2]
     assert (fixed.draft_len, fixed.decision) == (told["draft_len"], told["decision"])
     for row in (off, fixed):
         assert row.makespan_s == played.figures["duration_s"][0, row.draft_len]
@@ -348,14 +392,15 @@ def test_a_rollout_is_the_job_of_predict(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_policies_are_beside_the_figures_of_predict(seed: int) -> None:
-    asked, load, spec, length, drafts = drawn(seed)
+    asked, load, drafter, _ = on_one_server(seed)
+    if drafter is None or drafter.startswith("ngram"):  # which proposes no chain
+        drafter = "eagle3,accept=0.7"
     if "rate" in load:
         load = {"concurrency": [8], "input_len": 1000, "output_len": 300}
-    drafter = f"{spec},accept-length={length}@{drafts}"
     told = predict(**asked, **load, drafters=drafter)
     figures, (plain, *_) = figures_of(told), told.outcomes[0].tokens_per_s[0, 0]
     if not figures["tried"]:
-        with pytest.raises(OptionError, match="no memory for a request"):
+        with pytest.raises(OptionError, match="memory for"):
             adaptive(**asked, **load, drafter=drafter)
         return
     found = adaptive(**asked, **load, drafter=drafter, n_rounds=50)
@@ -369,18 +414,19 @@ def test_policies_are_beside_the_figures_of_predict(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(DRAWS))
 def test_lengths_that_are_not_played_would_not_have_won(seed: int) -> None:
-    asked, load, spec, length, drafts = drawn(seed)
+    asked, load, drafter, better = on_one_server(seed)
+    drafter, drafts = drafter or "eagle3,accept=0.7", better["draft_len"]
     if "concurrency" not in load:
         load = {"concurrency": 8, "input_len": 2000, "output_len": 200}
-    drafter = f"{spec},accept-length={length}@{drafts}"
-    lengths = list(range(1, drafts + 1))
     some, every = (
         predict(**asked, **load, drafters=drafter, max_draft_len=drafts, draft_len=shown)
-        for shown in (None, lengths)
+        for shown in (None, [*range(1, drafts + 1)])
     )
-    best = np.nanmax(every.played[0].speedup[0])
-    chosen = figures_of(some)
-    assert max(chosen["speedup"], 1.0) == pytest.approx(max(best, 1.0), rel=2e-3)
+    best, chosen = np.fmax.reduce(every.played[0].speedup[0]), figures_of(some)
+    assert chosen["tried"] or np.isnan(best)  # no room
+    assert not chosen["tried"] or max(chosen["speedup"], 1.0) == pytest.approx(
+        max(best, 1.0), rel=2e-3
+    )
 
 
 def test_what_else_is_asked_changes_nothing() -> None:

@@ -318,12 +318,22 @@ def test_a_page_has_each_text_of_flags_once() -> None:
     names = ["Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "deepseek-ai/DeepSeek-V4-Pro"]
     found = specroof.explore(names, "b200", tensor_parallel=1, **SMALL)
     index = dict(site_files(found))["index.html"].decode()
-    flags = tables(index)["flags"]
+    flags = unpacked(tables(index)["packed"])[0]["shared"]["flags"]
     places = flags["of_models"]["mtp"]
     assert places == [0, 0, 1]
     for name, place in zip(names, places, strict=True):
         expected = flags_to_paste("mtp", specroof.load_model(name), 16)
         assert flags["texts"]["mtp"][place] == expected
+
+
+def test_models_whose_grids_come_out_alike_share_a_file() -> None:
+    names = ["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-Coder-30B-A3B-Instruct"]
+    found = specroof.explore(names, "b200", tensor_parallel=1, steady=True, **SMALL)
+    whole = replace(found, is_whole=True)
+    assert whole.alike == [0, 1]  # of the one, another drafter was measured
+    files = dict(site_files(whole))
+    assert [*files] == ["grid-0.js", "index.html"]
+    assert tables(files["index.html"].decode())["grids"] == [0, 0]
 
 
 # --- what is asked -------------------------------------------------------------------------------

@@ -191,6 +191,21 @@ def test_points_of_requests_are_those_of_predictions_with_prefills() -> None:
     assert "TTFT" not in frontier_text(frontier(MODEL, CHIP, **ASKED))
 
 
+def test_requests_alone_are_of_the_usual_clients_that_may_be_best() -> None:
+    asked: dict[str, Any] = {"drafters": SPEC, "engine": "sglang", "max_draft_len": 3, **REQUESTS}
+    found = frontier(MODEL, CHIP, **asked)
+    clients = sorted({point.load for point in found.rows})
+    assert {1, 8, 64} <= {*clients}
+    assert found.rows == frontier(MODEL, CHIP, **asked, concurrency=clients).rows
+    # More than memory holds wait: they would bring a device little.
+    most = frontier(MODEL, CHIP, **asked, concurrency=4 * clients[-1]).rows
+    rates = [max(point.tokens_per_s_per_device for point in rows) for rows in (found.rows, most)]
+    assert rates[1] == pytest.approx(rates[0], rel=0.02)
+    assert "not usefully predicted" not in str(found).partition("\n\n")[0]  # as in closed form
+    long: dict[str, Any] = {"drafters": SPEC, "input_len": 400_000, "output_len": 10}
+    assert frontier("Qwen/Qwen3-32B", CHIP, **long).rows == ()
+
+
 def test_points_whose_first_token_comes_too_late_do_not_count() -> None:
     every = frontier(MODEL, CHIP, **ASKED, **REQUESTS)
     waits = sorted(row["ttft_s"] for row in every.records)

@@ -752,6 +752,7 @@ def test_models_are_found_by_what_was_typed(page: Opened) -> None:
     turn = page.turn
     find.fill("no such model")
     assert page.text("found") == "(0 of 2 found)"
+    assert "specroof explore MODEL" in page.text("none-found")
     find.fill("")
     find.press("Enter")
     assert models.count() == 2

@@ -105,6 +105,16 @@ def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> 
         "Qwen/Qwen3-8B", "h100", drafters="eagle3", framework="tensorrt-llm"
     ).drafters
     assert getattr(moved.acceptance, "rule", None) == "greedy"
+    # Of kinds that it does not run none is compared.
+    asked["engine"] = None
+    kinds = {one.kind for one in specroof.predict(**asked, framework="tensorrt-llm").drafters}
+    assert kinds == {"eagle3", "dflash"}
+    # What solves for something else than acceptance, or follows the load, reads it, too.
+    for name in (
+        specroof.breakeven(**asked, drafter="eagle3", solve="batch").drafter.name,
+        specroof.adaptive(**asked, drafter="eagle3", batch_size=1, n_rounds=50).drafter,
+    ):
+        assert name == middle.drafters[0].name
     # What says its acceptance stays as it is.
     (given,) = specroof.predict(**asked, drafters="eagle3,accept=0.5").drafters
     assert given.name == "eagle3,accept=0.5"

@@ -11,7 +11,7 @@ from specroof.errors import Note, ProfileError
 from specroof.hardware import HardwareProfile, Placement, Reach, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.latency import Deployment, engine_setup
-from specroof.speedup.reach import deployment_words, nearness, reach_notes, weight_format
+from specroof.speedup.reach import deployment_words, nearness, reach_notes
 from tables import rows
 
 CHIP = load_hardware("h200")
@@ -91,8 +91,9 @@ def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
 
 def test_the_format_is_that_of_most_bytes() -> None:
     # Of gpt-oss-120b, experts are in mxfp4 and the rest in bf16.
-    assert weight_format(load_model("openai/gpt-oss-120b")) == "mxfp4"
-    assert weight_format(Architecture("none", "llama", 8, 9, (), Linear("lm_head", 8, 9))) == "bf16"
+    assert load_model("openai/gpt-oss-120b").weight_format == "mxfp4"
+    empty = Architecture("none", "llama", 8, 9, (), Linear("lm_head", 8, 9))
+    assert empty.weight_format == "bf16"
 
 
 def test_a_chip_of_the_family_is_nearer_than_one_of_no_family() -> None:

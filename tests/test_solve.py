@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from specroof import load_drafter, load_hardware, load_model
@@ -53,6 +53,7 @@ def given_value(drafter: Drafter, parameter: str, value: float, drafts: int) -> 
     st.floats(1.0, 1.6),
     st.sampled_from([(BATCH, 1e-9), (CLIENTS, 2e-3), (ARRIVALS, 1e-2)]),
 )
+@example("eagle3,accept=0.7", "cost", None, 1.125, (ARRIVALS, 1e-2))  # best of 1, of 2 when steady
 @settings(max_examples=12, deadline=None)
 def test_what_is_found_gives_the_wish_and_more_takes_more(
     spec: str, parameter: str, drafts: int | None, speedup: float, load: tuple[Load, float]

@@ -217,7 +217,10 @@ def test_queues_of_prompts_are_those_of_dice(clients: int, workers: int, answer_
 def test_small_batches_are_priced_themselves_and_large_ones_four_to_a_doubling(most: float) -> None:
     priced = split_room._priced_batches(most)
     assert {*range(1, 1 + min(8, int(max(most, 1.0))))} <= {*priced.tolist()}
-    assert (priced[0], priced[-1]) == (1, pytest.approx(max(most, 1.0)))
+    assert priced[0] == 1
+    assert priced[-1] >= most
+    # What else is asked changes nothing.
+    assert priced.tolist() == split_room._priced_batches(1000.0)[: len(priced)].tolist()
     assert np.all(priced[1:] / priced[:-1] <= 2**0.25 + 1e-9)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specroof import load_model, predict, train
+from specroof import OptionError, load_model, predict, train
 from specroof.acceptance import acceptance_from_length
 from specroof.acceptance.published.trained import expected_length, trained_rows
 from specroof.architecture.draft_heads import usual_eagle3, usual_mtp
@@ -60,6 +60,31 @@ def test_printed_runs_that_set_no_pace_are_within_their_range(
     least, usual, most = (each / found.devices for each in found.drafter_hours)
     assert least < hours < most
     assert usual == pytest.approx(hours, rel=0.3)
+
+
+def test_answers_are_written_at_the_rate_that_predict_says() -> None:
+    load: dict[str, Any] = {"input_len": 100, "output_len": 200, "concurrency": 256}
+    (written,) = predict(MODEL, "h100", drafters="ideal", **load, max_draft_len=1).rows
+    hours = 100_000 * 200 / written.plain_tokens_per_s / 3600
+    once, at_hand = (
+        train(MODEL, "h100", **ASKED, sample_len=300, answer_len=answer_len)
+        for answer_len in (200, 0)
+    )
+    assert once.training.answers_hours == pytest.approx(hours)
+    assert once.training.hours == pytest.approx([one + hours for one in at_hand.training.hours])
+    assert at_hand.training.answer_len == 0
+    for found, said in ((once, "200 tokens a sample"), (at_hand, "at hand")):
+        assert said in " ".join(str(found).split())
+    with pytest.raises(OptionError, match="answer_len is 300"):
+        train(MODEL, "h100", **ASKED, sample_len=300, answer_len=300)
+    # On two devices a server, each token takes twice its device-hours.
+    (two,) = predict(
+        MODEL, "h100", drafters="ideal", **load, max_draft_len=1, tensor_parallel=2
+    ).rows
+    spread = train(MODEL, "h100", **ASKED, sample_len=300, answer_len=200, tensor_parallel=2)
+    assert spread.training.answers_hours == pytest.approx(
+        2 * 100_000 * 200 / two.plain_tokens_per_s / 3600
+    )
 
 
 def test_training_sets_that_the_line_has_not_seen_are_within_its_band() -> None:
@@ -130,6 +155,9 @@ def test_a_free_drafter_is_what_savings_are_beside() -> None:
         assert other.saved_hours_per_day < one.saved_hours_per_day
     close = train(MODEL, "h100", **ASKED, accept_length=2.0, against="eagle3,accept-length=1.9@3")
     assert "or more)" in str(close)  # within the band nothing is saved
+    published = train(MODEL, "h100", **ASKED, against="eagle3")
+    assert published.against is not None
+    assert published.against.startswith("eagle3,profile=qwen3-8b/eagle3/")
     never = train(MODEL, "h100", **ASKED, against="ideal").rows[0]
     assert (never.saved_hours_per_day, never.days_until_paid) == (0, None)
 
@@ -137,7 +165,7 @@ def test_a_free_drafter_is_what_savings_are_beside() -> None:
 def test_a_training_that_never_pays_is_said_and_drawn() -> None:
     found = train(MODEL, "h100", **ASKED, accept_length=1)
     assert {row.days_until_paid for row in found.rows} == {None}
-    assert "never" in str(found)
+    assert "never paid" in str(found)
     assert found.plot() is not None
 
 
@@ -149,6 +177,15 @@ def test_hidden_states_that_are_not_kept_are_made_in_every_epoch() -> None:
     assert thrice.states_hours == pytest.approx(3 * once.states_hours)
     kept = train(MODEL, "h100", **ASKED).training
     assert kept.storage_bytes == 100_000 * 540 * 4 * 4096 * 2
+
+
+def test_a_server_that_a_traffic_leaves_idle_is_said() -> None:
+    few, many = (train(MODEL, "h100", **ASKED, tokens_per_day=tokens) for tokens in (1e7, 1e9))
+    plain = few.rows[0].plain_tokens_per_s
+    assert plain is not None
+    said = f"{1e7 / (24 * 3600 * plain):.0%} of the time"
+    assert [any(said in note for note in found.notes) for found in (few, many)] == [True, False]
+    assert few.rows[0].batch_size == 32
 
 
 def test_no_temperature_moves_lengths_that_are_given_and_limits_are_said() -> None:

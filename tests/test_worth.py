@@ -107,6 +107,14 @@ def test_a_chip_without_a_price_says_which_flag() -> None:
     assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
 
 
+def test_as_many_users_wait_as_long_as_clients_that_do() -> None:
+    # Users are counted in a steady state; the clients that were played said 0 of 1, and 61 of 64.
+    sizes: dict[str, Any] = {"input_len": 2000, "output_len": 200}
+    asked: dict[str, Any] = {"drafter": "eagle3", "accept_length": 1, "draft_len": 3, **sizes}
+    rows = worth(MODEL, CHIP, **asked, concurrency=[1, 16]).rows
+    assert [row.users for row in rows] == [1, 16]
+
+
 def test_prefills_of_requests_count() -> None:
     requests: dict[str, Any] = {"input_len": 2000, "output_len": 400, "steady": True}
     asked: dict[str, Any] = {"draft_len": 15, "accept_length": 4, "capacity": False, **requests}

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, NamedTuple
 
@@ -422,6 +423,17 @@ class ForwardPass:
             refuse("head_len", self.head_len.tolist(), "numbers of at most query_len")
         if not (self.matmul_len >= self.query_len).all():
             refuse("matmul_len", self.matmul_len.tolist(), "numbers of at least query_len")
+
+    @property
+    def size(self) -> int:
+        """How many passes these are."""
+        return np.broadcast(*[getattr(self, name) for name in _PASS_QUANTITIES]).size
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        """What tells it from another pass: its shapes and numbers."""
+        arrays = [getattr(self, name) for name in _PASS_QUANTITIES]
+        return self.settled, *[(array.shape, array.tobytes()) for array in arrays]
 
     @property
     def tokens(self) -> Array:

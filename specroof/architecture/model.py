@@ -194,6 +194,10 @@ class Architecture:
     vector_dtype: str = "bf16"
     layer_order: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        """Return a hash of what tells most models apart: caches ask for it often."""
+        return hash((self.name, self.hidden_size, self.vocab_size, len(self.layers)))
+
     @property
     def n_layers(self) -> int:
         """Layers of the model."""
@@ -213,6 +217,17 @@ class Architecture:
     def kernels(self) -> frozenset[str]:
         """The classes of kernels that run its cores."""
         return frozenset(core.kernel for _, core in self.counted_cores)
+
+    @cached_property
+    def weight_format(self) -> str:
+        """The format that most bytes of its layers are in."""
+        stored: dict[str, float] = {}
+        for count, block in self.counted_blocks:
+            for part in (*block.linears, block.core):
+                form = getattr(part, "weight", None)
+                if part is not None and form is not None:
+                    stored[form.name] = stored.get(form.name, 0.0) + count * part.stored_bytes
+        return max(stored, key=lambda name: stored[name], default=self.activation_dtype)
 
     @property
     def layer_kinds(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -176,12 +177,13 @@ def timed_drafter(
         The longest draft that it can make.
     """
     runs = where or Where()
+    shaped = lru_cache(maxsize=8)(geometry)
 
     def draft(round_: Round) -> DraftTime:
         if round_.target is None:
             message = "a round without `target` has no drafter built for it"
             raise ValueError(message)
-        head = fitted(geometry(round_.target), round_.target)
+        head = fitted(shaped(round_.target), round_.target)
         if runs.hardware is not None or runs.tensor_parallel is not None:
             if round_.on_own_devices is None:
                 message = "a round without `on_own_devices` prices no passes on other devices"
@@ -194,7 +196,7 @@ def timed_drafter(
         return overlapped_time(draft_s, round_.verify_s, runs.hit_rate)
 
     def describe(target: Architecture) -> str:
-        head = geometry(target)
+        head = shaped(target)
         fitted(head, target)
         kinds = ", ".join(f"{count} {kind}" for kind, count in head.model.layer_kinds.items())
         owner = "the target's head" if head.shares_head else "a separate head"
@@ -215,7 +217,7 @@ def timed_drafter(
     def held(target: Architecture) -> DrafterFootprint:
         if runs.hardware is not None:
             return DrafterFootprint()
-        return DrafterFootprint(geometry(target), runs.tensor_parallel)
+        return DrafterFootprint(shaped(target), runs.tensor_parallel)
 
     return Drafter(name, draft, max_draft_len, describe=describe, held=held)
 

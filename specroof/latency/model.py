@@ -3,15 +3,15 @@
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture
+from specroof.architecture import WEIGHT_FORMATS, Architecture, CacheReading, Core
 from specroof.architecture.base import STAND_IN_MIXES
 from specroof.architecture.experts import fullest_device
 from specroof.arrays import Array, BoolArray, IntArray
@@ -938,22 +938,59 @@ def launched_kernels(ops: Sequence[OpCost], n_layers: float) -> float:
     return sum(op.count * _KERNELS.get(op.kind, 1) for op in ops) + _LAYER_KERNELS * n_layers
 
 
+#: Passes of at most so many points are counted once, for all chips and engines that run them.
+_FEW_POINTS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What decides the operations of a pass: `key` stands for the pass and how it reads caches."""
+
+    architecture: Architecture
+    options: Options
+    expert_locality: tuple[float, float] | None
+    by_sequence: bool
+    key: tuple[Hashable, ...]
+    forward: ForwardPass = field(compare=False)
+    reading: Callable[[Core], CacheReading] = field(compare=False)
+
+    @property
+    def ops(self) -> list[OpCost]:
+        """The operations."""
+        return forward_cost(
+            self.architecture,
+            self.forward,
+            self.options,
+            expert_locality=self.expert_locality,
+            by_sequence=self.by_sequence,
+            reading=self.reading,
+        )
+
+
+@lru_cache(maxsize=128)
+def _known_ops(counted: _Counted) -> list[OpCost]:
+    return counted.ops
+
+
 def _ops(
     model: Architecture,
     setup: Setup,
     forward: ForwardPass,
     by_sequence: bool,
 ) -> list[OpCost]:
-    locality = setup.engine.expert_locality
-    ops = forward_cost(
+    locality, reading = setup.engine.expert_locality, attention_reading(model, setup)
+    few = forward.size <= _FEW_POINTS
+    counted = _Counted(
         model,
-        forward,
         served_options(model, setup),
-        expert_locality=None if locality is None else (locality.run, locality.batch),
-        by_sequence=by_sequence,
-        reading=attention_reading(model, setup),
+        None if locality is None else (locality.run, locality.batch),
+        by_sequence,
+        (model.layer_order, *forward.key, *[reading(core) for _, core in model.counted_cores]),
+        forward,
+        reading,
     )
-    return [replace(op, on_host=True) for op in ops] if setup.on_host else ops
+    ops = _known_ops(counted) if few else counted.ops
+    return [replace(op, on_host=True) for op in ops] if setup.on_host else [*ops]
 
 
 def _mixed_work(

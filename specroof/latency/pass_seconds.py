@@ -38,7 +38,8 @@ def total(parts: Iterable[Array]) -> Array:
     """
     whole = np.zeros(())
     for part in parts:
-        if np.broadcast_shapes(whole.shape, part.shape) == whole.shape:
+        fits = part.shape in {(), whole.shape}
+        if fits or np.broadcast_shapes(whole.shape, part.shape) == whole.shape:
             whole += part  # an array of a grid is dearer to make than to fill
         else:
             whole = np.asarray(whole + part)
@@ -639,7 +640,7 @@ class OpLatency:
     corrections
         See `OpWork`.
     floor_s
-        Seconds over all repetitions that neither takes.
+        Seconds over all repetitions that neither takes; None for none.
     """
 
     op: OpCost
@@ -650,13 +651,13 @@ class OpLatency:
     passes: IntArray | None = None
     sequences: Array | None = None
     corrections: Mapping[str, Times] = field(default_factory=dict)
-    floor_s: Array | float = 0.0
+    floor_s: Array | None = None
 
     @property
     def seconds(self) -> Array:
         """The roofline of this operation alone: the longer of the two, on an ideal engine."""
         busy_s = overlapped_s(self.compute_s, self.memory_s, self.overlap_norm)
-        return np.asarray(busy_s + self.floor_s) if np.any(self.floor_s) else busy_s
+        return busy_s if self.floor_s is None else np.asarray(busy_s + self.floor_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -773,7 +774,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
                 passes=busy.passes,
                 sequences=busy.sequences,
                 corrections=busy.corrections,
-                floor_s=0.0 if kernel is None else _floor_s(busy, kernel),
+                floor_s=None if kernel is None else _floor_s(busy, kernel),
             )
         )
     latency = PassLatency(
@@ -1012,8 +1013,9 @@ def _work_s(ops: Sequence[OpLatency], n_passes: int | None, granularity: str) ->
     norm = ops[0].overlap_norm if ops else None
     compute_s, memory_s, floor_s = (
         weighted_total(
-            (op.sequences, by_pass(np.asarray(getattr(op, part)), op.passes, n_passes))
+            (op.sequences, by_pass(seconds, op.passes, n_passes))
             for op in ops
+            if (seconds := getattr(op, part)) is not None
         )
         for part in ("compute_s", "memory_s", "floor_s")
     )

@@ -197,11 +197,12 @@ def _of_drafter(
 
     wanted = wish.least
     found = crossing(in_closed_form, wanted, ends)
-    for _ in range(_MOST_PLAYS - 1 if load.requests else 0):
+    for plays_left in reversed(range(_MOST_PLAYS if load.requests else 0)):
         if found.value is None or found.answer != "at":
             break
-        played = _gain(case, drafted(found.value), held)[0]
-        if abs(played / wish.least - 1) <= _PLAYED_WITHIN:
+        played, drafts = _gain(case, drafted(found.value), held)
+        found = replace(found, draft_len=drafts)
+        if not plays_left or abs(played / wish.least - 1) <= _PLAYED_WITHIN:
             break
         wanted *= wish.least / played
         found = crossing(in_closed_form, wanted, _nearest(tried, wanted, ends))

@@ -115,11 +115,13 @@ def packed(things: Sequence[Mapping[str, Any]], **shared: Any) -> str:
 
 def _varints(numbers: npt.NDArray[np.int64]) -> bytes:
     """Return numbers from 0 as bytes: the lowest seven bits of all, then the next of those left."""
-    septets = np.array([numbers >> (_BITS * place) for place in range(8)])
-    n_bytes = np.maximum(1, (septets > 0).sum(axis=0))
-    places = np.arange(8)[:, None]
-    coded = (septets & 0x7F) | ((places < n_bytes - 1) << _BITS)
-    return bytes(coded[places < n_bytes].astype(np.uint8))
+    coded = []
+    while numbers.size:
+        higher = numbers >> _BITS
+        more = higher > 0
+        coded.append(((numbers & 0x7F) | (more << _BITS)).astype(np.uint8).tobytes())
+        numbers = higher[more]
+    return b"".join(coded)
 
 
 # --- The document: data, style and scripts --------------------------------------------------------

@@ -38,7 +38,7 @@ globalThis.specroofPage = (() => {
     ideal: "roofline",
   };
   const LAWS = { profile: "published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
-  const PRICED = Object.keys(tables.flags.texts);
+  const PRICED = Object.keys(tables.assumed);
   /** Bands that span a larger factor say too little. */
   const WIDEST_BAND = 3,
     NOT_USEFUL = "not usefully predicted here";
@@ -278,11 +278,11 @@ globalThis.specroofPage = (() => {
           script.onerror = () => reject(new Error(`grid-${name}.js cannot be read; it lies beside this page`));
           document.head.append(script);
         });
-    const { things, chips: own, pieces } = await specroof.unpacked(packed);
+    const { things, chips: own, sure } = await specroof.unpacked(packed);
     return Object.fromEntries(
       Object.entries(own).map(([chip, shared]) => [
         chip,
-        { ...shared, pieces, cells: things.filter((cell) => cell.chip === chip) },
+        { ...shared, sure, cells: things.filter((cell) => cell.chip === chip) },
       ]),
     );
   }
@@ -309,11 +309,12 @@ globalThis.specroofPage = (() => {
         one.context_len === context && one.output_len === state.answer && one.prefix_hit_rate === state.hits,
     );
 
-  /** One drafter at one load: as it was simulated, where all drafters that are shown were; else in closed form. */
+  /** One drafter at one load: as it was simulated, where all that is shown beside it was; else in closed form. */
   function point(drafter, cell, c, b) {
     const closed = inClosedForm(drafter, cell, c, b),
       at = [presetAt(tables.context_len[c]), tables.clients.indexOf(tables.batch_size[b])];
-    if (!cell.played || Math.min(...at) < 0 || !state.limited || state.tpot || state.ttft) return closed;
+    const simulated = shownSetups().every((setup) => !setup.cell || setup.cell.played);
+    if (!simulated || Math.min(...at) < 0 || !state.limited || state.tpot || state.ttft) return closed;
     const as = (one) => {
       const order = cell.played.drafters.indexOf(sampledSpec(one));
       return order < 0 ? null : specroof.played(closed, tables, cell.played, [at[0], order, at[1]]);
@@ -671,10 +672,9 @@ globalThis.specroofPage = (() => {
 
   /** How near measurements are at this load, and how far predictions were off there: the sentence of the commands. */
   function sure({ cell, section }, { kind }) {
-    const { batch_size, context_len, texts } = cell.sure[kind];
-    const pieces = Object.keys(section.pieces),
-      beyond = (end, value) => Number(end !== null && value > end);
-    return `How sure: ${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)].map((n) => pieces[n]).join("")}.`;
+    const { batch_size, context_len, texts } = section.sure[cell.sure[kind]];
+    const beyond = (end, value) => Number(end !== null && value > end);
+    return `How sure: ${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)]}.`;
   }
 
   /** Points of plain decoding, or of a drafter at its best lengths, that a server runs. */
@@ -737,9 +737,10 @@ globalThis.specroofPage = (() => {
     const tables_of = shownSetups().filter(({ cell }) => cell);
     $("figures").replaceChildren(...tables_of.flatMap(figureRows));
     $("figures").parentElement.hidden = $("columns").hidden = !tables_of.length;
-    $("columns").textContent = tables_of.some(({ cell }) => loadOf(cell))
-      ? `Prompts counted: speedup, tokens/s and price are of whole answers. ${aboutFirstTokens()}`
-      : "Decoding alone: choose an answer length under “Prompts” to count prompts and see TTFT.";
+    const answering = tables_of.find(({ cell }) => loadOf(cell));
+    $("columns").textContent = answering
+      ? `Prompts counted: speedup, tokens/s and price are of whole answers. ${aboutFirstTokens(answering)}`
+      : "Decoding alone: choose a length under “Answers” to count prompts and see TTFT.";
     const d = inFocus(),
       answers = shownSetups().map((setup) => (setup.cell ? verdict(setup, d) : noSetup(setup)));
     $("verdict").replaceChildren(
@@ -780,7 +781,8 @@ globalThis.specroofPage = (() => {
     const of = (read) => columns.map(([curve, length]) => (curve ? read(curve, length) : "–"));
     const ofDrafts = (read) => ["–", ...drafted.map((curve, d) => (curve ? read(curve, state.drafters[d]) : "–"))];
     const batch_s = (curve, length) => curve.tokens_per_s_per_user[length] * state.batch;
-    const requests = loadOf(cell);
+    const requests = loadOf(cell),
+      ttft = isUseful(...firstTokenBand(setup)) ? millis : () => "?";
     const lines = [
       ["Decision", ofDrafts((curve, { kind }) => (kind === "ideal" ? "bound" : curve.choice.decision))],
       ["Speedup", of((curve, length) => times(curve.speedup[length])), "speedup"],
@@ -793,7 +795,7 @@ globalThis.specroofPage = (() => {
       ["$ per million tokens", of((curve, length) => money(price(setup, batch_s(curve, length))))],
       ...(requests
         ? [
-            ["TTFT (ms)", of((curve, length) => millis(curve.ttft_s[length]))],
+            ["TTFT (ms)", of((curve, length) => ttft(curve.ttft_s[length]))],
             ["TPOT (ms)", of((curve, length) => millis(curve.tpot_s[length]))],
           ]
         : []),
@@ -823,15 +825,24 @@ globalThis.specroofPage = (() => {
   /** Both ends of a band, or that it is too wide. */
   const rangeOf = (low, high) => (!isUseful(low, high) ? "not useful" : `${low.toFixed(2)}–${times(high)}`);
 
+  /** The band of a TTFT: seconds where requests are simulated, else times the prediction; equal ends where none is known. */
+  function firstTokenBand({ cell, figures }) {
+    const played = figures.curves[inFocus()]?.played;
+    if (played) return played.ttft_ends;
+    const [width] = cell.ttft_width ? specroof.row(cell.ttft_width, ...at()) : [0];
+    return [Math.exp(-width), Math.exp(width)];
+  }
+
   /** When a TTFT begins, and how far it may be off. */
-  function aboutFirstTokens() {
-    const curve = setups[0].figures.curves[inFocus()];
-    if (curve?.played) {
-      const [low, high] = curve.played.ttft_ends;
-      return `TTFT begins when a request is sent${low < high ? `; ${isUseful(low, high) ? `80 % of measured loads like this: ${seconds(low)} to ${seconds(high)}` : NOT_USEFUL}` : ""}.`;
-    }
-    const [band] = setups[0].cell?.ttft_width ? specroof.row(setups[0].cell.ttft_width, ...at()) : [0]; // 0 where none is known
-    return `TTFT begins when a request starts to run${band ? `; ${isUseful(Math.exp(-band), Math.exp(band)) ? `80 % of measured loads have a TTFT between ${Math.exp(-band).toFixed(2)} and ${digits(Math.exp(band))} times the prediction` : NOT_USEFUL}` : ""}.`;
+  function aboutFirstTokens(setup) {
+    const [low, high] = firstTokenBand(setup),
+      played = setup.figures.curves[inFocus()]?.played;
+    const begins = `TTFT begins when a request ${played ? "is sent" : "starts to run"}`;
+    if (!isUseful(low, high)) return `${begins}; ?: ${NOT_USEFUL}.`;
+    if (low === high) return `${begins}.`;
+    return played
+      ? `${begins}; 80 % of measured loads like this: ${seconds(low)} to ${seconds(high)}.`
+      : `${begins}; 80 % of measured loads have a TTFT between ${low.toFixed(2)} and ${digits(high)} times the prediction.`;
   }
 
   /** Whether the figures of a set-up are of simulated requests. */
@@ -843,6 +854,7 @@ globalThis.specroofPage = (() => {
     const each = tables.requests_per_client;
     if (isPlayed(setup))
       return `Simulated one by one: ${plural(each * state.batch, "request")}, ${each} of each client.`;
+    if (cell.played && state.model2) return "Closed form of the steady state: the set-up beside it is not simulated.";
     const other = setup.section.cells.find((one) => one.engine === cell.engine && one.played);
     const names = tables.presets.map(({ name }) => name).join(", ");
     return `Closed form of the steady state${other ? `. Simulated are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.map((text) => KINDS[parsedSpec(text).kind]).join(" or ")} as the page begins, within the server's limits and without targets` : ""}.`;
@@ -1513,6 +1525,7 @@ globalThis.specroofPage = (() => {
   function showFound() {
     const models = foundModels();
     $("found").textContent = $("find").value ? `(${models.length} of ${tables.models.length} found)` : "";
+    $("none-found").hidden = models.length > 0;
     fill($("model"), (models.length ? models : [state.model]).map((model) => [model, model]), state.model);
     if (models.length && !models.includes(state.model)) $("model").selectedIndex = 0;
   }
@@ -1524,11 +1537,11 @@ globalThis.specroofPage = (() => {
     $("compare").hidden = Boolean(state.model2);
     $("context").max = tables.context_len.length - 1;
     $("batch").max = tables.batch_size.length - 1;
-    const off = [[0, "not counted"]],
+    const off = [[0, "decoding alone"]],
       any = [[0, "any"]];
     fill(
       $("answer-len"),
-      [...off, ...answers.map((answer) => [answer, `answers of ${answer.toLocaleString("en")}`])],
+      [...off, ...answers.map((answer) => [answer, `${answer.toLocaleString("en")} tokens`])],
       state.answer,
     );
     fill(
@@ -1974,7 +1987,8 @@ globalThis.specroofPage = (() => {
   }
 
   async function start() {
-    [tables.typical] = (await specroof.unpacked(tables.typical)).things;
+    const { things, flags, profiles } = await specroof.unpacked(tables.packed);
+    Object.assign(tables, { typical: things[0], flags, profiles });
     listen();
     await fromAddress();
   }

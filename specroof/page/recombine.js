@@ -216,7 +216,7 @@ globalThis.specroof = (() => {
       if (length === 0) return 0;
       if (length > grid.depth || Number.isNaN(read)) return NaN;
       if (grid.share !== undefined) return grid.share * verify[length];
-      return row(grid.draft, i, j)[length] + hermite(tables.knots, row(grid.more, i, j), read);
+      return row(grid.draft, i, j)[length] * verify[0] + hermite(tables.knots, row(grid.more, i, j), read);
     });
   }
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from specroof.arrays import Array, BoolArray, IntArray
 from specroof.errors import reject
 from specroof.policies.schedule import Schedule, best_schedule
-from specroof.speedup.result import best_index, speedup_of, verdict, within_measured
+from specroof.speedup.result import TIE, best_index, speedup_of, verdict, within_measured
 
 _Seconds = TypeVar("_Seconds", float, Array)
 
@@ -157,7 +157,7 @@ def decide(
         return np.take_along_axis(whole_grid, lengths[..., None], axis=-1)[..., 0]
 
     gain, fewest, most = (np.where(tried > 0, at(ends, tried), 1.0) for ends in (middle, low, high))
-    draft_len = np.where(gain > least, tried, 0) if scheduled is None else scheduled
+    draft_len = np.where(gain > least * (1 + TIE), tried, 0) if scheduled is None else scheduled
     pays = np.where(tried > 0, verdict(fewest, most, least=least), "loses")
     late = np.zeros(tried.shape, dtype=bool)
     if ttft_s is not None:

@@ -252,7 +252,7 @@ class Adaptive(ServedAnswer, Charted):
 @question(AdaptiveRequest)
 def adaptive(request: AdaptiveRequest) -> Adaptive:
     """Compare draft lengths that follow load or confidence with one length for all loads."""
-    drafter = request.sampled(request.drafter)
+    (drafter,) = request.drafters_with_acceptance(request.drafter)
     acceptance = chain_acceptance(drafter)
     loads, known = _loads(request), number_within("confidence", request.confidence, "share")
     longest = longest_draft(drafter, acceptance, request.max_draft_len)

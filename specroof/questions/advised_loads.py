@@ -33,7 +33,7 @@ from specroof.serving.launch import follows_load
 from specroof.serving.played import PlayedLoads
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.price import Money
-from specroof.speedup.result import UNCLEAR, best_index, within_measured
+from specroof.speedup.result import TIE, UNCLEAR, best_index, within_measured
 from specroof.units import MILLISECOND
 
 # --- The advice at each load: values -------------------------------------------------------------
@@ -699,6 +699,8 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
     weights[list(asked)] = 1.0
     rates = np.where(grid.allowed[None, :], grid.worth, np.nan)
     values = rates if traffic is not None else rates * _worthwhile(grid)
+    top = np.fmax.reduce(values, axis=1)[:, None]
+    values = np.where(values >= top * (1 - TIE), top, values)
 
     def course(lengths: npt.NDArray[np.bool_]) -> Course:
         taken = np.where(lengths[None, :], values, np.nan)
@@ -749,12 +751,14 @@ def _worthwhile(grid: Grid) -> Array:
 
 def _worth(
     grid: Grid, course: Course, batches: Sequence[float], asked: Sequence[int]
-) -> tuple[float, float]:
-    """Return the key of the best drafter: loads that meet the targets, then its mean speedup."""
+) -> tuple[float, float, int]:
+    """Return the key of the best drafter: loads that meet the targets, mean speedup, few drafts."""
     if course.day is not None:
-        return 0.0, course.day.gain
-    at = list(asked), [drafts_at(course.schedule, batches[i]) for i in asked]
-    return float(grid.in_time[at].sum()), float(np.mean(grid.ends[0][at]))
+        return 0.0, course.day.gain, 0
+    drafts = [drafts_at(course.schedule, batches[i]) for i in asked]
+    at = list(asked), drafts
+    gain = float(np.mean(grid.ends[0][at]))
+    return float(grid.in_time[at].sum()), round(gain / TIE), -sum(drafts)
 
 
 def _choices(grid: Grid, lengths: Sequence[int]) -> BoolArray:

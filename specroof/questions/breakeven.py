@@ -66,7 +66,7 @@ class BreakevenRequest(LoadsRequest):
         DrafterLike,
         like(
             OneDrafter,
-            about="KIND[,key=value…], as in predict. Needs no acceptance to solve for one.",
+            about="KIND[,key=value…], as in predict. Where none is solved for, the published acceptance by default.",
         ),
     ]
     solve: Annotated[
@@ -102,6 +102,11 @@ class BreakevenRequest(LoadsRequest):
             shown="4096; 1048576",
         ),
     ] = None
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether requests of clients are asked about; loads are solved for in a steady state."""
+        return self.solve not in AXES and super().has_clients
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +235,11 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     expect("solve", request.solve, str, ", ".join(SOLVED))
     if request.solve not in SOLVED:
         refuse("solve", request.solve, ", ".join(SOLVED))
-    drafter, parameter = request.sampled(request.drafter), request.solve
+    parameter = request.solve
+    if parameter.startswith("accept"):
+        drafter = request.sampled(request.drafter)
+    else:
+        (drafter,) = request.drafters_with_acceptance(request.drafter)
     case = _case(request)
     wish = _wish(request, drafter, case)
     # Refuses a model or a depth that does not fit, before anything is solved; where acceptance is

@@ -1,7 +1,7 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
+import json
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
@@ -410,17 +410,18 @@ def _columns(axes: Axes) -> tuple[Array, Array, IntArray]:
     return contexts[:, None, None], batches[:, None], drafts
 
 
-#: From a limit of running requests that a server is told to its room without drafts.
-_PlainRoom: TypeAlias = Callable[[int | None], ServedRoom]
+#: From a limit of running requests to a server that is told so, and its room without drafts.
+_PlainRoom: TypeAlias = Callable[[int | None], tuple[Deployment, ServedRoom]]
 
 
 def _plain_room(deployment: Deployment, axes: Axes) -> _PlainRoom:
-    """Return the room of a server without drafts, which is the same beside any drafter."""
+    """Return servers by what they are told, with a room that is the same beside any drafter."""
     contexts = np.array(axes.context_len)[:, None]
 
     @cache
-    def plain(running: int | None) -> ServedRoom:
-        return served_room(with_running(deployment, running), context_len=contexts)
+    def plain(running: int | None) -> tuple[Deployment, ServedRoom]:
+        within = with_running(deployment, running)
+        return within, served_room(within, context_len=contexts)
 
     return plain
 
@@ -435,13 +436,13 @@ def _room(
 
     @cache
     def held(running: int | None) -> ServerRoom:
-        within = with_running(deployment, running)
-        return server_room(within, drafter, contexts, proposed.verify_len, plain=plain(running))
+        within, room = plain(running)
+        return server_room(within, drafter, contexts, proposed.verify_len, plain=room)
 
     room, raised = held(None), None
     told = raised_limits(axes.batch_size, "queue", held)
     if any(map(any, told)):
-        pairs = [(plain(off).largest_batch, held(on).largest[:, 1:]) for off, on in told]
+        pairs = [(plain(off)[1].largest_batch, held(on).largest[:, 1:]) for off, on in told]
         raised = np.stack([np.hstack(pair) for pair in pairs], axis=1)
     return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
@@ -709,12 +710,21 @@ class Exploration(Noted):
 
     @cached_property
     def alike(self) -> list[int]:
-        """For each model the first one that costs the same, drafts included: they share grids."""
-        kinds = [
-            (repr(replace(model, name="")), *begun_drafters(model))
-            for model in self.models.values()
-        ]
-        return [kinds.index(kind) for kind in kinds]
+        """For each model one that costs the same, drafts included: they share grids."""
+
+        def played(name: str) -> bool:
+            return any(self.plays(name, chip) for chip in self.hardware.values())
+
+        kinds = {}
+        for name, model in self.models.items():
+            begun = begun_drafters(model)
+            if self.is_whole or self.steady:  # acceptance is of what is played alone
+                begun = tuple(spec.partition(",")[0] for spec in begun)
+            kinds[name] = repr(replace(model, name="")), begun
+        places, shared = list(kinds), dict[Any, int]()
+        for name in sorted(kinds, key=lambda name: not played(name)):
+            shared.setdefault(kinds[name], places.index(name))
+        return [shared[kind] for kind in kinds.values()]
 
     def section(self, model: str, hardware: str) -> Section:
         """Return the grids of one model on one chip.
@@ -1139,7 +1149,7 @@ def single_page(answer: Exploration) -> str:
         )
         for name, (model, chips) in _packs(answer).items()
     }
-    return document({**_tables(answer), "sections": grids}, is_alone=True)
+    return document({**_tables(answer, answer.alike), "sections": grids}, is_alone=True)
 
 
 def site_files(
@@ -1158,6 +1168,7 @@ def site_files(
     scenes = [place for _, *place in _scenes(answer)]
     everything = [[model, chip] for model, chips in packs.values() for chip in chips]
     first, picture, sure = [*scenes, *everything][0], None, _Sure()
+    grids, written = answer.alike, dict[str, int]()
     for name, (model, chips) in packs.items():
         sections = {}
         for chip in chips:
@@ -1166,11 +1177,14 @@ def site_files(
                 picture = _picture(sections[chip], answer.axes)
             advance()
         grid = script_json(_packed_sections(sections, answer.axes, sure))
+        if answer.is_whole and (twin := written.setdefault(grid, int(name))) != int(name):
+            grids = [twin if place == int(name) else place for place in grids]
+            continue
         yield f"grid-{name}.js", f"specroofPage.receive({script_json(name)},{grid});\n".encode()
     if picture is not None:
         yield PREVIEW, picture
     preview = "" if picture is None else PREVIEW
-    yield "index.html", document(_tables(answer), is_alone=False, preview=preview).encode()
+    yield "index.html", document(_tables(answer, grids), is_alone=False, preview=preview).encode()
 
 
 def _packs(answer: Exploration) -> dict[str, tuple[str, list[str]]]:
@@ -1221,8 +1235,8 @@ def _picture(section: Section, axes: Axes) -> bytes | None:
 
 
 @lru_cache(maxsize=1)
-def _typical(max_draft_len: int) -> str:
-    """Return the typical shapes of all kinds, packed, and under `moved` published profiles.
+def _typical(max_draft_len: int) -> dict[str, Any]:
+    """Return the typical shapes of all kinds, and under `moved` published profiles.
 
     Axes are (stated length, draft length). Stated lengths at one depth stand behind those at the
     depth before.
@@ -1234,17 +1248,17 @@ def _typical(max_draft_len: int) -> str:
             name: _share_grid(np.concatenate([curves[name] for curves in by_depth]))
             for name in ("tokens", "below", "above")
         }
-    return packed([{**shapes, "moved": _share_grid(moved_profiles(max_draft_len))}])
+    return {**shapes, "moved": _share_grid(moved_profiles(max_draft_len))}
 
 
-def _tables(answer: Exploration) -> dict[str, Any]:
-    """Return all data that does not depend on model and chip."""
+def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
+    """Return all data that does not depend on model and chip; `grids` are of which model."""
     max_draft_len = answer.axes.max_draft_len
     profiles = profile_tokens(max_draft_len)
     names = [profile["name"] for profile in profiles]
     return {
         "models": list(answer.models),
-        "grids": answer.alike,
+        "grids": grids,
         "is_whole": answer.is_whole,
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
@@ -1282,12 +1296,11 @@ def _tables(answer: Exploration) -> dict[str, Any]:
         "widening": {"batch_size": BATCH_WIDENING, "context_len": CONTEXT_WIDENING},
         "cost_of": answer.options.cost_of,
         "options": answer.changed_options,
-        "profiles": profiles,
-        "typical": _typical(max_draft_len),
+        # Read when the page has been drawn, and long: shapes, then flags and profiles.
+        "packed": packed([_typical(max_draft_len)], flags=_flags(answer), profiles=profiles),
         "temperatures": TEMPERATURES,
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
-        "flags": _flags(answer),
         # What tells a server how many requests to run, where its default limits them.
         "running_flags": {
             name: setting_words(name, ServerSettings(running=1))[0][0] for name in USUAL_FRAMEWORKS
@@ -1307,8 +1320,8 @@ def _tables(answer: Exploration) -> dict[str, Any]:
     }
 
 
-#: `sureness` by kind, of a chip, an engine and what both are measured with.
-_Sure: TypeAlias = dict[tuple[Any, ...], dict[str, dict[str, Any]]]
+#: `sureness` by kind as JSON, of a chip, an engine and what both are measured with.
+_Sure: TypeAlias = dict[tuple[Any, ...], dict[str, str]]
 
 
 def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -> str:
@@ -1324,20 +1337,20 @@ def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -
     # Grids of one engine, then of one number of devices, stand behind one another: they are alike.
     engines = [*dict.fromkeys(engine for engine, *_ in every)]
     every.sort(key=lambda one: (engines.index(one[0]), one[1]))
-    pieces: dict[str, int] = {}
+    said: dict[str, int] = {}
     things = []
     for engine, devices, chip, cell in every:
         deployment = Deployment(cell.model, cell.setup)
         key = (chip, engine, *deployment_words(deployment).values())
         if key not in sure:
             kinds = (*_SHARE_KINDS, *PRICED_KINDS)
-            sure[key] = {kind: sureness(deployment, kind) for kind in kinds}
+            sure[key] = {kind: json.dumps(sureness(deployment, kind)) for kind in kinds}
         things.append(
             {
                 "engine": engine,
                 "devices": devices,
                 "chip": chip,
-                "sure": {kind: _in_pieces(one, pieces) for kind, one in sure[key].items()},
+                "sure": {kind: said.setdefault(one, len(said)) for kind, one in sure[key].items()},
                 **_cell_json(cell, axes),
             }
         )
@@ -1347,17 +1360,8 @@ def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -
             chip: fields_of(section, "default_engine", "refusals")
             for chip, section in sections.items()
         },
-        pieces=pieces,
+        sure=[json.loads(one) for one in said],
     )
-
-
-def _in_pieces(sure: Mapping[str, Any], pieces: dict[str, int]) -> dict[str, Any]:
-    """Return `sureness` with its texts as numbers of pieces, which are gathered."""
-    texts = [re.split("(?=, extrapolated|; where)", text) for text in sure["texts"]]
-    return {
-        **sure,
-        "texts": [[pieces.setdefault(piece, len(pieces)) for piece in text] for text in texts],
-    }
 
 
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
@@ -1447,7 +1451,9 @@ def _drafting_json(cell: Cell, drafting: Drafting, quantum: float) -> dict[str, 
         return {**common, "share": float(share.flat[0])}
     return {
         **common,
-        "draft": _share_grid(drafting.draft_s / scale_s, quantum),
+        "draft": PageGrid(
+            np.nan_to_num(drafting.draft_s / cell.verify_s[..., :1]), quantum, (0, 0, 2)
+        ),
         "more": _share_grid(drafting.more_s / scale_s, quantum),
     }
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
@@ -399,7 +400,10 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     for devices, tensor_parallel in placements.items():
         try:
             case = asked_case(replace(request, tensor_parallel=tensor_parallel), load, targets)
-            found = predicted(case, drafters, max_draft_len=request.max_draft_len)
+            priced = partial(predicted, drafters=drafters, max_draft_len=request.max_draft_len)
+            if load.requests and [*load.batch_size] == [*USUAL_BATCHES]:
+                case = case.at(load=_can_be_best(priced(case.at(load=load.steady)), load))
+            found = priced(case)
         except OptionError as refusal:  # these devices do not divide the heads
             if len(placements) == 1:
                 raise
@@ -461,9 +465,6 @@ def _load(request: FrontierRequest) -> Load:
     OptionError
         For targets out of bounds, several contexts, and a target of requests without any.
     """
-    asked = request.batch_size is not None or request.concurrency is not None
-    if request.requests is not None and request.rate is None and not asked:
-        refuse("requests", request.requests, "with --rate, or a list of batch sizes")
     load = asked_load(request, USUAL_BATCHES)
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
@@ -531,9 +532,6 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     curve, unknown = one.curve, np.array(np.nan)
     columns = dict.fromkeys((q.PRICE.name, q.ENERGY.name), unknown) | point_arrays(one, found.money)
     users = within_measured(columns[_PER_USER], curve.measured_draft_len)
-    if one.largest is not None and "decode_batch" in columns:
-        # More than the decode workers have room for wait, and gain nothing.
-        users = np.where(columns["decode_batch"] >= one.largest, np.nan, users)
     first_s, later_s = (
         columns.get(f"p99_{name}", columns.get(name, unknown)) for name in ("ttft_s", "tpot_s")
     )
@@ -593,6 +591,24 @@ def _by_default(points: _Columns) -> _Columns:
     """Return the points with figures of those alone that need no limit of running requests."""
     users = np.where(np.isnan(points["running_limit"]), points[_PER_USER], np.nan)
     return points | {_PER_USER: users}
+
+
+def _can_be_best(steady: Prediction, load: Load) -> Load:
+    """Return the clients, one load at least, that no others beat in their steady state.
+
+    More than a server has room for wait, and would take most of the time to play.
+    """
+    kept = {
+        clients
+        for points in _unbeaten(steady, (math.inf, math.inf))
+        for clients in points["concurrency"].tolist()
+    }
+    places = [place for place, clients in enumerate(load.batch_size) if clients in kept] or [0]
+    return replace(
+        load,
+        batch_size=[load.batch_size[place] for place in places],
+        requests=[load.requests[place] for place in places],
+    )
 
 
 def _series(

@@ -355,8 +355,8 @@ def published_drafters(
     Parameters
     ----------
     given
-        Drafters; None for each kind that is published with the model, or else for what it could
-        have: the layer of its checkpoint, or an EAGLE-3 head.
+        Drafters; None for each kind that is published with the model and that the server runs, or
+        else for what the model could have: the layer of its checkpoint, or an EAGLE-3 head.
     model
         The target.
     server
@@ -389,7 +389,14 @@ def published_drafters(
 
     own = published_with(model.name)
     if given is None:
-        kinds = [kind for kind in own if kind in KINDS and not KINDS[kind].required]
+        facts = release(server) if known_releases(server.partition("@")[0]) else None
+        kinds = [
+            kind
+            for kind in own
+            if kind in KINDS
+            and not KINDS[kind].required
+            and (facts is None or kind in facts.methods)
+        ]
         kinds = kinds or ["mtp" if MTP_NOTE in model.notes else "eagle3"]
         found, lacking = [*kinds], dict(enumerate(kinds))
     others = published_with(None)

@@ -633,15 +633,8 @@ class PlayedParameters(LengthParameters):
 
     @property
     def has_clients(self) -> bool:
-        """Whether requests of clients are asked about, on one server."""
-        sizes = [getattr(self, name, None) for name in ("input_len", "output_len")]
-        clients = [getattr(self, name, None) for name in ("concurrency", "batch_size")]
-        workers = [getattr(self, name, None) for name in ("prefill", "decode")]
-        return (
-            None not in sizes
-            and any(one is not None for one in clients)
-            and all(one is None for one in workers)
-        )
+        """Whether lengths alone are requests of clients, and not of a steady state."""
+        return False
 
 
 # --- Targets and prices --------------------------------------------------------------------------

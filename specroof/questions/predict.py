@@ -87,7 +87,7 @@ from specroof.speedup.curve import (
 )
 from specroof.speedup.price import Money
 from specroof.speedup.reach import evidence_engine, nearness
-from specroof.speedup.result import SpeedupCurve, counted_engines
+from specroof.speedup.result import TIE, SpeedupCurve, counted_engines
 from specroof.units import MOST_POINTS, format_drafts, format_seconds
 
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
@@ -423,12 +423,12 @@ class Prediction(ServedAnswer, Charted):
         return {ending: chart for ending, chart in charts.items() if ending != "-map"}
 
 
-def _gain(row: LoadRow) -> tuple[float, int]:
+def _gain(row: LoadRow) -> tuple[int, int]:
     """Return what drafters are compared by at a load: ties go to the shorter draft."""
     gain = row.tried_speedup
     if row.reason == "unsustained" and row.largest_stable_rate and row.plain_largest_stable_rate:
         gain = row.largest_stable_rate / row.plain_largest_stable_rate
-    return max(np.nan_to_num(gain), 1.0), -row.draft_len
+    return round(max(np.nan_to_num(gain), 1.0) / TIE), -row.draft_len
 
 
 def predicted(

@@ -562,6 +562,12 @@ class LoadsRequest(WorkerRequest, PlayedRequest):
     concurrency: Concurrency = None
     capacity: Capacity = None
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether requests of clients are asked about, on one server."""
+        workers = self.prefill, self.decode
+        return None not in (self.input_len, self.output_len) and workers == (None, None)
+
 
 _WORKERS: Final = re.compile(r"(\d{1,9})x(\d{1,9})(?:@(.+))?")
 

@@ -12,7 +12,7 @@ from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_leng
 from specroof.architecture import DraftHead
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters import Drafter
+from specroof.drafters import Drafter, ideal_drafter
 from specroof.drafters.training import (
     TRAINING_SHARE,
     UNROLLED_STEPS,
@@ -21,6 +21,7 @@ from specroof.drafters.training import (
 )
 from specroof.errors import Urgent, refuse, reject
 from specroof.latency import Deployment, model_latency
+from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.questions.answer import Charted, ServedAnswer, decision_line, rows_table, sure_of
@@ -37,10 +38,16 @@ from specroof.questions.parameters import (
 )
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
-from specroof.questions.worth import at_lengths, length_notes, lengths_within, one_context
+from specroof.questions.worth import (
+    asked_words,
+    at_lengths,
+    length_notes,
+    lengths_within,
+    one_context,
+)
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
 from specroof.units import Bounds, format_count, format_drafts, format_si
@@ -55,9 +62,16 @@ _HOUR_S: Final = 3600.0
 #: How often a training has paid where the chart of a traffic ends.
 _MOST_PAID: Final = 4
 _SAMPLES: Final = Bounds(1, 1e9)
+_SAMPLE_LEN: Final = Bounds(8, 1e6)
 _TRAFFIC: Final = Bounds(1, 1e15)
 _EPOCHS: Final = Bounds(1e-3, 1000)
 _USUAL_DEVICES: Final = 8
+#: Of a conversation, the share that answers have, if nobody says: a choice of this library.
+_ANSWER_SHARE: Final = 0.75
+#: Sequences in flight at a server that is worth a drafter, if nobody says.
+_USUAL_BATCH: Final = 32.0
+#: Requests in flight at a server that writes answers for training.
+_ANSWERS_IN_FLIGHT: Final = 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +89,17 @@ class TrainRequest(LoadsRequest):
     drafter: Annotated[
         DrafterLike,
         like(OneDrafter, about="What is trained, KIND[,key=value…]; needs no acceptance."),
-    ]
+    ] = "eagle3"
     samples: Annotated[float, Parameter("Conversations that the drafter is trained on.")]
     sample_len: Annotated[float, Parameter("Tokens of a conversation, on average.")] = 540
+    answer_len: Annotated[
+        float | None,
+        Parameter(
+            "Tokens of a conversation that the target writes anew, since a drafter learns from the "
+            "target's own answers; 0 where they are at hand, as in the log of its server.",
+            shown="three quarters of sample_len",
+        ),
+    ] = None
     epochs: Annotated[float, Parameter("Times that training goes through all samples.")] = 2
     unrolled_steps: Annotated[
         int | None,
@@ -111,8 +133,8 @@ class TrainRequest(LoadsRequest):
         like(
             OneDrafter,
             flag="--against",
-            about="A drafter that needs no training, KIND[,key=value…] with its acceptance, to "
-            "compare with.",
+            about="A drafter that needs no training, KIND[,key=value…], to compare with; without "
+            "acceptance, with the published one.",
             shown="plain decoding",
         ),
     ] = None
@@ -145,6 +167,8 @@ class Training:
         Device-hours of training: least, expected, most.
     usd
         The same for all device-hours; None without a price.
+    answer_len, answers_hours
+        Tokens of a sample that the target writes first, and device-hours of that.
     """
 
     devices: int
@@ -152,12 +176,15 @@ class Training:
     states_hours: float
     storage_bytes: float
     drafter_hours: tuple[float, float, float]
-    usd: tuple[float, float, float] | None
+    usd: tuple[float, float, float] | None = None
+    answer_len: float = 0.0
+    answers_hours: float = 0.0
 
     @property
     def hours(self) -> tuple[float, ...]:
         """Device-hours of everything: least, expected, most."""
-        return tuple(self.states_hours + hours for hours in self.drafter_hours)
+        before = self.answers_hours + self.states_hours
+        return tuple(before + hours for hours in self.drafter_hours)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +253,7 @@ class Trained(ServedAnswer, Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         samples = f"{self.drafter} trained on {format_count(self.samples)} samples"
-        return f"{self.served}: {samples}"
+        return f"{self.served}, {asked_words(self)}: {samples}"
 
     @property
     def sureness(self) -> str:
@@ -263,7 +290,15 @@ class Trained(ServedAnswer, Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of savings over time, a line for each traffic."""
-        return {"": self.rows_chart(self.chart, self.days, found=paid_line(self, 1))}
+        training = self.training
+        parts = {
+            "the target's answers": training.answers_hours,
+            "hidden states": training.states_hours,
+            "training": training.drafter_hours[1],
+        }
+        hours = ", ".join(f"{_plain(spent)} of {part}" for part, spent in parts.items())
+        found = f"{paid_line(self, 1)}\ndevice-hours: {hours}"
+        return {"": self.rows_chart(self.chart, self.days, found=found)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -279,12 +314,14 @@ class Trained(ServedAnswer, Charted):
 @question(TrainRequest)
 def train(request: TrainRequest) -> Trained:
     """Show what a drafter costs to train, what it would bring, and when it has paid for itself."""
-    case = one_context(request)
+    case = one_context(request, _USUAL_BATCH)
     load, model = case.load, case.deployment.model
     drafter = request.sampled(request.drafter)
-    free = None if request.against is None else request.sampled(request.against)
+    free = None
+    if request.against is not None:
+        (free,) = request.drafters_with_acceptance(request.against)
     money = money_of(case.deployment.setup, case.split, request.price_per_hour)
-    training, steps = _training(request, case.deployment, drafter, money)
+    training, steps = _training(request, case, drafter, money)
     lengths, drafts, about = _lengths(
         request, drafter, usual_drafts(drafter, model, request.draft_len)
     )
@@ -301,6 +338,7 @@ def train(request: TrainRequest) -> Trained:
             saves = replace(saves, against=next(load_fields(found, one.case.load, money)))
         for length, reached in zip(lengths, one.seen, strict=True):
             rows += saves.rows(next(load_fields(reached, one.case.load, money)), length)
+    notes += _idle_note(rows[0], saves)
     return Trained(
         model=model,
         setup=case.deployment.setup,
@@ -321,16 +359,29 @@ def train(request: TrainRequest) -> Trained:
     )
 
 
+def _idle_note(row: TrainRow, saves: "_Saves") -> Iterator[str]:
+    """Yield that the least traffic leaves a server idle, where it does."""
+    day_hours = 24 * saves.money.devices
+    busy = saves.hours(vars(row), "plain_") * row.tokens_per_day / day_hours
+    if busy < 1:
+        yield Urgent(
+            f"{format_count(row.tokens_per_day)} tokens a day keep one server busy {busy:.0%} of the "
+            "time without drafts: fewer device-hours are money only where devices are paid by use "
+            "or have other work"
+        )
+
+
 def _training(
-    request: TrainRequest, deployment: Deployment, drafter: Drafter, money: Money
+    request: TrainRequest, case: Case, drafter: Drafter, money: Money
 ) -> tuple[Training, int]:
     """Return what training takes, and the steps that the drafter is unrolled for."""
+    deployment = case.deployment
     head = drafter.held(deployment.model).head
     if head is None:
         allowed = "a drafter with weights, as eagle3, mtp or dflash"
         reject(f"drafter is {drafter.name!r}, which is not trained", allowed)
     samples = number_within("samples", request.samples, _SAMPLES)
-    sample_len = number_within("sample_len", request.sample_len, "request_len")
+    sample_len = number_within("sample_len", request.sample_len, _SAMPLE_LEN)
     epochs = number_within("epochs", request.epochs, _EPOCHS)
     steps = UNROLLED_STEPS.get(drafter.kind, head.block or 1)
     if request.unrolled_steps is not None:
@@ -344,10 +395,34 @@ def _training(
     found = training_of(
         deployment, head, (samples, sample_len, epochs), steps, devices, is_online=request.online
     )
+    found = _with_answers(request, case, found, samples)
     if money.usd_per_hour is not None:
         least, usual, most = (hours * money.usd_per_hour for hours in found.hours)
         found = replace(found, usd=(least, usual, most))
     return found, steps
+
+
+def _with_answers(
+    request: TrainRequest, case: Case, training: Training, samples: float
+) -> Training:
+    """Return what training takes with answers that the target writes on servers as they are."""
+    sample_len = training.tokens / samples
+    answer_len = _ANSWER_SHARE * sample_len
+    if request.answer_len is not None:
+        answer_len = number_within("answer_len", request.answer_len, Bounds(0, sample_len - 1))
+    if not answer_len:
+        return training
+    workload = Workload(sample_len - answer_len, answer_len)
+    requests = [REQUESTS_PER_CLIENT * _ANSWERS_IN_FLIGHT]
+    load = Load(
+        [float(_ANSWERS_IN_FLIGHT)], [workload.mean_context_len], workload, requests=requests
+    )
+    servers = case.at(load=load, split=None, room="queue")
+    (found,) = at_lengths(servers, ideal_drafter(), [2.0], 1)
+    tokens_per_s = next(load_fields(found.seen[0], load, Money(1)))["plain_tokens_per_s"]
+    devices = case.deployment.setup.placement.devices
+    hours = samples * answer_len / tokens_per_s * devices / _HOUR_S
+    return replace(training, answer_len=answer_len, answers_hours=hours)
 
 
 def training_of(
@@ -387,7 +462,7 @@ def training_of(
     least, usual, most = (
         work.flops * tokens * epochs / (share * peak) / _HOUR_S for share in TRAINING_SHARE[::-1]
     )
-    return Training(devices, tokens, states_hours, stored, (least, usual, most), None)
+    return Training(devices, tokens, states_hours, stored, (least, usual, most))
 
 
 def _lengths(
@@ -429,7 +504,7 @@ class _Saves:
     traffic: Sequence[float]
     against: Mapping[str, Any] | None = None
 
-    def _hours(self, fields: Mapping[str, Any], plain: str = "") -> float:
+    def hours(self, fields: Mapping[str, Any], plain: str = "") -> float:
         """Return the device-hours of an output token, at the largest rate where requests arrive."""
         speed = float(fields[f"{plain}tokens_per_s"])
         workload = self.load.steady.workload
@@ -440,9 +515,9 @@ class _Saves:
 
     def rows(self, fields: dict[str, Any], length: float) -> Iterator[TrainRow]:
         """Yield the rows of one acceptance length."""
-        spent, before = self._hours(fields), self._hours(fields, "plain_")
+        spent, before = self.hours(fields), self.hours(fields, "plain_")
         if self.against is not None:
-            before = self._hours(self.against)
+            before = self.hours(self.against)
         gain = fields["speedup"]
         low, high = fields["bands"].get("speedup", (gain, gain))
         least, saved, most = (before - spent * gain / end for end in (low, gain, high))
@@ -489,12 +564,14 @@ _BANDED: Final = ("speedup",)
 
 def paid_line(answer: Trained, most: int | None = None) -> str:
     """Return when the training has paid at the middle length, by traffic, of so many at most."""
-    first = answer.expected[0]
+    length = f"with {answer.expected[0].accept_length:.3g} tokens/round"
     told = ", ".join(
         f"{_days(row)} at {format_count(row.tokens_per_day)} tokens a day"
         for row in answer.expected[:most]
     )
-    return f"paid after {told}, with {first.accept_length:.3g} tokens/round"
+    if answer.expected[0].days_until_paid is None:
+        return f"never paid {length}: nothing is saved beside {answer.against or 'plain decoding'}"
+    return f"paid after {told}, {length}"
 
 
 #: Units of times until training has paid, in days.
@@ -511,7 +588,7 @@ def _days(row: TrainRow) -> str:
     )
     usual, least, longest = (_plain(end / days, 2) for end in (row.days_until_paid, low, high))
     most = "or more" if math.isinf(high) else f"to {longest}"
-    return f"{usual} {unit} ({least} {most})"
+    return f"{usual} {unit.removesuffix('s') if usual == '1' else unit} ({least} {most})"
 
 
 def cost_line(answer: Trained) -> str:
@@ -525,6 +602,18 @@ def cost_line(answer: Trained) -> str:
         *([] if training.usd is None else [f"{_range(training.usd)} USD"]),
     ]
     return "; ".join(parts)
+
+
+def answers_line(answer: Trained) -> str:
+    """Return what the target's own answers take of it."""
+    training = answer.training
+    if not training.answers_hours:
+        return "the target's own answers: at hand, and not counted"
+    return (
+        f"the target's own answers: {_plain(training.answers_hours)} of these device-hours "
+        f"({training.answer_len:.0f} tokens a sample, {_ANSWERS_IN_FLIGHT} requests in flight); "
+        "none with --answer-len 0, where they are at hand"
+    )
 
 
 def _plain(value: float, digits: int = 3) -> str:
@@ -562,7 +651,9 @@ def train_text(answer: Trained) -> str:
         answer,
         rows_table(rows, shown, paid),
         wrapped(beside),
-        found="\n".join(map(wrapped, [decision, paid_line(answer), cost_line(answer)])),
+        found="\n".join(
+            map(wrapped, [decision, paid_line(answer), cost_line(answer), answers_line(answer)])
+        ),
     )
 
 

@@ -12,7 +12,7 @@ from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, refuse, reject
+from specroof.errors import OptionError, Urgent, refuse, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
@@ -131,10 +131,7 @@ class Worth(ServedAnswer, Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        batches = ", ".join(f"{key:g}" for key in self.by_load)
-        batches = f"{batches} requests/s" if self.rows[0].rate else f"batch {batches}"
-        return f"{self.served}, {batches}, {load}: {self.drafter}"
+        return f"{self.served}, {asked_words(self)}: {self.drafter}"
 
     @property
     def sureness(self) -> str:
@@ -200,18 +197,25 @@ def worth(request: WorthRequest) -> Worth:
 # --- Drafters of several acceptance lengths, at the loads of a question --------------------------
 
 
-def one_context(request: LoadsRequest) -> Case:
-    """Return what is asked about: loads, one at least, at one context.
+def asked_words(answer: Any) -> str:
+    """Return what loads an answer is about, in a few words."""
+    load = answer.workload.requests if answer.workload else f"context {answer.context_len:g}"
+    loads = ", ".join(f"{one:g}" for one in dict.fromkeys(row.load for row in answer.rows))
+    return f"{loads} requests/s, {load}" if answer.rows[0].rate else f"batch {loads}, {load}"
+
+
+def one_context(request: LoadsRequest, usual: float = 1.0) -> Case:
+    """Return what is asked about: loads, one at least, at one context; a usual batch if none.
 
     Raises
     ------
     SpecroofError
         For no load, several contexts, answers of one token, and as `asked_case` does.
     """
-    batches = in_flight_of(request, 1.0)
+    batches = in_flight_of(request, usual)
     if not as_list(batches):
         refuse("batch_size", batches, "at least one batch size")
-    load = asked_load(request, 1.0)
+    load = asked_load(request, usual)
     refuse_one_token(load.workload)
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
@@ -222,7 +226,8 @@ def length_notes(request: LoadsRequest) -> list[str]:
     """Return what to know of lengths that no temperature or rule moves."""
     if request.temperature is None and request.rule is None:
         return []
-    return ["acceptance lengths are taken as they are: temperature and rule move none of them"]
+    note = "acceptance lengths are taken as they are: temperature and rule move none of them"
+    return [Urgent(note)]
 
 
 def lengths_within(request: Any, usual: Sequence[float], drafts: int) -> list[float]:
@@ -324,9 +329,14 @@ def _rows(
     """Yield a row for each acceptance length."""
     case, seen = found.case, found.seen
     load, first = case.load, seen[0]
-    if tpot_s is None:
-        waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
-        tpot_s = float(np.ravel(waits_s[..., 0])[0])
+    waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
+    plain_s = float(np.ravel(waits_s[..., 0])[0])
+    tpot_s, steady_s = tpot_s or plain_s, plain_s
+    if first.played is not None and load.kind == "concurrency":
+        # Users are counted in closed form, in which the clients that were played wait as long.
+        drafter = next(iter(found.drafters.values()))
+        steady = outcomes(case.at(load=load.steady), drafter, max_draft_len=0)
+        steady_s = float(steady.tpot_s[0, 0, 0])
     before: tuple[float, float] | None = None
     for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
         largest = None
@@ -335,7 +345,8 @@ def _rows(
             ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
             between = replace(load, rate=ends)
             largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
-        wish = Wish(max_draft_len=max_draft_len, tpot_s=tpot_s, most=_MOST_USERS)
+        within_s = tpot_s * steady_s / plain_s
+        wish = Wish(max_draft_len=max_draft_len, tpot_s=within_s, most=_MOST_USERS)
         runs = solve(case, drafter, "batch", wish).runs
         (fields,) = load_fields(one, load, money)
         deciding, reached = one.deciding[0][0, 0], fields["speedup"]
@@ -368,7 +379,7 @@ def _load_words(row: WorthRow) -> str:
 def worth_text(answer: Worth) -> str:
     """Return the decision, a row for each acceptance length, and what the columns mean."""
     meaning = (
-        f"tokens/round as measured with {format_drafts(answer.draft_len)}; per token: speedup for "
+        f"tokens/round as measured with {format_drafts(answer.draft_len)}; gain per token: speedup for "
         f"each further one;\nenough: drafts beyond these bring less than 1%"
     )
     limits = {

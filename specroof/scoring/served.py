@@ -45,7 +45,6 @@ from specroof.serving.played import play
 from specroof.serving.prefills import end_to_end
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload, closed_loop
-from specroof.speedup.reach import weight_format
 from specroof.speedup.result import SpeedupCurve
 
 #: What is compared: fields of a measurement, and of drafted loads TPOT over that without drafts.
@@ -245,7 +244,7 @@ def served_format(model: str, quantization: str | None) -> str:
     >>> served_format("openai/gpt-oss-120b", None), served_format("Qwen/Qwen3-32B", "nvfp4")
     ('mxfp4', 'nvfp4')
     """
-    return quantization or weight_format(model_of(model))
+    return quantization or model_of(model).weight_format
 
 
 def _placement(point: Measurement) -> str:

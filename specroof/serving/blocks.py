@@ -122,7 +122,8 @@ def captured_sizes(
         requests = min(running, _largest_graph(hardware, facts)) if verify_len > 1 else running
         uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
         sizes |= {n * verify_len for n in uniform}
-    return sorted(size for size in sizes if size <= min(most, tokens))
+    largest = min(most, tokens)
+    return sorted([size for size in sizes if size <= largest])
 
 
 #: What a captured size takes besides memory that the sizes share: assumed equal to

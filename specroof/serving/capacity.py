@@ -420,7 +420,8 @@ def served_room(
     server = RULES[facts.rules].resolve(setup.user_settings, need, int(np.ceil(positions.max())))
     notes: list[str] = []
     if facts.version:
-        left = [key for key in SERVER_KEYS if key not in server.stated.stated]
+        stated = server.stated.stated
+        left = [key for key in SERVER_KEYS if key not in stated]
         engine = setup.engine.framework or setup.engine.name
         name = facts.framework
         whose = f"{name} {facts.version}"
@@ -524,8 +525,10 @@ class ServerRoom:
             Draft lengths that count.
         """
         server, ranks = self.drafting.server, self.drafting.need.ranks
+        if server.running is None or server.stated.running is not None:
+            return None
         binds = (self.bound_by[:, lengths] == "running") & (self.largest[:, lengths] < batch)
-        if not binds.any() or server.running is None or server.stated.running is not None:
+        if not binds.any():
             return None
         return server.running, ranks * -(-math.ceil(batch) // ranks)  # whole requests of each rank
 

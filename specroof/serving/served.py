@@ -317,10 +317,10 @@ def raised_limits(
     each = [batch / servers for batch in batch_size]
 
     def limits(lengths: slice) -> list[int | None]:
+        if by_default.raised_running(max(each), lengths) is None:
+            return [None] * len(each)  # nor of smaller batches
         found = [by_default.raised_running(batch, lengths) for batch in each]
-        wanted = max((pair[1] for pair in found if pair is not None), default=0)
-        if not wanted:
-            return [None] * len(each)
+        wanted = max(pair[1] for pair in found if pair is not None)
         if room == "drop" or len(each) > _MANY:
             powers = [pair and 2 ** math.ceil(math.log2(pair[1] / ranks)) for pair in found]
             return [power and ranks * power for power in powers]

@@ -313,10 +313,10 @@ def worker_batch(  # noqa: PLR0913 - both kinds of workers, and what is between 
 
 
 def _priced_batches(most: float) -> Array:
-    """Return the batches of a curve that is looked up between them."""
-    doublings = math.log2(max(most, 1.0))
-    steps = 2.0 ** np.linspace(0.0, doublings, math.ceil(_PER_DOUBLING * doublings) + 1)
-    each = np.arange(1.0, min(_EACH_BATCH, math.floor(max(most, 1.0))) + 1)
+    """Return the batches of a curve that is looked up between, the same up to a larger one."""
+    most = max(most, 1.0)
+    steps = 2.0 ** (np.arange(math.ceil(_PER_DOUBLING * math.log2(most)) + 1) / _PER_DOUBLING)
+    each = np.arange(1.0, min(_EACH_BATCH, math.ceil(most)) + 1)
     return distinct(np.concatenate([steps, each]))
 
 

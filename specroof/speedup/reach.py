@@ -1,15 +1,12 @@
 """How near the measurements behind an engine profile are to what is asked."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
 from specroof.errors import Note
 from specroof.hardware import GENERIC, UNMEASURED_ATTENTION_BATCH, EngineProfile, Reach
 from specroof.latency import Deployment
@@ -34,28 +31,6 @@ _PLACED: Final = {
 }
 
 
-@lru_cache(maxsize=64)
-def weight_format(model: Architecture) -> str:
-    """Return the format that most bytes of a checkpoint are in.
-
-    Source
-        Counting.
-
-    Examples
-    --------
-    >>> from specroof import load_model
-    >>> weight_format(load_model("openai/gpt-oss-120b"))
-    'mxfp4'
-    """
-    stored: dict[str, float] = defaultdict(float)
-    for count, block in model.counted_blocks:
-        for part in (*block.linears, block.core):
-            form = getattr(part, "weight", None)
-            if part is not None and form is not None:
-                stored[form.name] += count * part.stored_bytes
-    return max(stored, key=lambda name: stored[name], default=model.activation_dtype)
-
-
 def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     """Return kinds of attention, formats and ways to spread of a deployment, as `Reach` has them.
 
@@ -76,7 +51,7 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
         "attention": tuple(
             sorted({core.label for _, core in model.counted_cores if core.kernel != "experts"})
         ),
-        "formats": (setup.options.weight_dtype or weight_format(model),),
+        "formats": (setup.options.weight_dtype or model.weight_format,),
         "placements": (*setup.placement.words, *[SPLIT] * setup.decodes_only),
     }
 

@@ -98,8 +98,8 @@ def band_ends(
 
 # --- Speedups, and the draft length with the largest ---------------------------------------------
 
-#: Speedups that differ by a smaller share are equal but for rounding.
-_TIE: Final = 1e-12
+#: Speedups that differ by a smaller share are equal: a steady state is searched to some 1e-11.
+TIE: Final = 1e-9
 
 
 def speedup_of(
@@ -178,7 +178,7 @@ def best_index(values: npt.ArrayLike) -> npt.NDArray[np.intp]:
     given = np.asarray(values, dtype=np.float64)
     known = np.where(np.isnan(given), -np.inf, given)
     most = known.max(axis=-1, keepdims=True)
-    return np.asarray(np.argmax(known >= most * (1 - _TIE), axis=-1))
+    return np.asarray(np.argmax(known >= most * (1 - TIE), axis=-1))
 
 
 def verdict(low: npt.ArrayLike, high: npt.ArrayLike, *, least: float = 1.0) -> npt.NDArray[np.str_]:
@@ -614,7 +614,7 @@ class SpeedupCurve:
         if number_within("share", share, "share") == 1:
             refuse("share", share, "a number of at least 0 and below 1")
         best = self.best_speedup[..., None]
-        near = self.choices >= best * (1 - max(share, _TIE))
+        near = self.choices >= best * (1 - max(share, TIE))
         near[..., :1] |= np.isnan(best)  # where nothing runs
         last = near.shape[-1] - 1
         longest = last - np.argmax(near[..., ::-1], axis=-1)
