@@ -224,8 +224,8 @@ def drawn(count: int, seed: int, rooms: tuple[str, ...]) -> list[Mutant]:
 
 
 @functools.cache
-def code_objects(mutant: Mutant) -> tuple[CodeType, ...]:
-    """Return the changed code of the mutant's function."""
+def code_objects(mutant: Mutant) -> dict[tuple[str, int], CodeType]:
+    """Return the changed code of the mutant's function and of those in it, by name and line."""
     path = HERE / mutant.file
     tree = ast.parse(path.read_text())
     number, which = mutant.place
@@ -245,23 +245,28 @@ def code_objects(mutant: Mutant) -> tuple[CodeType, ...]:
     module = compile(
         ast.fix_missing_locations(Exchange().visit(tree)), str(path), "exec", dont_inherit=True
     )
-    return tuple(
+    (outer,) = (
         code
         for code in inside(module)
         if code.co_qualname == mutant.function and code.co_firstlineno == mutant.first_line
     )
+    found = [((code.co_qualname, code.co_firstlineno), code) for code in inside(outer)]
+    counts = Counter(key for key, _ in found)  # of two on a line nobody knows which is which
+    return {key: code for key, code in found if counts[key] == 1}
 
 
 def break_package(mutant: Mutant) -> None:
-    """Give the mutant's function the other code, and forget what was computed before."""
-    (code,) = code_objects(mutant)
+    """Give the mutant's function the other code, and forget what was computed before.
+
+    So do functions that it has made already.
+    """
+    codes = code_objects(mutant)
     broken = 0
     for thing in gc.get_objects():
         if isinstance(thing, FunctionType):
             old = thing.__code__
-            if (old.co_qualname, old.co_firstlineno) == (mutant.function, mutant.first_line) and (
-                old.co_filename.endswith(mutant.file)
-            ):
+            code = codes.get((old.co_qualname, old.co_firstlineno))
+            if code is not None and old.co_filename.endswith(mutant.file):
                 thing.__code__ = code
                 broken += 1
         elif isinstance(thing, functools._lru_cache_wrapper):  # noqa: SLF001 - the only name

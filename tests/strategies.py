@@ -37,7 +37,6 @@ from specroof.architecture import (
     LightningAttention,
     Linear,
     Mamba2,
-    RecurrentCore,
     SharedCacheAttention,
     ShortConvolution,
     by_kv_heads,
@@ -52,6 +51,7 @@ from specroof.architecture.base import (
     Options,
     PassSettings,
 )
+from specroof.architecture.recurrent import RecurrentCore
 from specroof.drafters import Drafter, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter, block_drafter
 from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Peak, Placement

@@ -100,6 +100,7 @@ def test_batches_that_pay_are_those_of_every_batch(spec: str) -> None:
     last = np.flatnonzero(pays)[-1] + 1
     assert row.runs[-1][1] == last
     assert row.value == (last if last < 300 else None)  # beyond 300 it may pay, too
+    assert row.draft_len == 1 + np.nanargmax(curve.speedup[0, last - 1, 1:])
     assert row.ceiling == pytest.approx(float(np.nanmax(curve.speedup[..., 1:])))
     assert 0 < pays.sum() < 300
 

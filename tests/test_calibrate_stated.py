@@ -253,15 +253,3 @@ def test_arms_of_two_tools_are_no_speedup() -> None:
         bench = [replace(plain, engine=tools[0]), replace(fast, engine=tools[1])]
         found = own_validation(bench, Deployment(MODEL, SETUP), DRAFTER)
         assert found.points[1].scored.kind == kind
-
-
-def test_a_tool_without_engine_is_said() -> None:
-    b200 = load_hardware("b200")
-    bare = replace(b200, engines={"sglang": b200.engines["sglang"]}, default_engine="sglang")
-    assert engine_of_results(stated(PLAIN, engine="vllm"), bare) == (
-        None,
-        ["NVIDIA B200 SXM has no engine vllm: engine sglang predicts instead"],
-    )
-    mine = {**b200.engines, "mine": b200.engines["sglang"]}
-    own = replace(b200, engines=mine, default_engine="mine")
-    assert engine_of_results(stated(PLAIN, engine="vllm"), own) == (None, [])

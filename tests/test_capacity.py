@@ -275,7 +275,7 @@ def test_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
         left = 0.9 * (80 * GIB - need.weight_bytes - busy)
         assert found.room.cache_pool_bytes == pytest.approx(left, rel=1e-12)
     server = room("Qwen/Qwen3-8B", "tensorrt-llm").server
-    assert (server.running, server.chunk, server.capture) == (2048, 8192, 128)
+    assert (server.running, server.chunk, server.capture, server.overlap) == (2048, 8192, 128, True)
 
 
 def test_experts() -> None:

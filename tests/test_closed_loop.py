@@ -183,6 +183,9 @@ def test_a_pass_without_end_takes_every_prompt_at_once() -> None:
     longer = shared_passes(1, 100.0, new_len=5000, budget=4900, positions=4)
     assert longer.pieces == 2
     assert longer.mixed_frac == pytest.approx(2 / 102)
+    # Another one is beside it in no more passes than it takes itself.
+    two = shared_passes(2, 100.0, new_len=5000, budget=4900, positions=4)
+    assert 1 < two.own_prompts < 1 + 2 / 102
 
 
 def test_plain_tokens_beside_prompts_slow_a_request_down() -> None:

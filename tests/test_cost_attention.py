@@ -126,33 +126,6 @@ def test_a_sequence_keeps_what_a_query_may_still_see(core: Any, context: int, dt
     assert float(kept(core, context, dtype).cache_bytes) == pytest.approx(seen * token_bytes)
 
 
-def grouped(core: GroupedQueryAttention, *sizes: int, options: Options | None = None) -> OpCost:
-    (op,) = core.costs(setting(forward_pass(*sizes), options))
-    return op
-
-
-def test_one_layer_of_llama_by_hand() -> None:
-    # Llama-3.1-8B: 32 query heads, 8 KV heads, 128 wide; 16 sequences verify 4 tokens at 1000.
-    core = GroupedQueryAttention(32, 8, 128, 128)
-    op = grouped(core, 16, 4, 1000)
-    # Pairs: 1001 + 1002 + 1003 + 1004 = 4010. A pair and head: 2 * 128 for the score, 2 * 128
-    # for the value. 16 * 32 * 512 * 4010 = 1 051 197 440.
-    assert op.flops == 1_051_197_440
-    # A token: 8 heads * (128 + 128) * 2 bytes = 4096. 1000 are read, 4 written: 16 * 1004 * 4096.
-    assert op.cache_bytes == 65_798_144
-    assert op.weight_bytes == op.activation_bytes == 0
-    assert (op.name, op.kind, op.count, op.compute_dtype) == ("core", "attention", 1, "bf16")
-
-
-def test_a_window_by_hand() -> None:
-    # A window of 128 at context 1000, 4 queries: each sees 128 keys, 512 pairs; of the cache the
-    # first query sees 127, the others fewer; 4 are written.
-    core = GroupedQueryAttention(64, 8, 64, 64, window=128)
-    op = grouped(core, 1, 4, 1000)
-    assert op.flops == 64 * 2 * 128 * 512
-    assert op.cache_bytes == 8 * 128 * 2 * (127 + 4)
-
-
 @given(grouped_queries, batches, small, contexts)
 def test_a_narrower_cache_moves_fewer_bytes_for_the_same_work(
     core: GroupedQueryAttention, batch: int, queries: int, context: int
@@ -171,15 +144,6 @@ def latent(
     core: LatentAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
 ) -> list[OpCost]:
     return core.costs(setting(forward_pass(*sizes), options, kv_dtype))
-
-
-def test_one_layer_of_deepseek_v3_by_hand() -> None:
-    # 128 heads, latent 512 and rotary 64; one sequence verifies 2 tokens at context 10:
-    # 11 + 12 = 23 pairs of 128 * 2 * (512 + 64 + 512) = 278 528 FLOP each.
-    (op,) = latent(LatentAttention(128, 512, 64), 1, 2, 10)
-    assert op.flops == 23 * 278_528
-    # 576 elements of 2 bytes a token, 10 read and 2 written: shared by all heads.
-    assert op.cache_bytes == 12 * 1152
 
 
 def test_a_prompt_is_attended_expanded_where_that_is_less() -> None:

@@ -43,22 +43,6 @@ def costs(core: BlockSparseAttention, *sizes: int) -> tuple[OpCost, OpCost]:
     return scan, attention
 
 
-def test_a_layer_of_minimax_m3_by_hand() -> None:
-    # 2 sequences verify 3 tokens at 100 000 = 781 * 128 + 32. The queries see 15 whole blocks
-    # and 33, 34, 35 tokens of their own: 3 * 1920 + 102 = 5862 pairs.
-    scan, attention = costs(M3, 2, 3, 100_000)
-    assert attention.flops == 2 * 5862 * 64 * 2 * 256
-    # A token: 4 heads * 256 * 2 bytes = 2048; 1920 + 32 are read, 3 written.
-    assert attention.cache_bytes == 2 * 2048 * (1952 + 3)
-    # All 100 001 + 100 002 + 100 003 keys are scored by 4 heads of 128; a key is 256 bytes.
-    assert scan.flops == 2 * 300_006 * 2 * 4 * 128
-    assert scan.cache_bytes == 2 * 256 * 100_003
-    # Index heads divide over devices, their one key per token does not.
-    assert scan.shard == Shard("attention", 4, 4, 1)
-    assert attention.shard == cache_only(4)
-    assert (scan.name, attention.name) == ("indexer", "core")
-
-
 @given(block_sparse, batches, st.integers(1, 5), contexts)
 def test_a_key_that_stands_for_a_block_is_scanned_and_stored_once_a_block(
     core: BlockSparseAttention, batch: int, queries: int, context: int
@@ -81,6 +65,7 @@ def stack(core: BlockSparseAttention | LatentAttention) -> Architecture:
 
 
 def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
+    assert costs(M3, 1, 1, 0)[0].shard == Shard("attention", 4, 4, 1)  # whose heads do
     parts = [part for part in storage(stack(M3), 1000.0) if part.sequence_bytes > 0]
     stored = {part.shard: float(part.sequence_bytes) for part in parts}
     assert stored == {ATTENTION_REPLICATED: 2 * 256_000, cache_only(4): 2 * 2_048_000}

@@ -28,7 +28,6 @@ CONTEXT_ONLY, MLA_LIKE = Options(count="attention+ffn"), Options(v4_attention="m
 
 #: The layers of DeepSeek-V4-Pro: 128 query heads over entries of 448 plain and 64 rotary elements.
 CSA = CompressedAttention(128, 512, 64, window=128, ratio=4, indexer=Indexer(64, 128, 1024))
-HCA = CompressedAttention(128, 512, 64, window=128, ratio=128)
 WINDOW_ONLY = CompressedAttention(128, 512, 64, window=128, ratio=0)
 
 
@@ -135,30 +134,6 @@ def test_entries_of_both_published_layouts_by_hand() -> None:
     assert index_key_bytes(Indexer(64, 128, 1024), "fp8") == 128 + 4
     assert index_key_bytes(Indexer(64, 128, 1024), "bf16") == 256
     assert index_key_bytes(Indexer(64, 128, 1024), "fp4") == 64 + 8  # and a scale byte per 16
-
-
-def test_layers_of_deepseek_v4_pro_by_hand() -> None:
-    # One token at context 4096. The window holds 128 raw tokens, itself among them: 127 are read.
-    # CSA: 4096 / 4 = 1024 entries, as many as its top-k; HCA: 4096 / 128 = 32; 4 FLOP per pair,
-    # head and element.
-    for core, entries in ((CSA, 1024), (HCA, 32), (WINDOW_ONLY, 0)):
-        op = attention(core, 1, 1, 4096, kv_dtype="fp8")
-        assert op.flops == 128 * 512 * 4 * (128 + entries)
-        written = 1 + (1 / core.ratio if core.ratio else 0)
-        assert op.cache_bytes == 584 * (127 + entries + written)
-    (scan,) = costs(CSA, 1, 1, 4096, kv_dtype="fp8")["indexer"]
-    assert scan.flops == 2 * 64 * 128 * 1024
-    assert scan.cache_bytes == 132 * 1024.25
-    assert scan.compute_dtype == "fp8"
-    # Four times the context: CSA still attends 1024 entries, its indexer scans 4096.
-    assert attention(CSA, 1, 1, 16384).flops == 128 * 512 * 4 * (128 + 1024)
-    assert costs(CSA, 1, 1, 16384)["indexer"][0].flops == 2 * 64 * 128 * 4096
-    assert attention(HCA, 1, 1, 16384).flops == 128 * 512 * 4 * (128 + 128)
-    # As published estimators count: 1088 multiply-adds a pair, 576 bytes an entry, nothing written.
-    finn = Options(count="attention+ffn", v4_attention="mla-like")
-    op = attention(HCA, 8, 5, 4096, options=finn, kv_dtype="fp8")
-    assert op.flops == 8 * 5 * 160 * 128 * 2 * 1088
-    assert op.cache_bytes == 8 * 160 * 576
 
 
 def test_rings_of_a_sequence_by_hand() -> None:

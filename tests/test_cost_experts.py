@@ -7,18 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import TENSOR, Experts
-from specroof.architecture.base import OpCost, Options
+from specroof.architecture import Experts
+from specroof.architecture.base import OpCost
 from specroof.architecture.experts import distinct_experts
 from strategies import batches, contexts, experts, forward_pass, setting, small
-
-REPLACEMENT = Options(experts="replacement")
 
 methods = st.sampled_from(["exact", "replacement"])
 
 
-def cost(core: Experts, *sizes: int, options: Options | None = None) -> OpCost:
-    (op,) = core.costs(setting(forward_pass(*sizes), options))
+def cost(core: Experts, *sizes: int) -> OpCost:
+    (op,) = core.costs(setting(forward_pass(*sizes)))
     return op
 
 
@@ -76,24 +74,6 @@ def test_a_pass_reads_no_more_experts_than_there_are_or_are_drawn(
     )
 
 
-def test_experts_by_hand() -> None:
-    # 4 experts of 3 * 8 * 2 = 48 weights, 2 per token, one sequence of 2 tokens: each of the 4
-    # experts is missed twice with probability 1/4, so that 3 are read. Two bytes a weight.
-    core = Experts(n_experts=4, top_k=2, in_features=8, hidden_features=2)
-    op = cost(core, 1, 2, 100)
-    assert op.flops == 2 * 48 * (2 * 2)
-    assert float(op.weight_bytes) == pytest.approx(3 * 48 * 2)
-    assert op.cache_bytes == op.activation_bytes == 0
-    assert op.routing is not None
-    assert op.rows is not None
-    assert float(op.routing.hit) == pytest.approx(3)
-    assert float(op.rows) == pytest.approx(4 / 3)
-    assert (op.name, op.kind, op.shard) == ("experts", "experts", TENSOR)
-    # Drawn with replacement, an expert is missed four times: 4 * (1 - 81/256) = 2.734375.
-    op = cost(core, 1, 2, 100, options=REPLACEMENT)
-    assert float(op.weight_bytes) == pytest.approx(2.734375 * 48 * 2)
-
-
 @given(experts(), batches, small, contexts)
 def test_visits_decide_flops_and_distinct_experts_bytes(
     core: Experts, batch: int, queries: int, context: int
@@ -104,7 +84,7 @@ def test_visits_decide_flops_and_distinct_experts_bytes(
     assert op.flops == 2 * weights * visits
     read = core.n_shared + expected(batch * queries, core.n_experts, core.top_k, "exact")
     assert float(op.weight_bytes) == pytest.approx(read * weights * core.weight.element_bytes)
-    assert op.compute_dtype == core.weight.compute_dtype
+    assert (op.compute_dtype, op.kind) == (core.weight.compute_dtype, "experts")
     assert op.rows is not None
     assert op.routing is not None
     assert float(op.rows * op.routing.hit) == pytest.approx(visits)

@@ -20,20 +20,18 @@ from specroof.architecture import (
     LightningAttention,
     Linear,
     Mamba2,
-    RecurrentCore,
     ShortConvolution,
 )
-from specroof.architecture.base import OpCost, Options
+from specroof.architecture.base import Options
 from specroof.architecture.recurrent import (
-    delta_rule_flops,
+    RecurrentCore,
     kimi_delta_flops,
     recurrent_state_bytes,
     replay_token_bytes,
     scan_flops,
     state_passes,
 )
-from specroof.cost import forward_cost, state_bytes
-from specroof.cost.forward import kv_cache_bytes
+from specroof.cost import forward_cost
 from specroof.units import dtype_bytes
 from strategies import (
     batches,
@@ -43,7 +41,6 @@ from strategies import (
     mambas,
     recurrents,
     setting,
-    small,
     state_dtypes,
 )
 
@@ -52,11 +49,6 @@ SUPER = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3
 KIMI = KimiDeltaAttention(32, 128, conv_kernel=4, conv_columns=3)
 K3 = KimiDeltaAttention(96, 128, conv_kernel=4, conv_columns=3)
 M1 = LightningAttention(64, 128)
-
-
-def costs(core: RecurrentCore, *sizes: int, mode: str = "snapshot") -> list[OpCost]:
-    choices = Options(recurrent_state=mode)
-    return core.costs(setting(forward_pass(*sizes), choices))
 
 
 def replay_bytes(core: RecurrentCore) -> float:
@@ -202,18 +194,6 @@ def test_a_delta_step_done_by_hand_takes_the_counted_multiply_adds(
     assert kimi_delta_flops(core, np.array(float(tokens))) == 2 * core.n_heads * counter.done
 
 
-@given(kimi_deltas, small)
-def test_a_decay_per_channel_is_all_that_kimi_adds_to_gated_delta_net(
-    core: KimiDeltaAttention, tokens: int
-) -> None:
-    n, d = core.n_heads, core.head_dim
-    twin = GatedDeltaNet(n, n, d, d, core.conv_kernel, core.conv_columns)
-    t = np.array(float(tokens))
-    assert kimi_delta_flops(core, t) - delta_rule_flops(twin, t) == 2 * n * d * t
-    assert (core.state_elements, core.conv_dim) == (twin.state_elements, twin.conv_dim)
-    assert replay_token_bytes(core) - replay_token_bytes(twin) == 4 * n * (d - 1)
-
-
 @given(recurrents, batches, st.integers(1, 9), contexts, st.data())
 def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
     core: RecurrentCore, batch: int, queries: int, context: int, data: st.DataObject
@@ -242,44 +222,6 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
         weights = core.conv_dim * (core.conv_kernel + getattr(core, "conv_bias", False))
         assert one.weight_bytes == 2 * weights == 2 * core.n_params
         assert (one.kind, one.shard) == ("convolution", HEADS)
-
-
-@pytest.mark.parametrize(
-    ("core", "flops", "state", "replayed", "conv"),
-    [
-        # 8 * 32 * 128 * 128 FLOP a token, 8192 channels of 4 taps.
-        (QWEN, 4_194_304, 2_146_304, 12_544, (4 * 8192, 4 * 8192)),
-        # 6 * 128 * 64 * 128 FLOP a token, 10 240 channels of 4 taps and a bias.
-        (SUPER, 6_291_456, 4_255_744, 18_944, (4 * 10_240, 5 * 10_240)),
-    ],
-)
-def test_a_verification_by_hand(
-    core: RecurrentCore, flops: int, state: int, replayed: int, conv: tuple[int, int]
-) -> None:
-    # 8 sequences verify 4 tokens.
-    for mode, moved in (
-        ("snapshot", 5 * state),
-        ("snapshot-copy", 7 * state),
-        ("read-write", 2 * state),
-        ("read", state),
-        ("replay", state + 4 * replayed),
-    ):
-        taps, recurrence = costs(core, 8, 4, 1000, mode=mode)
-        assert recurrence.flops == 32 * flops
-        assert recurrence.cache_bytes == 8 * moved
-        assert taps.flops == 2 * 32 * conv[0]
-        assert taps.weight_bytes == 2 * conv[1]
-
-
-@given(recurrents, contexts)
-def test_a_recurrent_model_stores_states_and_no_cache(core: RecurrentCore, context: int) -> None:
-    model = stack(Block("attention", (), core))
-    expected = 3 * recurrent_state_bytes(core, "fp32", "bf16")
-    assert kv_cache_bytes(model, context) == 0
-    assert state_bytes(model, "fp32") == pytest.approx(expected)
-    # Untied: embedding and head of 80 elements each.
-    assert model.n_params == model.n_active_params == 3 * core.n_params + 2 * 80
-    assert model.layer_kinds == {core.label: 3}
 
 
 def stack(*blocks: Block) -> Architecture:

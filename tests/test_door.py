@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable
 from importlib import import_module
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -295,8 +296,7 @@ OF_A_SERVER: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", OF_A_SERVER)
-@pytest.mark.parametrize("framework", ["vllm", "SGLang"])
+@pytest.mark.parametrize(("name", "framework"), zip(OF_A_SERVER, cycle(["vllm", "SGLang"])))
 def test_a_framework_is_its_engine_in_every_question(name: str, framework: str) -> None:
     ask = getattr(specroof, name)
     same = [

@@ -588,6 +588,7 @@ def test_a_note_says_how_long_a_verification_is_read_otherwise(
         (V3, place("h200", "vllm", 16), "50.0 GB/s"),
         (LLAMA, place("l40s", "generic", 16), "not known"),
         (V3, place("gb200", "vllm", 8, pipeline_parallel=2), "2 stages of at most 31 of 61"),
+        (LLAMA, place("h200", "vllm", 1, pipeline_parallel=2), "nobody measured such a placement"),
         (V3, place("gb200", "vllm", 72, 72, 72), "32 redundant"),
         (V4, place("h200", "vllm", 8, kv_dtype="bf16"), "refused"),
         ("Qwen/Qwen3.5-27B", place("h200", "vllm", 1, state_dtype="bf16"), "bf16 instead of fp32"),

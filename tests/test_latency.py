@@ -386,6 +386,9 @@ def exchange_s(
         # Nodes that were asked for, of fewer devices than the links could join.
         ("experts", replace(SPREAD, nodes=2), nodes_of(72, scale_out_bytes_per_s=1e6), {},
          2 * 4.5 + DEEP_EP),
+        # Experts that are sliced and dense layers send no tokens: gathered, and reduced over nodes.
+        *((block, place, NODES, {}, 2 + 2 * (2 + 3 / 4 * 800 / 50) + 0.5 + 200 / 5e5)
+          for block, place in (("experts", SINGLES), ("feed_forward", SPREAD))),
         # A token has twelve experts, of which a device may have several: it is sent there once.
         ("experts", SPREAD, NODES, {"copies": 12}, 2 * 4.5 * 8 / 6 + DEEP_EP),
         # TensorRT-LLM sends tokens where links join many nodes: 7/8 of 600 bytes at 50 bytes/s.

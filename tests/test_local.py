@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import specroof
 from specroof.acceptance import rate_acceptance
@@ -16,7 +14,7 @@ from specroof.architecture.draft_heads import usual_mtp
 from specroof.architecture.mixes import GGUF_FORMATS, blend, mixed
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
-from specroof.drafters.kinds import beta_tail, stopped_proposals
+from specroof.drafters.kinds import stopped_proposals
 from specroof.errors import SpecroofError
 from specroof.hardware import (
     EngineProfile,
@@ -205,22 +203,6 @@ def test_drafts_that_stop_early_match_dice(n_min: int) -> None:
     assert (width, later[3]) == (1, pytest.approx(made.mean() - 1, rel=5e-3))
     # shorter drafts than n-min are none at all
     assert (found.verify_len[:n_min] == 1).all()
-
-
-@settings(deadline=None)
-@given(st.floats(0.02, 0.98), st.floats(0.05, 30), st.floats(0.05, 30))
-def test_tails_of_the_beta_distribution_are_those_of_a_sum(
-    least: float, a: float, b: float
-) -> None:
-    """By the midpoint rule, ends apart, whose densities have no bound."""
-    edges = np.linspace(0, 1, 200_001)[1:-1]
-    values = (edges[1:] + edges[:-1]) / 2
-    density = values ** (a - 1) * (1 - values) ** (b - 1) * (edges[1] - edges[0])
-    # x^(a-1) up to the first edge, and likewise at the other end
-    low, high = edges[0] ** a / a, (1 - edges[-1]) ** b / b
-    total = low + density.sum() + high
-    above = density[values >= least].sum() + high
-    assert beta_tail(least, a, b) == pytest.approx(above / total, abs=1e-3)
 
 
 #: Accepted of drafted by `--spec-draft-n-max` and `--spec-draft-p-min`, of a 3090 that drafts with

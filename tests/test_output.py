@@ -216,11 +216,13 @@ def test_halves_of_characters_are_written_as_text_that_can_be_read() -> None:
 
 def test_a_long_word_is_echoed_in_short() -> None:
     for words in (
-        ["predict", "x" * 40_000],
+        ["predict", "x" * 40_000, "--drafter ideal"],
         [*PREDICT, f"--batch '{'1 ,' * 20_000}'"],
+        *([*PREDICT, flag, "x" * 40_000] for flag in ("--drafter", "--batch", "--tp")),
+        *([group, "show", "x" * 40_000] for group in ("models", "hardware")),
         ["y" * 40_000],
     ):
-        assert len(refused(*words, "--drafter ideal")) < 2_090
+        assert len(refused(*words)) < 2_090
 
 
 def test_standard_output_can_always_be_written(

@@ -14,7 +14,7 @@ from specroof import OptionError, load_drafter, predict
 from specroof.arrays import Array
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, pass_prices
-from specroof.serving.played import Memory, play, steady_rounds
+from specroof.serving.played import Memory, joined, play, steady_rounds
 from specroof.serving.workload import Requests, Workload, closed_loop, open_loop, trace
 from specroof.speedup.curve import acceptance_of
 from tables import refusal, rows
@@ -403,6 +403,17 @@ def test_those_that_run_in_a_part_of_a_run_are_counted_by_their_overlap_with_it(
     )
     overlap_s = np.maximum(ends - starts, 0.0).sum(axis=1)
     assert running == pytest.approx(overlap_s / np.diff(edges), abs=1e-9)
+
+
+def test_what_servers_side_by_side_answer_is_joined() -> None:
+    one, other = (
+        play(flat_prices(), trace(0.0, 8, answers), STOPS, 2) for answers in ([3, 1], [2])
+    )
+    assert joined([one]) is one
+    both = joined([one, other])
+    assert both.end_s.tolist() == [*one.end_s, *other.end_s]
+    # A pass gives all three their first token, which one of them ends with; others end after it.
+    assert (both.event_s.tolist(), both.running.tolist()) == ([0, 1, 2, 3], [3, 2, 1, 0])
 
 
 def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:

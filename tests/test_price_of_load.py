@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from specroof import advise, frontier, predict, worth
+from specroof import predict
 from specroof.questions.sweep import summary_columns
 
 SPEC, USD_PER_HOUR, OUTPUT_LEN = "eagle3,accept-length=2.8@3", 2.95, 100
@@ -36,25 +36,6 @@ def test_a_played_load_costs_its_device_hours_everywhere(how: dict[str, Any]) ->
     if "rate" in how:  # drafts make no more tokens of what arrives: the hours are the same
         assert np.ptp(paid) < 0.02 * paid[0]
         assert paid[0] == pytest.approx(2.85, abs=0.005)
-
-
-def test_worth_and_frontier_say_the_same_of_a_rate() -> None:
-    asked = {"engine": "vllm", "rate": 3, **LOAD}
-    answer = worth("Qwen/Qwen3-8B", "h100", drafter=SPEC, accept_length=2.8, draft_len=3, **asked)
-    (chip,) = frontier("Qwen/Qwen3-8B", "h100", drafters=SPEC, max_draft_len=3, **asked).chips
-    points = [point.usd_per_million_tokens for series in chip.series for point in series.points]
-    for price in (answer.rows[0].usd_per_million_tokens, *points):
-        assert price == pytest.approx(2.84, abs=0.03)
-
-
-def test_advice_for_a_rate_has_its_price() -> None:
-    answer = advise(
-        "Qwen/Qwen3-8B", "h100", framework="vllm", drafters=SPEC, rate=3, **LOAD
-    ).to_dict()
-    played, best = answer["choice"]["played"], answer["choice"]["best"]
-    for side, before in (("plain", "plain_"), ("drafting", "")):
-        paid = usd(played[side]["duration_s"][0])
-        assert best[f"{before}usd_per_million_tokens"] == pytest.approx(paid, rel=0.01)
 
 
 def test_the_band_of_a_figure_of_which_more_is_better_is_the_right_way_up(

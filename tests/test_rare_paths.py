@@ -25,11 +25,11 @@ from specroof.questions.objects import framework_names
 from specroof.questions.played_loads import PlayedPlan
 from specroof.questions.sweep import _stop, sweep_text
 from specroof.report.layout import on_screen, show_notes
+from specroof.report.writing import refused
 from specroof.serving.launch import Speculation, launch
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import tokens_spread
-from specroof.sweeps import places
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +158,7 @@ def test_an_acceptance_without_a_band_is_taken_at_its_word() -> None:
 
 def test_places_refuse_what_the_system_refuses(tmp_path: Any) -> None:
     def fail(error: OSError) -> None:
-        with places._refused(tmp_path, "a folder"):
+        with refused(tmp_path, "a folder"):
             raise error
 
     for error in (FileNotFoundError(2, "gone"), PermissionError(13, "denied")):

@@ -11,7 +11,12 @@ from specroof.errors import Note, ProfileError
 from specroof.hardware import HardwareProfile, Placement, Reach, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.latency import Deployment, engine_setup
-from specroof.speedup.reach import deployment_words, nearness, reach_notes
+from specroof.speedup.reach import (
+    deployment_words,
+    how_sure,
+    nearness,
+    reach_notes,
+)
 from tables import rows
 
 CHIP = load_hardware("h200")
@@ -57,6 +62,8 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
         "context": {"asked": [1500], "measured_to": 1500, "plain_measured_to": 9000},
         "text": "near measurements",
     }
+    for context_len, widens in ((1500, False), (1501, True)):
+        assert ("widen" in how_sure(deployment(REACH), ["eagle3"], context_len, 1)) is widens
     # An engine that knows no evidence says nothing.
     assert nearness(deployment(None), ["eagle3"], 1, 1) is None
     assert list(reach_notes(deployment(None), "eagle3", 1, 1)) == []

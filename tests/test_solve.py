@@ -227,6 +227,17 @@ def test_a_crossing_is_as_exact_as_numbers_are(power: float, at: float, falls: b
     assert len(evaluated) < 200
 
 
+def test_a_coarse_crossing_takes_the_ends_and_no_more_than_halving_does() -> None:
+    tried: list[float] = []
+
+    def gain(x: float) -> tuple[float, int]:
+        tried.append(x)
+        return 1 + x**20, 1
+
+    assert crossing(gain, 1.5, (0.0, 1.0), within=0.1).value == pytest.approx(0.966, rel=0.1)
+    assert len(tried) <= 2 + 4  # a tenth is four halves
+
+
 def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
     assert crossing(lambda x: (1 + x, 1), 2.0, (0.0, 1.0)).value == 1.0
     assert crossing(lambda x: (1 + x, 1), 1.0, (0.0, 1.0)).answer == "always"

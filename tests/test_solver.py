@@ -44,7 +44,7 @@ from specroof.errors import OptionError
 from specroof.hardware import Placement
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, drafting_gain, grid_axes
-from specroof.speedup.overview import _thinned
+from specroof.speedup.overview import Overview, _thinned
 from specroof.speedup.result import SpeedupCurve
 from strategies import (
     acceptances,
@@ -242,6 +242,14 @@ def test_the_best_lies_within_the_near_best(asked: dict[str, Any], share: float)
             assert speedups[limit] >= found.best_speedup[index] * (1 - share) * (1 - 1e-9)
 
 
+def test_a_longer_draft_than_measured_is_worth_measuring_where_one_load_gains_by_it() -> None:
+    # At 16 two drafts are best, and at 4096 none is.
+    found = replace(curve(TENTH, HALF, batch_size=[16, 4096]), measured_draft_len=1)
+    (note,) = found.measuring_notes
+    assert "2 drafts" in note
+    assert "batch 16," in note
+
+
 # --- depth ---------------------------------------------------------------------------------------
 
 FREE = autoregressive_drafter(0)
@@ -414,6 +422,17 @@ def test_an_overview_keeps_the_ends_of_an_axis_and_as_many_places_as_may_be(
     every, kept = sorted({*values}), _thinned(values, most).tolist()
     assert (kept[0], kept[-1], len(kept)) == (every[0], every[-1], min(most, len(every)))
     assert {*kept} <= {*every}
+
+
+@pytest.mark.parametrize("damage", rows("damages", "overviews"), ids=repr)
+def test_an_overview_is_read_as_it_was_written_and_refused_where_it_is_damaged(
+    damage: dict[str, Any],
+) -> None:
+    loads: dict[str, Any] = {"context_len": [1000, 30000], "batch_size": [1, 8]}
+    good = Overview.of(curve(**loads), **loads, position=(1, 1, 1), devices=1).to_dict()
+    assert Overview.from_dict(good).to_dict() == good
+    with pytest.raises(ValueError):  # noqa: PT011 - of numpy, or ours
+        Overview.from_dict(good | damage)
 
 
 # --- acceptance ----------------------------------------------------------------------------------

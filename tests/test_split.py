@@ -75,6 +75,7 @@ def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
     engine = replace(served.setup.engine, request_latency_s=0.0)
     served = replace(served, setup=replace(served.setup, engine=engine))
     loads, split = [1.0, 7.0, 64.0], Split(setup_of(), 1, 1, math.inf)
+    assert split.mean(setup_of("h200"), lambda chip: 2.0 if "H100" in chip.name else None) is None
     whole, workers = requests_of(served, split, loads)
     shape: dict[str, Any] = {"context_len": [REQUESTS.mean_context_len], "max_draft_len": 3}
     decoding = decoding_curve(served, EAGLE, acceptance_of(EAGLE), loads, **shape)

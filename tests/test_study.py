@@ -241,7 +241,7 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
         load_study(path)
     message = str(caught.value)
     assert "\n" not in message
-    assert message.startswith(f"{path}: ")
+    assert message.startswith(path)
     return message.removeprefix(f"{path}: ")
 
 
@@ -249,12 +249,7 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
 def test_a_bad_study_is_refused_with_key_value_and_what_is_allowed(
     write: Write, old: str, new: str, message: str
 ) -> None:
-    path = write(changed(old, new))
-    with pytest.raises(OptionError) as caught:
-        load_study(path)
-    assert message in str(caught.value)
-    assert str(caught.value).startswith(path)
-    assert "\n" not in str(caught.value)
+    assert message in refusal(write(changed(old, new)))
 
 
 @pytest.mark.parametrize(("workload", "message"), rows("refusals", "study_workloads"))

@@ -18,6 +18,7 @@ from specroof import OptionError
 from specroof.cli import app
 from specroof.policies.schedule import drafts_at
 from specroof.reading.words import numbers
+from specroof.report.layout import on_screen
 
 PAGE = (Path(__file__).parents[1] / "notebooks" / "README.md").read_text(encoding="utf-8")
 QUESTIONS = re.findall(r"^\d+\. \*\*(.+?\?)\*\*\n +`specroof (.+)`$", PAGE, re.MULTILINE)
@@ -215,14 +216,13 @@ def keyword(word: str) -> Any:
     return values if len(values) > 1 else int(values[0]) if values[0].is_integer() else values[0]
 
 
-def in_python(words: list[str]) -> Found:
+def in_python(words: list[str]) -> Any:
     """Return the answer of a question by its name, with the flags of the shell as keywords."""
     name, model, _, chips, *rest = words
     pairs = zip(rest[::2], rest[1::2], strict=True)
     asked = {flag[2:].replace("-", "_"): keyword(word) for flag, word in pairs}
     hardware = chips.split(",") if "," in chips else chips
-    found: Found = getattr(specroof, name)(model, hardware, **asked).to_dict()
-    return found
+    return getattr(specroof, name)(model, hardware, **asked)
 
 
 def printed(words: list[str], columns: int | None) -> str:
@@ -259,12 +259,16 @@ def test_no_task_contradicts_itself(task: str) -> None:
     words = shlex.split(command)
     found = json.loads(printed([*words, "--json"], None).splitlines()[-1])
     holds(found)
-    assert json.loads(json.dumps(in_python(words))) == found
-    whole = printed(words, None)
-    for columns in (80, 120):
-        text = printed(words, columns)
+    answer = in_python(words)
+    assert json.loads(json.dumps(answer.to_dict())) == found
+    texts = {}
+    for columns in (None, 80, 120):
+        with on_screen(columns):
+            texts[columns] = answer.text()
+    whole = texts.pop(None)
+    for columns, text in texts.items():
         page = [line for line in text.splitlines() if "://" not in line]
-        assert max(map(len, page)) <= columns
+        assert max(map(len, page)) <= (columns or 0)
         assert whole.count("\n") <= text.count("\n")
         if words[0] == "advise":
             same_decision(found, page)

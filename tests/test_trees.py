@@ -80,12 +80,6 @@ def test_tokens_of_a_tree_are_what_dice_say() -> None:
     assert tree_tokens(tree.nodes, table) == pytest.approx(committed / rounds, rel=0.01)
 
 
-def test_the_optimal_tree_by_hand() -> None:
-    assert optimal_tree([], n_nodes=6) == Tree(frozenset(), ())
-    # The best four of .6, .36, .3, .216 …: the second child of the root stays a leaf.
-    assert optimal_tree([[0.6, 0.3]] * 3, n_nodes=4).widths == (1, 1)
-
-
 @given(rates(max_depth=6), st.integers(1, 60))
 def test_the_optimal_tree_holds_the_most_probable_nodes(
     table: list[list[float]], n_nodes: int
@@ -99,15 +93,6 @@ def test_the_optimal_tree_holds_the_most_probable_nodes(
     assert len(found.nodes) == min(n_nodes, len(values))
     expected = 1 + math.fsum(values[:n_nodes])
     assert tree_tokens(found.nodes, table) == pytest.approx(expected)
-
-
-def test_a_dynamic_tree_expands_its_best_nodes_by_hand() -> None:
-    # Level 1: .6 and .3; both are expanded: .36, .18 behind the first, .18, .09 behind the
-    # second. The best two of those are expanded again. Kept are .6, .36, .3, .216 and the first
-    # .18, which is nearest to the root.
-    tree = dynamic_tree([[0.6, 0.3]] * 3, top_k=2, n_nodes=5)
-    assert tree.nodes == {(0,), (0, 0), (1,), (0, 0, 0), (0, 1)}
-    assert tree.widths == (2, 2)
 
 
 def eagle2_by_names(table: list[list[float]], top_k: int, n_nodes: int) -> Tree:
@@ -196,17 +181,6 @@ def test_the_first_children_are_accepted_like_a_chain() -> None:
     assert np.array(found) == pytest.approx(np.array([[0.8, 0.1, 0.04], [0.5, 0.25, 0.1]]))
     # Behind a certain miss nothing is accepted.
     assert branch_rates(survival_acceptance([0.0, 0.0]), 2, [0.5]) == [[0.0, 0.5], [0.0, 0.5]]
-
-
-def test_proposals_of_trees_by_hand() -> None:
-    # Two children, then one each: with .5 and half of the misses, .25.
-    grow = partial(expansion_tree, (2, 1))
-    found = tree_proposals(grow, [0.5], constant_acceptance(0.5), np.arange(3))
-    assert found.verify_len.tolist() == [1, 3, 5]
-    # 1 + .5 + .25, and .5 * .5 + .25 * .5 more.
-    assert found.tokens_per_round.tolist() == pytest.approx([1, 1.75, 2.125])
-    ((width, counts),) = found.expansions
-    assert (width, counts.tolist()) == (2.0, [0, 0, 1])
 
 
 @settings(max_examples=25)

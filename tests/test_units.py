@@ -16,8 +16,6 @@ from specroof.units import (
     format_si,
 )
 
-sizes = st.floats(1e-3, 1e17)
-
 
 def test_widths_are_their_bits() -> None:
     # The digits of a name are its bits.

@@ -386,7 +386,7 @@ def test_errors_on_the_very_file_are_in_sample(
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
-@pytest.mark.parametrize("hostile", ["1e308", "1e-308", "1e9", "1e6", "1", "0.01", "4096"])
+@pytest.mark.parametrize("hostile", ["1e308", "1e-308", "1e6", "0.01"])
 @pytest.mark.parametrize("column", range(7))
 def test_no_figure_makes_numpy_speak(
     command: str, hostile: str, column: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
