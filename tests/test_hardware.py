@@ -463,6 +463,11 @@ IDENTIFIER = "allowed: lower-case text of a-z"
         ("switch_reduces: true", "switch_reduces: 1", "…reduces is 1; allowed: true or false"),
         (COLLECTIVE_BLOCK, "3", "engines.fast.collective is 3; allowed: a mapping"),
         ("    memory_frac", "    name: slow\n    memory_frac", "engines.fast.name…allowed: 'fast'"),
+        (
+            "    memory_frac",
+            "    same_as: A B\n    memory_frac",
+            "engines.fast.same_as is 'A B'…with",
+        ),
     ],
 )
 def test_a_key_or_value_that_is_not_allowed_is_refused(old: str, new: str, said: str) -> None:
