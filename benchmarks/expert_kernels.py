@@ -43,6 +43,12 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 SOURCE: Final = "aiconfigurator-core 0.12.0, https://pypi.org/project/aiconfigurator-core/0.12.0"
 FRAMEWORK: Final = "trtllm"
+#: Kernels that it runs and tables of others time. Experts in fp8 blocks on Blackwell are
+#: TRTLLM-Gen's from 1.2 on: 0.050 ms (DeepSeek-R1 on 8 B200, 4 tokens) where DeepGEMM, of its own
+#: table and of former releases, takes 0.134. Those in mxfp4 on Hopper are Triton's, of which its
+#: own table has no tensor-parallel parts.
+BLOCKS = ("fp8", "sglang", "sglang_flashinfer_trtllm_moe")
+MXFP4 = ("fp4", "vllm", "vllm_gptossmxfp4moe_triton_oaitritonmxfp4expertsmonolithic")
 OUTPUT: Final = Path(__file__).parent / "fitting" / "expert_kernels.json"
 #: Folders of the data, and the chips that they were measured on.
 CHIPS: Final = {
@@ -218,11 +224,21 @@ def main() -> None:
         digest.update(path.read_bytes())
         experts = dict(kernels(columns(path), load_hardware(name)))
         latent_s, matrix_s = floors(words.folder, place)
+        former = {}
+        if "fp4" in experts:
+            blackwell = "fp4" in load_hardware(name).peak.flops_per_s
+            dtype, server, kernel = BLOCKS if blackwell else MXFP4
+            beside = columns(newest(words.folder, place, "moe", server, "moe"))
+            ran = beside["kernel_source"].astype(str) == kernel
+            timed = {key: column[ran] for key, column in beside.items()}
+            former = {dtype: experts[dtype]} if blackwell else {}
+            experts[dtype] = dict(kernels(timed, load_hardware(name)))[dtype]
         chips[name] = {
             "release": path.parts[-2],
             "latent_attention_s": float(f"{latent_s:.3g}"),
             "matrix_s": float(f"{matrix_s:.3g}"),
             "experts": experts,
+            **({"former_experts": former} if former else {}),
         }
         print(name, json.dumps(chips[name]))
     if words.write:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fitting.bands import bands_of, served_scales, wider_bands
+from fitting.drift import drifts, release_tag
 from fitting.generic import generic, no_surer
 from fitting.kernels import KERNEL_ENGINE, KERNEL_SOURCE
 from fitting.left_out import left_out_content, left_out_text
@@ -50,7 +51,7 @@ from specroof.evidence import (
     request_lengths,
 )
 from specroof.evidence.measurement import chip_of
-from specroof.frameworks import FRAMEWORKS
+from specroof.frameworks import FRAMEWORKS, version_parts
 from specroof.hardware import (
     GENERIC,
     IDEAL_ENGINE,
@@ -194,14 +195,14 @@ def reach_of(engine: str = "", family: str = "") -> Reach:
         or [None, None]
         for group in ([point for point in seen if not point.drafts], known)
     )
-    said = [re.search(r"\b\d+\.\d+", point.engine_version) for point in seen if engine]
-    releases = {release.group() for release in said if release}
+    releases = {release_tag(engine, point.engine_version) for point in seen if engine} - {""}
+    speedup_drift, drift = drifts()[engine] if releases else (0.0, 0.0)
     return Reach(
         family=family,
         # As they are tagged: a bare 0.10 is a number in YAML.
-        versions=tuple(
-            f"v{name}" for name in sorted(releases, key=lambda name: [*map(int, name.split("."))])
-        ),
+        versions=tuple(f"v{name}" for name in sorted(releases, key=version_parts)),
+        speedup_drift=speedup_drift,
+        drift=drift,
         **{name: tuple(sorted(kinds)) for name, kinds in words.items()},
         batch_size=largest[0],
         context_len=largest[1],

@@ -356,12 +356,13 @@ def test_an_unknown_keyword_is_named() -> None:
 def test_an_answer_on_several_chips_has_the_rows_of_each(name: str) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
     chips, ask = [CHIP, "b200"], getattr(specroof, name)
-    asked: dict[str, Any] = {
+    of_each: dict[str, dict[str, Any]] = {
         "predict": {"drafters": EAGLE, "batch_size": [1, 8], "max_draft_len": 3},
         "worth": {"drafter": "eagle3", "accept_length": [2, 3]},
         "breakeven": {"drafter": "eagle3", "batch_size": [1, 2]},
         "train": {"drafter": "eagle3", "samples": 1e5},
-    }[name]
+    }
+    asked = of_each[name]
     both, *each = ask(MODEL, chips, **asked), *(ask(MODEL, chip, **asked) for chip in chips)
     assert both.rows == (*each[0].rows, *each[1].rows)
     found = both.to_dict()

@@ -1,18 +1,29 @@
 """How near the measurements behind an engine are to what is asked."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from operator import gt
 from typing import Any
 
 import pytest
 
-from specroof import Options, load_drafter, load_hardware, load_model, speedup_curve
+from specroof import (
+    Options,
+    hardware_names,
+    load_drafter,
+    load_hardware,
+    load_model,
+    speedup_curve,
+)
 from specroof.architecture import Architecture, Linear
 from specroof.errors import Note, ProfileError
+from specroof.frameworks import known_releases
 from specroof.hardware import HardwareProfile, Placement, Reach, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.latency import Deployment, engine_setup
 from specroof.speedup.reach import (
     deployment_words,
+    evidence_engine,
     how_sure,
     nearness,
     reach_notes,
@@ -56,7 +67,7 @@ def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str
 
 def test_nothing_lies_outside_of_what_was_measured() -> None:
     near = nearness(deployment(REACH), ["eagle3"], 1500, [1, 32])
-    words = ("chip", "framework", "attention", "format", "placement")
+    words = ("chip", "framework", "release", "attention", "format", "placement")
     assert near == dict.fromkeys(words, "measured") | {
         "batch": {"asked": [1, 32], "measured_to": 32, "plain_measured_to": 256},
         "context": {"asked": [1500], "measured_to": 1500, "plain_measured_to": 9000},
@@ -108,6 +119,52 @@ def test_a_chip_of_the_family_is_nearer_than_one_of_no_family() -> None:
     for family, near_as in (("hopper", "family"), ("", "none")):
         served = deployment(replace(REACH, family=family), chip=other)
         assert near_of(served, 1, 1, drafter="mtp")["chip"] == near_as
+
+
+def test_a_release_that_nobody_timed_is_said_and_never_surer() -> None:
+    drifting = replace(REACH, versions=("v0.10", "v0.19"), speedup_drift=0.04, drift=0.1)
+    for newest, is_new in (("v0.19", True), ("v0.33", False), ("v1.0", False)):
+        timed = replace(drifting, versions=("v0.10", newest))
+        near = near_of(deployment(timed), 1500, 32)
+        assert near["release"] == ("none" if is_new else "measured")
+        assert ("release 0.33.0" in near["text"]) == is_new
+        assert (
+            "bands here are wider" in how_sure(deployment(timed), ["eagle3"], 1500, 32)
+        ) == is_new
+    # A release that is named was timed.
+    old = replace(CHIP.engine("vllm"), reach=drifting).of_release("0.19")
+    chip = replace(CHIP, engines={"vllm": old})
+    named = Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(chip, "vllm", None, None))
+    assert near_of(named, 1500, 32)["release"] == "measured"
+
+
+def widths(served: Deployment) -> Iterator[float]:
+    engine = evidence_engine(served)
+    yield from (band.width for band in engine.bands.values())
+    yield from (band.width for cells in engine.served_bands.values() for band in cells.values())
+
+
+def test_no_engine_is_surer_of_newer_releases_than_of_those_that_were_timed() -> None:
+    known = 0
+    for name in hardware_names():
+        chip = load_hardware(name)
+        for key, engine in chip.engines.items():
+            reach = engine.reach
+            if reach is None or not reach.versions or not known_releases(key):
+                continue
+            assert min(reach.drift, reach.speedup_drift) > 0
+            new, seen = (
+                Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(made, key, None, None))
+                for tag in ("v0.0", "v99.9")
+                for made in [
+                    replace(
+                        chip, engines={key: replace(engine, reach=replace(reach, versions=(tag,)))}
+                    )
+                ]
+            )
+            assert all(map(gt, widths(new), widths(seen)))
+            known += 1
+    assert known > 5
 
 
 def test_a_curve_says_its_reach_in_one_line_and_lists_it_in_full() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fitting import drift
 from fitting.bands import bands_of, served_scales, wider_bands
 from specroof.engines.calibration import Residual, widened
 from specroof.evidence import Measurement
@@ -220,6 +221,51 @@ def test_calibrated_bands_hold_what_they_promise_of_dice() -> None:
             held[calibrated] += sum(one.off <= width for one in seen if one.source == name)
     assert held[True] / len(seen) == pytest.approx(0.8, abs=0.05)
     assert held[False] / len(seen) > 0.88
+
+
+# --- beyond the releases that were timed ----------------------------------------------------------
+
+
+def released(engine: str, version: str, tpot_s: list[float], **more: Any) -> list[Measurement]:
+    where: dict[str, Any] = {"place": "mine", "source": "s", "model": "m", "hardware": "h200"}
+    return [
+        Measurement(
+            **where, **more, engine=engine, engine_version=version, concurrency=n, tpot_s=tpot
+        )
+        for n, tpot in enumerate(tpot_s, start=1)
+    ]
+
+
+def test_drift_is_the_usual_change_of_one_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    drafted = {"draft_len": 3, "method": "mtp"}
+    seen = [
+        *released("sglang", "0.5.9", [1.0, 1.0, 1.0]),
+        *released("sglang", "0.5.12", [0.8, 0.9, 0.5]),  # ln 0.8
+        *released("sglang", "0.5.9", [1.0], **drafted),
+        *released("sglang", "0.5.12", [0.9], **drafted),  # ln 0.9, against ln 0.8
+        *released("vllm", "0.11.0", [1.0]),
+        *released("vllm", "0.11.2", [0.1]),  # of one release
+        *released("vllm", "", [9.0]),  # of an unknown one
+    ]
+    monkeypatch.setattr(drift, "load_served", lambda: seen)
+    found = drift.drifts.__wrapped__()
+    assert [*found["sglang"]] == pytest.approx([0.118, 0.223], abs=1e-3)
+    assert found["vllm"] == found["atom"] == found["sglang"]  # the largest of the others
+
+
+@pytest.mark.parametrize(
+    ("server", "version", "tag"),
+    [
+        ("vllm", "vLLM 0.10.1", "0.10"),
+        ("sglang", "0.5.1.post1", "0.5.1"),
+        ("tensorrt-llm", "1.2.0rc6.post2", "1.2"),
+        ("atom", "20260511", ""),
+    ],
+)
+def test_releases_are_told_apart_by_the_numbers_that_differ(
+    server: str, version: str, tag: str
+) -> None:
+    assert drift.release_tag(server, version) == tag
 
 
 # --- How many measurements bands hold -------------------------------------------------------------

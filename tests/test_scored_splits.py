@@ -43,10 +43,10 @@ def missed(reached: str, *case: Any) -> Any:
 @pytest.mark.parametrize(
     ("which", "n", "most"),
     [
-        # Passes of few requests of R1 on B200 are too slow.
-        missed("14.9 %", "plain", 33, 0.12),
-        missed("11.2 %", "drafted", 34, 0.08),
-        missed("11.2 %", "others", 30, 0.08),
+        ("plain", 33, 0.12),
+        # Rounds of R1 on B200 under TensorRT-LLM with many requests a worker are too slow.
+        missed("12.4 %", "drafted", 34, 0.08),
+        missed("12.4 %", "others", 30, 0.08),
     ],
 )
 def test_tpot_of_decode_workers_is_predicted(

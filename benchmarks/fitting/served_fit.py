@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from fitting.kernels import KERNEL_ENGINE, kernel_engine
+from fitting.kernels import FORMER, KERNEL_ENGINE, kernel_engine
 from fitting.parameters import (
     ALL,
     ENGINES,
@@ -101,6 +101,11 @@ _HAS: Final = np.array(
 )
 
 
+def of_former(point: Measurement) -> bool:
+    """Tell whether one of the former releases of its server served a load."""
+    return point.engine == KERNEL_ENGINE and FORMER.has(point.engine_version, point.date)
+
+
 def pair_of(point: Measurement) -> int:
     """Return the place among `PAIRS` of the server and the chip of a measurement."""
     return PAIRS.index((point.engine or "", chip_family(chip_of(point.hardware or ""))))
@@ -136,7 +141,7 @@ class _Group:
 
     def __init__(self, loads: Sequence[Measurement], engine: EngineProfile) -> None:
         first, n = loads[0], len(loads)
-        self.key = (first.engine or "", first.hardware or "")
+        self.key = place_of(first)
         self.served = served_of(first, engine)
         mean = (1 + first.shortest) / 2
         self.answer = mean * (first.output_len or 0)
@@ -174,6 +179,22 @@ class _Group:
         return np.stack(np.broadcast_arrays(tpot_s, first_s, self.running)[:2])
 
 
+#: A server, a chip, and whether its releases are former ones.
+Place: TypeAlias = tuple[str, str, bool]
+
+
+def place_of(load: Measurement) -> Place:
+    """Return what a load has its profile by."""
+    return load.engine or "", load.hardware or "", of_former(load)
+
+
+def place_engine(place: Place, parameters: Mapping[str, float]) -> EngineProfile:
+    """Return the profile of a place, as served loads are fitted with it."""
+    server, chip, former = place
+    engine = served_engine(server, chip, parameters, FITTED_BESIDE_ROUNDS)
+    return engine.served_by(FORMER.last) if former else engine
+
+
 _SETUP: Final = attrgetter(
     *("model", "quantization", "hardware", "engine", "tensor_parallel", "expert_parallel"),
     *("attention_data_parallel", "kv_cache", "input_len", "output_len", "shortest"),
@@ -194,13 +215,13 @@ class ServedPoints:
     def __init__(self, loads: Sequence[Measurement], parameters: Mapping[str, float]) -> None:
         setups: dict[object, list[Measurement]] = defaultdict(list)
         for load in loads:
-            setups[_SETUP(load)].append(load)
-        keys = dict.fromkeys((load.engine or "", load.hardware or "") for load in loads)
-        self._engines = {key: served_engine(*key, parameters, FITTED_BESIDE_ROUNDS) for key in keys}
-        recorded: dict[Pair, tuple[list[PassWork], list[int]]] = {key: ([], []) for key in keys}
+            setups[_SETUP(load), of_former(load)].append(load)
+        keys = dict.fromkeys(map(place_of, loads))
+        self._engines = {key: place_engine(key, parameters) for key in keys}
+        recorded: dict[Place, tuple[list[PassWork], list[int]]] = {key: ([], []) for key in keys}
         self._groups, self.loads = [], []
         for members in setups.values():
-            key = (members[0].engine or "", members[0].hardware or "")
+            key = place_of(members[0])
             group = _Group(members, self._engines[key])
             works, sizes = recorded[key]
 
@@ -240,9 +261,7 @@ class ServedPoints:
 
     def off(self, parameters: Mapping[str, float]) -> Array:
         """Return predicted over measured TPOT and TTFT as logarithms, shape (2, loads)."""
-        engines = {
-            key: served_engine(*key, parameters, FITTED_BESIDE_ROUNDS) for key in self._engines
-        }
+        engines = {key: place_engine(key, parameters) for key in self._engines}
         timed = {key: pass_time(work, engines[key]).total_s for key, work in self._work.items()}
         parts = []
         for group in self._groups:

@@ -25,6 +25,7 @@ from specroof.hardware.engine import (
     ExpertKernel,
     ExpertLocality,
     ExpertTile,
+    FormerReleases,
     Reach,
     RowKernel,
     ServedBands,

@@ -4,6 +4,7 @@ Every figure of the ideal engine is the default of its field: all of the peak, n
 """
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -405,6 +406,42 @@ class ExpertKernel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FormerReleases:
+    """What the releases of a server up to one did otherwise than those that a profile is of.
+
+    Attributes
+    ----------
+    last
+        The last of them, as releases are tagged.
+    before
+        The month from which on a load is not theirs whose source states no release.
+    expert_kernels
+        Experts as they are timed, where other kernels ran, by the dtype of their arithmetic.
+    """
+
+    last: Annotated[str, "text"]
+    before: Annotated[str, "text"]
+    expert_kernels: Mapping[Dtype, ExpertKernel] = field(default_factory=dict)
+
+    def has(self, release: str, date: str = "") -> bool:
+        """Tell whether a release is one of them; if it is empty, whether the newest of a day is.
+
+        Examples
+        --------
+        >>> former = FormerReleases(last="v1.1", before="2026-01")
+        >>> [former.has(name) for name in ("1.1.0rc2.post2", "1.2.0rc6", "")]
+        [True, False, False]
+        >>> former.has("", "2025-11-02")
+        True
+        """
+        if not release:
+            return "" < date < self.before
+        last = version_parts(self.last.removeprefix("v"))
+        parts = tuple(int(part) for part in re.findall(r"\d+", release)[: len(last)])
+        return parts <= last
+
+
+@dataclass(frozen=True, kw_only=True)
 class RowKernel:
     r"""A kernel that multiplies a few rows by a matrix, one of several that an engine has.
 
@@ -653,6 +690,9 @@ class Reach:
         The largest with drafts of known acceptance; None where it never was.
     versions
         Releases of the server as they are tagged, such as ``v0.10``, as far as sources say.
+    speedup_drift, drift
+        By how much speedups, and times, of the same load moved from one release to another:
+        half-widths, in natural logarithms, that bands gain beyond the newest of `versions`.
     """
 
     family: Annotated[str, "text"] = ""
@@ -667,6 +707,22 @@ class Reach:
     drafted_batch_size: MeasuredBatch | None = None
     drafted_context_len: MeasuredLen | None = None
     versions: Words = ()
+    speedup_drift: Annotated[float, "band"] = 0.0
+    drift: Annotated[float, "band"] = 0.0
+
+    def is_beyond(self, release: str) -> bool:
+        """Tell whether a release is newer than all that were measured; not where none is known.
+
+        Examples
+        --------
+        >>> reach = Reach(versions=("v0.10", "v0.19"))
+        >>> [reach.is_beyond(release) for release in ("0.33.0", "0.19.2", "0.10", "")]
+        [True, False, False, False]
+        """
+        if not self.versions or not release:
+            return False
+        newest = version_parts(self.versions[-1].removeprefix("v"))
+        return version_parts(release)[: len(newest)] > newest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -764,6 +820,8 @@ class EngineProfile:
         that are not named. Empty where no served load speaks for the engine.
     reach
         What the measurements behind it cover; None where that is not known.
+    former
+        What older releases of its server did otherwise; None where nothing is known.
     release
         The release of its server that is meant; empty for all that it was fitted to.
 
@@ -813,13 +871,35 @@ class EngineProfile:
     bands: Mapping[DrafterKind, Band] = field(default_factory=dict)
     served_bands: ServedBands = field(default_factory=dict)
     reach: Reach | None = None
+    former: FormerReleases | None = None
     release: Annotated[str, "text"] = ""
+
+    def served_by(self, release: str, date: str = "") -> "EngineProfile":
+        """Return the profile of a release, or of the newest of a day, where it differs.
+
+        Examples
+        --------
+        >>> slow, fast = (
+        ...     ExpertKernel(floor_s=s, expert_s=0.0, memory_frac=1.0, compute_frac=1.0, tokens=512)
+        ...     for s in (2.0, 1.0)
+        ... )
+        >>> former = FormerReleases(last="v1.1", before="2026-01", expert_kernels={"fp8": slow})
+        >>> engine = EngineProfile(name="e", expert_kernels={"fp8": fast}, former=former)
+        >>> [engine.served_by(name).expert_kernels["fp8"].floor_s for name in ("1.1.0rc2", "1.2")]
+        [2.0, 1.0]
+        """
+        former = self.former
+        if former is None or not former.has(release, date):
+            return self
+        kernels = {**self.expert_kernels, **former.expert_kernels}
+        return replace(self, expert_kernels=kernels, former=None)
 
     def of_release(self, release: str) -> "EngineProfile":
         """Return the profile of one release of its server.
 
-        Releases were fitted together. What is known to differ is told apart: vLLM to 0.10 waits for
-        its host in every step, those that it looks drafts up in too (``waits_to`` of its file).
+        Releases were fitted together. What is known to differ is told apart: `former`, and vLLM to
+        0.10, which waits for its host in every step, those that it looks drafts up in too
+        (``waits_to`` of its file).
 
         Raises
         ------
@@ -843,7 +923,8 @@ class EngineProfile:
             refuse("engine", f"{self.name}@{release}", named or f"{self.name}, of no known release")
         last = release_of(self.rules).waits_to
         waits = bool(last) and version_parts(release) <= version_parts(last)
-        return replace(self, release=release, overlap=False if waits else self.overlap)
+        engine = self.served_by(release)
+        return replace(engine, release=release, overlap=False if waits else self.overlap)
 
     def spread_as(self, words: Collection[str]) -> "EngineProfile":
         """Return the profile with the bands of placements that it was not measured in.
@@ -861,9 +942,25 @@ class EngineProfile:
         """
         known = () if self.reach is None else self.reach.placements
         more = [UNMEASURED[word] for word in words if word in UNMEASURED and word not in known]
-        if not more:
-            return self
         speedups, times = (math.hypot(*(widths[i] for widths in more)) for i in (0, 1))
+        return self.widened(speedups, times)
+
+    def widened(self, speedups: float, times: float) -> "EngineProfile":
+        """Return the profile with bands that gain so much, as squares add up.
+
+        Parameters
+        ----------
+        speedups, times
+            Half-widths for bands of speedups, and of served requests, in natural logarithms.
+
+        Examples
+        --------
+        >>> sure = EngineProfile(name="e", bands={"other": Band(width=0.3, mean_error=0, points=9)})
+        >>> sure.widened(0.4, 0.0).bands["other"].width
+        0.5
+        """
+        if not (speedups or times):
+            return self
 
         def wider(bands: Mapping[str, Band], by: float) -> dict[str, Band]:
             return {

@@ -793,7 +793,9 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         latency = replace(latency, overheads_s={**latency.overheads_s, **waited_s})
     if work.power is not None:
         bare = [
-            replace(op, compute_s=0 * one.flops, memory_s=one.moved_bytes * one.byte_s, floor_s=0.0)
+            replace(
+                op, compute_s=0 * one.flops, memory_s=one.moved_bytes * one.byte_s, floor_s=None
+            )
             for op, one in zip(ops, work.ops, strict=True)
         ]
         core_s = latency.total_s - _work_s(bare, work.n_passes, granularity)

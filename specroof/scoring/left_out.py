@@ -162,7 +162,8 @@ def _saw_served(fits: Iterable[str]) -> bool:
 
 
 def served_of(point: Measurement, engine: EngineProfile) -> Deployment:
-    """Return the deployment of a measurement, in an engine."""
+    """Return the deployment of a measurement, in an engine, by the release that served it."""
+    engine = engine.served_by(point.engine_version, point.date)
     hardware = replace(chip_of(point.hardware or ""), engines={engine.name: engine})
     placement = Placement(
         point.tensor_parallel or 1, point.expert_parallel or 1, point.attention_data_parallel or 1
@@ -170,6 +171,21 @@ def served_of(point: Measurement, engine: EngineProfile) -> Deployment:
     options = Options(weight_dtype=point.quantization, kv_dtype=point.kv_cache)
     setup = engine_setup(hardware, engine.name, placement, options)
     return Deployment(model_of(point.model or ""), setup)
+
+
+def of_former_release(point: Measurement) -> bool:
+    """Tell whether a release served a measurement that its engine's profile tells from newer ones.
+
+    Examples
+    --------
+    >>> from specroof.evidence import load_served
+    >>> loads = [load for load in load_served() if load.engine == "tensorrt-llm"]
+    >>> {of_former_release(load) for load in loads if load.engine_version.startswith("1.1")}
+    {True}
+    """
+    engine = chip_of(point.hardware or "").engines.get(point.engine or "")
+    former = None if engine is None else engine.former
+    return former is not None and former.has(point.engine_version, point.date)
 
 
 def published_cases(

@@ -8,7 +8,7 @@ import math
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, compress
@@ -35,6 +35,7 @@ from specroof.latency import Deployment
 from specroof.scoring.left_out import (
     ServedGroup,
     left_out_served,
+    of_former_release,
     served_of,
     stored_groups,
 )
@@ -318,12 +319,19 @@ _NO_ROOM: Final = "no room for one request"
 _FEW_LOADS: Final = "fewer than three loads share an acceptance length that is not known"
 _NOT_BESIDE: Final = "no load without drafts beside it"
 
-#: What the loads of one curve share.
+#: The set-up of a load.
 _SETUP: Final = attrgetter(
     *("model", "quantization", "hardware", "engine"),
     *("tensor_parallel", "expert_parallel", "attention_data_parallel", "kv_cache"),
     *("input_len", "output_len", "shortest"),
 )
+
+
+def _curve(load: Measurement) -> Hashable:
+    """Return what the loads of one curve share: their set-up, and what is known of the release."""
+    return _SETUP(load), of_former_release(load), _launches_prompts(load)
+
+
 #: What a drafted load shares with the one without drafts that it is compared with. Not all
 #: sources record the format of the cache.
 _BESIDE: Final = attrgetter(
@@ -461,7 +469,7 @@ def _plain_scores(
     *,
     played: bool = False,
 ) -> Iterator[ServedScore]:
-    for loads in grouped(plain, lambda load: (_SETUP(load), _launches_prompts(load))).values():
+    for loads in grouped(plain, _curve).values():
         engine, unseen = left_out_served(loads[0], by)
         # Which says nothing that was left out where the group has no server in it.
         if by in {None, "model", "chip"} and _launches_prompts(loads[0]):
@@ -648,7 +656,7 @@ def _ratio_scores(
     engine, unseen = left_out_served(first, by)
     off_of = cache(partial(_ratio_off, engine))
     setups: list[tuple[_Ratio, ...]] = []
-    for setup in map(tuple, grouped(group, lambda ratio: _SETUP(ratio.load)).values()):
+    for setup in map(tuple, grouped(group, lambda ratio: _curve(ratio.load)).values()):
         try:
             no_room = np.isnan(off_of(setup, known or 1.0))
         except SpecroofError as refusal:

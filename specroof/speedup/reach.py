@@ -64,11 +64,26 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     what is asked there is as strange as the chip would be, and with a strange kind of attention
     the more, the more sequences there are: `UNMEASURED_ATTENTION_BATCH`. So is a kind of drafter
     that was measured on other families alone. Bands of placements that it was not measured in are
-    wider.
+    wider, and those of releases that are newer than all that were measured: `Reach.drift`.
 
     Source
         The choice of this library.
     """
+    engine, reach = _nearest_engine(deployment), deployment.setup.engine.reach
+    if reach is not None and _is_new(deployment, reach):
+        engine = engine.widened(reach.speedup_drift, reach.drift)
+    return engine.spread_as(deployment_words(deployment)["placements"])
+
+
+def _is_new(deployment: Deployment, reach: Reach) -> bool:
+    """Tell whether nobody timed a release as new as the one whose rules count."""
+    engine, rules = deployment.setup.engine, deployment.setup.release
+    is_own = rules.framework == (engine.framework or engine.name)
+    return reach.is_beyond(engine.release or (rules.version if is_own else ""))
+
+
+def _nearest_engine(deployment: Deployment) -> EngineProfile:
+    """Return the engine that speaks for a deployment, with its bands as they were measured."""
     setup = deployment.setup
     engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
     words = deployment_words(deployment)
@@ -91,7 +106,7 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
             for kind, band in engine.bands.items()
         }
         engine = replace(engine, bands=bands)
-    return engine.spread_as(words["placements"])
+    return engine
 
 
 def _with_kinds_of(engine: EngineProfile, own: Reach, elsewhere: EngineProfile) -> EngineProfile:
@@ -126,10 +141,10 @@ def nearness(
     Returns
     -------
     dict or None
-        For chip, framework, attention, format and placement ``"measured"``, ``"family"`` (of the
-        chip alone) or ``"none"``; for batch and context what is asked and how far measurements
-        go, with drafts and without; ``text`` says what nobody measured, and what lies beyond. None
-        for an engine that does not know its evidence, as the ideal one.
+        For chip, framework, release, attention, format and placement ``"measured"``, ``"family"``
+        (of the chip alone) or ``"none"``; for batch and context what is asked and how far
+        measurements go, with drafts and without; ``text`` says what nobody measured, and what lies
+        beyond. None for an engine that does not know its evidence, as the ideal one.
 
     Source
         `specroof.hardware.Reach`.
@@ -156,13 +171,19 @@ def nearness(
         for key, asked in deployment_words(deployment).items()
     }
     elsewhere = FAMILY if reach.family else NONE
+    is_new = _is_new(deployment, reach)
     found = {
         "not measured here: ": [*_unmeasured(reach, drafters, chip)],
-        "extrapolated to ": [*_beyond(axes, drafters), *_others(missing, reach, chip, server)],
+        "extrapolated to ": [
+            *_beyond(axes, drafters),
+            *_others(missing, reach, chip, server),
+            *[f"release {setup.release.version}"] * is_new,
+        ],
     }
     return {
         "chip": MEASURED if chip in reach.chips else elsewhere,
         "framework": MEASURED if server in reach.engines else NONE,
+        "release": NONE if is_new else MEASURED,
         "attention": NONE if missing["attention"] else MEASURED,
         "format": NONE if missing["formats"] else MEASURED,
         "placement": NONE if missing["placements"] else MEASURED,
@@ -249,9 +270,9 @@ def how_sure(
     if near is None:
         bound = f"an upper bound: engine {engine.name} is a roofline without overheads"
         return bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
-    evidence = evidence_engine(deployment)
     kind = drafters[0] if drafters else ""
-    band, measured = evidence.band(kind), evidence.measured_band(kind)
+    band = evidence_engine(deployment).band(kind)
+    measured = _nearest_engine(deployment).measured_band(kind)
     if not drafters or band is None or measured is None:
         return str(near["text"])
     low, high, lower, higher = np.expm1(np.outer([measured.width, band.width], [-1, 1]).ravel())
