@@ -159,8 +159,8 @@ _MLX: Final[dict[str, Any]] = {
 _ONE_TOKEN: Final[dict[str, Any]] = {"repeats": False}
 #: Consumer Blackwell does as many integers a cycle as floats, Ada and Ampere half as many (NVIDIA
 #: RTX Blackwell GPU Architecture). If two thirds of what unpacks a weight are integers, it does
-#: 4/3 times as much: as drafted rounds of an RTX 5090 say beside those of an RTX 3090. A fifth row costs
-#: what the others cost there.
+#: 4/3 times as much: as drafted rounds of an RTX 5090 say beside those of an RTX 3090. A fifth row
+#: costs what the others cost there.
 _INTEGERS: Final[dict[str, Any]] = {
     "chips": ("blackwell-rtx",),
     "integers": 4 / 3,
