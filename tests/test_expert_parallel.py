@@ -140,6 +140,15 @@ def test_tokens_are_sent_in_the_published_time(
         assert 0.83 * printed <= seconds * 1e6 <= printed
 
 
+def test_a_node_that_is_not_full_is_a_node() -> None:
+    links = _Links(
+        Interconnect(link_bytes_per_s=160e9, max_devices=8, scale_out_bytes_per_s=50e9),
+        Collective(latency_s=1e-6, scale_out_latency_s=1e-5),
+    )
+    one, some, two = (float(links.all_reduce(np.array(1e6), devices)) for devices in (8, 12, 16))
+    assert one < some == two
+
+
 @pytest.mark.parametrize(
     ("name", "copies", "element_bytes"),
     [

@@ -1,5 +1,6 @@
 """Seconds of a pass: the roofline of its operations, its collectives, what the engine adds."""
 
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -256,7 +257,7 @@ class _Links:
             )
         return hierarchical_all_reduce_s(
             message_bytes,
-            nodes=devices // group,
+            nodes=math.ceil(devices / group),
             node_devices=group,
             link_bytes_per_s=(link_bytes_per_s, self.scale_out_bytes_per_s),
             latency_s=(self.latency_s(group), self.scale_out_latency_s),
