@@ -196,7 +196,10 @@ def reach_of(engine: str = "", family: str = "") -> Reach:
         for group in ([point for point in seen if not point.drafts], known)
     )
     releases = {release_tag(engine, point.engine_version) for point in seen if engine} - {""}
-    speedup_drift, drift = drifts()[engine] if releases else (0.0, 0.0)
+    if engine:
+        speedup_drift, drift = drifts()[engine] if releases else (0.0, 0.0)
+    else:
+        speedup_drift, drift = map(max, zip(*drifts().values(), strict=True))
     return Reach(
         family=family,
         # As they are tagged: a bare 0.10 is a number in YAML.

@@ -352,7 +352,7 @@ def test_answers_and_curves_are_one_short_line() -> None:
     assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
     assert repr(prediction) == (
         "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang "
-        f"{release('sglang').version} (timed up to 0.5); context 4096>"
+        f"{release('sglang').version} (timed up to 0.5.12); context 4096>"
     )
 
 

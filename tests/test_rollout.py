@@ -213,7 +213,7 @@ def test_a_drafter_is_trained_anew_where_drift_loses_more_than_training() -> Non
     anew = one.retraining
     trained = train(
         MODEL, CHIP, drafter="eagle3", samples=40, sample_len=512 + TAILED.mean(), epochs=1,
-        online=True, training_devices=1, accept_length=2.8,
+        online=True, training_devices=1, accept_length=2.8, answer_len=0,
     ).training  # fmt: skip
     assert anew.seconds == pytest.approx([3600 * hours for hours in trained.hours])
     # A long run by hand: training takes its seconds after every so many steps.

@@ -114,7 +114,7 @@ def test_a_run_counts_once() -> None:
     for load in load_served():
         setup = (load.model, load.quantization, load.hardware, load.engine, load.tensor_parallel)
         split = (load.expert_parallel, load.attention_data_parallel, load.method, load.draft_len)
-        requests = (load.input_len, load.output_len, load.concurrency, load.task)
+        requests = (load.input_len, load.output_len, load.concurrency, load.task, load.date)
         sources[*setup, *split, *requests].add(load.source)
     assert {names for names in map(frozenset, sources.values()) if len(names) > 1} == set()
 

@@ -27,9 +27,9 @@ def error(served: ServedValidation, total: str, figure: str, kind: str = "median
 @pytest.mark.parametrize(
     ("families", "kind", "target"),
     [
-        missed("10.8 %, 9.9 % simulated,", NVIDIA, "median", 0.07),
-        missed("28.1 %, 24.1 % simulated,", NVIDIA, "p90", 0.20),
-        missed("10.5 %", AMD, "median", 0.10),
+        missed("10.2 %, 9.5 % simulated,", NVIDIA, "median", 0.07),
+        missed("27.5 %, 23.6 % simulated,", NVIDIA, "p90", 0.20),
+        missed("12.5 %", AMD, "median", 0.10),
     ],
 )
 def test_targets_of_tpot_by_maker_are_reached(
@@ -43,11 +43,11 @@ def test_targets_of_tpot_by_maker_are_reached(
 @pytest.mark.parametrize(
     ("total", "figure", "kind", "target"),
     [
-        missed("12.7 %, 12.2 % played through,", "", "tokens_per_s", "median", 0.09),
-        missed("25.9 %, 55.2 % in a steady state,", "played", "ttft_s", "median", 0.20),
-        missed("10.9 %", "", TPOT_RATIO, "mean", 0.06),
+        missed("14.8 %, 13.3 % played through,", "", "tokens_per_s", "median", 0.09),
+        missed("22.9 %, 56.4 % in a steady state,", "played", "ttft_s", "median", 0.20),
+        missed("10.6 %", "", TPOT_RATIO, "mean", 0.06),
         ("chip", "tpot_s", "median", 0.15),
-        missed("20.9 %", "played as shipped", "ttft_s", "median", 0.20),
+        ("played as shipped", "ttft_s", "median", 0.20),
         ("played as shipped", "tokens_per_s", "median", 0.09),
     ],
 )

@@ -402,8 +402,9 @@ class DevicePower(CheckedPart):
 
         Examples
         --------
-        >>> power = DevicePower(board_watts=600.0, fixed_watts=200.0, core_watts=400.0)
-        >>> float(power.capped(300.0).lost_s(np.array(1.0), np.array(1.0)))  # a quarter of 400 W
+        >>> watts = {"board_watts": 600.0, "fixed_watts": 200.0, "core_watts": 400.0}
+        >>> power = DevicePower(**watts, cap_watts=300.0)  # a quarter of 400 W for cores
+        >>> float(power.lost_s(np.array(1.0), np.array(1.0)))
         1.0
         """
         fixed, drawn = self.fixed_watts or 0.0, self.core_watts or 1e-9

@@ -179,9 +179,9 @@ def of_former_release(point: Measurement) -> bool:
     Examples
     --------
     >>> from specroof.evidence import load_served
-    >>> loads = [load for load in load_served() if load.engine == "tensorrt-llm"]
-    >>> {of_former_release(load) for load in loads if load.engine_version.startswith("1.1")}
-    {True}
+    >>> loads = [load for load in load_served() if load.engine_version == "1.1.0rc2.post2"]
+    >>> {load.hardware: of_former_release(load) for load in loads}
+    {'b200': True, 'h200': False}
     """
     engine = chip_of(point.hardware or "").engines.get(point.engine or "")
     former = None if engine is None else engine.former
