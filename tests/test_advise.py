@@ -263,7 +263,9 @@ def test_tensorrt_llm_has_a_command_and_its_file() -> None:
 
 
 def test_a_drafter_that_never_pays_is_off() -> None:
-    found = advise("Qwen/Qwen3-8B", "h100", **SMALL | {"drafters": "eagle3,accept=0.01"})
+    found = advise(
+        "Qwen/Qwen3-8B", "h100", **SMALL | {"drafters": "eagle3,accept=0.01", "steady": False}
+    )
     assert found.decision == "off"
     printed_as = found.to_dict()
     assert printed_as["choice"]["schedule"] == [[1, 8, 0]]
