@@ -427,9 +427,10 @@ def _published(
     note = Assumed if without else Urgent
     if without:
         low, middle, high = borrowed_profiles(known[kind])
+        others = len({profile.model for profile in known[kind]})
         said = (
             f"acceptance of {kind} with {without} is not published; assumed: the middle of "
-            f"{len({profile.model for profile in known[kind]})} other models, profile {middle.name}"
+            f"{others} other model{'s' * (others > 1)}, profile {middle.name}"
         )
     else:
         low, middle, high = typical_profiles(kind, known)

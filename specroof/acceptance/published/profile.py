@@ -12,6 +12,7 @@ from operator import mul
 from typing import Final
 
 from specroof.acceptance import Acceptance, lengths_acceptance, survival_acceptance
+from specroof.acceptance.curve import LOSSY
 from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.acceptance.typical import SHAPES, acceptance_from_length
 from specroof.errors import CatalogError, reject
@@ -284,12 +285,12 @@ def borrowed_profiles(
     """Return a low, the middle and a high one of profiles of one kind of drafter with any models.
 
     By their tokens of `_COMMON_DRAFTS`: what a model may do with which the kind was never measured.
-    Low and high are the 10th and the 90th percentile.
+    Low and high are the 10th and the 90th percentile. Lossy ones, of other outputs, are left out.
 
     Parameters
     ----------
     profiles
-        Of one kind, at least one.
+        Of one kind, at least one of them exact.
 
     Source
         The profiles' own.
@@ -300,7 +301,7 @@ def borrowed_profiles(
     >>> [round(float(one.acceptance().tokens_per_round(3)), 2) for one in found]
     [2.61, 3.01, 3.33]
     """
-    known = list(profiles)
+    known = [profile for profile in profiles if profile.rule not in LOSSY]
     depth = min(_COMMON_DRAFTS, max(profile.draft_len for profile in known))
     deep = [profile for profile in known if profile.draft_len >= depth]
     return _typical(sorted(deep, key=lambda one: float(one.acceptance().tokens_per_round(depth))))
