@@ -16,7 +16,6 @@ from specroof.architecture import (
     Linear,
     Shard,
     VisionTower,
-    WeightFormat,
     gated_pair,
     grouped_query_block,
     stack_layers,
@@ -298,13 +297,11 @@ def attention_block(
     shape: AttentionShape, weights: LayerWeights, *, module: str = "self_attn"
 ) -> Block:
     """Return grouped-query attention; `module` is what the checkpoint calls it inside a layer."""
-
-    def weight_of(name: str) -> WeightFormat:
-        # Phi-3 stores queries, keys and values as one matrix, and names that.
-        stored = name if name == "o_proj" else "qkv_proj"
-        return weights(f"{module}.{name}", f"{module}.{stored}")
-
-    return grouped_query_block(shape, weight_of)
+    # Phi-3 stores queries, keys and values as one matrix, and names that.
+    stored = {"o_proj": "o_proj"}
+    return grouped_query_block(
+        shape, lambda name: weights(f"{module}.{name}", f"{module}.{stored.get(name, 'qkv_proj')}")
+    )
 
 
 def feed_forward_block(
