@@ -570,7 +570,9 @@ class OnChips(Charted):
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point on each chip as columns, some rows at a time."""
         for one in self.answers:
-            yield from one.point_columns()
+            chip = {"hardware": one.setup.hardware.name}
+            for columns in one.point_columns():
+                yield columns if "hardware" in columns else chip | columns
 
     def figures(self) -> dict[str, Any]:
         """Return charts of all chips, and those of each by the chip's name."""
