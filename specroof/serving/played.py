@@ -32,9 +32,8 @@ from specroof.serving.capacity import (
 from specroof.serving.pass_prices import PassPrices, prices_by_draft_len
 from specroof.serving.served import served_curve, with_running
 from specroof.serving.workload import Load, Requests
-from specroof.speedup.curve import acceptance_of
+from specroof.speedup.curve import acceptance_of, waits_for_host
 from specroof.speedup.result import within_measured
-from specroof.speedup.round import waits_for_host
 from specroof.units import format_seconds
 
 #: Tokens by which sums may be off: what is that near its end has reached it.
