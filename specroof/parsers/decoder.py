@@ -333,19 +333,13 @@ def experts_block(
     )
     linears = [router("router", shape.hidden_size, shape.n_experts, weights, bias=shape.biases)]
     if shape.shared_width:
-        linears += _shared_expert(shape, weights, names)
+        into, out = weights(names.shared_in), weights(names.shared_out)
+        linears += gated_pair(shape.hidden_size, shape.shared_width, into, out, prefix="shared_")
+    if shape.shared_width and shape.shared_gate:
+        linears.append(router("shared_expert_gate", shape.hidden_size, 1, weights))
     correction = shape.n_experts if shape.correction_bias else 0
     vectors = shape.hidden_size + correction
     return Block("feed_forward", tuple(linears), experts, vector_params=vectors)
-
-
-def _shared_expert(
-    shape: ExpertsShape, weights: LayerWeights, names: ExpertNames
-) -> tuple[Linear, ...]:
-    size, width = shape.hidden_size, shape.shared_width
-    into, out = weights(names.shared_in), weights(names.shared_out)
-    pair = gated_pair(size, width, into, out, prefix="shared_")
-    return (*pair, router("shared_expert_gate", size, 1, weights)) if shape.shared_gate else pair
 
 
 # --- Sizes that most families spell alike: heads of attention, and experts -----------------------
@@ -480,14 +474,6 @@ def kinds_part(
     """Return the block of layers of several kinds; what a kind needs is read only if one has it."""
     built = {kind: builders[kind](config) for kind in dict.fromkeys(kinds)}
     return LayerPart(kinds, lambda kind, weights: built[kind](weights))
-
-
-def attention_part(
-    config: ModelConfig, shape: AttentionShape, windows: Sequence[int | None] | None = None
-) -> LayerPart[AttentionShape]:
-    """Return grouped-query attention, alike but for each layer's window (None: none has one)."""
-    each = windows or [None] * config.n_layers
-    return LayerPart([replace(shape, window=window) for window in each], attention_block)
 
 
 def dense_part(config: ModelConfig, *, bias: bool = False, module: str = "mlp") -> LayerPart[None]:
