@@ -20,6 +20,7 @@ from specroof.policies.decision import (
     best_change,
     best_choice,
     bottlenecks,
+    decide,
     decided,
     least_settled,
     paying_up_to,
@@ -41,11 +42,11 @@ def test_the_choice_is_the_best_of_all_lengths_and_off(drafts: list[float], leas
     assert found.verdict == ("unclear" if found.speedup == least else side)
 
 
-def test_only_lengths_that_are_allowed_are_chosen() -> None:
+def test_only_lengths_that_can_be_are_chosen() -> None:
     speedups = [1.0, 1.2, 1.6, np.nan]
     assert best_choice(speedups).draft_len == 2
-    assert best_choice(speedups, allowed=[True, True, False, True]).draft_len == 1
-    nothing = best_choice(speedups, allowed=[True, False, False, True])
+    assert best_choice([1.0, 1.2, np.nan, np.nan]).draft_len == 1
+    nothing = best_choice([1.0, np.nan, np.nan])
     assert (nothing.draft_len, nothing.tried, nothing.verdict) == (0, 0, "loses")
 
 
@@ -83,12 +84,11 @@ def test_it_pays_up_to_the_load_before_the_first_that_does_not() -> None:
 
 
 def test_a_length_that_was_decided_is_the_one_that_is_told() -> None:
-    speedups = [1.0, 1.2, 1.6, 1.5]
-    assert best_choice(speedups, draft_len=1).speedup == 1.2
-    assert best_choice(speedups, draft_len=1).tried == 1
-    off = best_choice(speedups, draft_len=0)
-    assert (off.draft_len, off.tried, off.speedup) == (0, 2, 1.6)
-    assert best_choice([1.0, 0.9], draft_len=1).draft_len == 1
+    loads = np.array([[1.0, 1.2, 1.6, 1.5], [1.0, 1.2, 1.6, 1.5], [1.0, 0.9, 0.8, 0.7]])
+    found = decide((loads,) * 3, np.zeros(3, dtype=bool), scheduled=np.array([1, 0, 1]))
+    assert found.draft_len.tolist() == [1, 0, 1]
+    assert found.tried.tolist() == [1, 2, 1]
+    assert found.speedup.tolist() == [1.2, 1.6, 0.9]
 
 
 #: By hand: a round of 2 + 4 + 1 s commits 2 tokens; 4 of 8 requests run; prompts take 1 s each,

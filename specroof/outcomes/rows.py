@@ -328,10 +328,7 @@ def load_columns(load: Load, batch_size: Array) -> dict[str, Array]:
 
 
 def costs_of(
-    money: Money,
-    tokens_per_s: Array,
-    bands: dict[str, tuple[Array, Array]],
-    name: str = q.TOKENS_PER_S.name,
+    money: Money, tokens_per_s: Array, bands: dict[str, tuple[Array, Array]]
 ) -> dict[str, Array | None]:
     """Return price and energy, and add their bands.
 
@@ -340,10 +337,9 @@ def costs_of(
     money, tokens_per_s
         What the devices cost and draw, and the tokens that they make.
     bands
-        By the names of figures.
-    name
-        Under which they have the band of the tokens.
+        By the names of figures, that of the tokens among them.
     """
+    name = q.TOKENS_PER_S.name
     fewest, most = map(money.of, bands.get(name, (np.nan, np.nan)))
     for cost, low in most.items():
         high = fewest[cost]

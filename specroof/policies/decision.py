@@ -73,9 +73,7 @@ def best_choice(
     *,
     low: npt.ArrayLike | None = None,
     high: npt.ArrayLike | None = None,
-    allowed: npt.ArrayLike | None = None,
     least: float = 1.0,
-    draft_len: int | None = None,
 ) -> Choice:
     """Return the draft length to run at one load, off being an option.
 
@@ -85,12 +83,8 @@ def best_choice(
         Over plain decoding by draft length, from 0 drafts on; NaN where a length cannot be.
     low, high
         The band in the same shape; without width if None.
-    allowed
-        Which lengths there are to choose from, as booleans in the same shape; 0 always is.
     least
         The speedup from which drafting pays.
-    draft_len
-        The length that was decided for more loads than this one; None for the best here.
 
     Source
         `decide`.
@@ -104,13 +98,7 @@ def best_choice(
     """
     values = np.asarray(speedup, dtype=np.float64)
     ends = [values if end is None else np.asarray(end, dtype=np.float64) for end in (low, high)]
-    found = decide(
-        (values, ends[0], ends[1]),
-        np.zeros((), dtype=bool),
-        allowed=None if allowed is None else np.asarray(allowed, dtype=bool),
-        least=least,
-        scheduled=None if draft_len is None else np.asarray(draft_len),
-    )
+    found = decide((values, ends[0], ends[1]), np.zeros((), dtype=bool), least=least)
     columns = {one.name: getattr(found, one.name).item() for one in fields(Choice)}
     return Choice(**columns)
 

@@ -353,23 +353,19 @@ _WORKERS: Final = ("decode_batch", "prefill_s", "transfer_s", "prefill_busy", "l
 
 def _with_plain(served: ServedCurve, plain: ServedCurve) -> ServedCurve:
     """Return a curve whose entries without drafts are those of another."""
-
-    def mixed(pair: Sequence[Array]) -> Array:
-        return np.concatenate([pair[1][..., :1], pair[0][..., 1:]], axis=-1)
-
     rooms = cast("tuple[ServerRoom, ServerRoom]", (served.room, plain.room))  # limits are of rooms
-    found = _combined([served, plain], mixed, served.decoding.batch_size)
+    found = _combined(
+        [served, plain],
+        lambda pair: np.concatenate([pair[1][..., :1], pair[0][..., 1:]], axis=-1),
+        served.decoding.batch_size,
+    )
     return replace(found, room=rooms[0].with_plain(rooms[1]))
 
 
 def _joined(parts: Sequence[ServedCurve], order: IntArray) -> ServedCurve:
     """Return curves over parts of the batch sizes as one, in an order."""
-
-    def joined(values: Sequence[Array]) -> Array:
-        return np.concatenate(values, axis=1)[:, order]
-
     batches = np.concatenate([part.decoding.batch_size for part in parts])[order]
-    return _combined(parts, joined, batches)
+    return _combined(parts, lambda values: np.concatenate(values, axis=1)[:, order], batches)
 
 
 def _combined(
