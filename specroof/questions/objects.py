@@ -356,8 +356,7 @@ def published_drafters(
     Parameters
     ----------
     given
-        Drafters; None for each kind that is published with the model and that the server runs, or
-        else for what the model could have: the layer of its checkpoint, or an EAGLE-3 head.
+        Drafters; None for `usual_kinds`.
     model
         The target.
     server
@@ -388,19 +387,10 @@ def published_drafters(
         return found
     from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
 
-    own = published_with(model.name)
     if given is None:
-        facts = release(server) if known_releases(server.partition("@")[0]) else None
-        kinds = [
-            kind
-            for kind in own
-            if kind in KINDS
-            and not KINDS[kind].required
-            and (facts is None or kind in facts.methods)
-        ]
-        kinds = kinds or ["mtp" if MTP_NOTE in model.notes else "eagle3"]
+        kinds = usual_kinds(model, server)
         found, lacking = [*kinds], dict(enumerate(kinds))
-    others = published_with(None)
+    own, others = published_with(model.name), published_with(None)
     for place, kind in lacking.items():
         if kind in own:
             found[place] = _published(str(found[place]), kind, own, server)
@@ -422,6 +412,31 @@ def _kin(model: Architecture, profiles: Iterable["AcceptanceProfile"]) -> set[st
         if mine == theirs and math.isclose(model.n_params, other.n_params, rel_tol=0.01):
             found.add(target)
     return found
+
+
+def usual_kinds(model: Architecture, server: str = "") -> list[str]:
+    """Return the kinds of drafters that are asked about where none is named.
+
+    Those whose acceptance is published with the model and that the server runs, or else what the
+    model could have: the layer of its checkpoint, or an EAGLE-3 head.
+
+    Examples
+    --------
+    >>> (
+    ...     usual_kinds(load_model("Qwen/Qwen3-32B")),
+    ...     usual_kinds(load_model("deepseek-ai/DeepSeek-V3")),
+    ... )
+    (['eagle3', 'dflash'], ['mtp'])
+    """
+    from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
+
+    facts = release(server) if known_releases(server.partition("@")[0]) else None
+    kinds = [
+        kind
+        for kind in published_with(model.name)
+        if kind in KINDS and not KINDS[kind].required and (facts is None or kind in facts.methods)
+    ]
+    return kinds or ["mtp" if MTP_NOTE in model.notes else "eagle3"]
 
 
 def _published(
