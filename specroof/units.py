@@ -77,6 +77,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "most_batch": Bounds(1, 1_000_000, whole=True),
     "most_context": Bounds(1, 100_000_000, whole=True),
     "wanted_speedup": Bounds(1e-3, 1025),  # up to a token for each draft of the longest
+    "tokens_per_round": Bounds(1, 1025),  # the bonus token included
     "tpot_s": Bounds(1e-6, 1e6),
     "usd_per_hour": Bounds(0, 1e6),
     "watts": Bounds(1e-3, 1e6),

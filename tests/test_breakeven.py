@@ -231,13 +231,36 @@ def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -
     assert inside.value is not None
     shown = beyond.record
     assert (shown["answer"], shown["value"], shown["ceiling"]) == ("no room", None, None)
-    assert "no room: " in found.notes[-1]
+    assert [note.split()[:3] for note in found.warnings] == [["requests", "at", "once"]]
     endless = breakeven(DENSE, CHIP, server="running=7", capacity=False, **asked)
     assert endless.rows[0].value == inside.value
     assert endless.rows[1].value is not None
-    assert not any("no room" in note for note in endless.notes)
+    assert not endless.warnings
     cells = breakeven_text(found).splitlines()[5].split()
     assert cells == ["4096", "8", "-", "-", "-", "-", "no", "room"]
+
+
+@pytest.mark.parametrize("question", [breakeven, specroof.worth])
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [(DENSE, "eagle3"), ("deepseek-ai/DeepSeek-V3", "mtp"), ("google/gemma-7b", "eagle3")],
+)
+def test_a_drafter_is_the_one_that_predict_begins_with(
+    question: Any, model: str, kind: str
+) -> None:
+    (first, *_) = specroof.predict(model, CHIP, tensor_parallel=8, capacity=False).drafters
+    found = question(model, CHIP, tensor_parallel=8, batch_size=1, capacity=False)
+    assert found.rows[0].drafter.partition(",")[0] == first.kind == kind
+
+
+def test_memory_is_spoken_of_by_one_rule() -> None:
+    asked: dict[str, Any] = {"batch_size": [1, 2, 64], "context_len": 8192}
+    spec = "eagle3,accept-length=2.8@3"
+    found = breakeven("Qwen/Qwen3-32B", CHIP, drafter=spec, **asked)
+    said = specroof.predict("Qwen/Qwen3-32B", CHIP, drafters=spec, **asked).warnings
+    assert found.warnings == said
+    assert len(said) == 1
+    assert not any("does not fit" in note for note in found.notes)
 
 
 def test_drafts_without_room_are_not_the_answer() -> None:

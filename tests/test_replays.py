@@ -239,3 +239,18 @@ def test_each_side_of_a_lopsided_acceptance_is_its_own() -> None:
     below, above = (abs(math.log(end[at] / curve.speedup[at])) for end in ends)
     assert below == pytest.approx(math.hypot(ROUNDS, 0.1), rel=0.03)
     assert above == pytest.approx(math.hypot(ROUNDS, 0.5), rel=0.03)
+
+
+@pytest.mark.parametrize("drafts", [1, 2])
+def test_drafts_of_a_schedule_have_the_band_that_they_have_where_they_are_best(drafts: int) -> None:
+    load: dict[str, Any] = {**SHORT, "concurrency": 16, "draft_len": [drafts]}
+    alone = outcome({**load, "max_draft_len": drafts})
+    among = outcome({**load, "max_draft_len": 3})
+    assert among.curve.best_draft_len.item() == 3
+    scheduled = among.with_schedule([drafts])
+    for name in ("speedup", "tokens_per_s", "tpot_s", "ttft_s"):
+        by_itself, there, by_default = (
+            sides(one, name, drafts) for one in (alone, scheduled, among)
+        )
+        assert there == pytest.approx(by_itself, rel=1e-9)
+        assert name in {"speedup", "tpot_s"} or there != pytest.approx(by_default, rel=1e-2)

@@ -155,6 +155,21 @@ class Outcomes(ServedCurve):
             f"{gain if drafts else ''}: at a higher rate requests pile up, and there is no speedup"
         ]
 
+    def with_schedule(self, drafts: Sequence[int]) -> "Outcomes":
+        """Return this with bands of requests around the drafts of a schedule, load by load."""
+        if self.replays is None:
+            return self
+        return replace(self, replays=replace(self.replays, scheduled=drafts))
+
+    def warnings(self, case: Case) -> list[str]:
+        """Return what a server does not answer in time: rates, and requests beyond its memory."""
+        if self.room is None:
+            return self.rate_warnings
+        workers = 1 if case.split is None else case.split.decode_workers
+        each = replace(self.decoding, batch_size=self.decoding.batch_size / workers)
+        beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
+        return [*self.rate_warnings, *self.room.warnings(each, beyond)]
+
     def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
         """Return requests/s answered at most without and with drafts; None of no arrivals."""
         if self.played is None or not self.played.load.arrival_rates:

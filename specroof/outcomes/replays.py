@@ -1,7 +1,7 @@
 """Bands of requests that are played through: the same load again, with times at their ends."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Final
 
@@ -23,8 +23,8 @@ _BANDED: Final = ("speedup", "tokens_per_s", "tpot_s", "ttft_s")
 class Replays:
     """Loads that are played again at the ends of the bands of times, once these are asked for.
 
-    Without drafts, and with as many as are best at the load: other lengths keep the bands of the
-    engine around what was played.
+    Without drafts, with as many as are best at the load, and with those of a schedule: other
+    lengths keep the bands of the engine around what was played.
 
     Parameters
     ----------
@@ -34,6 +34,10 @@ class Replays:
         The loads as expected.
     servers, places
         What each was played on, and its place along the curve's batch sizes.
+    scheduled
+        The drafts of a schedule at each of the curve's batch sizes, if there is one.
+    memo
+        Of each load, what was played so far: copies share it.
 
     Counts
         errors of passes, which a server shares with and without drafts, those of rounds with
@@ -48,6 +52,8 @@ class Replays:
     played: PlayedLoads
     servers: Sequence[PlayedServer]
     places: Sequence[int]
+    scheduled: Sequence[int] = ()
+    memo: dict[int, Callable[[int, float, float], Array]] = field(default_factory=dict)
 
     def ends(
         self, name: str, middle: Array, usual: tuple[Array, Array] | None
@@ -77,10 +83,11 @@ class Replays:
         """The logarithms of both sides of bands, axes (side, curve's); NaN without a replay."""
         sides = np.full((len(_BANDED), 2, *self.curve.round_s.shape), np.nan)
         for number, requests in enumerate(self.played.load.played()):
-            logs = self._logs(number, requests)
-            for drafts in {0, self._best(number)}:
-                found = self._sides_at(number, drafts, logs)
-                sides[:, :, 0, self.places[number], drafts] = found
+            place = self.places[number]
+            if number not in self.memo:
+                self.memo[number] = self._logs(number, requests)
+            for drafts in {0, self._best(number), *self.scheduled[place : place + 1]}:
+                sides[:, :, 0, place, drafts] = self._sides_at(number, drafts, self.memo[number])
         return dict(zip(_BANDED, sides, strict=True))
 
     def _best(self, number: int) -> int:

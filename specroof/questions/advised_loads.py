@@ -436,17 +436,20 @@ class Grid:
     baseline
         Figures of servers without drafts at all loads, over which speedups are; those of the
         prediction if None.
+    scheduled
+        The drafts of a schedule at each load, once there is one.
     """
 
     prediction: Prediction
     drafter: int
     wanted: Wanted
     baseline: Sequence[Plain] | None = None
+    scheduled: Sequence[int] = ()
 
-    @property
+    @cached_property
     def outcome(self) -> Outcomes:
         """What the drafter gains."""
-        return self.prediction.outcomes[self.drafter]
+        return self.prediction.outcomes[self.drafter].with_schedule(self.scheduled)
 
     @property
     def requests(self) -> EndToEnd:
@@ -621,8 +624,9 @@ def _rows(
     grid: Grid, course: Course, batches: Sequence[float], by_default: Prediction | None
 ) -> Iterator[AdvisedRow]:
     """Yield the decision for a drafter at every load of a prediction, by its schedule."""
-    prediction, wanted, one = grid.prediction, grid.wanted, grid.outcome
     drafts = [drafts_at(course.schedule, batch) for batch in batches]
+    grid = replace(grid, scheduled=drafts)
+    prediction, wanted, one = grid.prediction, grid.wanted, grid.outcome
     found = grid.decide(
         drafts,
         allowed=_choices(grid, [k for _, _, k in course.schedule if k]),

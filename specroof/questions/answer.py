@@ -346,9 +346,11 @@ def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | N
         )
         told += unit
         ends = first, next((row for row in rows[::-1] if row.speedup == row.speedup), last)
-        gains = ", ".join(
-            dict.fromkeys(f"{_gain(row)} at {places[rows.index(row)]}" for row in ends)
-        )
+        found = [_gain(row) for row in ends]
+        if found[0] != found[1] or first.tried_draft_len:
+            at_ends = (places[rows.index(row)] for row in ends)
+            found = [f"{gain} at {place}" for gain, place in zip(found, at_ends, strict=True)]
+        gains = ", ".join(dict.fromkeys(found))
     return f"decision: {told}; {in_line(first.drafter)}: {gains}"
 
 

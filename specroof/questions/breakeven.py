@@ -21,8 +21,8 @@ from specroof.quantities import cell_of
 from specroof.questions.answer import Charted, OnChips, ServedAnswer, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
-from specroof.questions.objects import DrafterLike, Values
-from specroof.questions.parameters import FORMULAS, BatchSize, DraftLen, OneDrafter, Parameter, like
+from specroof.questions.objects import Values
+from specroof.questions.parameters import FORMULAS, AnyDrafter, BatchSize, DraftLen, Parameter, like
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.report.layout import format_table, page, wrapped
@@ -62,13 +62,7 @@ class BreakevenRequest(LoadsRequest):
     0.1
     """
 
-    drafter: Annotated[
-        DrafterLike,
-        like(
-            OneDrafter,
-            about="KIND[,key=value…], as in predict. Where none is solved for, the published acceptance by default.",
-        ),
-    ]
+    drafter: AnyDrafter = None
     solve: Annotated[
         str,
         Parameter(
@@ -236,21 +230,18 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     if request.solve not in SOLVED:
         refuse("solve", request.solve, ", ".join(SOLVED))
     parameter = request.solve
-    if parameter.startswith("accept"):
-        drafter = request.sampled(request.drafter)
-    else:
-        (drafter,) = request.drafters_with_acceptance(request.drafter)
+    (drafter,) = request.drafters_with_acceptance(request.drafter_or_usual(request.drafter))
     case = _case(request)
     wish = _wish(request, drafter, case)
     # Refuses a model or a depth that does not fit, before anything is solved; where acceptance is
     # solved for, any will do.
-    known = constant_acceptance(0.5) if parameter.startswith("accept") else acceptance_of(drafter)
-    curve = outcomes(
-        case.at(load=case.load.steady, room="ignore"),
-        drafter,
-        acceptance=known,
-        max_draft_len=wish.max_draft_len,
-    ).curve
+    known = drafter.acceptance
+    if known is None:
+        known = (
+            constant_acceptance(0.5) if parameter.startswith("accept") else acceptance_of(drafter)
+        )
+    here = case.at(load=case.load.steady)
+    grid = outcomes(here, drafter, acceptance=known, max_draft_len=wish.max_draft_len)
     answer = _at_loads if parameter in _PER_LOAD else _over_loads
     rows, own_notes, warnings = answer(case, drafter, parameter, wish)
     state = [_PLAYED] if case.load.requests else [STEADY_NOTE] if case.load.workload else []
@@ -264,8 +255,8 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         draft_len=wish.draft_len,
         workload=case.load.steady.workload,
         rows=tuple(rows),
-        notes=(*curve.notes, *state, *own_notes),
-        warnings=tuple(warnings),
+        notes=(*grid.curve.notes, *state, *own_notes),
+        warnings=tuple(dict.fromkeys([*warnings, *grid.warnings(here)])),
     )
 
 
@@ -276,15 +267,14 @@ _Answers: TypeAlias = tuple[list[BreakevenRow], list[str], list[str]]
 def _at_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answers:
     """Return the acceptance or the cost at each load, with notes and warnings."""
     load, rows = case.load, list[BreakevenRow]()
-    notes, warnings = dict[str, None](), dict[str, None]()
+    notes, warnings = list[str](), dict[str, None]()
     parts = [load.part(place) for place in range(len(load.batch_size))]
     for part in [replace(part, context_len=[at]) for at in load.context_len for part in parts]:
         row, now = _at_load(case.at(load=part), drafter, parameter, wish)
         rows.append(row)
-        notes = dict.fromkeys([*now.raised_notes, *notes])  # that of the largest load first
+        notes = now.raised_notes or notes  # of the largest load that raises a limit
         warnings |= dict.fromkeys(now.rate_warnings)
-    room = "no room: with drafting, memory does not hold this many requests"
-    return rows, [*notes, *[room] * any(row.room_ends for row in rows)], [*warnings]
+    return rows, notes, [*warnings]
 
 
 def _over_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answers:

@@ -349,6 +349,15 @@ OneDrafter = Annotated[
         kind=str,
     ),
 ]
+#: The drafter of a question about one.
+AnyDrafter = Annotated[
+    DrafterLike | None,
+    like(
+        OneDrafter,
+        about="KIND[,key=value…], as in predict.",
+        shown="the kind published with the model, its MTP layer, or eagle3",
+    ),
+]
 #: Drafters that are compared, with their acceptance.
 Drafters = Annotated[
     DrafterLike | Sequence[DrafterLike] | None,

@@ -480,11 +480,7 @@ def predicted(
         for drafter in drafters
     ]
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
-    beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
-    workers = 1 if split is None else split.decode_workers
-    warnings = [warning for each in served for warning in each.rate_warnings]
-    for curve, held in zip(curves, rooms, strict=False):
-        warnings += held.warnings(replace(curve, batch_size=curve.batch_size / workers), beyond)
+    warnings = [warning for each in served for warning in each.warnings(case)]
     said = [note for each in served for note in each.raised_notes]
     said += served[0].state_notes
     said += [note for curve in curves for note in curve.notes]

@@ -50,6 +50,7 @@ from specroof.questions.objects import (
     resampled_drafter,
     server_of,
     unique_list,
+    usual_kinds,
 )
 from specroof.questions.parameters import (
     OPTION_FIELDS,
@@ -430,6 +431,14 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         """
         model = model_of(self.model, self.family)
         return self.sampled_drafters(published_drafters(given, model, self._server))
+
+    def drafter_or_usual(self, given: DrafterLike | None) -> DrafterLike:
+        """Return the drafter of a question about one; the first of the usual kinds for None."""
+        return (
+            usual_kinds(model_of(self.model, self.family), self._server)[0]
+            if given is None
+            else given
+        )
 
     @property
     def _server(self) -> str:

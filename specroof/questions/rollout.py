@@ -697,7 +697,9 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
     if request.entropy is not None:
         curve = drafter.acceptance
         if not isinstance(curve, Acceptance):
-            reject(f"drafter is {drafter.name!r}, with entropy", "one with one acceptance")
+            refuse("drafters", drafter.name, "one with one acceptance, with entropy")
+        if curve.temperature is None:
+            refuse("drafters", drafter.name, "a SPEC that states its temperature=, with entropy")
         depth = curve.measured_depth or min(curve.max_draft_len or _MOST_DRAFTS, _MOST_DRAFTS)
         entropies = _numbers("entropy", request.entropy, "entropy", allowed).tolist()
         first = curve.entropy or entropies[0]
@@ -706,12 +708,7 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
         return [tokens[one] for one in entropies], {tokens[one]: moved[one] for one in moved}
     if request.accept_length is None:
         return [], {}
-    lengths = _numbers(
-        "accept_length",
-        request.accept_length,
-        "wanted_speedup",
-        allowed,
-    )
+    lengths = _numbers("accept_length", request.accept_length, "tokens_per_round", allowed)
     measured = getattr(drafter.acceptance, "measured_depth", None)
     if request.draft_len is not None:
         measured = usual_drafts(drafter, model, request.draft_len)

@@ -27,12 +27,12 @@ from specroof.questions.answer import (
 )
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
-from specroof.questions.objects import DrafterLike, Values, as_list, money_of
+from specroof.questions.objects import Values, as_list, money_of
 from specroof.questions.parameters import (
     FORMULAS,
+    AnyDrafter,
     ContextLen,
     MeasuredDraftLen,
-    OneDrafter,
     Parameter,
     PricePerHour,
     TpotS,
@@ -68,10 +68,7 @@ class WorthRequest(LoadsRequest):
     [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     """
 
-    drafter: Annotated[
-        DrafterLike,
-        like(OneDrafter, about="KIND[,key=value…], as in predict; needs no acceptance."),
-    ]
+    drafter: AnyDrafter = None
     accept_length: Annotated[
         Values | None,
         Parameter(
@@ -165,7 +162,7 @@ class Worth(ServedAnswer, Charted):
 def worth(request: WorthRequest) -> Worth:
     """Show the speedup, price and users of better drafters, by acceptance length."""
     case = one_context(request)
-    drafter = request.sampled(request.drafter)
+    drafter = request.sampled(request.drafter_or_usual(request.drafter))
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
         raise OptionError(message)
@@ -280,8 +277,8 @@ class AtLengths:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on rates that the server does not keep up with."""
-        return self.seen[0].rate_warnings
+        """What the server does not answer in time."""
+        return self.seen[0].warnings(self.case)
 
 
 def at_lengths(

@@ -495,8 +495,9 @@ class ServerRoom:
                     else "without drafts"
                 )
                 parts.append(f"{most[i, drafts]:g} {by} ({bound[i, drafts]})")
-            yield f"requests at once at context {context:g}: {', '.join(parts)}; {beyond}"
-            if not most[i, 0]:
+            if most[i, 0]:
+                yield f"requests at once at context {context:g}: {', '.join(parts)}; {beyond}"
+            else:
                 short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))
                 yield (
                     f"context {context:g}: not one request fits: {short} more would be needed on "
