@@ -44,7 +44,7 @@ def timed(step, function):
         return found
     return call
 
-for name in ("specroof.latency.model", "specroof.speedup.round"):
+for name in ("specroof.latency.model", "specroof.speedup.curve"):
     module = importlib.import_module(name)
     for step, function in STEPS.items():
         if hasattr(module, function):

@@ -21,7 +21,7 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import PassTime, Round
 from specroof.hardware import HardwareProfile, Placement
 from specroof.latency import Setup
-from specroof.speedup.round import drafter_pass_s, engine_pass_s
+from specroof.speedup.curve import drafter_pass_s, engine_pass_s
 
 #: Qwen3.6-35B-A3B's LM head, counted under every option: width and vocabulary.
 PUBLISHED_HEAD: Final = Linear("lm_head", 2048, 248_320, shard=TENSOR, kind="dense")

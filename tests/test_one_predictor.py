@@ -23,7 +23,7 @@ from specroof.scoring import validation
 from specroof.scoring.own_results import own_validation
 from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s
 from specroof.serving.workload import Workload
-from specroof.speedup.round import round_time
+from specroof.speedup.curve import round_time
 
 PACKAGE = Path(specroof.__file__).parent
 WHERE = served(replace(CHIP, engines={"true": TRUE}, default_engine="true"))
@@ -135,9 +135,9 @@ def functions_that(reads: set[str]) -> set[str]:
     [
         ({"layer_overhead_s", "sequence_overhead_s"}, "latency/pass_seconds.py:overheads_s"),
         ({"kind_compute_frac", "expert_tile", "rows"}, "latency/pass_seconds.py:_shares"),
-        ({"round_overhead_s"}, "speedup/round.py:engine_round_s"),
-        ({"round_sequence_overhead_s"}, "speedup/round.py:engine_round_s"),
-        ({"tree_round_overhead_s"}, "speedup/round.py:engine_round_s"),
+        ({"round_overhead_s"}, "speedup/curve.py:engine_round_s"),
+        ({"round_sequence_overhead_s"}, "speedup/curve.py:engine_round_s"),
+        ({"tree_round_overhead_s"}, "speedup/curve.py:engine_round_s"),
     ],
 )
 def test_each_formula_is_written_once(terms: set[str], where: str) -> None:

@@ -19,8 +19,7 @@ from specroof.serving.pass_prices import (
     prices_by_draft_len,
 )
 from specroof.serving.workload import prefill_pass
-from specroof.speedup.curve import acceptance_of, decoding_curve
-from specroof.speedup.round import engine_pass_s
+from specroof.speedup.curve import acceptance_of, decoding_curve, engine_pass_s
 
 #: Dense, latent attention and experts, windows, recurrent layers; all three schedulers.
 SERVED = [

@@ -577,7 +577,7 @@ def test_rounds_add_up_as_one_by_one(seed: int) -> None:
     while rounds < most and passed_s < until_s:
         passed_s += grid.at(0.0, start + growth * rounds)
         rounds += 1
-    found = steady_rounds((contexts, seconds), start, growth, most, until_s)
+    found = steady_rounds(contexts, seconds, start, growth, most, until_s)
     assert found[0] == rounds
     assert found[1] == pytest.approx(passed_s, rel=1e-12)
 

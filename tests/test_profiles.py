@@ -126,6 +126,7 @@ def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> 
         ("openai/gpt-oss-120b", None, "eagle3"),  # whose checkpoint has no layer that drafts
         ("zai-org/GLM-4.5", None, "mtp"),
         ("Qwen/Qwen3-8B", "mtp", "mtp"),
+        ("Qwen/Qwen3.5-35B-A3B", None, "mtp"),  # as Qwen3.6's, of the same sizes: within the tenths
         ("Qwen/Qwen3-32B", "model,config=Qwen/Qwen3-0.6B", "model"),  # half of them lossy
     ],
 )
@@ -148,6 +149,23 @@ def test_acceptance_that_is_not_published_with_a_model_is_that_of_others(
     assert "acceptance is assumed" in answer.text()
     tenths = np.percentile(np.fromiter(of_kind, float), [10, 90], method="nearest")
     assert ends == pytest.approx(tenths, abs=0.03)
+
+
+def test_mtp_layers_of_one_base_draft_alike() -> None:
+    # DeepSeek-R1 and V3.1 have the sizes of V3 (but for V3.2's indexer), whose layer drafts 3.
+    for model in ("deepseek-ai/DeepSeek-R1", "nvidia/DeepSeek-V3.1-NVFP4"):
+        (drafter,) = specroof.predict(model, "b200", tensor_parallel=8).drafters
+        acceptance = drafter.acceptance
+        assert isinstance(acceptance, specroof.Acceptance)
+        assert acceptance.max_draft_len == 3
+        known = [one for one in specroof.load_profiles() if one.name.startswith("deepseek-v3")]
+        lengths = sorted(one.tokens_per_round for one in known if one.kind == "mtp")
+        low, middle, high = (
+            float(one.tokens_per_round(3))
+            for one in (acceptance.between[0], acceptance, acceptance.between[1])
+        )
+        assert (low, middle) == (pytest.approx(lengths[0]), pytest.approx(np.median(lengths)))
+        assert high > lengths[-1]  # other models draft better
 
 
 def test_a_kind_that_was_never_published_is_refused_without_acceptance() -> None:

@@ -29,9 +29,8 @@ from specroof.latency import Deployment, Setup, drafting_engine, engine_setup, m
 from specroof.latency.model import model_work
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
-from specroof.speedup.curve import decoding_curve
+from specroof.speedup.curve import decoding_curve, waits_for_host
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import waits_for_host
 from tables import refusal, rows
 
 #: All settings of `--server`, as the words of a call and as values.

@@ -165,6 +165,11 @@ def tree_proposals(
     lengths = np.minimum(draft_len, deepest).astype(np.intp)
     widths = sorted({width for tree in trees for width in tree.widths})
     counts = np.array([[tree.widths.count(width) for tree in trees] for width in widths])
+    # More than a chain, in what is verified or on the way there.
+    branches = [
+        len(tree.nodes) > depth or any(width > 1 for width in tree.widths)
+        for depth, tree in enumerate(trees)
+    ]
     return Proposals(
         verify_len=np.array([len(tree.nodes) + 1 for tree in trees])[lengths],
         tokens_per_round=expected[draft_len.astype(np.intp)],
@@ -172,13 +177,8 @@ def tree_proposals(
             (float(width), np.asarray(row[lengths], dtype=np.float64))
             for width, row in zip(widths, counts, strict=True)
         ),
-        branches=np.array([_branches(tree, depth) for depth, tree in enumerate(trees)])[lengths],
+        branches=np.array(branches)[lengths],
     )
-
-
-def _branches(tree: Tree, depth: int) -> bool:
-    """Tell whether a tree is more than a chain, in what is verified or on the way there."""
-    return len(tree.nodes) > depth or any(width > 1 for width in tree.widths)
 
 
 def _expected(tree: Tree, rates: Rates, chain: Array) -> float:

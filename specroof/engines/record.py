@@ -35,14 +35,14 @@ from specroof.serving.prefills import (
     end_to_end_tokens_per_s,
     request_timing,
 )
-from specroof.speedup.result import speedup_of
-from specroof.speedup.round import (
+from specroof.speedup.curve import (
     PassSeconds,
     draft_time,
     engine_round_s,
     proposals,
     round_time,
 )
+from specroof.speedup.result import speedup_of
 
 #: The engine of cases that say no other, and of their bare passes.
 ONLY: Final = "the engine"

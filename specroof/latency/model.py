@@ -956,22 +956,17 @@ class _Counted:
     forward: ForwardPass = field(compare=False)
     reading: Callable[[Core], CacheReading] = field(compare=False)
 
-    @property
-    def ops(self) -> list[OpCost]:
-        """The operations."""
-        return forward_cost(
-            self.architecture,
-            self.forward,
-            self.options,
-            expert_locality=self.expert_locality,
-            by_sequence=self.by_sequence,
-            reading=self.reading,
-        )
-
 
 @lru_cache(maxsize=128)
 def _known_ops(counted: _Counted) -> list[OpCost]:
-    return counted.ops
+    return forward_cost(
+        counted.architecture,
+        counted.forward,
+        counted.options,
+        expert_locality=counted.expert_locality,
+        by_sequence=counted.by_sequence,
+        reading=counted.reading,
+    )
 
 
 def _ops(
@@ -981,7 +976,7 @@ def _ops(
     by_sequence: bool,
 ) -> list[OpCost]:
     locality, reading = setup.engine.expert_locality, attention_reading(model, setup)
-    few = forward.size <= _FEW_POINTS
+    operations = _known_ops if forward.size <= _FEW_POINTS else _known_ops.__wrapped__
     counted = _Counted(
         model,
         served_options(model, setup),
@@ -991,7 +986,7 @@ def _ops(
         forward,
         reading,
     )
-    ops = _known_ops(counted) if few else counted.ops
+    ops = operations(counted)
     return [replace(op, on_host=True) for op in ops] if setup.on_host else [*ops]
 
 

@@ -779,7 +779,9 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
                 passes=busy.passes,
                 sequences=busy.sequences,
                 corrections=busy.corrections,
-                floor_s=None if kernel is None else _floor_s(busy, kernel),
+                floor_s=None
+                if kernel is None
+                else np.asarray(busy.layers * kernel.floor_s + busy.held_experts * kernel.expert_s),
             )
         )
     latency = PassLatency(
@@ -831,11 +833,6 @@ def expert_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> Expert
     """
     timed = op.kind == "experts" and not settled and not op.on_host
     return engine.expert_kernels.get(op.compute_dtype) if timed else None
-
-
-def _floor_s(busy: OpWork, kernel: ExpertKernel) -> Array:
-    """Return the seconds of timed experts that neither bytes nor arithmetic take."""
-    return np.asarray(busy.layers * kernel.floor_s + busy.held_experts * kernel.expert_s)
 
 
 def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | float, Array | float]:

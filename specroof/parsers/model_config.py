@@ -424,7 +424,7 @@ def parse_family(config: ModelConfig) -> Architecture:
     start is felt.
     """
     file, function = PARSERS[config.family].split(":")
-    module = import_module(f"specroof.parsers.families.{file}")
+    module = import_module(f"specroof.parsers.{file}")
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
     return parse(config)
 

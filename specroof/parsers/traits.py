@@ -1,6 +1,6 @@
 """Decoders of grouped queries that differ by keys: a row of data each.
 
-`families/usual.py` makes the model of a row. A family of another shape has a file of its own.
+`decoder.py` makes the model of a row. A family of another shape has a file of its own.
 
 Source
     transformers 5.23, `models/FAMILY/configuration_FAMILY.py` for what is so where no key says it,
@@ -815,6 +815,10 @@ _OWN_FILES: Final = {
 }
 #: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`. Rows of
 #: `TRAITS` share one.
-PARSERS: Final = dict.fromkeys(TRAITS, "usual:decoder_of") | dict(
-    sorted((family, parser) for parser, names in _OWN_FILES.items() for family in names.split())
+PARSERS: Final = dict.fromkeys(TRAITS, "decoder:decoder_of") | dict(
+    sorted(
+        (family, f"families.{parser}")
+        for parser, names in _OWN_FILES.items()
+        for family in names.split()
+    )
 )

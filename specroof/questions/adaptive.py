@@ -62,8 +62,7 @@ from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import Launch, launch
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
-from specroof.speedup.curve import draft_depth, longest_draft
-from specroof.speedup.round import engine_pass_s
+from specroof.speedup.curve import draft_depth, engine_pass_s, longest_draft
 from specroof.units import format_drafts
 
 #: The policies in closed form: one length for all loads, and one for each.

@@ -4,10 +4,10 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from itertools import groupby, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
 from specroof.latency import Deployment
@@ -112,10 +112,6 @@ class Answer:
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-
-    def as_asked(self, question: str, asked: Mapping[str, Any]) -> Self:
-        """Return the answer as that to a question, asked with these parameters."""
-        return replace(self, question=question, asked=asked)  # type: ignore[type-var]  # each is a dataclass
 
     def envelope(
         self, case: Mapping[str, Any], choice: Mapping[str, Any] | None = None
@@ -576,7 +572,9 @@ class OnChips(Charted):
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point on each chip as columns, some rows at a time."""
         for one in self.answers:
-            yield from one.point_columns()
+            chip = {"hardware": one.setup.hardware.name}
+            for columns in one.point_columns():
+                yield columns if "hardware" in columns else chip | columns
 
     def figures(self) -> dict[str, Any]:
         """Return charts of all chips, and those of each by the chip's name."""

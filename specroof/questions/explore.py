@@ -98,10 +98,16 @@ from specroof.serving.capacity import (
 from specroof.serving.launch import LOOKUPS, launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, grid_axes
+from specroof.speedup.curve import (
+    DEFAULT_MAX_DRAFT_LEN,
+    draft_time,
+    engine_pass_s,
+    engine_round_s,
+    grid_axes,
+    proposals,
+)
 from specroof.speedup.reach import deployment_words, evidence_engine
 from specroof.speedup.result import tokens_spread
-from specroof.speedup.round import draft_time, engine_pass_s, engine_round_s, proposals
 from specroof.speedup.waterfall import group_seconds
 from specroof.units import format_binary_bytes
 

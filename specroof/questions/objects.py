@@ -1,7 +1,8 @@
 """What parameters stand for: names and values to models, chips, drafters, engines and prices."""
 
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
@@ -11,7 +12,7 @@ from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
 from specroof.acceptance.sampling import resampled_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
-from specroof.catalog import load_drafter, load_hardware, load_model
+from specroof.catalog import load_drafter, load_hardware, load_model, model_names
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
@@ -392,9 +393,24 @@ def published_drafters(
     own, others = published_with(model.name), published_with(None)
     for place, kind in lacking.items():
         if kind in own:
-            found[place] = _published(str(found[place]), kind, own, server, "")
+            found[place] = _published(str(found[place]), kind, own, server)
         elif kind in others:
-            found[place] = _published(str(found[place]), kind, others, server, model.name)
+            found[place] = _published(str(found[place]), kind, others, server, model)
+    return found
+
+
+def _kin(model: Architecture, profiles: Iterable["AcceptanceProfile"]) -> set[str]:
+    """Return the targets of profiles that have the layers, widths and parameters of a model.
+
+    Of one base, such as DeepSeek-R1 and V3.1 of V3, whose layer for drafts was trained like theirs.
+    """
+    names = {name.rpartition("/")[2]: name for name in model_names()}
+    found = set[str]()
+    for target in {profile.model for profile in profiles} & names.keys():
+        other = load_model(names[target])
+        mine, theirs = ((one.n_layers, one.hidden_size, one.vocab_size) for one in (model, other))
+        if mine == theirs and math.isclose(model.n_params, other.n_params, rel_tol=0.01):
+            found.add(target)
     return found
 
 
@@ -431,7 +447,7 @@ def _published(
     kind: str,
     known: "Mapping[str, Sequence[AcceptanceProfile]]",
     server: str,
-    without: str,
+    without: Architecture | None = None,
 ) -> Drafter:
     """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others.
 
@@ -444,11 +460,16 @@ def _published(
 
     note = Assumed if without else Urgent
     if without:
-        low, middle, high = borrowed_profiles(known[kind])
+        # Layers for drafts belong to a checkpoint; heads are trained apart, each its own way.
+        kin = _kin(without, known[kind]) if kind == "mtp" else ()
+        low, middle, high = borrowed_profiles(known[kind], kin)
         others = len({profile.model for profile in known[kind]})
+        whose = f"the middle of {others} other model{'s' * (others > 1)}"
+        if middle.model in kin:
+            whose = f"that of {middle.model}, which has the same sizes"
         said = (
-            f"acceptance of {kind} with {without} is not published; assumed: the middle of "
-            f"{others} other model{'s' * (others > 1)}, profile {middle.name}"
+            f"acceptance of {kind} with {without.name} is not published; assumed: {whose}, profile "
+            f"{middle.name}"
         )
     else:
         low, middle, high = typical_profiles(kind, known)

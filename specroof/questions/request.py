@@ -230,15 +230,15 @@ def question(
             first.refuse_many(len(chips), "")
             answers += [answered({**given, "hardware": chip}) for chip in chips[1:]]
             asked = {**first.asked, "hardware": _plain(chips)}
-            both: _Answer = on_chips(answers=tuple(answers)).as_asked(first.question, asked)
-            return both
+            return on_chips(answers=tuple(answers), question=first.question, asked=asked)  # type: ignore[no-any-return]  # as its answers
 
         def answered(given: Mapping[str, Any]) -> _Answer:
             asked = request(**given)  # type: ignore[call-arg]  # bound by its signature
-            found = answer(asked)
+            found: Any = answer(asked)
             # A curve or a list of operations is no answer that says what was asked.
-            tell = getattr(found, "as_asked", None)
-            return found if tell is None else tell(command or answer.__name__, told(asked))
+            if hasattr(found, "asked"):
+                found = replace(found, question=command or answer.__name__, asked=told(asked))
+            return found  # type: ignore[no-any-return]  # of the same kind
 
         rows, fields_signature = parameters_of(request), inspect.signature(request)
         taken = dict(fields_signature.parameters)

@@ -390,19 +390,6 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, bool) else value
 
 
-def joined_csv(texts: Iterable[str]) -> str:
-    r"""Return tables of the same columns as one: titles stand once.
-
-    Examples
-    --------
-    >>> joined_csv(["a,b\n1,2\n", "a,b\n3,4\n"])
-    'a,b\n1,2\n3,4\n'
-    """
-    first, *others = texts
-    title = first.partition("\n")[0] + "\n"
-    return "".join([first, *(text.removeprefix(title) for text in others)])
-
-
 def columns_csv(parts: Iterable[Mapping[str, Sequence[object]]], *, header: bool = True) -> str:
     """Return columns as CSV with a header; None is an empty cell.
 

@@ -13,7 +13,7 @@ from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency import Deployment, Work
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.workload import prefill_pass
-from specroof.speedup.round import engine_pass_s, proposals, round_times
+from specroof.speedup.curve import engine_pass_s, proposals, round_times
 
 #: Steps between the points of an axis. Passes are linear in long contexts and in many tokens; small
 #: batches and passes are padded, and decide at which size arithmetic takes over from memory.
@@ -234,7 +234,7 @@ def prices_by_draft_len(  # noqa: PLR0913 - the bounds of all loads
         a drafter's own passes over prompts: a layer or a few, beside those of the model; and that
         acceptance may depend on the context: it is that of the middle.
     Source
-        `specroof.speedup.round.round_times`, and mixed passes of `specroof.latency.model_latency`.
+        `specroof.speedup.curve.round_times`, and mixed passes of `specroof.latency.model_latency`.
     """
     engine = deployment.setup.engine
     chunk = rules.chunk or running * input_len[1]

@@ -32,9 +32,8 @@ from specroof.serving.capacity import (
 from specroof.serving.pass_prices import PassPrices, prices_by_draft_len
 from specroof.serving.served import served_curve, with_running
 from specroof.serving.workload import Load, Requests
-from specroof.speedup.curve import acceptance_of
+from specroof.speedup.curve import acceptance_of, waits_for_host
 from specroof.speedup.result import within_measured
-from specroof.speedup.round import waits_for_host
 from specroof.units import format_seconds
 
 #: Tokens by which sums may be off: what is that near its end has reached it.
@@ -475,7 +474,9 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
                 reserved_len = ratio * (promised_len - cached_len)
                 if clips and not blocked:
                     contexts = _contexts(ends, decoded, input_len, growths, decoded_len)
-                    reserved_len = ratio * _rest_len(contexts, bound_len, clip_len)
+                    reserved_len = ratio * sum(
+                        min(bound_len[number] - context, clip_len) for number, context in contexts
+                    )
                 if cut_len:
                     reserved_len += needed_len[started[-1]] - input_len[started[-1]]
                 left -= token * reserved_len
@@ -548,7 +549,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
                 until_s = next_s - clock if next_s > clock else 0.0
             if interval > 1:  # to the next look for requests: none is seen before it
                 most, until_s = min(most, interval - unseen_rounds), math.inf
-            rounds, seconds, last_s = _steady_rounds(
+            rounds, seconds, last_s = steady_rounds(
                 prices.round_s.y, prices.round_s.row(batch), context, growth, most, until_s
             )
             unseen_rounds = (unseen_rounds + rounds) % interval
@@ -643,11 +644,6 @@ def _contexts(
     ]
 
 
-def _rest_len(contexts: list[tuple[int, float]], bound_len: list[float], most_len: float) -> float:
-    """Return the tokens that may still come, of each request so many at most."""
-    return sum(min(bound_len[number] - context, most_len) for number, context in contexts)
-
-
 def _shortest(contexts: list[tuple[int, float]], first_len: list[float]) -> int:
     """Return the request of the shortest answer so far; of those the one of the longest prompt.
 
@@ -696,17 +692,18 @@ def joined(shares: Sequence[Played]) -> Played:
 
 
 def steady_rounds(
-    prices: tuple[list[float], list[float]],
+    contexts: list[float],
+    seconds: list[float],
     context: float,
     growth: float,
     most: int,
     until_s: float,
-) -> tuple[int, float]:
-    """Return the rounds that a batch decodes without an event, and their seconds.
+) -> tuple[int, float, float]:
+    """Return the rounds that a batch decodes without an event, their seconds and the last one's.
 
     Parameters
     ----------
-    prices
+    contexts, seconds
         Mean contexts, ascending, and the seconds of a round at each: linear between them.
     context, growth
         The mean context of the first round, and what each round adds.
@@ -721,23 +718,11 @@ def steady_rounds(
     Examples
     --------
     >>> rising = ([0.0, 10.0, 20.0], [1.0, 2.0, 4.0])
-    >>> steady_rounds(rising, 0.0, 5.0, 4, math.inf)  # 1 + 1.5 + 2 + 3
-    (4, 7.5)
-    >>> steady_rounds(rising, 0.0, 5.0, 4, 2.6)
-    (3, 4.5)
+    >>> steady_rounds(*rising, 0.0, 5.0, 4, math.inf)  # 1 + 1.5 + 2 + 3
+    (4, 7.5, 3.0)
+    >>> steady_rounds(*rising, 0.0, 5.0, 4, 2.6)
+    (3, 4.5, 2.0)
     """
-    return _steady_rounds(*prices, context, growth, most, until_s)[:2]
-
-
-def _steady_rounds(
-    contexts: list[float],
-    seconds: list[float],
-    context: float,
-    growth: float,
-    most: int,
-    until_s: float,
-) -> tuple[int, float, float]:
-    """Return what `steady_rounds` does, and the seconds of the last round."""
     last = len(contexts) - 1
     place = bisect_right(contexts, context, 1, last)
     rounds, passed_s = 0, 0.0

@@ -20,8 +20,8 @@ from specroof.serving.closed_loop import (
 )
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, prefill_pass, time_to_first_token_s
+from specroof.speedup.curve import PassSeconds, engine_pass_s
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import PassSeconds, engine_pass_s
 
 
 def piece_pass(

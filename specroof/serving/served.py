@@ -25,9 +25,8 @@ from specroof.serving.capacity import (
 )
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Load
-from specroof.speedup.curve import acceptance_of, decoding_curve, grid_axes
+from specroof.speedup.curve import acceptance_of, decoding_curve, grid_axes, proposals
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import proposals
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split

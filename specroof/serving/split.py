@@ -21,8 +21,8 @@ from specroof.serving.capacity import (
 from specroof.serving.closed_loop import answer_rounds
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.workload import Load, Workload
+from specroof.speedup.curve import engine_pass_s
 from specroof.speedup.result import SpeedupCurve
-from specroof.speedup.round import engine_pass_s
 
 #: Seconds until a transfer of caches moves bytes, and the share of its link that it then reaches.
 #: Mooncake's documentation, "vLLM V1 with Mooncake store and connector": Qwen3-8B, one worker of

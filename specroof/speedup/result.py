@@ -533,17 +533,13 @@ class SpeedupCurve:
 
         Ties, to rounding, go to the shorter draft.
         """
-        return _read_only(self.draft_len[self._best_index])
+        # Where nothing runs, no draft is the answer, and its speedup unknown.
+        return _read_only(self.draft_len[best_index(self.choices)])
 
     @cached_property
     def best_speedup(self) -> Array:
         """The largest speedup, axes (context_len, batch_size); at least 1: drafts are optional."""
         return _read_only(self.at_best(self.speedup))
-
-    @cached_property
-    def _best_index(self) -> npt.NDArray[np.intp]:
-        # Where nothing runs, no draft is the answer, and its speedup unknown.
-        return best_index(self.choices)
 
     @cached_property
     def choices(self) -> Array:
@@ -583,7 +579,7 @@ class SpeedupCurve:
 
     def at_best(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return values at the best draft length, axes (context_len, batch_size)."""
-        best: npt.NDArray[Any] = np.take_along_axis(values, self._best_index[..., None], axis=-1)
+        best: npt.NDArray[Any] = np.take_along_axis(values, self.best_draft_len[..., None], axis=-1)
         return best[..., 0]
 
     @property

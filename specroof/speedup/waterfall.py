@@ -11,9 +11,8 @@ from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.latency import Deployment, PassLatency, micro_batches
-from specroof.speedup.curve import acceptance_of, pass_latency
+from specroof.speedup.curve import acceptance_of, engine_round_s, pass_latency, proposals
 from specroof.speedup.result import SpeedupCurve, speedup_of
-from specroof.speedup.round import engine_round_s, proposals
 
 DRAFTING: Final = "drafting"
 ENGINE: Final = "engine, per round"
@@ -140,7 +139,7 @@ def round_parts(
         Drafts per round, within the curve.
 
     Source
-        `specroof.speedup.round.round_time`, term by term.
+        `specroof.speedup.curve.round_time`, term by term.
     """
     at = (0, 0, draft_len)
     batch, context = float(curve.batch_size[0]), float(curve.context_len[0])

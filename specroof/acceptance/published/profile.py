@@ -3,7 +3,7 @@
 import csv
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
@@ -280,7 +280,7 @@ def typical_profiles(
 
 
 def borrowed_profiles(
-    profiles: Iterable[AcceptanceProfile],
+    profiles: Iterable[AcceptanceProfile], kin: Collection[str] = ()
 ) -> tuple[AcceptanceProfile, AcceptanceProfile, AcceptanceProfile]:
     """Return a low, the middle and a high one of profiles of one kind of drafter with any models.
 
@@ -291,6 +291,8 @@ def borrowed_profiles(
     ----------
     profiles
         Of one kind, at least one of them exact.
+    kin
+        Models that stand nearer than the others: the middle one is of these, where they have any.
 
     Source
         The profiles' own.
@@ -300,11 +302,23 @@ def borrowed_profiles(
     >>> found = borrowed_profiles(published_with(None)["mtp"])
     >>> [round(float(one.acceptance().tokens_per_round(3)), 2) for one in found]
     [2.61, 3.01, 3.33]
+    >>> found = borrowed_profiles(published_with(None)["mtp"], ["DeepSeek-V3"])
+    >>> [round(float(one.acceptance().tokens_per_round(3)), 2) for one in found]
+    [2.44, 2.61, 3.33]
     """
     known = [profile for profile in profiles if profile.rule not in LOSSY]
     depth = min(_COMMON_DRAFTS, max(profile.draft_len for profile in known))
-    deep = [profile for profile in known if profile.draft_len >= depth]
-    return _typical(sorted(deep, key=lambda one: float(one.acceptance().tokens_per_round(depth))))
+
+    def tokens(one: AcceptanceProfile) -> float:
+        return float(one.acceptance().tokens_per_round(depth))
+
+    deep = sorted((one for one in known if one.draft_len >= depth), key=tokens)
+    low, middle, high = _typical(deep)
+    near = [one for one in deep if one.model in kin]
+    if near:
+        first, middle, last = _typical(near)
+        low, high = min(first, low, key=tokens), max(last, high, key=tokens)
+    return low, middle, high
 
 
 #: Drafts that servers and labs report most.

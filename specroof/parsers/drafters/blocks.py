@@ -145,25 +145,20 @@ def _block_head(
         weight=config.plain,
         dtype=config.dtype,
     )
-    anchors = config.setting("sample_from_anchor")
+    anchors, sized = config.setting("sample_from_anchor"), config.setting("block_size")
+    block = None  # engines choose it
+    if sized.has("block_size"):
+        block = sized.positive_int("block_size", minimum=2, maximum=_MOST_POSITIONS)
     return block_head(
         kind,
         model,
         taps=_taps(config),
         target_size=root.positive_int("target_hidden_size", default=size),
-        block=_block(config),
+        block=block,
         anchor_drafts=anchors.flag("sample_from_anchor", default=anchor_default),
         vocab_size=drafted if own else None,
         weight=config.plain,
     )
-
-
-def _block(config: DraftConfig) -> int | None:
-    """Return the positions of a block; None where the file leaves them to the engine."""
-    place = config.setting("block_size")
-    if not place.has("block_size"):
-        return None
-    return place.positive_int("block_size", minimum=2, maximum=_MOST_POSITIONS)
 
 
 def _taps(config: DraftConfig) -> int:

@@ -85,7 +85,9 @@ def parse_mtp(config: DraftConfig) -> DraftHead:
     if model.family not in _CHANGES:
         typed = model.keys if model.keys.has("model_type") else model.root
         typed.refuse("model_type", f"one whose draft layers are known: {', '.join(_CHANGES)}")
-    modules = _modules(model)
+    key = next((key for key in _COUNT_KEYS if key in model.keys.values), _COUNT_KEYS[0])
+    default = 1 if model.family in _UNMENTIONED else None
+    modules = model.keys.positive_int(key, maximum=MAX_LAYERS, default=default)
     drafted = draft_layers(model, _CHANGES[model.family](model.keys))
     size = drafted.hidden_size
     merge = replicated("eh_proj", 2 * size, size, model.quantization.plain)
@@ -115,14 +117,6 @@ def draft_layers(model: ModelConfig, changes: Mapping[str, object]) -> Architect
         ),
     )
     return parse_family(changed)
-
-
-def _modules(model: ModelConfig) -> int:
-    """Return how many draft layers the checkpoint has."""
-    keys = model.keys
-    key = next((key for key in _COUNT_KEYS if key in keys.values), _COUNT_KEYS[0])
-    default = 1 if model.family in _UNMENTIONED else None
-    return keys.positive_int(key, maximum=MAX_LAYERS, default=default)
 
 
 def _listed_blocks(keys: Reader) -> dict[str, object]:

@@ -6,7 +6,14 @@ Source
 """
 
 from specroof.architecture import Architecture
-from specroof.parsers.decoder import attention_part, decoder, dense_part, read_attention, same_part
+from specroof.parsers.decoder import (
+    LayerPart,
+    attention_block,
+    decoder,
+    dense_part,
+    read_attention,
+    same_part,
+)
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
 
@@ -33,6 +40,6 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         same_part(config, lambda weights: mamba_block(mamba, weights, joins_next=True)),
-        attention_part(config, read_attention(keys, biased=True)),
+        LayerPart([read_attention(keys, biased=True)] * config.n_layers, attention_block),
         dense_part(config, bias=mlp_bias, module="feed_forward"),
     )

@@ -170,7 +170,14 @@ def _attentions(
         full = _full_shape(keys, usual, keys_are_values=keys_are_values)
         shapes = [usual if is_sliding else full for is_sliding in slides]
     else:
-        shapes = [_overridden(usual, layer) for layer in layers]
+        shapes = [
+            replace(
+                usual,
+                n_kv_heads=_kv_heads(layer, "num_key_value_heads", usual),
+                head_dim=layer.positive_int("head_dim", default=usual.head_dim),
+            )
+            for layer in layers
+        ]
     return [
         _Attention(replace(shape, window=window), keys_are_values=False, shares_cache=shares)
         if is_sliding
@@ -190,12 +197,6 @@ def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -
     if keys_are_values:
         n_kv_heads = _kv_heads(keys, "num_global_key_value_heads", usual)
     head_dim = keys.optional_int("global_head_dim", missing=512) or usual.head_dim
-    return replace(usual, n_kv_heads=n_kv_heads, head_dim=head_dim)
-
-
-def _overridden(usual: AttentionShape, layer: Reader) -> AttentionShape:
-    n_kv_heads = _kv_heads(layer, "num_key_value_heads", usual)
-    head_dim = layer.positive_int("head_dim", default=usual.head_dim)
     return replace(usual, n_kv_heads=n_kv_heads, head_dim=head_dim)
 
 

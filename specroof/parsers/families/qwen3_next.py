@@ -16,12 +16,13 @@ from specroof.parsers.decoder import (
     attention_block,
     decoder,
     dense_part,
+    expert_layers,
     feed_forward_part,
     listed_kinds,
     matrices,
     read_attention,
+    routed_experts,
 )
-from specroof.parsers.families.usual import expert_layers, routed_experts
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
 from specroof.parsers.traits import GATED_EXPERTS

@@ -31,6 +31,7 @@ from specroof.parsers.decoder import (
     extended,
     listed_kinds,
     matrices,
+    routed_experts,
     same_part,
 )
 from specroof.parsers.families.qwen3_next import (
@@ -41,7 +42,6 @@ from specroof.parsers.families.qwen3_next import (
     delta_net_block,
     interval_kinds,
 )
-from specroof.parsers.families.usual import routed_experts
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.parsers.traits import GATED_EXPERTS
