@@ -742,11 +742,11 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     assert default["ttft_s"] == pytest.approx(told.ttft_s[0, 0, many["draft_len"]])
     printed = " ".join(page(words).split())
     assert "--server running=64 is in the flags of sglang" in printed
-    assert f"gives 64 in flight {default['tokens_per_s']:.0f} tok/s at $" in printed
+    assert f"64 in flight get {default['tokens_per_s']:.0f} tok/s at $" in printed
     free = replace(load_hardware("h100"), price=None)
     asked = SMALL | {"concurrency": 64}
     unpriced = advise("Qwen/Qwen3-8B", free, **asked)
-    assert "its default of 48 lets the others wait" in " ".join(str(unpriced).split())
+    assert "its default of 48, the others wait" in " ".join(str(unpriced).split())
     with on_screen(None):  # the figures' bands say too little: they stand beside notes only
         show_notes()
         assert " tok/s and a first token after" in " ".join(str(unpriced).split())

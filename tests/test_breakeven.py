@@ -253,6 +253,27 @@ def test_a_drafter_is_the_one_that_predict_begins_with(
     assert found.rows[0].drafter.partition(",")[0] == first.kind == kind
 
 
+@pytest.mark.parametrize("question", [breakeven, specroof.worth, specroof.predict])
+def test_no_drafter_is_taken_that_the_server_does_not_run(question: Any) -> None:
+    with pytest.raises(OptionError, match=r"drafter is missing; allowed: .*mlx.*model"):
+        question(DENSE, "m3-ultra", framework="mlx", batch_size=1)
+
+
+@pytest.mark.parametrize(
+    ("model", "devices"), [("Llama-3.3-70B-Instruct", 4), ("Llama-3.1-405B", None)]
+)
+def test_how_many_devices_hold_a_model_is_what_capacity_says(
+    model: str, devices: int | None
+) -> None:
+    model = f"meta-llama/{model}"
+    said = specroof.predict(model, CHIP, drafters="eagle3,accept=0.7", context_len=2048).warnings
+    told = [note.rpartition("--tp ")[2] for note in said if "--tp " in note]
+    assert told == ([] if devices is None else [str(devices)])
+    for degree in (1, 2, 4, 8):
+        room = specroof.capacity(model, CHIP, context_len=2048, tensor_parallel=degree)
+        assert (room.rows[0].largest_batch >= 1) is (devices is not None and degree >= devices)
+
+
 def test_memory_is_spoken_of_by_one_rule() -> None:
     asked: dict[str, Any] = {"batch_size": [1, 2, 64], "context_len": 8192}
     spec = "eagle3,accept-length=2.8@3"

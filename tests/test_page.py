@@ -1060,3 +1060,21 @@ def test_the_articles_dense_series_comes_out(chromium: Any, tmp_path: Path) -> N
     tolerance = SERIES["tolerance"]
     assert best == pytest.approx(row["speedup"], rel=tolerance["bundled_dense"], abs=0.005)
     seen.page.context.close()
+
+
+def test_the_room_that_is_said_is_that_of_the_load_that_has_none(
+    chromium: Any, tmp_path: Path
+) -> None:
+    drafter, place = "eagle3,accept-length=2.8@3", tmp_path / "page.html"
+    load: dict[str, Any] = {"context_len": 4096, "tensor_parallel": 1}
+    found = specroof.explore("Qwen/Qwen3-8B", "h100", batch_size=[1, 256], **load)
+    place.write_text(found.page, encoding="utf-8")
+    seen = opened(chromium, place.as_uri())
+    seen.state(drafters=[drafter], batch=1, engine="sglang")
+    (curve,) = specroof.predict(
+        "Qwen/Qwen3-8B", "h100", drafters=drafter, concurrency=256, engine="sglang", **load
+    ).curves
+    plain, drafted = np.broadcast_to(curve.running_batch, curve.speedup.shape)[0, 0, :2]
+    assert 48 < drafted < 256  # beyond the default of the server, which is raised
+    assert f"(at most {drafted:g} with drafts, {plain:g} without: " in seen.answer
+    seen.page.context.close()

@@ -73,7 +73,7 @@ def test_answers_are_written_at_the_rate_that_predict_says() -> None:
     assert once.training.answers_hours == pytest.approx(hours)
     assert once.training.hours == pytest.approx([one + hours for one in at_hand.training.hours])
     assert at_hand.training.answer_len == 0
-    for found, said in ((once, "200 tokens a sample"), (at_hand, "at hand")):
+    for found, said in ((once, "200 tokens a sample"), (at_hand, "already")):
         assert said in " ".join(str(found).split())
     with pytest.raises(OptionError, match="answer_len is 300"):
         train(MODEL, "h100", **ASKED, sample_len=300, answer_len=300)

@@ -543,10 +543,11 @@ globalThis.specroofPage = (() => {
         ? `${word} at every load shown`
         : `${word} at ${runs(says.get(word))}`,
     );
-    const [plain, drafted] = curve?.most ?? [];
+    const full = curve && batches.find((each) => each && !hasDrafts(each));
+    const [plain, drafted] = full?.most ?? [];
     const limits =
-      says.has("no room") && curve && Number.isFinite(drafted)
-        ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === Infinity ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(curve.bound_by[1])})`
+      full && Number.isFinite(drafted)
+        ? ` (at most ${drafted.toLocaleString("en")} with drafts${plain === Infinity ? "" : `, ${plain.toLocaleString("en")} without`}: ${bound(full.bound_by[1])})`
         : "";
     return `By requests in flight: ${parts.join("; ")}${limits}.`;
   }

@@ -1439,8 +1439,8 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     for key, (limit, most) in chip.raised.items() if bound else ():
         row, default = bound[-1]
         yield (
-            f"{RAISED_LIMIT}: --server {key}={most} is in the flags of {server}; its default of {limit} "
-            f"{_figures(default, f'gives {_at([row])} {unit}')}"
+            f"{RAISED_LIMIT}: --server {key}={most} is in the flags of {server}; with its default of "
+            f"{limit}, {_figures(default, f'{_at([row])} {unit}')}"
         )
     only = [row for row in rows if row.reason and row.keeps_up]
     if only:
@@ -1458,14 +1458,14 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         )
 
 
-def _figures(row: LoadRow, gives: str) -> str:
+def _figures(row: LoadRow, load: str) -> str:
     """Return throughput, price where it is known, and the wait for the first token; if useful."""
     if not is_told(*row.bands.get(q.TOKENS_PER_S.name, (None, None))):
-        return "lets the others wait"
+        return "the others wait"
     usd = row.usd_per_million_tokens
     price = "" if usd is None else f" at ${format_price(usd)} a million"
     wait = format_seconds(row.ttft_s or 0.0)
-    return f"{gives} {row.tokens_per_s:.0f} tok/s{price} and a first token after {wait}"
+    return f"{load} get {row.tokens_per_s:.0f} tok/s{price} and a first token after {wait}"
 
 
 def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:

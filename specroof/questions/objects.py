@@ -16,7 +16,7 @@ from specroof.catalog import load_drafter, load_hardware, load_model, model_name
 from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
-from specroof.errors import Assumed, Note, OptionError, Urgent, expect, expect_word, refuse
+from specroof.errors import Assumed, Note, OptionError, Urgent, expect, expect_word, refuse, reject
 from specroof.frameworks import FRAMEWORKS, RUNS, SERVERS, SPELT, known_releases, release
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, ServerSettings
 from specroof.latency import Setup
@@ -436,7 +436,10 @@ def usual_kinds(model: Architecture, server: str = "") -> list[str]:
         for kind in published_with(model.name)
         if kind in KINDS and not KINDS[kind].required and (facts is None or kind in facts.methods)
     ]
-    return kinds or ["mtp" if MTP_NOTE in model.notes else "eagle3"]
+    usual = "mtp" if MTP_NOTE in model.notes else "eagle3"
+    if not kinds and facts is not None and usual not in facts.methods:
+        reject("drafter is missing", f"one that {server} runs: {', '.join(facts.methods)}")
+    return kinds or [usual]
 
 
 def _published(

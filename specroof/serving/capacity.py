@@ -12,12 +12,13 @@ import numpy.typing as npt
 from specroof.architecture import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
-from specroof.errors import Urgent, reject
+from specroof.errors import OptionError, Urgent, reject
 from specroof.frameworks import DEGREES, BlockRelease, PoolRelease, ShareRelease, release
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import (
     Deployment,
     Setup,
+    check_placement,
     draft_placement,
     served_options,
     setup_notes,
@@ -554,6 +555,32 @@ class ServerRoom:
                 )
             ]
         )
+
+
+def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:
+    """Return the fewest devices, of 1, 2, 4 … that one link joins, on which a request runs.
+
+    None where there are none.
+
+    Parameters
+    ----------
+    deployment
+        What is served; its tensor parallelism is varied.
+    context_len
+        Tokens of the request.
+    """
+    model, setup = deployment.model, deployment.setup
+    link = setup.hardware.interconnect
+    for power in range(1 if link is None else link.max_devices.bit_length()):
+        placement = replace(setup.placement, tensor_parallel=2**power)
+        try:
+            check_placement(model, placement)
+        except OptionError:  # it does not divide
+            continue
+        here = in_server(model, replace(setup, placement=placement), setup.user_settings)
+        if served_room(Deployment(model, here), context_len=context_len).largest_batch >= 1:
+            return placement.tensor_parallel
+    return None
 
 
 def server_room(

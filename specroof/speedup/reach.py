@@ -251,7 +251,7 @@ def how_sure(
     Parameters
     ----------
     deployment, drafters, context_len, batch_size
-        As of `nearness`; the band is that of the first drafter.
+        As of `nearness`; the band is the widest of those of the drafters.
 
     Source
         `nearness`, and `specroof.hardware.EngineProfile.band`.
@@ -270,10 +270,10 @@ def how_sure(
     if near is None:
         bound = f"an upper bound: engine {engine.name} is a roofline without overheads"
         return bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
-    kind = drafters[0] if drafters else ""
-    band = evidence_engine(deployment).band(kind)
-    measured = _nearest_engine(deployment).measured_band(kind)
-    if not drafters or band is None or measured is None:
+    bands = [evidence_engine(deployment).band(kind) for kind in drafters]
+    band = max(filter(None, bands), key=lambda each: each.width, default=None)
+    measured = band and _nearest_engine(deployment).measured_band(drafters[bands.index(band)])
+    if band is None or measured is None:
         return str(near["text"])
     low, high, lower, higher = np.expm1(np.outer([measured.width, band.width], [-1, 1]).ravel())
     wider = ""
