@@ -266,10 +266,8 @@ SEED := 36
 # Which test reaches which line: the whole suite once more, with the name of the test beside each line.
 .build/mutants/coverage: $(SOURCES) $(shell find tests benchmarks/fitting -name '*.py') $(TEST_ENV)/.dev-installed
 	@rm -rf .build/mutants && mkdir -p .build/mutants
-	@{ sed -n '/^\[tool.coverage.run\]/,/^$$/p' pyproject.toml; echo 'dynamic_context = "test_function"'; } \
-	    >.build/mutants/coverage.toml
 	HYPOTHESIS_PROFILE=ci COVERAGE_FILE=$(CURDIR)/.build/mutants/part $(CHECKOUT_PYTHON) -m coverage run \
-	    --rcfile .build/mutants/coverage.toml -m pytest $(PARALLEL) -q -p no:cacheprovider --durations 0 \
+	    -m pytest $(PARALLEL) -q -p no:cacheprovider -p benchmarks.named_tests --durations 0 \
 	    -m "not network and not long and not fuzz" ./tests ./benchmarks/fitting >.build/mutants/coverage.log || \
 	    { cat .build/mutants/coverage.log; exit 1; }
 	@$(CHECKOUT_PYTHON) -m coverage combine --quiet --data-file $@ .build/mutants/part.*

@@ -141,7 +141,7 @@ def sglang_page(
         line(f"sglang:{name}", value, served | {"is_streaming": "true"})
         for name, value in streamed.items()
     ]
-    for mode, value in {"decode": tokens, "prefill_compute": 1e6}.items():
+    for mode, value in {"decode": tokens, "prefill_compute": 3 * tokens}.items():
         lines.append(line("sglang:realtime_tokens_total", value, scheduler | {"mode": mode}))
     return "\n".join([*lines, ""])
 

@@ -217,6 +217,17 @@ def test_rates_multiply_whether_they_fall_or_rise(percent: list[int]) -> None:
     assert curve.survival(np.arange(1, len(percent) + 1)) == pytest.approx(expected, rel=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([0.9, 0.8, 0.7, 0.6], "survival 0.9, 0.8, 0.7, 0.6 by depth"),
+        ([0.9, 0.8, 0.7, 0.6, 0.5], "survival 0.9, 0.8, 0.7, … (5 values) by depth"),
+    ],
+)
+def test_a_long_curve_is_described_by_its_first_values(values: list[float], shown: str) -> None:
+    assert survival_acceptance(values).description == shown
+
+
 @given(falling)
 def test_survival_is_handed_back_as_given(values: list[float]) -> None:
     curve = survival_acceptance(values)

@@ -169,7 +169,10 @@ def test_one_rank_that_began_anew_is_seen_behind_one_that_goes_on() -> None:
             "tgi_queue_size 3\n",
             r"^page: .*tgi_queue_size; allowed: .*sglang: or vllm: or llamacpp:",
         ),
-        ("vllm:a 1\nsglang:b 2\n", "^page: .*allowed: .*one server, sglang: or vllm: or llamacpp:"),
+        (
+            "vllm:a 1\nsglang:b 2\n",
+            "^page: has several kinds; allowed: .*sglang: or vllm: or llama",
+        ),
     ],
 )
 def test_other_software_is_refused(text: str, reason: str) -> None:

@@ -1,5 +1,7 @@
 """Prices of passes between the points of a grid: against the passes themselves."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -145,7 +147,8 @@ def test_a_tree_keeps_its_tokens_per_round() -> None:
 def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     served = deployment(*SERVED[0])
     whole = PrefillRules(0, shares_passes=False, drafts_beside=False)
-    prices = pass_prices(served, whole, running=1, input_len=(512, 512), longest=512)
+    asked: Any = {"running": 1, "input_len": (512, 512), "longest": 512}
+    (prices,) = prices_by_draft_len(served, whole, **asked)
     assert prices.prompt_s.at(512, 256) == pytest.approx(
         float(engine_pass_s(served, prefill_pass(512))), rel=0.01
     )
@@ -155,6 +158,10 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     engine = served.setup.engine
     assert prices.request_overhead_s == engine.request_overhead_s
     assert prices.request_latency_s == engine.request_latency_s
+    # More requests while answers are short: the points of fewer stay where they are.
+    few, many = (prices_by_draft_len(served, whole, **asked, most=n)[0].round_s.x for n in (1, 40))
+    assert few == prices.round_s.x == [1, 2]
+    assert (many[:2], many[-1]) == ([1, 2], 40)
 
 
 def test_a_grid_is_linear_between_its_points_and_beyond() -> None:

@@ -25,6 +25,7 @@ from specroof.errors import OptionError
 from specroof.hardware import Collective, EngineProfile, Interconnect
 from specroof.latency import (
     Setup,
+    Work,
     check_placement,
     device_bytes,
     draft_placement,
@@ -36,6 +37,7 @@ from specroof.latency import (
 from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
 from specroof.questions.advise import hosts_of
 from specroof.serving.launch import Speculation, follows_load, launch, server_command
+from specroof.serving.workload import prefill_pass
 from strategies import device
 from tables import rows
 
@@ -203,6 +205,14 @@ def test_bytes_between_stages_by_hand(model: str, hidden: int) -> None:
     work = model_work(load_model(model), setup_of(Placement(2, pipeline_parallel=4)), forward)
     (hops,) = (one for one in work.exchanges if one.collective.block == "stage")
     assert float(hops.collective.message_bytes) == 32 / 4 * 4 * hidden * 2 * 2
+    # Prompts fill all stages: two sequences beside them are half a sequence in each, and a chunk of
+    # 2048 tokens is a fourth of it.
+    chunk, pair = prefill_pass(2048), ForwardPass(batch_size=2, query_len=4, context_len=1000)
+    beside = [Work(load_model(model), chunk, kind="prompts")]
+    setup = setup_of(Placement(2, pipeline_parallel=4))
+    mixed = model_work(load_model(model), setup, pair, beside=beside)
+    (hops,) = (one for one in mixed.exchanges if one.collective.block == "stage")
+    assert float(hops.collective.message_bytes) == (2 / 4 * 4 + 2048 / 4) * hidden * 2 * 2
 
 
 def test_hops_inside_a_node_and_out_of_it_by_hand() -> None:

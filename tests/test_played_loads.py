@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specroof import load_drafter, load_hardware, load_model, predict
+from specroof.hardware import ServerSettings
 from specroof.latency import Deployment, engine_setup
 from specroof.serving import played
-from specroof.serving.capacity import served_room
+from specroof.serving.capacity import in_server, served_room
 from specroof.serving.played import PlayedServer, play, played_server
 from specroof.serving.workload import Load, Workload, open_loop
 
@@ -267,9 +268,15 @@ def test_a_request_holds_what_its_server_has_room_for(engine: str, reserves: boo
     deployment, drafter = Deployment(load_model(MODEL), setup), load_drafter(SPEC)
     work = Workload(5000, 1000)
 
-    def server(clients: float, requests: int, **changes: Any) -> PlayedServer:
+    def server(
+        clients: float, requests: int, at: Deployment = deployment, **changes: Any
+    ) -> PlayedServer:
         load = Load([clients], [5500], work, requests=[requests], **changes)
-        return played_server(deployment, drafter, load, "queue", 2, raises=False)
+        return played_server(at, drafter, load, "queue", 2, raises=False)
+
+    # One at a time is room as well.
+    alone = replace(deployment, setup=in_server(deployment.model, setup, ServerSettings(running=1)))
+    assert server(3, 400, alone).capacity.tolist() == [1, 1, 1]
 
     # Prices reach to as many as run at once: clients, requests, and what there is room for.
     for few in (server(3, 400), server(1, 3, rate=[1.0])):

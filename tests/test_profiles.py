@@ -187,6 +187,7 @@ def test_acceptance_lengths_as_published(
 def test_rates_are_multiplied_up_and_shares_are_counted() -> None:
     # DSpark paper, figure 2, EAGLE-3 on chat: 0.5336, then 0.5894 of those.
     profile = specroof.load_profile("Qwen3-4B/EAGLE3/Chat")
+    assert "(Eagle3 for Qwen3-4B on Chat average)" in profile.acceptance().description
     assert profile.survival[:2] == pytest.approx([0.5336, 0.5336 * 0.5894])
     # Shares in percent of 0 to 8 accepted drafts, as Finn 2026 prints them.
     shares = [18.7, 19.5, 13.8, 9.1, 7.0, 6.3, 4.1, 3.8, 17.8]

@@ -149,7 +149,13 @@ def test_decode_workers_without_room_let_requests_wait() -> None:
     assert (endless.decode_batch > 8).all()
     assert whole_of(tight, Split(setup_of(), 4, 2), [64.0], room="ignore").room is None
     none = replace(tight, setup=in_server(served.model, setup_of("t4"), ServerSettings()))
-    assert np.isnan(requests_of(none, Split(setup_of(), 1, 1, 1e9), [2.0])[0].tpot_s).all()
+    one_each = Split(setup_of(), 1, 1, 1e9)
+    assert np.isnan(requests_of(none, one_each, [2.0])[0].tpot_s).all()
+    # 16 of 80 GB hold Qwen3-8B and some short requests, but no drafter beside it.
+    little = in_server(served.model, setup_of(), ServerSettings(memory_frac=0.2))
+    plain, short = replace(served, setup=little), Workload(200, 100)
+    whole, _ = requests_of(plain, one_each, [8.0], workload=short)
+    assert np.isnan(whole.tpot_s).tolist() == [[[False, True, True, True]]]
 
 
 def test_requests_have_lengths() -> None:

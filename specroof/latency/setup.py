@@ -616,13 +616,10 @@ def drafting_setup(model: Architecture, setup: Setup) -> Setup:
     >>> drafting_setup(head, setup).options.verify_attention is None
     True
     """
-    placement = setup.placement
-    if placement.decode_context_parallel > 1 or placement.pipeline_parallel > 1:
-        placement = draft_placement(model, setup)
     return replace(
         setup,
         engine=drafting_engine(setup.engine),
-        placement=placement,
+        placement=draft_placement(model, setup),
         options=replace(
             setup.options,
             verify_attention=None,

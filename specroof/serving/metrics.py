@@ -242,7 +242,7 @@ class _View:
         for key, name in self._server.counters.items():
             label, wanted = self._server.only.get(key, ("", None))
             for one in self._samples.get(name, ()):
-                if wanted is None or one.labels.get(label) == wanted:
+                if one.labels.get(label) == wanted:
                     series[key, tuple(sorted(one.labels.items()))] = one.value
         return series
 

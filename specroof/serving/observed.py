@@ -241,9 +241,10 @@ def _all_rounds(found: Counted) -> float:
         and ``IterationStats.update_from_output`` notes a gap for each output but the first. What
         SGLang counts are verifications, of look-ups that found nothing as well.
     """
-    drafted = found.counts.get("rounds", 0.0)
+    if "rounds" not in found.counts:
+        return 0.0
     gaps = 0.0 if found.server.gap_of_each_token else found.counts.get("gaps", 0.0)
-    return max(drafted, gaps) if "rounds" in found.counts else 0.0
+    return max(found.counts["rounds"], gaps)
 
 
 def _drafted_frac(found: Counted) -> float | None:

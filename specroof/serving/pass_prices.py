@@ -239,8 +239,8 @@ def prices_by_draft_len(  # noqa: PLR0913 - the bounds of all loads
     engine = deployment.setup.engine
     chunk = rules.chunk or running * input_len[1]
     batches = _axis(1.0, max(running, 2.0), _BATCH_STEP, whole=True)
-    if most > batches[-1]:
-        batches = np.append(batches, _axis(batches[-1], most, _BATCH_STEP, whole=True)[1:])
+    further = _axis(batches[-1], max(most, batches[-1]), _BATCH_STEP, whole=True)
+    batches = np.append(batches, further[1:])
     contexts = _axis(input_len[0], max(longest, input_len[0] + 1), _CONTEXT_STEP)
     tokens = _axis(1.0, max(chunk, 2.0), _TOKENS_STEP, whole=True)
     attended = _axis(_LEAST_ATTENDED, max(longest, 2 * _LEAST_ATTENDED), _ATTENDED_STEP)
