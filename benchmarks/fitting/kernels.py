@@ -151,8 +151,8 @@ _SAME_DIE: Final = {"a100-40gb": "a100-80gb", "gh200": "h100-sxm"}
 #: The chips that kernels were timed on.
 KERNEL_CHIPS: Final = tuple(_KERNELS)
 
-#: Factors of what was timed alone, by how they begin: these have none. Loads that moved its
-#: all-reduces took them for 1.4 times what is timed, or without gpt-oss for 0.6, and layers for it.
+#: Factors of what was timed alone, by how they begin: these have none. Loads took all-reduces for
+#: 1.0 to 1.1 times what is timed, without gpt-oss for 0.55 and without DeepSeek-R1 for 1.3 to 1.5.
 _TIMED: Final = ("experts", "collective", "link")
 
 #: A dtype without timings reaches what the one beside it does.
