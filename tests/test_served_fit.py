@@ -26,13 +26,17 @@ from fitting.served_fit import (
     served_engine,
 )
 from fitting.shared_fit import Points
+from specroof import load_hardware
 from specroof.evidence import Measurement, load_measurements
+from specroof.latency.pass_seconds import all_reduce_s
 from specroof.scoring.left_out import SERVED_GROUPS, served_group
 
 pytestmark = pytest.mark.slow
 
 #: Model, chip and server that launches of prompts are read off.
 LAUNCHED = ("deepseek-ai/DeepSeek-R1", "h200", "sglang")
+#: Whose factors TensorRT-LLM on Hopper has.
+WHOSE = ("all", "tensorrt-llm", "hopper", "tensorrt-llm hopper")
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +77,24 @@ def test_factors_of_all_of_a_server_of_a_family_and_of_both_multiply(
     assert own_engine(engine, ("all", "sglang"), {"layer of vllm": 3.0}) == own_engine(
         engine, (), {}
     )
+
+
+def test_no_factor_moves_all_reduces_that_were_timed_alone(shared: dict[str, float]) -> None:
+    factors = {f"{name} of {whose}": 2.0 for name in ("collective", "link") for whose in WHOSE}
+    link = load_hardware("h200").interconnect
+    reached = served_engine("tensorrt-llm", "h200", {**shared, **factors}).collective
+    assert link is not None
+    assert reached is not None
+    # TensorRT-LLM 1.3.0rc20 on 4 H200, 8 and 64 KiB (aiconfigurator).
+    for size, timed_us in ((8192, 3.18), (65536, 3.61)):
+        seconds = all_reduce_s(
+            size,
+            devices=4,
+            link_bytes_per_s=reached.link_frac * link.link_bytes_per_s,
+            latency_s=reached.latency_s + 3 * reached.device_latency_s,
+            switch_reduces=link.switch_reduces,
+        )
+        assert float(seconds) * 1e6 == pytest.approx(timed_us, rel=0.1)
 
 
 def test_no_kernel_reaches_more_than_a_peak(shared: dict[str, float]) -> None:
