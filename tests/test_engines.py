@@ -54,6 +54,7 @@ from specroof.latency.model import (
     model_work,
     padded_pass,
     pass_work,
+    served_calls,
     stacked,
 )
 from specroof.latency.pass_seconds import PassShape, PassWork, overlapped_s, pass_time
@@ -144,7 +145,7 @@ def test_a_norm_lies_between_the_longer_and_the_sum(c: float, m: float, norm: fl
 #: 6 layers, 3 of them with a recurrence and 2 of experts; 32 sequences of 4 tokens in 8 groups.
 SHAPE = PassShape(
     *(6, 32, {"linear_attention": 3, "experts": 2}, 4),
-    serial_steps=5, kernels=41, takes_prompts=True, groups=8, eager=True,
+    serial_steps=5, kernels=41, launches=7, takes_prompts=True, groups=8, eager=True,
 )  # fmt: skip
 
 
@@ -167,7 +168,7 @@ SHAPE = PassShape(
         ("serial head", {"serial_step_overhead_s": 2.0}, 5),
         ("serial head, by sequence", {"serial_sequence_overhead_s": 2.0}, 5 * 4),
         ("launches", {"graphs": CapturedGraphs(sizes=(1,), eager_kernel_s=2.0)}, 41),
-        ("launches of prompts", {"prefill_launch_s": {"experts": 2.0, "fp8_blocks": 9.0}}, 2),
+        ("launches of prompts", {"prefill_launch_s": 2.0}, 7),
     ],
 )
 def test_what_an_engine_adds_has_a_name(
@@ -208,16 +209,29 @@ def test_a_pass_over_prompts_lasts_no_less_than_its_launches() -> None:
     h200 = load_hardware("h200")
 
     def seconds(launch_s: float, new_tokens: int) -> float:
-        engine = real(pass_overhead_s=1e-3, prefill_launch_s={"latent_attention": launch_s})
+        engine = real(pass_overhead_s=1e-3, prefill_launch_s=launch_s)
         setup = engine_setup(replace(h200, engines={"real": engine}), "real", Placement(8), None)
         both = prefill_pass(new_tokens), ForwardPass(1, 1, 1024)
         prompt, step = (float(model_latency(model, setup, one).total_s) for one in both)
         assert step < 0.03  # graphs hold decoding
         return prompt
 
-    # 61 layers of 2 ms are longer than a short prompt, and shorter than a long one.
-    assert seconds(2e-3, 64) == pytest.approx(0.122)
-    assert seconds(2e-3, 65536) == seconds(0.0, 65536) > 0.122
+    # 1270 calls of 0.1 ms are longer than a short prompt, and shorter than a long one.
+    assert seconds(1e-4, 64) == pytest.approx(0.127)
+    assert seconds(1e-4, 65536) == seconds(0.0, 65536) > 0.127
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [
+        ("Qwen/Qwen3-8B", 0),
+        # five matrices and two of a dense block or the shared expert, seven around the core
+        ("deepseek-ai/DeepSeek-R1", 61 * (5 + 2 + 7 + 3) + 58 * (2 + 2) + 1),
+    ],
+)
+def test_calls_of_a_server_over_prompts(name: str, calls: int) -> None:
+    model = load_model(name)
+    assert served_calls(forward_cost(model, prefill_pass(64)), model.n_layers) == calls
 
 
 @pytest.mark.parametrize("name", ["sglang", "tensorrt-llm"])

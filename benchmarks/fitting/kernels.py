@@ -204,7 +204,6 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         memory=timed.memory_frac / fitted.memory_frac,
     )
     former = layers.get("former_experts")
-    launch_s = parameters.get(PREFILL_LAUNCH, 0.0)
     kernels = replace(
         scaled,
         name=KERNEL_ENGINE,
@@ -215,7 +214,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         draft_pass_overhead_s=own("draft_pass_s", KERNEL_ENGINE, parameters),
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
-        prefill_launch_s={"latent_attention": launch_s} if launch_s else {},
+        prefill_launch_s=parameters.get(PREFILL_LAUNCH, 0.0),
         expert_kernels=_timed_experts(layers["experts"]),
         former=None if former is None else replace(FORMER, expert_kernels=_timed_experts(former)),
         # Of the seconds of a layer, those of a dense feed-forward: two matrices, and what is

@@ -5,8 +5,10 @@ has, of each of `FACTORS`, a factor of its server, one of its family and one of 
 near 1, so that few loads move them little and a server without loads has those of its family.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import filterfalse
 from operator import attrgetter
@@ -36,12 +38,12 @@ from specroof.evidence import Measurement, base_model, load_served
 from specroof.evidence.measurement import chip_of
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, PassWork, Work, model_work, pass_time, stacked
-from specroof.latency.model import layer_kinds
 from specroof.scoring.bands import FULL_POINTS
 from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
-from specroof.scoring.served import implausible, plain_scores
+from specroof.scoring.served import implausible, launches_prompts, plain_scores
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, end_to_end_tokens_per_s, request_timing
+from specroof.serving.workload import prefill_pass
 
 #: What an ordinary residual of a served load is.
 _ORDINARY: Final = 0.08
@@ -105,7 +107,9 @@ _HAS: Final = np.array(
 
 def of_former(point: Measurement) -> bool:
     """Tell whether one of the former releases of its server served a load."""
-    return point.engine == KERNEL_ENGINE and FORMER.has(point.engine_version, point.date)
+    if point.engine == KERNEL_ENGINE:
+        return FORMER.has(point.engine_version, point.date)
+    return launches_prompts(point)
 
 
 def pair_of(point: Measurement) -> int:
@@ -194,7 +198,9 @@ def place_engine(place: Place, parameters: Mapping[str, float]) -> EngineProfile
     """Return the profile of a place, as served loads are fitted with it."""
     server, chip, former = place
     engine = served_engine(server, chip, parameters, FITTED_BESIDE_ROUNDS)
-    return engine.served_by(FORMER.last) if former else engine
+    if former and server == KERNEL_ENGINE:
+        return engine.served_by(FORMER.last)
+    return replace(engine, prefill_launch_s=parameters[PREFILL_LAUNCH]) if former else engine
 
 
 _SETUP: Final = attrgetter(
@@ -398,12 +404,12 @@ def fit_factors(
 
 
 def prefill_launch_s(loads: Iterable[Measurement], shared: Mapping[str, float]) -> float:
-    """Return the seconds in which a host launches a layer of latent attention over prompts.
+    """Return the seconds of a call in which a host launches a pass over prompts.
 
     SGLang 0.5.9 on H200 answers prompts of 1024 tokens for DeepSeek-R1 after 148 to 183 ms, be
     there 4 or 64 clients, and after 85 ms in 0.5.12, whose graphs hold passes over prompts. Prompts
     of 8192 tokens take as long in both. TensorRT-LLM, which has no such graphs unless it is asked
-    for them, is as slow; no load tells how long other layers take.
+    for them, is as slow.
 
     Parameters
     ----------
@@ -415,18 +421,29 @@ def prefill_launch_s(loads: Iterable[Measurement], shared: Mapping[str, float]) 
     Returns
     -------
     float
-        The median over loads of SGLang 0.5.9 on H200 with short prompts; 0 without one.
+        The median over models of the lower quartile over loads whose short prompts are of several
+        lengths, so that their clients are not in step: others wait for more than launches. 0
+        without one.
     """
-    found = []
+    found: dict[str, list[float]] = defaultdict(list)
     for load in loads:
-        server = (load.engine, load.engine_version, load.hardware)
-        if server != ("sglang", "0.5.9", "h200") or (load.input_len or 0) > _LAUNCHED_TOKENS:
+        launched = load.engine == KERNEL_ENGINE or launches_prompts(load)
+        prompt = (1 + load.shortest) / 2 * (load.input_len or math.inf)
+        few = (load.concurrency or 1) <= _TTFT_CONCURRENCY
+        if (
+            not launched
+            or not few
+            or load.shortest == 1
+            or prompt > _LAUNCHED_TOKENS
+            or not load.ttft_s
+        ):
             continue
-        served = served_of(load, served_engine("sglang", "h200", shared))
-        layers = layer_kinds(served.model, served.setup).get("latent_attention", 0)
-        if layers and load.ttft_s:
-            found.append((load.ttft_s - served.setup.engine.request_latency_s) / layers)
-    return float(np.median(found)) if found else 0.0
+        served = served_of(load, served_engine(load.engine or "", load.hardware or "", shared))
+        launches = model_work(served.model, served.setup, prefill_pass(prompt)).shape.launches
+        latency_s = shared["request_latency_s"]
+        if launches:
+            found[base_model(load)].append((load.ttft_s - latency_s) / float(launches))
+    return float(np.median([np.quantile(each, 0.25) for each in found.values()])) if found else 0.0
 
 
 def fitted_loads() -> list[Measurement]:

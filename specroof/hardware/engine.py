@@ -767,8 +767,8 @@ class EngineProfile:
     prefill_kernel_overhead_s
         Seconds on top of each kernel of a pass that takes prompts: no graph holds them.
     prefill_launch_s
-        Seconds in which the host launches a layer of a kind (`LAYER_KINDS`) in a pass that takes
-        prompts, outside of graphs: a pass lasts no less than all its layers take together.
+        Seconds of a call in which the host launches a pass that takes prompts, outside of graphs: a
+        pass lasts no less than all its calls take together (`specroof.latency.model.served_calls`).
     state_token_overhead_s
         Seconds on top of each layer of linear attention, for each new token of a sequence beyond
         the first and up to `STATE_TOKENS`: the recurrence takes one token after the other.
@@ -849,7 +849,7 @@ class EngineProfile:
     sequence_overhead_s: Seconds = 0.0
     layer_token_overhead_s: Seconds = 0.0
     prefill_kernel_overhead_s: Seconds = 0.0
-    prefill_launch_s: Mapping[LayerKind, Seconds] = field(default_factory=dict)
+    prefill_launch_s: Seconds = 0.0
     state_token_overhead_s: Seconds = 0.0
     draft_pass_overhead_s: Seconds | None = None
     serial_step_overhead_s: Seconds = 0.0

@@ -642,6 +642,26 @@ _UNTIMED_LAUNCHES: Final = (
 )
 #: Kernels of a layer beside its operations: two norms of eight, two sums, an activation of two.
 _LAYER_KERNELS: Final = 20
+#: Calls of a server's Python for an operation that is not one: no Python runs between the kernels
+#: inside of a call.
+_CALLS: Final = {
+    # with rotation and cache; one matrix, not three, before it
+    "attention": -1,
+    # norms of both latents, rotation, keys joined of two parts in two copies, cache, core
+    "latent_attention": 7,
+    # layout and kernel
+    "convolution": 2,
+    # gates, three copies, two norms, six kernels over chunks, a gated norm
+    "state": 13,
+    # choice of experts
+    "router": 2,
+    # with their quantised inputs
+    "experts": 2,
+}
+#: Two norms, each with the sum before it, and an activation.
+_LAYER_CALLS: Final = 3
+#: Kinds of attention whose layers are many calls.
+_IN_MANY_CALLS: Final = frozenset({"latent_attention", "state"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -781,6 +801,7 @@ def model_work(
         eager,
         sum(work.times for work in beside if work.kind == "steps"),
         launched_kernels(ops, model.n_layers),
+        served_calls(ops, model.n_layers),
         forward.settled,
         setup.placement.attention_data_parallel,
     )
@@ -916,6 +937,39 @@ def _chunk(forward: ForwardPass, pieces: int) -> ForwardPass:
     )
 
 
+def served_calls(ops: Sequence[OpCost], n_layers: float) -> float:
+    """Return the calls in which a server launches a pass over prompts that no graph holds.
+
+    0 of models that have neither latent nor linear attention: their layers are so few calls that
+    counting them makes predictions of models that a fit has not seen worse.
+
+    Parameters
+    ----------
+    ops, n_layers
+        As of `launched_kernels`.
+
+    Ignores
+        all-reduces, and inputs that are quantised in a call of their own: one for each matrix in
+        scaled blocks.
+    Source
+        Counted in SGLang 0.5.9 ``models/llama.py``, ``models/deepseek_common/
+        attention_forward_methods/forward_mha.py``, ``models/qwen3_5.py`` and ``models/
+        qwen2_moe.py``, ``layers/attention/hybrid_linear_attn_backend.py``,
+        ``layers/attention/fla/chunk.py``.
+
+    Examples
+    --------
+    >>> zero = np.zeros(())
+    >>> core = OpCost("core", "latent_attention", 2, zero, zero, zero, zero, "bf16")
+    >>> served_calls([core], 2)  # two cores of 7, two layers of 3
+    20
+    """
+    if _IN_MANY_CALLS.isdisjoint(op.kind for op in ops):
+        return 0.0
+    found = sum(op.count * _CALLS.get(op.kind, 1) for op in ops)
+    return found + _LAYER_CALLS * n_layers
+
+
 def launched_kernels(ops: Sequence[OpCost], n_layers: float) -> float:
     """Return how many kernels a pass launches where no graph holds them and nothing fuses them.
 
@@ -1015,7 +1069,9 @@ def _mixed_work(
     costs = [_ops(model, setup, batch, by_sequence) for batch in (decoding, prompts)]
     both, alone, beside = joined_costs(*costs)
     # One row of tokens: as many kernels as a pass of either.
-    kernels = launched_kernels(costs[0], model.n_layers)
+    kernels, launches = (
+        count(costs[0], model.n_layers) for count in (launched_kernels, served_calls)
+    )
     shape = PassShape(
         model.n_layers,
         batch,
@@ -1023,6 +1079,7 @@ def _mixed_work(
         queries,
         eager,
         kernels=kernels,
+        launches=launches,
         takes_prompts=True,
         groups=setup.placement.attention_data_parallel,
     )

@@ -489,7 +489,9 @@ class PassShape:
     serial_steps
         Steps of a serial head, one after another.
     kernels
-        Kernels that are launched where no graph holds them.
+        Kernels that are launched where no graph holds them and nothing fuses them.
+    launches
+        Calls in which a server launches a pass over prompts.
     takes_prompts
         Whether there are tokens of prompts in the pass.
     groups
@@ -503,6 +505,7 @@ class PassShape:
     eager: BoolArray | Array | bool = False
     serial_steps: Array | float = 0.0
     kernels: Array | float = 0.0
+    launches: Array | float = 0.0
     takes_prompts: Array | bool = False
     groups: Array | float = 1.0
 
@@ -966,8 +969,8 @@ def launches_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array]:
 
     Examples
     --------
-    >>> engine = EngineProfile(name="e", prefill_launch_s={"experts": 0.5})
-    >>> prompt = PassShape(6, 1, layer_kinds={"experts": 4}, takes_prompts=True)
+    >>> engine = EngineProfile(name="e", prefill_launch_s=0.5)
+    >>> prompt = PassShape(6, 1, launches=4, takes_prompts=True)
     >>> float(launches_s(prompt, engine)["launches of prompts"])
     2.0
     """
@@ -976,11 +979,8 @@ def launches_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array]:
         kernels_s = engine.graphs.eager_kernel_s * shape.kernels
         found["launches"] = np.where(shape.eager, kernels_s, 0.0)
     if engine.prefill_launch_s and np.any(shape.takes_prompts):
-        layers_s = sum(
-            each_s * shape.layer_kinds.get(kind, 0)
-            for kind, each_s in engine.prefill_launch_s.items()
-        )
-        found["launches of prompts"] = np.asarray(layers_s * shape.takes_prompts)
+        prompts_s = engine.prefill_launch_s * shape.launches
+        found["launches of prompts"] = np.asarray(prompts_s * shape.takes_prompts)
     return found
 
 

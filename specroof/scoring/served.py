@@ -329,7 +329,7 @@ _SETUP: Final = attrgetter(
 
 def _curve(load: Measurement) -> Hashable:
     """Return what the loads of one curve share: their set-up, and what is known of the release."""
-    return _SETUP(load), of_former_release(load), _launches_prompts(load)
+    return _SETUP(load), of_former_release(load), launches_prompts(load)
 
 
 #: What a drafted load shares with the one without drafts that it is compared with. Not all
@@ -472,7 +472,7 @@ def _plain_scores(
     for loads in grouped(plain, _curve).values():
         engine, unseen = left_out_served(loads[0], by)
         # Which says nothing that was left out where the group has no server in it.
-        if by in {None, "model", "chip"} and _launches_prompts(loads[0]):
+        if by in {None, "model", "chip"} and launches_prompts(loads[0]):
             alike, _ = left_out_served(replace(loads[0], engine="tensorrt-llm"), by)
             engine = replace(engine, prefill_launch_s=alike.prefill_launch_s)
         try:
@@ -590,8 +590,8 @@ def played_figures(
     return {name: np.array([[load[name]] for load in figures]) for name in FIGURES}
 
 
-def _launches_prompts(load: Measurement) -> bool:
-    """Return whether the host launches passes over prompts: SGLang, before graphs held them."""
+def launches_prompts(load: Measurement) -> bool:
+    """Tell whether the host launches passes over prompts: SGLang, before graphs held them."""
     if load.engine != "sglang" or chip_family(load) not in {"hopper", "blackwell"}:
         return False
     release = _release(load)
