@@ -609,11 +609,12 @@ def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
         compared += 1
         at = f"{spec} of {model} on {chip}, {state['engine']}, {batch:g}, {context}, {answer}, {hits}"
         speedup = advice.prediction.end_to_end[0].speedup[0, -1]
-        edges = [row.tried_speedup, *row.bands.get("tried_speedup", ())]
-        if min(abs(edge - 1) for edge in edges) > NEAR:
+        if min(abs(one - 1) for one in (row.tried_speedup, *row.bands["tried_speedup"])) > NEAR:
             assert choice["decision"] == row.decision, at
             assert (choice["draft_len"] > 0) == (row.draft_len > 0), at
-        assert speedup[choice["draft_len"]] == pytest.approx(speedup[row.draft_len], rel=NEAR), at
+        # Of a rate that is the same at every depth, `advise` takes the lengths of the usual shape.
+        most = 1 + NEAR if row.typical_speedup is None else np.inf
+        assert 1 - NEAR <= speedup[choice["draft_len"]] / speedup[row.draft_len] <= most, at
         strong = seen.page.locator("#verdict strong").first.inner_text()
         assert strong.partition(":")[0] == choice["decision"].capitalize()
         if choice["draft_len"] != row.draft_len:

@@ -621,8 +621,8 @@ def answers_line(answer: Trained) -> str:
     if not training.answers_hours:
         return "the target's own answers: you have them already, and they are not counted"
     return (
-        f"the target's own answers: {_plain(training.answers_hours)} of these device-hours, "
-        f"{training.answer_len:.0f} tokens a sample; 0 if you have them already (--answer-len 0)"
+        f"the target's own answers: {_plain(training.answers_hours)} of these hours, "
+        f"{training.answer_len:.0f} tokens a sample; 0 if you have them (--answer-len 0)"
     )
 
 
