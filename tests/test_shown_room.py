@@ -3,10 +3,12 @@
 from functools import partial
 
 import numpy as np
+import pytest
 
 from commands import answered, run
 from gridded import gridded
 from specroof import capacity
+from specroof import predict as predicted
 
 #: What `capacity`, which has goldens of its own, says of the server below.
 PLAIN_ROOM = (
@@ -65,3 +67,23 @@ def test_json_has_holes_and_what_bounds() -> None:
     free = answered(PREDICT, words, "--batch 1,64 --no-capacity --grid")
     assert free["case"]["room"] is None
     assert gridded(free, "speedup")[0, 1, 0] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("context_len", "devices"),
+    [
+        # 57 344 bytes a token in 28 layers of 4 heads: 229 GB, of which 4 x 80 hold a fourth each
+        (4_000_000, "4"),
+        # 573 GB: four do not hold it, and eight do not share 28 heads
+        (10_000_000, None),
+    ],
+)
+def test_a_model_without_room_names_the_devices_that_hold_a_request(
+    context_len: int, devices: str | None
+) -> None:
+    found = predicted(
+        "Qwen/Qwen2.5-7B-Instruct", "h100", drafters="ideal", context_len=context_len,
+        engine="sglang",
+    )  # fmt: skip
+    said = [one.rpartition("--tp ")[2] for one in found.warnings if "--tp " in one]
+    assert said == ([devices] if devices else [])
