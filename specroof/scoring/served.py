@@ -564,7 +564,7 @@ def played_figures(
     clients = [int(load.concurrency or 1) for load in loads]
     rules = prefill_rules(deployment)
     if first.source in _NVIDIA_RUNS and first.shortest == 1 and rules.shares_passes:
-        tokens = prompt + _BESIDE_A_PROMPT[first.engine]
+        tokens = prompt + _BESIDE_A_PROMPT[str(first.engine)]
         if first.engine == "tensorrt-llm":
             tokens -= tokens % prompt
         rules = replace(rules, chunk=int(tokens) + max(clients))
