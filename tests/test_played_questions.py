@@ -119,7 +119,7 @@ def test_the_chart_is_over_the_loads() -> None:
     assert plain.get_ydata().tolist() == figures[:, 0].tolist()
     assert drafted.get_ydata().tolist() == np.nanmax(figures, axis=1).tolist()
     (speedups,) = loads.figures()[""].axes
-    assert [*speedups.lines[0].get_ydata()] == [row.speedup for row in loads.rows]
+    assert [*speedups.lines[1].get_ydata()] == [row.speedup for row in loads.rows]
     rates = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 2], requests=8, tpot_s=0.02)
     assert panels(rates)[3].get_xlabel() == "Requests/s"
     assert panels(rates)[3].get_ylabel() == "Requests/s within targets"
