@@ -784,8 +784,17 @@ def known_releases(framework: str) -> Sequence[str]:
 
 
 def version_parts(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, which order it among others."""
-    return tuple(int(part) for part in version.split("."))
+    """Return the first numbers of a version, of its tag or of a text, which order it among others.
+
+    Candidates and posts have those of their release; without a number there are none.
+
+    Examples
+    --------
+    >>> version_parts("v0.33.0"), version_parts("vLLM 1.1.0rc2.post2"), version_parts("main")
+    ((0, 33, 0), (1, 1, 0), ())
+    """
+    numbers = re.search(r"\d+(\.\d+)*", version)
+    return tuple(map(int, numbers[0].split("."))) if numbers else ()
 
 
 @cache

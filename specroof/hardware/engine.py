@@ -4,7 +4,6 @@ Every figure of the ideal engine is the default of its field: all of the peak, n
 """
 
 import math
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -436,9 +435,8 @@ class FormerReleases:
         """
         if not release:
             return "" < date < self.before
-        last = version_parts(self.last.removeprefix("v"))
-        parts = tuple(int(part) for part in re.findall(r"\d+", release)[: len(last)])
-        return parts <= last
+        last = version_parts(self.last)
+        return version_parts(release)[: len(last)] <= last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -725,7 +723,7 @@ class Reach:
             return self.drift > 0
         if not release:
             return False
-        newest = version_parts(self.versions[-1].removeprefix("v"))
+        newest = version_parts(self.versions[-1])
         return version_parts(release)[: len(newest)] > newest
 
 
