@@ -13,7 +13,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, reject
-from specroof.frameworks import DEGREES, BlockRelease, PoolRelease, ShareRelease, release
+from specroof.frameworks import DEGREES, BlockRelease, ShareRelease, release
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import (
     Deployment,
@@ -158,12 +158,6 @@ def _captured_blocks(setup: Setup, server: Server) -> list[int]:
     return blocks.captured_sizes(setup.hardware, facts, server.capture, tokens=tokens)
 
 
-def _captured_pools(setup: Setup, server: Server) -> list[int]:
-    facts: PoolRelease = setup.release  # type: ignore[assignment]  # by its rules
-    # Servers that draft have the finer sizes; the profiles were fitted with them.
-    return pools.captured_sizes(server.capture, facts, drafting=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a kind of server does that is more than a fact.
@@ -186,7 +180,13 @@ class Rules:
 
 #: By the name that files of releases have for them.
 RULES: Final[Mapping[str, Rules]] = {
-    "pools": Rules(pools.resolve, pools.room, _captured_pools, "sequences"),
+    "pools": Rules(
+        pools.resolve,
+        pools.room,
+        # Servers that draft have the finer sizes; the profiles were fitted with them.
+        lambda setup, server: pools.captured_sizes(server.capture, setup.release, drafting=True),  # type: ignore[arg-type]  # by its rules
+        "sequences",
+    ),
     "blocks": Rules(blocks.resolve, blocks.room, _captured_blocks),
     "share": Rules(resolve_share, room_share),
     "ideal": Rules(resolve_ideal, room_ideal),
@@ -291,8 +291,7 @@ def in_server(
                 "one of them, or the same",
             )
         setup = replace(setup, options=replace(options, state_dtype=user_settings.state_dtype))
-    wanted = setup.version if version is None else version
-    facts = release("@".join(filter(None, (setup.engine.rules, wanted))))
+    facts = release(f"{setup.engine.rules}@{version}") if version else setup.release
     place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, facts=facts)
     # One server for all lengths of drafts: some capture more the longer the rounds.
     longest = int(BOUNDS["draft_len"].most) + 1
@@ -504,7 +503,11 @@ class ServerRoom:
                     f"context {context:g}: not one request fits: {short} more would be needed on "
                     f"each device"
                 )
-        yield from self.default_limit(largest, known)
+        if (raised := self.raised_running(largest, known)) is not None:
+            yield Urgent(
+                f"a default of {self.drafting.server.framework} limits the running requests: "
+                f"--server running={raised[1]} raises it"
+            )
 
     def with_plain(self, other: "ServerRoom") -> "ServerRoom":
         """Return this room with that of another server where nothing drafts."""
@@ -533,28 +536,6 @@ class ServerRoom:
         if not binds.any():
             return None
         return server.running, ranks * -(-math.ceil(batch) // ranks)  # whole requests of each rank
-
-    def default_limit(
-        self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
-    ) -> list[str]:
-        """Return a sentence where a default of the server, and not memory, holds a batch back.
-
-        Parameters
-        ----------
-        batch, lengths
-            As of `raised_running`.
-        """
-        raised = self.raised_running(batch, lengths)
-        return (
-            []
-            if raised is None
-            else [
-                Urgent(
-                    f"a default of {self.drafting.server.framework} limits the running requests: "
-                    f"--server running={raised[1]} raises it"
-                )
-            ]
-        )
 
 
 def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:
