@@ -708,24 +708,6 @@ class Reach:
     speedup_drift: Annotated[float, "band"] = 0.0
     drift: Annotated[float, "band"] = 0.0
 
-    def is_beyond(self, release: str) -> bool:
-        """Tell whether a release is newer than all that were measured; not where none is known.
-
-        What stands in for servers of any release has none, and a drift.
-
-        Examples
-        --------
-        >>> reach = Reach(versions=("v0.10", "v0.19"))
-        >>> [reach.is_beyond(release) for release in ("0.33.0", "0.19.2", "0.10", "")]
-        [True, False, False, False]
-        """
-        if not self.versions:
-            return self.drift > 0
-        if not release:
-            return False
-        newest = version_parts(self.versions[-1])
-        return version_parts(release)[: len(newest)] > newest
-
 
 @dataclass(frozen=True, kw_only=True)
 class EngineProfile:

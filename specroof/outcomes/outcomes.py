@@ -1,6 +1,6 @@
 """One load, one answer: every question asks here what drafts gain on a server."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
@@ -16,7 +16,7 @@ from specroof.errors import Urgent
 from specroof.hardware import played_figure
 from specroof.outcomes.case import Case
 from specroof.outcomes.replays import Replays
-from specroof.serving.capacity import RoomRule, ServerRoom, devices_that_hold
+from specroof.serving.capacity import RoomRule, devices_that_hold
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import (
     FIGURES,
@@ -168,16 +168,14 @@ class Outcomes(ServedCurve):
         workers = 1 if case.split is None else case.split.decode_workers
         each = replace(self.decoding, batch_size=self.decoding.batch_size / workers)
         beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
-        return [*self.rate_warnings, *self.room.warnings(each, beyond), *self._more_devices(case)]
-
-    def _more_devices(self, case: Case) -> Iterator[str]:
-        """Yield how many devices hold a request, if these hold none and others do."""
-        room, context_len = cast("ServerRoom", self.room), float(self.curve.context_len.min())
-        if case.split is None and not room.largest[0, 0]:
-            devices = devices_that_hold(case.deployment, context_len)
-            if devices is not None:
-                name = case.deployment.setup.hardware.name
-                yield f"a request runs on {devices} x {name}: --tp {devices}"
+        said = [*self.rate_warnings, *self.room.warnings(each, beyond)]
+        devices = None
+        if case.split is None and not self.room.largest[0, 0]:
+            devices = devices_that_hold(case.deployment, float(self.curve.context_len.min()))
+        if devices is not None:
+            name = case.deployment.setup.hardware.name
+            said.append(f"a request runs on {devices} x {name}: --tp {devices}")
+        return said
 
     def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
         """Return requests/s answered at most without and with drafts; None of no arrivals."""
