@@ -53,7 +53,6 @@ from specroof.errors import (
     reject,
 )
 from specroof.hardware import (
-    EngineProfile,
     Generic,
     GenericEngines,
     HardwareProfile,
@@ -214,9 +213,18 @@ def _hardware_files() -> dict[str, tuple[Path, bool]]:
 def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
     """Return the profile of a file, with the engines of others and those that stand in."""
     profile = _parsed(read_text(path, ProfileError), str(path), trusted)
-    shared = {
-        name: _shared_engine(name, chip, str(path)) for name, chip in profile.same_engines.items()
-    }
+    shared, others = {}, bundled("hardware", ".yaml")
+    for name, chip in profile.same_engines.items():
+        file = others.get(chip)
+        has = (
+            {} if file is None else _parsed(read_text(file, ProfileError), str(file), True).engines
+        )
+        if name not in has:
+            what = f"{path}: engines.{name}.same_as is {shown(chip)}"
+            reject(
+                what, f"a bundled hardware file with figures of its own for {name}", ProfileError
+            )
+        shared[name] = has[name]
     link = profile.interconnect
     stand_ins = GenericEngines(
         known=_generic,
@@ -227,18 +235,6 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
         local=local_engines,
     )
     return replace(profile, engines=shared | {**profile.engines}, generic=stand_ins)
-
-
-def _shared_engine(name: str, chip: str, source: str) -> EngineProfile:
-    """Return the engine of another chip, whose bundled file holds its figures."""
-    file = bundled("hardware", ".yaml").get(chip)
-    engines = (
-        {} if file is None else _parsed(read_text(file, ProfileError), str(file), True).engines
-    )
-    if name not in engines:
-        what = f"{source}: engines.{name}.same_as is {shown(chip)}"
-        reject(what, f"a bundled hardware file with figures of its own for {name}", ProfileError)
-    return engines[name]
 
 
 @lru_cache(maxsize=256)

@@ -31,17 +31,12 @@ class _Name:
     runs: str = ""
 
 
-def _names() -> Mapping[str, _Name]:
-    content = parse_yaml(
+_NAMES: Final = {
+    name: read_plain(row, _Name, source=f"names.yaml: {name}", error=ProfileError)
+    for name, row in parse_yaml(
         (FOLDER / "names.yaml").read_text("utf-8"), source="names.yaml", error=ProfileError
-    )
-    return {
-        name: read_plain(row, _Name, source=f"names.yaml: {name}", error=ProfileError)
-        for name, row in content.items()
-    }
-
-
-_NAMES: Final = _names()
+    ).items()
+}
 #: Serving software that engines are named after, and whose rules they have.
 FRAMEWORKS: Final = tuple(n for n, row in _NAMES.items() if not (row.one_user or row.runs))
 #: Software for one user and a few requests, with engines of its own.

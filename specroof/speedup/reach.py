@@ -107,7 +107,8 @@ def _nearest_engine(deployment: Deployment) -> EngineProfile:
     far = unknown or strange
     if stand_ins is not None and (far or (reach is not None and reach.family)):
         server = engine.framework or engine.name
-        elsewhere = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
+        others = stand_ins.known().engines  # bands are those of any chip
+        elsewhere = others.get(server, others[GENERIC])
         engine = elsewhere if far or reach is None else _with_kinds_of(engine, reach, elsewhere)
     if reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}:
         least = UNMEASURED_ATTENTION_BATCH
