@@ -163,8 +163,8 @@ def _named_hardware(name: str, *, check: bool = False) -> tuple[Path, HardwarePr
         if stem.casefold() == wanted:
             return known, _parse_hardware(known, trusted=is_bundled and not check)
     for known, is_bundled in files.values():
-        # Parsing is slow and aliases stand in plain text: parse only files that hold the word.
-        if wanted in _folded(known, known.stat().st_mtime_ns):
+        # Parsing is slow and aliases stand in plain text: parse only files that may have this one.
+        if wanted in _aliases(known, known.stat().st_mtime_ns):
             profile = _parse_hardware(known, trusted=is_bundled and not check)
             if wanted in (alias.casefold() for alias in profile.aliases):
                 return known, profile
@@ -190,10 +190,16 @@ def taken_aliases(file: str | os.PathLike[str]) -> dict[str, str]:
     return {alias: path.stem for alias, path in files.items() if not path.samefile(own)}
 
 
+#: From the key to the next one.
+_ALIASES: Final = re.compile(r"^aliases:.*?(?=^[^\s#-]|\Z)", re.MULTILINE | re.DOTALL)
+
+
 @lru_cache(maxsize=256)
-def _folded(path: Path, _changed_ns: int) -> str:
-    """Return the text of a file without capitals, which is read again when it has changed."""
-    return read_text(path, ProfileError).casefold()
+def _aliases(path: Path, _changed_ns: int) -> str:
+    """Return the text of a file's aliases, or all of it, read again when it has changed."""
+    text = read_text(path, ProfileError).casefold()
+    listed = _ALIASES.search(text)
+    return text if listed is None else listed[0]
 
 
 def _hardware_files() -> dict[str, tuple[Path, bool]]:
