@@ -273,6 +273,9 @@ def in_server(
         For a release that there is no file of, or if server and options differ in the dtype of
         recurrent state.
 
+    Ignores
+        sizes that vLLM captures besides for uniform rounds, and uses for them alone.
+
     Examples
     --------
     >>> from specroof import load_hardware, load_model
@@ -295,7 +298,8 @@ def in_server(
     place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, facts=facts)
     # One server for all lengths of drafts: some capture more the longer the rounds.
     longest = int(BOUNDS["draft_len"].most) + 1
-    server = RULES[facts.rules].resolve(user_settings, place, longest)
+    rules = RULES[facts.rules]
+    server = rules.resolve(user_settings, place, longest)
     setup = replace(setup, server=server)
     for key in DEGREES if facts.command.placement else ():
         degree = getattr(setup.placement, key)
@@ -305,7 +309,12 @@ def in_server(
         user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
-    return replace(setup, engine=replace(setup.engine, graphs=_captured(setup, server)))
+    graphs = setup.engine.graphs
+    # A profile without graphs is of software that captures nothing, unless it is told to.
+    if rules.captured and (graphs is not None or user_settings.capture is not None):
+        sizes = tuple(rules.captured(setup, server))
+        graphs = replace(graphs or CapturedGraphs(sizes=()), sizes=sizes, counts=rules.counts)
+    return replace(setup, engine=replace(setup.engine, graphs=graphs))
 
 
 def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRules:
@@ -347,23 +356,6 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
         shares_passes=server.mixed and server.chunk > 0,
         drafts_beside=setup.release.drafts_beside,
     )
-
-
-def _captured(setup: Setup, server: Server) -> CapturedGraphs | None:
-    """Return what a server captures, stated or not, in its own unit.
-
-    A profile without graphs is of software that captures nothing, unless it is told to.
-
-    Ignores
-        sizes that vLLM adds for uniform rounds, and uses for them alone.
-    """
-    if setup.engine.graphs is None and server.stated.capture is None:
-        return None
-    rules = RULES[setup.release.rules]
-    if rules.captured is None:
-        return setup.engine.graphs
-    graphs = setup.engine.graphs or CapturedGraphs(sizes=())
-    return replace(graphs, sizes=tuple(rules.captured(setup, server)), counts=rules.counts)
 
 
 def served_room(
