@@ -3,8 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -170,26 +170,33 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     served = partial(
         _served, drafter, room, max_draft_len=max_draft_len, accepted=accepted, split=split
     )
+
+    @cache
+    def server(running: int | None) -> tuple[Deployment, ServerRoom | None]:
+        """Return the server that is told a limit, and its room; None where that does not count."""
+        here = with_running(deployment, running)
+        if split is None and room == "ignore":
+            return here, None
+        contexts, _, drafts = grid_axes(load.context_len, load.batch_size, max_draft_len)
+        check_placement(here.model, here.setup.placement)
+        drafter.describe(here.model)  # refuses a model that the drafter does not fit
+        verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
+        return here, server_room(here, drafter, contexts, verified, load.workload)
+
     told: Sequence[Limits] = ()
     if raises and room != "ignore" and deployment.setup.user_settings.running is None:
-        told = raised_limits(
-            load.batch_size,
-            room,
-            lambda running: _held(
-                with_running(deployment, running), drafter, load, accepted, max_draft_len
-            ),
-            1 if split is None else split.decode_workers,
-        )
+        servers = 1 if split is None else split.decode_workers
+        held = lambda running: cast("ServerRoom", server(running)[1])  # noqa: E731 - it counts
+        told = raised_limits(load.batch_size, room, held, servers)
     if not any(map(any, told)):
-        return served(deployment, load)
+        return served(*server(None), load)
     parts, order = list[tuple[ServedCurve, ServedCurve]](), list[int]()
     for plain, drafting in dict.fromkeys(told):
         places = [i for i, pair in enumerate(told) if pair == (plain, drafting)]
         part = replace(load, batch_size=[load.batch_size[i] for i in places])
-        drafted = served(with_running(deployment, drafting), part)
-        undrafted = drafted
+        drafted = undrafted = served(*server(drafting), part)
         if plain != drafting:
-            undrafted = served(with_running(deployment, plain), part)
+            undrafted = served(*server(plain), part)
         parts.append((undrafted, drafted))
         order += places
     return replace(_joined(parts, np.argsort(order)), told=tuple(told))
@@ -199,13 +206,14 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
     drafter: Drafter,
     room: RoomRule,
     deployment: Deployment,
+    held: ServerRoom | None,
     load: Load,
     *,
     max_draft_len: int,
     accepted: TokensPerRound | ContextAcceptance,
     split: "Split | None",
 ) -> ServedCurve:
-    """Return the same on a server as it was told."""
+    """Return the same on a server as it was told, with its room; None where it does not count."""
     priced = partial(
         decoding_curve,
         deployment,
@@ -214,10 +222,8 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
         context_len=load.context_len,
         max_draft_len=max_draft_len,
     )
-    whole = held = memory = largest = None
-    if split is not None or room != "ignore":
-        held = _held(deployment, drafter, load, accepted, max_draft_len)
-        memory = None if room == "ignore" else held
+    whole = largest = None
+    memory = None if room == "ignore" else held
     if held is None:
         decoding = priced(load.batch_size)
     elif split is None:
@@ -253,21 +259,6 @@ def room_warnings(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve)
 
 
 # --- Limits that are raised, load by load --------------------------------------------------------
-
-
-def _held(
-    deployment: Deployment,
-    drafter: Drafter,
-    load: Load,
-    accepted: TokensPerRound | ContextAcceptance,
-    max_draft_len: int,
-) -> ServerRoom:
-    """Return the room at the contexts of a load and all draft lengths."""
-    contexts, _, drafts = grid_axes(load.context_len, load.batch_size, max_draft_len)
-    check_placement(deployment.model, deployment.setup.placement)
-    drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
-    verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
-    return server_room(deployment, drafter, contexts, verified, load.workload)
 
 
 def with_running(deployment: Deployment, running: int | None) -> Deployment:
