@@ -205,15 +205,18 @@ def labelled(name: str, value: Any) -> str:
 
     Examples
     --------
-    >>> labelled("batch_size", 8), labelled("devices", 2), labelled("drafter", "eagle3")
-    ('batch 8', '2 devices', 'eagle3')
+    >>> labelled("batch_size", 8), labelled("devices", 1), labelled("drafter", "eagle3")
+    ('batch 8', '1 device', 'eagle3')
     """
     one = QUANTITIES[name]
     if isinstance(value, str):
         return value
-    words = [one.title, one.spelt(value)]
-    is_unit = "/" in one.title or one.title.endswith("s")
-    return " ".join(words[::-1] if is_unit else words)
+    title, number = one.title, one.spelt(value)
+    if "/" in title:
+        return f"{number} {title}"
+    if not title.endswith("s"):
+        return f"{title} {number}"
+    return f"{number} {title.removesuffix('s') if value == 1 else title}"
 
 
 @dataclass(frozen=True, slots=True)
