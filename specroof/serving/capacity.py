@@ -205,14 +205,37 @@ class ServedRoom:
         What it serves.
     room
         Arrays over contexts and positions of a verification.
-    notes
-        What was assumed.
+    setup, drafter
+        Where it serves that, and what drafts there; None for plain decoding.
     """
 
     server: Server
     need: MemoryRequest
     room: MemoryPlan
-    notes: tuple[str, ...]
+    setup: Setup
+    drafter: Drafter | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed of the server, and of a drafter whose size is not known."""
+        model, facts, engine = self.need.model, self.need.facts, self.setup.engine
+        notes: list[str] = []
+        if facts.version:
+            name, whose = facts.framework, f"{facts.framework} {facts.version}"
+            left = [key for key in SERVER_KEYS if key not in self.server.stated.stated]
+            if left:
+                notes.append(f"server: defaults of {whose} for {', '.join(left)}")
+            if name != (named := engine.framework or engine.name):
+                notes.append(f"engine {named} is not a server: the memory rules of {whose} apply")
+            if facts.unchecked:
+                notes.append(f"server: rules of {name} are from its documentation, unchecked")
+            if facts.estimated:
+                measured = f"activations, which {name} measures at startup"
+                notes.append(f"server: the memory of {measured}, is estimated")
+        notes += setup_notes(model, self.setup)
+        if self.drafter is not None and not self.drafter.held(model).is_known:
+            notes.append(f"{self.drafter.name}: its size is unknown, its memory counted as 0")
+        return tuple(notes)
 
     @property
     def largest_batch(self) -> Array:
@@ -410,27 +433,8 @@ def served_room(
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
     server = RULES[facts.rules].resolve(setup.user_settings, need, int(np.ceil(positions.max())))
-    notes: list[str] = []
-    if facts.version:
-        stated = server.stated.stated
-        left = [key for key in SERVER_KEYS if key not in stated]
-        engine = setup.engine.framework or setup.engine.name
-        name = facts.framework
-        whose = f"{name} {facts.version}"
-        if left:
-            notes.append(f"server: defaults of {whose} for {', '.join(left)}")
-        if name != engine:
-            notes.append(f"engine {engine} is not a server: the memory rules of {whose} apply")
-        if facts.unchecked:
-            notes.append(f"server: rules of {name} are from its documentation, unchecked")
-        if facts.estimated:
-            measured = f"activations, which {name} measures at startup"
-            notes.append(f"server: the memory of {measured}, is estimated")
-    notes += setup_notes(model, setup)
-    if held is not None and drafter is not None and not held.is_known:
-        notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = RULES[facts.rules].room(server, need, contexts, positions)
-    return ServedRoom(server, need, room, tuple(notes))
+    return ServedRoom(server, need, room, setup, drafter)
 
 
 # --- The room of a server over a grid of points, plain and with drafts, and what binds it --------
