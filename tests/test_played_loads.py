@@ -255,8 +255,8 @@ def test_a_drafter_that_shares_no_pass_is_played_so() -> None:
     for drafts, length in ((2, 2), ({1: 2}, 2), (0, 0)):
         rules, room = server.rules[length > 0], float(server.capacity[length])
         prices, overlap = server.prices[length], server.overlaps[length > 0]
-        dice = {"seed": 0} if length else {}
-        expected = play(prices, requests, rules, room, overlap=overlap, **dice)
+        seed = 0 if length else None
+        expected = play(prices, requests, rules, room, overlap=overlap, seed=seed)
         np.testing.assert_array_equal(server.play(requests, drafts).end_s, expected.end_s)
 
 
