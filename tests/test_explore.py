@@ -1,6 +1,7 @@
 """The page as files: what is packed into it, what it refuses, and that nothing in it can run."""
 
 import base64
+import itertools
 import json
 import math
 import re
@@ -49,11 +50,20 @@ def _septet(numbers: dict[int, int], i: int, place: int, data: Iterator[int]) ->
     return byte >= 0x80
 
 
+def _counted(data: Iterator[int]) -> Iterator[int]:
+    """Yield bytes, of a zero as many more as the one behind it says."""
+    for byte in data:
+        yield byte
+        if not byte:
+            yield from itertools.repeat(0, next(data))
+
+
 def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Read a head and stacks of grids by the definition of septets, zigzag and differences."""
+    """Read a head and stacks of grids by the definition of zeros, septets, zigzag and differences."""
     raw = base64.b85decode(text.translate(str.maketrans(",./", "&<>")))
     end = 4 + int.from_bytes(raw[:4], "big")
-    head, data = json.loads(zlib.decompress(raw[4:end])), iter(zlib.decompress(raw[end:]))
+    head = json.loads(zlib.decompress(raw[4:end]))
+    data = _counted(iter(zlib.decompress(raw[end:])))
     found = []
     for stack in head["stacks"]:
         numbers = dict.fromkeys(range(math.prod(stack["shape"])), 0)
@@ -100,6 +110,12 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
     ]
     assert stack.tolist() == values.reshape(2, 2, 3).tolist()
     assert single.tolist() == [values.tolist()]
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2, 255, 256, 257, 511, 512, 513, 1000])
+def test_zeros_in_a_row_are_read_back(zeros: int) -> None:
+    values = np.array([1.0, *[0.0] * zeros, 300.0, 0.0])
+    assert unpacked(packed([{"a": PageGrid(values, 1.0, (0,))}]))[1][0].tolist() == [[*values]]
 
 
 def test_grids_of_other_shapes_are_no_stack() -> None:
