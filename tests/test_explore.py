@@ -59,7 +59,7 @@ def _counted(data: Iterator[int]) -> Iterator[int]:
 
 
 def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Read a head and stacks of grids by the definition of zeros, septets, zigzag and differences."""
+    """Read a head and stacks of grids by the definition of zeros, septets, zigzags and steps."""
     raw = base64.b85decode(text.translate(str.maketrans(",./", "&<>")))
     end = 4 + int.from_bytes(raw[:4], "big")
     head = json.loads(zlib.decompress(raw[4:end]))
