@@ -410,6 +410,7 @@ def cell_of(
     )
 
 
+@lru_cache(maxsize=8)
 def _columns(axes: Axes) -> tuple[Array, Array, IntArray]:
     """Return contexts, batch sizes and draft lengths, which broadcast to the grid."""
     contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
@@ -448,8 +449,11 @@ def _room(
     room, raised = held(None), None
     told = raised_limits(axes.batch_size, "queue", held)
     if any(map(any, told)):
-        pairs = [(plain(off)[1].largest_batch, held(on).largest[:, 1:]) for off, on in told]
-        raised = np.stack([np.hstack(pair) for pair in pairs], axis=1)
+        ends = {
+            (off, on): np.hstack([plain(off)[1].largest_batch, held(on).largest[:, 1:]])
+            for off, on in {*told}
+        }
+        raised = np.stack([ends[pair] for pair in told], axis=1)
     return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
 
@@ -605,7 +609,8 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
     load, timing = _timed_requests(axes, rules)
     answer, batch, context = map(np.asarray, (load.output_len, load.running, load.context_len))
     # Two lengths of a round tell what of a request grows with them.
-    round_s = np.stack([np.ones(batch.shape), np.full(batch.shape, 2.0)])
+    shape = np.broadcast_shapes(load.tokens_per_round.shape, batch.shape, context.shape)
+    round_s = np.stack([np.ones(shape), np.full(shape, 2.0)])
     times = timing(deployment, engine_pass_s, round_s, deployment.setup.engine)
     request_s = answer * times.token_s + batch * times.wait_s
     first_s = np.broadcast_to(times.first_s, round_s.shape)
@@ -628,8 +633,9 @@ def _timed_requests(axes: Axes, rules: PrefillRules) -> tuple[RequestLoad, Reque
         drafts = drafts[-1:]
         shares = (np.array(_REQUEST_TOKENS) - 1) / drafts[0]
     places = np.arange(len(axes.workloads))
+    # Sparse: what does not depend on an axis is priced once.
     place, batch, draft_len, share = np.meshgrid(
-        places, axes.batch_size, drafts, shares, indexing="ij"
+        places, axes.batch_size, drafts, shares, indexing="ij", sparse=True
     )
     context, answer, hit = np.transpose(axes.workloads)[:, place]
     prompt = context - answer / 2
@@ -802,8 +808,7 @@ class Exploration(Noted):
         model, chip
             A key of `models`, and one of the chips.
         """
-        shown = {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
-        return not self.steady and (not self.is_whole or (model, chip.name) in shown)
+        return not self.steady and (not self.is_whole or (model, chip.name) in _shown())
 
     @cached_property
     def page(self) -> str:
@@ -837,6 +842,12 @@ class Exploration(Noted):
             '<iframe sandbox="allow-scripts" title="specroof" width="100%" height="900" '
             f'style="border:0" srcdoc="{escape(self.page)}"></iframe>'
         )
+
+
+@cache
+def _shown() -> set[tuple[str, str]]:
+    """Return the models and the names of the chips of `SCENES`."""
+    return {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
 
 
 def _expect_room(model: Architecture, setup: Setup, context_len: float, *, enough: bool) -> None:

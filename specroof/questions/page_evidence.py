@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection
+from itertools import product
 from typing import Any, Final
 
 from specroof.acceptance.published import published_with, typical_profiles
@@ -11,7 +12,7 @@ from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.latency import Deployment
 from specroof.parsers.model_config import MTP_NOTE
-from specroof.speedup.reach import how_sure, nearness
+from specroof.speedup.reach import how_sure_at, nearness
 
 #: What is assumed of a drafter that nobody measured with the model, by kind: tokens per round,
 #: bonus included, with so many drafts. In the middle of the published profiles of its kind; of MTP,
@@ -81,12 +82,8 @@ def sureness(deployment: Deployment, kind: str) -> dict[str, Any]:
         )
         ends[name] = min((end for end in known if end is not None), default=None)
     beyond = {name: math.inf if end is not None else 0 for name, end in ends.items()}
-    texts = [
-        how_sure(deployment, [kind], context, batch)
-        for context in (0, beyond["context_len"])
-        for batch in (0, beyond["batch_size"])
-    ]
-    return {**ends, "texts": texts}
+    loads = product((0, beyond["context_len"]), (0, beyond["batch_size"]))
+    return {**ends, "texts": how_sure_at(deployment, [kind], [*loads])}
 
 
 # --- Published speedups --------------------------------------------------------------------------
