@@ -1361,7 +1361,9 @@ def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -
         key = (chip, engine, *deployment_words(deployment).values())
         if key not in sure:
             kinds = (*_SHARE_KINDS, *PRICED_KINDS)
-            sure[key] = {kind: json.dumps(sureness(deployment, kind)) for kind in kinds}
+            sure[key] = {
+                kind: json.dumps(sureness(deployment, cell.evidence, kind)) for kind in kinds
+            }
         things.append(
             {
                 "engine": engine,

@@ -10,6 +10,7 @@ from specroof.acceptance.published import published_with, typical_profiles
 from specroof.architecture import Architecture
 from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
+from specroof.hardware import EngineProfile
 from specroof.latency import Deployment
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.speedup.reach import how_sure_at, nearness
@@ -58,13 +59,13 @@ def begun_drafters(model: Architecture) -> tuple[str, ...]:
 # --- How near evidence is ------------------------------------------------------------------------
 
 
-def sureness(deployment: Deployment, kind: str) -> dict[str, Any]:
+def sureness(deployment: Deployment, evidence: EngineProfile, kind: str) -> dict[str, Any]:
     """Return how sure a prediction is at any load, in the sentences of `how_sure`.
 
     Parameters
     ----------
-    deployment, kind
-        What is served, and what drafts.
+    deployment, evidence, kind
+        What is served, the engine whose bands speak for it, and what drafts.
 
     Returns
     -------
@@ -83,7 +84,7 @@ def sureness(deployment: Deployment, kind: str) -> dict[str, Any]:
         ends[name] = min((end for end in known if end is not None), default=None)
     beyond = {name: math.inf if end is not None else 0 for name, end in ends.items()}
     loads = product((0, beyond["context_len"]), (0, beyond["batch_size"]))
-    return {**ends, "texts": how_sure_at(deployment, [kind], [*loads])}
+    return {**ends, "texts": how_sure_at(deployment, evidence, [kind], [*loads])}
 
 
 # --- Published speedups --------------------------------------------------------------------------

@@ -265,11 +265,13 @@ def how_sure(
     >>> how_sure(Deployment(load_model("Qwen/Qwen3-8B"), setup), ["eagle3"], 1024, 8)
     'an upper bound: engine ideal is a roofline without overheads'
     """
-    return how_sure_at(deployment, drafters, [(context_len, batch_size)])[0]
+    evidence = evidence_engine(deployment)
+    return how_sure_at(deployment, evidence, drafters, [(context_len, batch_size)])[0]
 
 
 def how_sure_at(
     deployment: Deployment,
+    evidence: EngineProfile,
     drafters: Sequence[str],
     loads: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
 ) -> list[str]:
@@ -279,6 +281,8 @@ def how_sure_at(
     ----------
     deployment, drafters
         As of `nearness`.
+    evidence
+        Of the deployment: see `evidence_engine`.
     loads
         Contexts and batch sizes.
 
@@ -292,7 +296,6 @@ def how_sure_at(
         bound = f"an upper bound: engine {engine.name} is a roofline without overheads"
         said = bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
         return [said] * len(loads)
-    evidence = evidence_engine(deployment)
     bands = [evidence.band(kind) for kind in drafters]
     band = max(filter(None, bands), key=lambda each: each.width, default=None)
     measured = band and _nearest_engine(deployment).measured_band(drafters[bands.index(band)])
