@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from html import escape
@@ -56,10 +56,10 @@ from specroof.questions.objects import (
     unique_list,
 )
 from specroof.questions.page_evidence import (
-    ASSUMED,
     begun_drafters,
     published_speedups,
     sureness,
+    usual_drafters,
 )
 from specroof.questions.page_loads import (
     PLAYED,
@@ -1267,6 +1267,14 @@ def _typical(max_draft_len: int) -> dict[str, Any]:
     return {**shapes, "moved": _share_grid(moved_profiles(max_draft_len))}
 
 
+def _usual(models: Iterable[Architecture]) -> dict[str, Any]:
+    """Return the SPECs of drafters as `advise` asks about them, and by kind that of each model."""
+    each = [usual_drafters(model, PRICED_KINDS) for model in models]
+    specs = [*dict.fromkeys(spec for found in each for spec in found)]
+    kinds = zip(PRICED_KINDS, zip(*each, strict=True), strict=True)
+    return {"specs": specs, "of_models": {kind: [*map(specs.index, own)] for kind, own in kinds}}
+
+
 def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
     """Return all data that does not depend on model and chip; `grids` are of which model."""
     max_draft_len = answer.axes.max_draft_len
@@ -1278,7 +1286,7 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
         "is_whole": answer.is_whole,
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
-        "assumed": ASSUMED,
+        "usual": _usual(answer.models.values()),
         "accepts": {name: release(name).accepts for name in SERVERS if known_releases(name)},
         "own_profiles": [
             [

@@ -279,10 +279,12 @@ def how_sure_at(
 
     Parameters
     ----------
-    deployment, drafters
+    deployment
         As of `nearness`.
     evidence
         Of the deployment: see `evidence_engine`.
+    drafters
+        As of `nearness`.
     loads
         Contexts and batch sizes.
 
