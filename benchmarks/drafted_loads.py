@@ -5,7 +5,7 @@
 Of each source: how many loads, the mean error without signs, the median error with them (above 0:
 the gain is predicted too large), that of 64 and more in flight, the share inside of the 80 % band,
 and how many were predicted on the wrong side of 1. ``drafted_loads.csv`` says what each source is
-worth; requests are in a steady state. With `--rows`, every load.
+worth; requests are simulated. With `--rows`, every load.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def beside(row: dict[str, str]) -> tuple[float, float, float]:
         output_len=float(row["output_len"]),
         drafters=f"{row['drafter']},accept-length={row['tokens_per_round']}@{row['draft_len']}",
         max_draft_len=int(row["draft_len"]),
-        steady=True,
+        draft_len=int(row["draft_len"]),
     )
     point = answer.to_frame("points").iloc[-1]
     return point["speedup"], point["speedup_low"], point["speedup_high"]

@@ -205,15 +205,18 @@ def labelled(name: str, value: Any) -> str:
 
     Examples
     --------
-    >>> labelled("batch_size", 8), labelled("devices", 2), labelled("drafter", "eagle3")
-    ('batch 8', '2 devices', 'eagle3')
+    >>> labelled("batch_size", 8), labelled("devices", 1), labelled("drafter", "eagle3")
+    ('batch 8', '1 device', 'eagle3')
     """
     one = QUANTITIES[name]
     if isinstance(value, str):
         return value
-    words = [one.title, one.spelt(value)]
-    is_unit = "/" in one.title or one.title.endswith("s")
-    return " ".join(words[::-1] if is_unit else words)
+    title, number = one.title, one.spelt(value)
+    if "/" in title:
+        return f"{number} {title}"
+    if not title.endswith("s"):
+        return f"{title} {number}"
+    return f"{number} {title.removesuffix('s') if value == 1 else title}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -798,16 +801,12 @@ _seconds = partial(quantity, unit="s", spelt=format_seconds)
 _share = partial(quantity, spelt="{:.1%}".format)
 _off = partial(quantity, spelt="{:+.1%}".format)
 _number = partial(quantity, is_count=True, spelt=_general)
-
-
-def _rate(name: str, title: str, about: str, unit: str, shown: str = "") -> Quantity:
-    return quantity(name, title, about, unit=unit, spelt=lambda value: format_si(value, shown))
-
+_flop = partial(quantity, spelt=partial(format_si, unit=""))
 
 OP: Final = quantity("op", "operation", "Name of the operation.")
 KIND: Final = quantity("kind", "kind", "What kind of thing it is.")
 COUNT: Final = _number("count", "x", "How many there are.")
-FLOPS: Final = _rate("flops", "FLOP", "FLOP; a multiply-add is 2.", "FLOP")
+FLOPS: Final = _flop("flops", "FLOP", "FLOP; a multiply-add is 2.", unit="FLOP")
 CACHE_BYTES: Final = _moved("cache_bytes", "cache", "Bytes of the cache, read and written.")
 ACTIVATION_BYTES: Final = _moved("activation_bytes", "activations", "Bytes of activations.")
 MOVED_BYTES: Final = _moved("moved_bytes", "bytes", "Bytes of weights, cache and activations.")
@@ -936,13 +935,13 @@ _names: Final = ", ".join
 TITLE: Final = quantity("title", "title", "What its file calls it.")
 #: By the format of the arithmetic.
 PEAKS: Final = {
-    dtype: _rate(f"{dtype}_flops_per_s", dtype, f"Dense FLOP a second in {dtype}.", "FLOP/s")
+    dtype: _flop(f"{dtype}_flops_per_s", dtype, f"Dense FLOP a second in {dtype}.", unit="FLOP/s")
     for dtype in DTYPE_BYTES
 }
 USABLE_MEMORY: Final = _bytes("usable_memory_bytes", "usable", "What servers see, where logged.")
 #: Bytes a second of memory and links.
 BANDWIDTHS: Final = {
-    name: _rate(name, title, about, "bytes/s", "B/s")
+    name: quantity(name, title, about, unit="bytes/s", spelt=partial(format_si, unit="B/s"))
     for name, title, about in (
         ("memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."),
         ("link_bytes_per_s", "link", "Bytes a second to other devices, each way."),

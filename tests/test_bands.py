@@ -38,8 +38,8 @@ from specroof.latency import Deployment, engine_setup
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import decoding_curve
-from specroof.speedup.reach import deployment_words, evidence_engine
-from specroof.speedup.result import band_ends, band_notes, verdicts
+from specroof.speedup.reach import deployment_words, evidence_engine, evidence_notes
+from specroof.speedup.result import band_ends, verdicts
 
 MODEL = load_model("Qwen/Qwen3-8B")
 CHIP = load_hardware("h200")
@@ -267,11 +267,17 @@ def test_a_band_says_whose_measurements_it_counts_and_from_where_it_widens() -> 
     band = Band(width=0.1, mean_error=0.05, points=9, engines={"sglang": 9}, batch_size=32)
     bare = replace(band, engines={}, batch_size=None)
     vllm = EngineProfile(name="vllm", bands={"mtp": band}, reach=Reach())
-    (note,) = band_notes(vllm, "mtp")
+    deployment = Deployment(MODEL, engine_setup(CHIP, "ideal", None, None))  # without evidence
+
+    def said(engine: EngineProfile) -> str:
+        (note,) = evidence_notes(deployment, "mtp", 1024, 1, engine)
+        return note
+
+    note = said(vllm)
     for words in ("9 under sglang", "none under vllm", "above batch 32", "this family"):
         assert words in note
-    assert "none" not in next(band_notes(EngineProfile(name="sglang", bands={"mtp": band}), "mtp"))
-    assert "under" not in next(band_notes(EngineProfile(name="vllm", bands={"mtp": bare}), "mtp"))
+    assert "none" not in said(EngineProfile(name="sglang", bands={"mtp": band}))
+    assert "under" not in said(EngineProfile(name="vllm", bands={"mtp": bare}))
 
 
 WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,24 @@ def test_every_bundled_profile_is_found_by_every_alias() -> None:
     for name in hardware_names():
         profile = load_hardware(name)
         assert all(load_hardware(alias) == profile for alias in profile.aliases)
+
+
+@pytest.mark.parametrize(
+    "aliases",
+    [
+        "aliases: [mine, other]",
+        "aliases:\n# of a list\n- other\n- mine",
+        "aliases: [\n  other,\n  mine,\n]",
+        '"aliases": [mine]',
+    ],
+)
+def test_an_alias_is_found_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware_folder: Path, aliases: str
+) -> None:
+    text = (hardware_folder / "l4.yaml").read_text(encoding="utf-8")
+    monkeypatch.setenv("SPECROOF_HARDWARE_PATH", str(tmp_path))
+    (tmp_path / "chip.yaml").write_text(re.sub("(?m)^aliases: .*$", lambda _: aliases, text))
+    assert load_hardware("mine").name == load_hardware("l4").name
 
 
 def test_an_unknown_chip_is_refused_with_a_suggestion() -> None:

@@ -18,14 +18,16 @@ from specroof.cost.forward import joined_routing
 from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Work, engine_setup, model_latency
 from specroof.serving.capacity import PrefillRules
-from specroof.serving.closed_loop import answer_rounds, prompts_together, shared_passes
 from specroof.serving.prefills import (
     RequestLoad,
     RequestTimes,
+    answer_rounds,
     end_to_end_tokens_per_s,
     piece_pass,
     prompt_groups,
+    prompts_together,
     request_timing,
+    shared_passes,
 )
 from specroof.serving.workload import prefill_pass
 

@@ -542,6 +542,12 @@ def test_dice_commit_tokens_as_often_as_the_survival_curve_says() -> None:
     assert rounds.max() <= 13
     assert np.array_equal(rounds, played_rounds(survival, tokens, 20_000, 7))
     assert not np.array_equal(rounds, played_rounds(survival, tokens, 20_000, 8))
+    # Where the length follows the batch, the dice are those of the longest: from two requests on.
+    long = replace(flat_prices(1.0, 0.0), survival=survival)
+    both, load = {1: replace(long, survival=()), 2: long}, trace([0, 0], 8, [14, 99])
+    drafted, alone = (play(prices, load, STOPS, 2, seed=7) for prices in (both, long))
+    assert drafted.end_s[0] == alone.end_s[0]
+    assert drafted.end_s[1] > alone.end_s[1]
 
 
 def test_dice_change_nothing_where_nothing_is_drawn() -> None:
@@ -597,9 +603,8 @@ def test_a_load_that_cannot_be_is_refused() -> None:
     assert "rate" in refusal(OptionError, open_loop, work, 0.0, 5)
     assert "requests" in refusal(OptionError, closed_loop, work, 1, 0)
     assert "length_range" in refusal(OptionError, closed_loop, work, 1, length_range=(1.5, 1.0))
-    two, load = {1: flat_prices(), 4: flat_prices()}, closed_loop(work, 1)
+    load = closed_loop(work, 1)
     assert "capacity" in refusal(OptionError, play, flat_prices(), load, STOPS, math.nan)
-    assert "seed" in refusal(OptionError, play, two, load, STOPS, 8, seed=1)
     for schedule in ({}, {2: flat_prices()}):
         assert "prices" in refusal(OptionError, play, schedule, load, STOPS, 8)
 

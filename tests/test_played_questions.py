@@ -96,7 +96,7 @@ def test_lengths_that_are_shown_are_those_that_are_played() -> None:
     assert found.to_csv("points").count("\n") == 5
     assert repr(one) == f"<PlayedLoads: {SPEC}; 1 loads, 4 draft lengths>"
     charts = found.figures()
-    assert charts[""].axes[3].get_xlabel().startswith("Draft length")
+    assert charts["-requests"].axes[3].get_xlabel().startswith("Draft length")
     # Over time the requests that run are, on average, those of the whole run.
     plain, drafted = charts["-running"].axes[0].lines
     for steps, drafts in ((plain, 0), (drafted, int(one.best_draft_len[0]))):
@@ -107,7 +107,7 @@ def test_lengths_that_are_shown_are_those_that_are_played() -> None:
 
 
 def panels(found: Any) -> list[Any]:
-    return list(found.figures()[""].axes)
+    return list(found.figures()["-requests"].axes)
 
 
 def test_the_chart_is_over_the_loads() -> None:
@@ -118,6 +118,8 @@ def test_the_chart_is_over_the_loads() -> None:
     figures = loads.played[0].figures["tokens_per_s"]
     assert plain.get_ydata().tolist() == figures[:, 0].tolist()
     assert drafted.get_ydata().tolist() == np.nanmax(figures, axis=1).tolist()
+    (speedups,) = loads.figures()[""].axes
+    assert [*speedups.lines[1].get_ydata()] == [row.speedup for row in loads.rows]
     rates = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[1, 2], requests=8, tpot_s=0.02)
     assert panels(rates)[3].get_xlabel() == "Requests/s"
     assert panels(rates)[3].get_ylabel() == "Requests/s within targets"

@@ -18,15 +18,15 @@ from specroof import (
 from specroof.architecture import Architecture, Linear
 from specroof.errors import Note, ProfileError
 from specroof.frameworks import known_releases
-from specroof.hardware import HardwareProfile, Placement, Reach, parse_hardware
+from specroof.hardware import EngineProfile, HardwareProfile, Placement, Reach, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.latency import Deployment, engine_setup
 from specroof.speedup.reach import (
     deployment_words,
     evidence_engine,
+    evidence_notes,
     how_sure,
     nearness,
-    reach_notes,
 )
 from tables import rows
 
@@ -44,6 +44,8 @@ REACH = Reach(
     drafted_batch_size=32,
     drafted_context_len=1500,
 )
+
+NO_BANDS = EngineProfile(name="mine")
 
 
 def deployment(
@@ -88,7 +90,7 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
     assert said[0] == said[1] == said[2] != said[3]
     # An engine that knows no evidence says nothing.
     assert nearness(deployment(None), ["eagle3"], 1, 1) is None
-    assert list(reach_notes(deployment(None), "eagle3", 1, 1)) == []
+    assert list(evidence_notes(deployment(None), "eagle3", 1, 1, NO_BANDS)) == []
 
 
 @pytest.mark.parametrize(("changes", "load", "said"), rows("values", "reach"))
@@ -196,7 +198,7 @@ def test_a_curve_says_its_reach_in_one_line_and_lists_it_in_full() -> None:
         assert words in note
         assert words not in note.short
     nothing = Reach(engines=("vllm",), chips=(CHIP.name,))
-    (note,) = reach_notes(deployment(nothing), "eagle3", 1, 1)
+    (note,) = evidence_notes(deployment(nothing), "eagle3", 1, 1, NO_BANDS)
     assert "plain none" in note
 
 

@@ -106,7 +106,10 @@ _HAS: Final = np.array(
 
 
 def of_former(point: Measurement) -> bool:
-    """Tell whether one of the former releases of its server served a load."""
+    """Tell whether a former release of its server served a load, by what the profiles are made of.
+
+    Scores ask the profile that came of it: `specroof.scoring.left_out.of_former_release`.
+    """
     if point.engine == KERNEL_ENGINE:
         return FORMER.has(point.engine_version, point.date)
     return launches_prompts(point)

@@ -54,7 +54,6 @@ from specroof.errors import (
     reject,
 )
 from specroof.hardware import (
-    EngineProfile,
     Generic,
     GenericEngines,
     HardwareProfile,
@@ -165,8 +164,8 @@ def _named_hardware(name: str, *, check: bool = False) -> tuple[Path, HardwarePr
         if stem.casefold() == wanted:
             return known, _parse_hardware(known, trusted=is_bundled and not check)
     for known, is_bundled in files.values():
-        # Parsing is slow and aliases stand in plain text: parse only files that hold the word.
-        if wanted in _folded(known, known.stat().st_mtime_ns):
+        # Parsing is slow and aliases stand in plain text: parse only files that may have this one.
+        if wanted in _aliases(known, known.stat().st_mtime_ns):
             profile = _parse_hardware(known, trusted=is_bundled and not check)
             if wanted in (alias.casefold() for alias in profile.aliases):
                 return known, profile
@@ -192,10 +191,16 @@ def taken_aliases(file: str | os.PathLike[str]) -> dict[str, str]:
     return {alias: path.stem for alias, path in files.items() if not path.samefile(own)}
 
 
+#: From the key to the next one.
+_ALIASES: Final = re.compile(r"^aliases:.*?(?=^[^\s#-]|\Z)", re.MULTILINE | re.DOTALL)
+
+
 @lru_cache(maxsize=256)
-def _folded(path: Path, _changed_ns: int) -> str:
-    """Return the text of a file without capitals, which is read again when it has changed."""
-    return read_text(path, ProfileError).casefold()
+def _aliases(path: Path, _changed_ns: int) -> str:
+    """Return the text of a file's aliases, or all of it, read again when it has changed."""
+    text = read_text(path, ProfileError).casefold()
+    listed = _ALIASES.search(text)
+    return text if listed is None else listed[0]
 
 
 def _hardware_files() -> dict[str, tuple[Path, bool]]:
@@ -215,9 +220,18 @@ def _hardware_files() -> dict[str, tuple[Path, bool]]:
 def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
     """Return the profile of a file, with the engines of others and those that stand in."""
     profile = _parsed(read_text(path, ProfileError), str(path), trusted)
-    shared = {
-        name: _shared_engine(name, chip, str(path)) for name, chip in profile.same_engines.items()
-    }
+    shared, others = {}, bundled("hardware", ".yaml")
+    for name, chip in profile.same_engines.items():
+        file = others.get(chip)
+        has = (
+            {} if file is None else _parsed(read_text(file, ProfileError), str(file), True).engines
+        )
+        if name not in has:
+            what = f"{path}: engines.{name}.same_as is {shown(chip)}"
+            reject(
+                what, f"a bundled hardware file with figures of its own for {name}", ProfileError
+            )
+        shared[name] = has[name]
     link = profile.interconnect
     stand_ins = GenericEngines(
         known=_generic,
@@ -228,18 +242,6 @@ def _parse_hardware(path: Path, *, trusted: bool) -> HardwareProfile:
         local=local_engines,
     )
     return replace(profile, engines=shared | {**profile.engines}, generic=stand_ins)
-
-
-def _shared_engine(name: str, chip: str, source: str) -> EngineProfile:
-    """Return the engine of another chip, whose bundled file holds its figures."""
-    file = bundled("hardware", ".yaml").get(chip)
-    engines = (
-        {} if file is None else _parsed(read_text(file, ProfileError), str(file), True).engines
-    )
-    if name not in engines:
-        what = f"{source}: engines.{name}.same_as is {shown(chip)}"
-        reject(what, f"a bundled hardware file with figures of its own for {name}", ProfileError)
-    return engines[name]
 
 
 @lru_cache(maxsize=256)

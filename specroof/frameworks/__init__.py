@@ -31,17 +31,12 @@ class _Name:
     runs: str = ""
 
 
-def _names() -> Mapping[str, _Name]:
-    content = parse_yaml(
+_NAMES: Final = {
+    name: read_plain(row, _Name, source=f"names.yaml: {name}", error=ProfileError)
+    for name, row in parse_yaml(
         (FOLDER / "names.yaml").read_text("utf-8"), source="names.yaml", error=ProfileError
-    )
-    return {
-        name: read_plain(row, _Name, source=f"names.yaml: {name}", error=ProfileError)
-        for name, row in content.items()
-    }
-
-
-_NAMES: Final = _names()
+    ).items()
+}
 #: Serving software that engines are named after, and whose rules they have.
 FRAMEWORKS: Final = tuple(n for n, row in _NAMES.items() if not (row.one_user or row.runs))
 #: Software for one user and a few requests, with engines of its own.
@@ -786,8 +781,17 @@ def known_releases(framework: str) -> Sequence[str]:
 
 
 def version_parts(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, which order it among others."""
-    return tuple(int(part) for part in version.split("."))
+    """Return the first numbers of a version, of its tag or of a text, which order it among others.
+
+    Candidates and posts have those of their release; without a number there are none.
+
+    Examples
+    --------
+    >>> version_parts("v0.33.0"), version_parts("vLLM 1.1.0rc2.post2"), version_parts("main")
+    ((0, 33, 0), (1, 1, 0), ())
+    """
+    numbers = re.search(r"\d+(\.\d+)*", version)
+    return tuple(map(int, numbers[0].split("."))) if numbers else ()
 
 
 @cache

@@ -4,7 +4,6 @@ Every figure of the ideal engine is the default of its field: all of the peak, n
 """
 
 import math
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, TypeAlias
@@ -436,9 +435,8 @@ class FormerReleases:
         """
         if not release:
             return "" < date < self.before
-        last = version_parts(self.last.removeprefix("v"))
-        parts = tuple(int(part) for part in re.findall(r"\d+", release)[: len(last)])
-        return parts <= last
+        last = version_parts(self.last)
+        return version_parts(release)[: len(last)] <= last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -709,24 +707,6 @@ class Reach:
     versions: Words = ()
     speedup_drift: Annotated[float, "band"] = 0.0
     drift: Annotated[float, "band"] = 0.0
-
-    def is_beyond(self, release: str) -> bool:
-        """Tell whether a release is newer than all that were measured; not where none is known.
-
-        What stands in for servers of any release has none, and a drift.
-
-        Examples
-        --------
-        >>> reach = Reach(versions=("v0.10", "v0.19"))
-        >>> [reach.is_beyond(release) for release in ("0.33.0", "0.19.2", "0.10", "")]
-        [True, False, False, False]
-        """
-        if not self.versions:
-            return self.drift > 0
-        if not release:
-            return False
-        newest = version_parts(self.versions[-1].removeprefix("v"))
-        return version_parts(release)[: len(newest)] > newest
 
 
 @dataclass(frozen=True, kw_only=True)

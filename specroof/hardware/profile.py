@@ -4,9 +4,9 @@ import collections.abc
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import NoneType
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
 
 import numpy as np
 
@@ -885,14 +885,11 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
     shared = {name: block["same_as"] for name, block in engines.items() if "same_as" in block}
     own = {name: block for name, block in engines.items() if name not in shared}
     content = {**content, "engines": _named(own), "same_engines": shared}
-    return _built(content, HardwareProfile, source)
+    return _built(content, HardwareProfile, source=source)
 
 
-_T = TypeVar("_T")
-
-
-def _built(content: dict[str, Any], kind: type[_T], source: str) -> _T:
-    return read_plain(content, kind, source=source, error=ProfileError, trusted=True)
+#: Figures are taken as they stand: `check_content` has seen those of users.
+_built = partial(read_plain, error=ProfileError, trusted=True)
 
 
 def _named(engines: dict[str, Any], name: str | None = None) -> dict[str, Any]:
@@ -909,7 +906,7 @@ def parse_generic(content: dict[str, Any]) -> Generic:
         The file's mapping, as `written_generic` of `specroof.hardware.written` makes it.
     """
     named = {**content, "engines": _named(content["engines"], GENERIC)}
-    return _built(named, Generic, "generic engines")
+    return _built(named, Generic, source="generic engines")
 
 
 def parse_local_engines(content: dict[str, Any]) -> LocalEngines:
@@ -922,7 +919,7 @@ def parse_local_engines(content: dict[str, Any]) -> LocalEngines:
     """
     left_out = {name: _named(fits, name) for name, fits in content["left_out"].items()}
     named = {**content, "engines": _named(content["engines"]), "left_out": left_out}
-    return _built(named, LocalEngines, "local engines")
+    return _built(named, LocalEngines, source="local engines")
 
 
 def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
@@ -941,7 +938,7 @@ def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
         without: {**one, "engines": _named(one["engines"], GENERIC)}
         for without, one in content["generic"].items()
     }
-    return _built({"engines": engines, "generic": generic}, LeftOutFits, "left-out fits")
+    return _built({"engines": engines, "generic": generic}, LeftOutFits, source="left-out fits")
 
 
 _EXAMPLE_FILE: Final = """

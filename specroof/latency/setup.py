@@ -55,16 +55,11 @@ class Setup:
         return ServerSettings() if self.server is None else self.server.stated
 
     @property
-    def version(self) -> str:
-        """Of the server whose rules count; empty for its newest release."""
-        server = self.server
-        is_same = server is not None and server.framework == self.engine.rules
-        return server.version if server is not None and is_same else ""
-
-    @property
     def release(self) -> Release:
-        """What is known of the server whose rules count, in its version."""
-        return release("@".join(filter(None, (self.engine.rules, self.version))))
+        """What is known of the server whose rules count, in its version; else of its newest."""
+        rules, server = self.engine.rules, self.server
+        version = "" if server is None or server.framework != rules else server.version
+        return release(f"{rules}@{version}" if version else rules)
 
 
 def release_in(setup: Setup, framework: str) -> str:
@@ -87,9 +82,11 @@ def release_in(setup: Setup, framework: str) -> str:
     >>> release_in(setup, "vllm"), release_in(setup, "sglang"), release_in(setup, "ollama")
     ('vllm@0.33.0', 'sglang@0.5.23', 'ollama')
     """
-    versions = known_releases(framework)
-    version = setup.version if framework == setup.engine.rules else ""
-    return f"{framework}@{version or versions[0]}" if versions else framework
+    if framework == setup.engine.rules:
+        version = setup.release.version
+    else:
+        version = next(iter(known_releases(framework)), "")
+    return f"{framework}@{version}" if version else framework
 
 
 def engine_setup(

@@ -115,7 +115,7 @@ class Outcomes(ServedCurve):
         if self.played is None:
             return [STEADY_NOTE]
         counts = ", ".join(map(str, dict.fromkeys(self.played.load.requests)))
-        return [f"simulated {counts} requests, each round with its expected number of tokens"]
+        return [f"simulated {counts} requests, accepted drafts drawn (--seed)"]
 
     @property
     def raised_notes(self) -> list[str]:
@@ -411,12 +411,17 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
     known[0, places] = np.isfinite(seen[q.TOKENS_PER_S.name])
 
     def mixed(closed: npt.ArrayLike, values: Array) -> Array:
-        """Return what was played; elsewhere the closed form, over its own without drafts."""
+        """Return what was played; elsewhere the closed form, times what playing changed nearby."""
         filled = np.array(np.broadcast_to(closed, shape), dtype=np.float64)
-        there = filled[0, places]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            there *= np.where(there[:, :1] > 0, values[:, :1] / there[:, :1], 1.0)
-        filled[0, places] = np.where(known[0, places], values, there)
+        for place, found, is_known in zip(places, values, known[0, places], strict=True):
+            there = filled[0, place]
+            with np.errstate(invalid="ignore", divide="ignore"):
+                changed = np.where(there > 0, found / there, 1.0)
+            near = np.flatnonzero(is_known & np.isfinite(changed))
+            near = near[near > 0] if near.max(initial=0) else near
+            if len(near):
+                there *= np.interp(np.arange(len(there)), near, changed[near])
+            there[is_known] = found[is_known]
         return filled
 
     tokens = curve.tokens_per_round[0, places]

@@ -23,7 +23,7 @@ from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, release_in
 from specroof.outcomes.case import Case, served_case
 from specroof.outcomes.outcomes import RAISED_LIMIT
-from specroof.outcomes.rows import LOAD_KEYS, LoadRow
+from specroof.outcomes.rows import LoadRow
 from specroof.policies.decision import (
     INPUTS,
     WORTH_A_RESTART,
@@ -98,6 +98,7 @@ from specroof.questions.played_loads import (
     told,
 )
 from specroof.questions.predict import (
+    SPEEDUPS,
     Prediction,
     absent_layers,
     lengths_of,
@@ -703,15 +704,6 @@ class ChipAdvice:
         return {name: text for flags in launches for name, text in flags.files.items()}
 
 
-_CHART: Final = q.Lines(
-    LOAD_KEYS,
-    ("speedup",),
-    by=("hardware", "engine", "devices"),
-    noted="draft_len",
-    titles={"speedup": "Speedup over plain decoding,\nprefills counted in both (×)"},
-)
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class Advice(Charted):
     """Whether speculative decoding pays, and how to set it up.
@@ -803,7 +795,7 @@ class Advice(Charted):
         curves = [best.prediction.curves[best.plan.chosen]]
         # Beside several chips nobody could tell whose stars they are.
         near = [*measured_near(best.prediction, curves)] if len(self.chips) == 1 else []
-        return {"": self.rows_chart(_CHART, rows, title, found, near), **more}
+        return {"": self.rows_chart(SPEEDUPS, rows, title, found, near), **more}
 
 
 @question(AdviseRequest)

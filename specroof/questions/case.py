@@ -14,7 +14,7 @@ from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
 from specroof.outcomes.case import Case, served_case
-from specroof.questions.objects import Values, as_list, hardware_of, model_of, unique_list
+from specroof.questions.objects import Values, as_list, hardware_of, unique_list
 from specroof.questions.parameters import LengthParameters, PlayedParameters
 from specroof.questions.request import LoadsRequest
 from specroof.questions.work import check_work
@@ -327,7 +327,7 @@ def on_each_chip(request: Any) -> Iterator[tuple[Any, str]]:
     SpecroofError
         For no chip, and names that are not allowed.
     """
-    model = model_of(request.model, request.family)
+    model = request.architecture
     chips = unique_list("hardware", request.hardware, hardware_of)
     if not chips:
         refuse("hardware", request.hardware, "one chip or more")

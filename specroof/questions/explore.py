@@ -583,7 +583,7 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
 
     .. math:: t_{request} = a \, Z \, t_{round} + p, \quad t_{first} = b \, t_{round} + q
 
-    with Z, the rounds of an answer: see `specroof.serving.closed_loop.answer_rounds`.
+    with Z, the rounds of an answer: see `specroof.serving.prefills.answer_rounds`.
 
     Parameters
     ----------

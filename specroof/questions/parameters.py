@@ -119,19 +119,16 @@ def parameters_of(question: Callable[..., object]) -> dict[str, Parameter]:
         for group in groups
         for name in inspect.get_annotations(group)
     }
-    return {
-        name: replace(row, panel=panels[name], shown=_shown(row, field.default))
-        for name, field in inspect.signature(question).parameters.items()
-        for row in get_args(field.annotation)[1:]
-        if isinstance(row, Parameter)
-    }
-
-
-def _shown(row: Parameter, default: Any) -> str | bool | None:
-    """Return what help shows for the default of a request's field; None for the default itself."""
-    if default in (inspect.Parameter.empty, None, ()):
-        return row.shown
-    return str(default) if row.default is None else None  # one that the shell does not hand on
+    found: dict[str, Parameter] = {}
+    for name, field in inspect.signature(question).parameters.items():
+        for row in get_args(field.annotation)[1:]:
+            if isinstance(row, Parameter):
+                shown = row.shown
+                if field.default not in (inspect.Parameter.empty, None, ()):
+                    # Only of one that the shell does not hand on: Typer shows the others itself.
+                    shown = str(field.default) if row.default is None else None
+                found[name] = replace(row, panel=panels[name], shown=shown)
+    return found
 
 
 # --- What is served, and where -------------------------------------------------------------------

@@ -288,7 +288,7 @@ def played_charts(played: Sequence[PlayedLoads], title: str) -> dict[str, Any]:
     gains = np.array([np.nanmax(one.speedup, initial=1.0) for one in played])
     best = int(gains.argmax())
     title += f"\nAnswers end up to {gains[best]:.2f}x sooner with {played[best].drafter}"
-    charts = {"": _over_loads(played, title)}
+    charts = {"-requests": _over_loads(played, title)}
     return charts if len(load.requests) > 1 else charts | {"-running": _over_time(played, title)}
 
 

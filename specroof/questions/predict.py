@@ -30,7 +30,7 @@ from specroof.outcomes.rows import (
 )
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
-from specroof.quantities import NOT_USEFUL, is_useful, records_of
+from specroof.quantities import NOT_USEFUL, is_useful, labelled, records_of
 from specroof.questions.answer import (
     Charted,
     Of,
@@ -414,16 +414,16 @@ class Prediction(ServedAnswer, Charted):
     def figures(self) -> dict[str, Any]:
         """Return speedup against draft length, and what a grid of this shape can show besides.
 
-        Of a load that was played through, what clients see.
+        Of a load that was played through, the speedup by load, and what clients see.
         """
         if self.played:
-            return played_charts(self.played, self.title)
+            return {"": loads_chart([self])} | played_charts(self.played, self.title)
         return prediction_charts([self])
 
     def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:
-        """Return charts that compare the same question on other chips: none of simulated loads."""
+        """Return charts that compare the same question on other chips."""
         if self.played:
-            return {}
+            return {"": loads_chart([self, *others])}
         charts = prediction_charts([self, *others])
         return {ending: chart for ending, chart in charts.items() if ending != "-map"}
 
@@ -876,6 +876,28 @@ def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
             point for one in predictions for point in measured_near(one, one.headline_curves)
         ],
     )
+
+
+#: Speedups by load, with their bands.
+SPEEDUPS: Final = q.Lines(
+    LOAD_KEYS,
+    ("speedup",),
+    by=("hardware", "engine", "devices"),
+    noted="draft_len",
+    titles={"speedup": "Speedup over plain decoding,\nprefills counted in both (×)"},
+)
+
+
+def loads_chart(predictions: Sequence[Prediction]) -> Any:
+    """Return speedups by simulated load, of each drafter on each chip."""
+    first, *others = predictions
+    rows = [row for one in predictions for row in one.rows]
+    if others:  # beside several chips nobody could tell whose stars they are
+        asked = first.title.partition("; ")[2]
+        title = f"{first.model.name} on {labelled('devices', first.devices)} of each; {asked}"
+        return first.rows_chart(replace(SPEEDUPS, by=("hardware", "drafter")), rows, title)
+    near = [*measured_near(first, first.headline_curves)]
+    return first.rows_chart(replace(SPEEDUPS, by=("drafter",)), rows, measured=near)
 
 
 def measured_near(

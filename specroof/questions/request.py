@@ -6,7 +6,6 @@ derive from them. Nothing here knows Typer: `specroof.cli` turns the row `Comman
 into a command.
 """
 
-import functools
 import inspect
 import math
 import os
@@ -15,6 +14,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
+from functools import cached_property, wraps
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -206,7 +206,7 @@ def question(
     """
 
     def asked(answer: Callable[[_Request], _Answer]) -> Callable[_P, _Answer]:
-        @functools.wraps(answer)
+        @wraps(answer)
         def ask(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
             if not kwargs.keys() <= signature.parameters.keys():
                 kwargs = _by_field(kwargs, rows)  # type: ignore[assignment]  # a dict of them
@@ -394,6 +394,11 @@ PLACED: Final = tuple(field.name for field in fields(Placement))
 class DeploymentRequest(SamplingParameters, DeploymentParameters):
     """What is served, and where."""
 
+    @cached_property
+    def architecture(self) -> Architecture:
+        """The model that is asked about, read once."""
+        return model_of(self.model, self.family)
+
     def resolved(self) -> Deployment:
         """Return the model and the setup in which it runs, each built once.
 
@@ -403,8 +408,7 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             For a name that is unknown or a value that is not allowed.
         """
         placement = Placement(**fields_of(self, *PLACED))
-        options = options_of(self.options)
-        model = model_of(self.model, self.family)
+        options, model = options_of(self.options), self.architecture
         setup = engine_setup(*self.engine_on(hardware_of(self.hardware)), placement, options)
         _, version = framework_of(self.framework)
         return Deployment(model, in_server(model, setup, server_of(self.server), version))
@@ -450,18 +454,14 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         OptionError
             As `sampled_drafters` and `published_drafters` do.
         """
-        model = model_of(self.model, self.family)
-        return self.sampled_drafters(published_drafters(given, model, self._server))
+        found = published_drafters(given, self.architecture, self._server)
+        return self.sampled_drafters(found)
 
     def drafter_or_usual(self, given: DrafterLike | None) -> DrafterLike:
         """Return the drafter of a question about one; the first of the usual kinds for None."""
-        return (
-            usual_kinds(model_of(self.model, self.family), self._server)[0]
-            if given is None
-            else given
-        )
+        return usual_kinds(self.architecture, self._server)[0] if given is None else given
 
-    @property
+    @cached_property
     def _server(self) -> str:
         """The server that is asked about, and its release; empty where neither is named."""
         framework, version = framework_of(self.framework)
@@ -538,7 +538,7 @@ class WorkerRequest(WorkerParameters, DeploymentRequest):
             refuse("tensor_parallel", self.tensor_parallel, "none beside workers, which say theirs")
         if isinstance(self, PlayedParameters) and self.is_played:
             refuse("prefill", self.prefill, PLAYED_ON_ONE)
-        model = model_of(self.model, self.family)
+        model = self.architecture
         setup, split = self.workers_on(model, hardware_of(self.hardware))
         prefill = Deployment(model, split.prefill)
         has_end = split.prefill.engine != IDEAL_ENGINE  # whose memory has none

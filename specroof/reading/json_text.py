@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, NoReturn, TypeGuard, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 from specroof.arrays import real_number
 from specroof.errors import ConfigError, SpecroofError, reject
@@ -340,7 +340,7 @@ class Reader:
                 called=" or ".join(map(self._own, keys)),
                 instead=instead,
             )
-        if not _is_whole(value) or not minimum <= value <= maximum:
+        if type(value) is not int or not minimum <= value <= maximum:
             self.mistake(key, _whole_number(minimum, maximum), instead=instead)
         return value
 
@@ -413,7 +413,7 @@ class Reader:
         """Return a list of whole numbers; an absent or null key is an empty list."""
         known = [
             value
-            if _is_whole(value)
+            if type(value) is int
             and (minimum <= value <= MAX_SIZE if allowed is None else value in allowed)
             else None
             for value in self._list(key, at_least)
@@ -558,11 +558,6 @@ def read_json(text: str, *, source: str) -> Reader:
     if not isinstance(value, dict):
         reject(f"{source}: the file holds {_shown(value)}", "a config.json object", ConfigError)
     return Reader(source, value)
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    # bool is an int to Python, but not a number in JSON.
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _whole_number(minimum: int, maximum: int) -> str:

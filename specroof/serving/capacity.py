@@ -13,7 +13,7 @@ from specroof.architecture import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, reject
-from specroof.frameworks import DEGREES, BlockRelease, PoolRelease, ShareRelease, release
+from specroof.frameworks import DEGREES, BlockRelease, ShareRelease, release
 from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency import (
     Deployment,
@@ -158,12 +158,6 @@ def _captured_blocks(setup: Setup, server: Server) -> list[int]:
     return blocks.captured_sizes(setup.hardware, facts, server.capture, tokens=tokens)
 
 
-def _captured_pools(setup: Setup, server: Server) -> list[int]:
-    facts: PoolRelease = setup.release  # type: ignore[assignment]  # by its rules
-    # Servers that draft have the finer sizes; the profiles were fitted with them.
-    return pools.captured_sizes(server.capture, facts, drafting=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What a kind of server does that is more than a fact.
@@ -186,7 +180,13 @@ class Rules:
 
 #: By the name that files of releases have for them.
 RULES: Final[Mapping[str, Rules]] = {
-    "pools": Rules(pools.resolve, pools.room, _captured_pools, "sequences"),
+    "pools": Rules(
+        pools.resolve,
+        pools.room,
+        # Servers that draft have the finer sizes; the profiles were fitted with them.
+        lambda setup, server: pools.captured_sizes(server.capture, setup.release, drafting=True),  # type: ignore[arg-type]  # by its rules
+        "sequences",
+    ),
     "blocks": Rules(blocks.resolve, blocks.room, _captured_blocks),
     "share": Rules(resolve_share, room_share),
     "ideal": Rules(resolve_ideal, room_ideal),
@@ -205,14 +205,37 @@ class ServedRoom:
         What it serves.
     room
         Arrays over contexts and positions of a verification.
-    notes
-        What was assumed.
+    setup, drafter
+        Where it serves that, and what drafts there; None for plain decoding.
     """
 
     server: Server
     need: MemoryRequest
     room: MemoryPlan
-    notes: tuple[str, ...]
+    setup: Setup
+    drafter: Drafter | None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed of the server, and of a drafter whose size is not known."""
+        model, facts, engine = self.need.model, self.need.facts, self.setup.engine
+        notes: list[str] = []
+        if facts.version:
+            name, whose = facts.framework, f"{facts.framework} {facts.version}"
+            left = [key for key in SERVER_KEYS if key not in self.server.stated.stated]
+            if left:
+                notes.append(f"server: defaults of {whose} for {', '.join(left)}")
+            if name != (named := engine.framework or engine.name):
+                notes.append(f"engine {named} is not a server: the memory rules of {whose} apply")
+            if facts.unchecked:
+                notes.append(f"server: rules of {name} are from its documentation, unchecked")
+            if facts.estimated:
+                measured = f"activations, which {name} measures at startup"
+                notes.append(f"server: the memory of {measured}, is estimated")
+        notes += setup_notes(model, self.setup)
+        if self.drafter is not None and not self.drafter.held(model).is_known:
+            notes.append(f"{self.drafter.name}: its size is unknown, its memory counted as 0")
+        return tuple(notes)
 
     @cached_property
     def largest_batch(self) -> Array:
@@ -273,6 +296,9 @@ def in_server(
         For a release that there is no file of, or if server and options differ in the dtype of
         recurrent state.
 
+    Ignores
+        sizes that vLLM captures besides for uniform rounds, and uses for them alone.
+
     Examples
     --------
     >>> from specroof import load_hardware, load_model
@@ -291,12 +317,12 @@ def in_server(
                 "one of them, or the same",
             )
         setup = replace(setup, options=replace(options, state_dtype=user_settings.state_dtype))
-    wanted = setup.version if version is None else version
-    facts = release("@".join(filter(None, (setup.engine.rules, wanted))))
+    facts = release(f"{setup.engine.rules}@{version}") if version else setup.release
     place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, facts=facts)
     # One server for all lengths of drafts: some capture more the longer the rounds.
     longest = int(BOUNDS["draft_len"].most) + 1
-    server = RULES[facts.rules].resolve(user_settings, place, longest)
+    rules = RULES[facts.rules]
+    server = rules.resolve(user_settings, place, longest)
     setup = replace(setup, server=server)
     for key in DEGREES if facts.command.placement else ():
         degree = getattr(setup.placement, key)
@@ -306,7 +332,12 @@ def in_server(
         user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
-    return replace(setup, engine=replace(setup.engine, graphs=_captured(setup, server)))
+    graphs = setup.engine.graphs
+    # A profile without graphs is of software that captures nothing, unless it is told to.
+    if rules.captured and (graphs is not None or user_settings.capture is not None):
+        sizes = tuple(rules.captured(setup, server))
+        graphs = replace(graphs or CapturedGraphs(sizes=()), sizes=sizes, counts=rules.counts)
+    return replace(setup, engine=replace(setup.engine, graphs=graphs))
 
 
 def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRules:
@@ -348,23 +379,6 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
         shares_passes=server.mixed and server.chunk > 0,
         drafts_beside=setup.release.drafts_beside,
     )
-
-
-def _captured(setup: Setup, server: Server) -> CapturedGraphs | None:
-    """Return what a server captures, stated or not, in its own unit.
-
-    A profile without graphs is of software that captures nothing, unless it is told to.
-
-    Ignores
-        sizes that vLLM adds for uniform rounds, and uses for them alone.
-    """
-    if setup.engine.graphs is None and server.stated.capture is None:
-        return None
-    rules = RULES[setup.release.rules]
-    if rules.captured is None:
-        return setup.engine.graphs
-    graphs = setup.engine.graphs or CapturedGraphs(sizes=())
-    return replace(graphs, sizes=tuple(rules.captured(setup, server)), counts=rules.counts)
 
 
 def served_room(
@@ -419,27 +433,8 @@ def served_room(
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
     server = RULES[facts.rules].resolve(setup.user_settings, need, int(np.ceil(positions.max())))
-    notes: list[str] = []
-    if facts.version:
-        stated = server.stated.stated
-        left = [key for key in SERVER_KEYS if key not in stated]
-        engine = setup.engine.framework or setup.engine.name
-        name = facts.framework
-        whose = f"{name} {facts.version}"
-        if left:
-            notes.append(f"server: defaults of {whose} for {', '.join(left)}")
-        if name != engine:
-            notes.append(f"engine {engine} is not a server: the memory rules of {whose} apply")
-        if facts.unchecked:
-            notes.append(f"server: rules of {name} are from its documentation, unchecked")
-        if facts.estimated:
-            measured = f"activations, which {name} measures at startup"
-            notes.append(f"server: the memory of {measured}, is estimated")
-    notes += setup_notes(model, setup)
-    if held is not None and drafter is not None and not held.is_known:
-        notes.append(f"{drafter.name}: its size is unknown, its memory counted as 0")
     room = RULES[facts.rules].room(server, need, contexts, positions)
-    return ServedRoom(server, need, room, tuple(notes))
+    return ServedRoom(server, need, room, setup, drafter)
 
 
 # --- The room of a server over a grid of points, plain and with drafts, and what binds it --------
@@ -504,7 +499,11 @@ class ServerRoom:
                     f"context {context:g}: not one request fits: {short} more would be needed on "
                     f"each device"
                 )
-        yield from self.default_limit(largest, known)
+        if (raised := self.raised_running(largest, known)) is not None:
+            yield Urgent(
+                f"a default of {self.drafting.server.framework} limits the running requests: "
+                f"--server running={raised[1]} raises it"
+            )
 
     def with_plain(self, other: "ServerRoom") -> "ServerRoom":
         """Return this room with that of another server where nothing drafts."""
@@ -533,28 +532,6 @@ class ServerRoom:
         if not binds.any():
             return None
         return server.running, ranks * -(-math.ceil(batch) // ranks)  # whole requests of each rank
-
-    def default_limit(
-        self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
-    ) -> list[str]:
-        """Return a sentence where a default of the server, and not memory, holds a batch back.
-
-        Parameters
-        ----------
-        batch, lengths
-            As of `raised_running`.
-        """
-        raised = self.raised_running(batch, lengths)
-        return (
-            []
-            if raised is None
-            else [
-                Urgent(
-                    f"a default of {self.drafting.server.framework} limits the running requests: "
-                    f"--server running={raised[1]} raises it"
-                )
-            ]
-        )
 
 
 def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:

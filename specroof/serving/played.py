@@ -258,13 +258,13 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         Whether the host schedules a pass while the one before it runs: a request then joins the
         pass after the next, but on an idle server.
     seed
-        For rounds that commit as many tokens as dice say; the expected number of tokens if None.
+        For rounds that commit as many tokens as dice say, where the draft length follows the batch
+        those of the longest; the expected number of tokens if None.
 
     Raises
     ------
     OptionError
-        For a server that has room for no request, prices that begin above one request, and dice
-        for several draft lengths.
+        For a server that has room for no request, and prices that begin above one request.
 
     Counts
         a request that loses its memory computes its prompt and what there is of its answer again.
@@ -308,11 +308,10 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         refuse("prices", sorted(schedule), "draft lengths from 1 request on")
     decoded_len = requests.output_len - 1.0
     if seed is not None:
-        if len(schedule) > 1:
-            refuse("seed", seed, "None where the draft length follows the batch")
-        rng = np.random.default_rng(whole_within("seed", seed, "seed"))
-        rounds = _drawn_rounds(decoded_len, schedule[1].survival, rng)
-        decoded_len = rounds * schedule[1].tokens_per_round
+        longest = max(schedule.values(), key=lambda one: one.tokens_per_round)
+        rng = np.random.default_rng((whole_within("seed", seed, "seed"), 2))
+        rounds = _drawn_rounds(decoded_len, longest.survival, rng)
+        decoded_len = rounds * longest.tokens_per_round
     held = Memory(0.0, 0.0) if memory is None else memory
     return _played(schedule, requests, decoded_len, rules, capacity, held, overlap)
 
@@ -981,6 +980,7 @@ class PlayedServer:
             float(self.capacity[most]),
             memory=self.memory[most],
             overlap=self.overlaps[most > 0],
+            seed=requests.seed if most else None,
         )
 
     def figures(
@@ -1141,7 +1141,8 @@ def played_loads(
         Of goodput: seconds to a first token, and of each later one.
 
     Source
-        `play`, with rounds that commit their expected tokens.
+        `play`, with rounds that commit as many tokens as dice say: requests of one length get out
+        of step, and wait less for the prompts of others.
 
     Examples
     --------

@@ -36,8 +36,10 @@ class Footprint:
         Recurrent state of one sequence, one copy.
     replay_bytes
         What replays the state, for one drafted position of a sequence.
-    n_cached, n_recurrent
-        Layers that cache tokens of the whole context, and with recurrent state.
+    n_cached, n_windowed, n_recurrent
+        Layers that cache tokens of the whole context, that see a window, and with recurrent state.
+    window_token_bytes
+        Of one cached token, in all layers that see a window.
     sequence_bytes
         From cached tokens to the bytes of one sequence, state included.
     """
@@ -48,18 +50,10 @@ class Footprint:
     state_bytes: float
     replay_bytes: float
     n_cached: int
+    n_windowed: int
     n_recurrent: int
+    window_token_bytes: float
     sequence_bytes: Callable[[npt.ArrayLike], Array]
-
-    @property
-    def n_windowed(self) -> int:
-        """Layers that see a window."""
-        return sum(layers for layers, _ in self.windows.values())
-
-    @property
-    def window_token_bytes(self) -> float:
-        """Bytes of one cached token, in all layers that see a window."""
-        return sum(token_bytes for _, token_bytes in self.windows.values())
 
 
 @lru_cache(maxsize=64)
@@ -112,7 +106,9 @@ def target_footprint(
         state_bytes=float(everything(0.0)),
         replay_bytes=float(device_bytes(replayed, placement, groups)),
         n_cached=sum(count for count, core in whole.counted_cores if core.cache_kind == "tokens"),
+        n_windowed=sum(layers for layers, _ in windows.values()),
         n_recurrent=n_recurrent,
+        window_token_bytes=sum(token_bytes for _, token_bytes in windows.values()),
         sequence_bytes=everything,
     )
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -170,40 +170,50 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     served = partial(
         _served, drafter, room, max_draft_len=max_draft_len, accepted=accepted, split=split
     )
+
+    @cache
+    def server(running: int | None) -> tuple[Deployment, ServerRoom | None]:
+        """Return the server that is told a limit, and its room; None where that does not count."""
+        here = with_running(deployment, running)
+        if split is None and room == "ignore":
+            return here, None
+        contexts, _, drafts = grid_axes(load.context_len, load.batch_size, max_draft_len)
+        check_placement(here.model, here.setup.placement)
+        drafter.describe(here.model)  # refuses a model that the drafter does not fit
+        verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
+        return here, server_room(here, drafter, contexts, verified, load.workload)
+
     told: Sequence[Limits] = ()
     if raises and room != "ignore" and deployment.setup.user_settings.running is None:
         servers = 1 if split is None else split.decode_workers
-
-        def held(running: int | None) -> ServerRoom:
-            here = with_running(deployment, running)
-            return _held(here, drafter, load, accepted, max_draft_len)
-
+        held = lambda running: cast("ServerRoom", server(running)[1])  # noqa: E731 - it counts
         told = raised_limits(load.batch_size, room, held, servers)
     if not any(map(any, told)):
-        return served(deployment, load)
-    parts = []
+        return served(*server(None), load)
+    parts, order = list[tuple[ServedCurve, ServedCurve]](), list[int]()
     for plain, drafting in dict.fromkeys(told):
         places = [i for i, pair in enumerate(told) if pair == (plain, drafting)]
         part = replace(load, batch_size=[load.batch_size[i] for i in places])
-        found = served(with_running(deployment, drafting), part)
+        drafted = undrafted = served(*server(drafting), part)
         if plain != drafting:
-            found = _with_plain(found, served(with_running(deployment, plain), part))
-        parts.append((places, found))
-    order = np.argsort([i for places, _ in parts for i in places])
-    return replace(_joined([found for _, found in parts], order), told=tuple(told))
+            undrafted = served(*server(plain), part)
+        parts.append((undrafted, drafted))
+        order += places
+    return replace(_joined(parts, np.argsort(order)), told=tuple(told))
 
 
 def _served(  # noqa: PLR0913 - what is served, to whom, within what
     drafter: Drafter,
     room: RoomRule,
     deployment: Deployment,
+    held: ServerRoom | None,
     load: Load,
     *,
     max_draft_len: int,
     accepted: TokensPerRound | ContextAcceptance,
     split: "Split | None",
 ) -> ServedCurve:
-    """Return the same on a server as it was told."""
+    """Return the same on a server as it was told, with its room; None where it does not count."""
     priced = partial(
         decoding_curve,
         deployment,
@@ -212,35 +222,26 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
         context_len=load.context_len,
         max_draft_len=max_draft_len,
     )
-    held = None
-    if split is None and room == "ignore":
+    whole = largest = None
+    memory = None if room == "ignore" else held
+    if held is None:
         decoding = priced(load.batch_size)
-    else:
+    elif split is None:
         batches = grid_axes(load.context_len, load.batch_size, max_draft_len)[1]
-        held = _held(deployment, drafter, load, accepted, max_draft_len)
-        if split is not None:
-            from specroof.serving.split import split_curves  # noqa: PLC0415 - asked for seldom
-
-            memory = None if room == "ignore" else held
-            curves = split_curves(deployment, split, load, held, memory, priced)
-            return ServedCurve(curves[0], memory, curves[1], largest=_largest(curves[0], memory))
         running = running_requests(batches[None, :, None], held.largest[:, None, :], room)  # type: ignore[arg-type]  # counted
         decoding = running_curve(batches, running, priced)
-    largest = _largest(decoding, held)
-    if load.workload is None:
-        return ServedCurve(decoding, held, None, largest=largest)
-    from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt
+    else:
+        from specroof.serving.split import split_curves  # noqa: PLC0415 - asked for seldom
 
-    whole = end_to_end(decoding, deployment, load.workload)
-    return ServedCurve(decoding, held, whole, largest=largest)
+        decoding, whole = split_curves(deployment, split, load, held, memory, priced)
+    if split is None and load.workload is not None:
+        from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt
 
-
-def _largest(curve: SpeedupCurve, room: ServerRoom | None) -> Array | None:
-    """Return the largest batch that runs at each point of a curve; None for endless memory."""
-    if room is None:
-        return None
-    largest = np.asarray(room.largest, dtype=np.float64)
-    return np.broadcast_to(largest[:, None, :], curve.round_s.shape)
+        whole = end_to_end(decoding, deployment, load.workload)
+    if memory is not None:
+        each = memory.largest.astype(np.float64)[:, None, :]
+        largest = np.broadcast_to(each, decoding.round_s.shape)
+    return ServedCurve(decoding, memory, whole, largest=largest)
 
 
 def room_warnings(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve) -> list[str]:
@@ -258,21 +259,6 @@ def room_warnings(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve)
 
 
 # --- Limits that are raised, load by load --------------------------------------------------------
-
-
-def _held(
-    deployment: Deployment,
-    drafter: Drafter,
-    load: Load,
-    accepted: TokensPerRound | ContextAcceptance,
-    max_draft_len: int,
-) -> ServerRoom:
-    """Return the room at the contexts of a load and all draft lengths."""
-    contexts, _, drafts = grid_axes(load.context_len, load.batch_size, max_draft_len)
-    check_placement(deployment.model, deployment.setup.placement)
-    drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
-    verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
-    return server_room(deployment, drafter, contexts, verified, load.workload)
 
 
 def with_running(deployment: Deployment, running: int | None) -> Deployment:
@@ -346,77 +332,73 @@ def _most_held(held: Callable[[int], float], default: int, wanted: int) -> int:
 
 
 #: Arrays of curves with the axes (context_len, batch_size, draft_len), and of what is around them.
-_CURVE: Final = ("tokens_per_round", "draft_s", "verify_s", "round_s", "launched", "running_batch")
+_CURVE: Final = (
+    *("tokens_per_round", "draft_s", "verify_s", "round_s", "launched", "running_batch"),
+    "request_token_s",
+)
 _WHOLE: Final = ("decoding_round_s", "delay_s", "first_s")
 _WORKERS: Final = ("decode_batch", "prefill_s", "transfer_s", "prefill_busy", "link_busy")
 
 
-def _with_plain(served: ServedCurve, plain: ServedCurve) -> ServedCurve:
-    """Return a curve whose entries without drafts are those of another."""
-    rooms = cast("tuple[ServerRoom, ServerRoom]", (served.room, plain.room))  # limits are of rooms
-    found = _combined(
-        [served, plain],
-        lambda pair: np.concatenate([pair[1][..., :1], pair[0][..., 1:]], axis=-1),
-        served.decoding.batch_size,
-    )
-    return replace(found, room=rooms[0].with_plain(rooms[1]))
+def _joined(parts: Sequence[tuple[ServedCurve, ServedCurve]], order: IntArray) -> ServedCurve:
+    """Return curves over parts of the batch sizes as one.
 
+    Parameters
+    ----------
+    parts
+        Of the server without drafts, and of that with drafts; one may do both. The room of the
+        answer is that of the servers that run most.
+    order
+        From the batch sizes of all parts to those of the answer.
+    """
 
-def _joined(parts: Sequence[ServedCurve], order: IntArray) -> ServedCurve:
-    """Return curves over parts of the batch sizes as one, in an order."""
-    batches = np.concatenate([part.decoding.batch_size for part in parts])[order]
-    return _combined(parts, lambda values: np.concatenate(values, axis=1)[:, order], batches)
+    def arrays(pairs: Sequence[tuple[Any, Any]], names: Sequence[str]) -> dict[str, Any]:
+        joined = {}
+        for name in names:
+            rows = []
+            for pair, (_, served) in zip(pairs, parts, strict=True):
+                values = [np.asarray(getattr(one, name)) for one in pair]
+                plain, drafted = (  # what has no draft lengths is the same at all of them
+                    np.broadcast_to(
+                        one if one.ndim > 2 else one[..., None], served.decoding.round_s.shape
+                    )
+                    for one in values
+                )
+                rows.append(np.concatenate([plain[..., :1], drafted[..., 1:]], axis=-1))
+            joined[name] = np.concatenate(rows, axis=1)[:, order]
+        return joined
 
-
-def _combined(
-    parts: Sequence[ServedCurve], how: Callable[[Sequence[Array]], Array], batch_size: Array
-) -> ServedCurve:
-    """Return curves as one; its room is that of the server that runs most."""
-
-    def arrays(objects: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-        shapes = [part.decoding.round_s.shape for part in parts]
-        return {
-            name.replace("running_batch", "running"): how(
-                [
-                    np.broadcast_to(getattr(one, name), shape)
-                    for one, shape in zip(objects, shapes, strict=True)
-                ]
-            )
-            for name in names
-        }
-
-    def of_curves(curves: Sequence[SpeedupCurve]) -> SpeedupCurve:
-        token_s = how(
-            [
-                np.broadcast_to(np.asarray(one.request_token_s)[..., None], one.round_s.shape)
-                for one in curves
-            ]
-        )
+    def curve(pairs: Sequence[tuple[SpeedupCurve, SpeedupCurve]]) -> SpeedupCurve:
+        drafted = [one for _, one in pairs]
         # Of the largest load that runs: what it says of its reach holds for smaller ones.
-        last = max(curves, key=lambda one: (np.isfinite(one.round_s).any(), one.batch_size.max()))
+        last = max(drafted, key=lambda one: (np.isfinite(one.round_s).any(), one.batch_size.max()))
+        found = arrays(pairs, _CURVE)
         return replace(
-            curves[0],
-            batch_size=batch_size,
-            request_token_s=token_s[..., -1],
+            drafted[0],
+            batch_size=np.concatenate([one.batch_size for one in drafted])[order],
+            running=found.pop("running_batch"),
+            request_token_s=found.pop("request_token_s")[..., -1],
             notes=last.notes,
-            **arrays(curves, _CURVE),
+            **found,
         )
 
-    wholes = [part.end_to_end for part in parts if part.end_to_end is not None]
+    wholes: Any = [(plain.end_to_end, drafted.end_to_end) for plain, drafted in parts]
     whole = None
-    if wholes:
-        workers = [one.workers for one in wholes]
+    if wholes[0][1] is not None:
+        workers = [(plain.workers, drafted.workers) for plain, drafted in wholes]
         whole = replace(
-            wholes[0],
-            curve=of_curves([one.curve for one in wholes]),
-            workers=workers[0] and replace(workers[0], **arrays(workers, _WORKERS)),
+            wholes[0][1],
+            curve=curve([(plain.curve, drafted.curve) for plain, drafted in wholes]),
+            workers=workers[0][1] and replace(workers[0][1], **arrays(workers, _WORKERS)),
             **arrays(wholes, _WHOLE),
         )
-    rooms = [part.room for part in parts if part.room is not None]
-    largest = [part.largest for part in parts if part.largest is not None]
+    rooms: Any = [(plain.room, drafted.room) for plain, drafted in parts]  # limits are of rooms
     return ServedCurve(
-        decoding=of_curves([part.decoding for part in parts]),
-        room=max(rooms, key=lambda room: float(room.largest.sum()), default=None),
+        decoding=curve([(plain.decoding, drafted.decoding) for plain, drafted in parts]),
+        room=max(
+            (drafted.with_plain(plain) for plain, drafted in rooms),
+            key=lambda room: float(room.largest.sum()),
+        ),
         end_to_end=whole,
-        largest=how(largest) if largest else None,
+        **arrays(parts, ("largest",)),
     )

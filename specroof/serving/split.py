@@ -18,8 +18,8 @@ from specroof.serving.capacity import (
     running_curve,
     running_requests,
 )
-from specroof.serving.closed_loop import answer_rounds
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
+from specroof.serving.prefills import answer_rounds, piece_pass
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import engine_pass_s
 from specroof.speedup.result import SpeedupCurve
@@ -232,8 +232,6 @@ def prompt_times(deployment: Deployment, workload: Workload, workers: int) -> Pr
     each = np.floor(max(chunk / workload.new_len, 1.0))
     together = np.array([1.0, groups * each])
     pieces = np.ceil(workload.new_len / chunk) if chunk else 1.0
-    from specroof.serving.prefills import piece_pass  # noqa: PLC0415 - a cold start is felt
-
     forward = piece_pass(workload.new_len, workload.cached_len, pieces, together)
     pass_s = pieces * engine_pass_s(deployment, forward)
     alone_s, full_s = pass_s + together * setup.engine.request_overhead_s

@@ -107,6 +107,8 @@ class Requests:
     turnaround_s
         Seconds from an answer to its client's next request at the server, where the answer is long
         enough; None for all that a request takes besides passes.
+    seed
+        Of the dice that say how many drafts of a round are accepted.
     """
 
     arrival_s: Array
@@ -116,6 +118,7 @@ class Requests:
     concurrency: int | None = None
     most_len: Array | None = None
     turnaround_s: float | None = None
+    seed: int = 0
 
 
 def trace(
@@ -302,7 +305,7 @@ def _drawn_requests(
         if least < most:  # of a range, whole numbers of tokens
             lengths[-1] = np.maximum(np.rint(lengths[-1]), 1.0)
     new = np.maximum(lengths[0] * (1 - workload.prefix_hit_rate), 1.0)
-    return Requests(starts, lengths[0], lengths[1], lengths[0] - new, concurrency)
+    return Requests(starts, lengths[0], lengths[1], lengths[0] - new, concurrency, seed=seed)
 
 
 def lognormal_lengths(rng: np.random.Generator, n: int, mean: float, p99: float) -> Array:
@@ -441,7 +444,7 @@ class Load:
         [(20, 2), (40, 4)]
         """
         if self.trace is not None:
-            yield self.trace
+            yield replace(self.trace, seed=self.seed)
         elif self.workload is not None:
             drawn: dict[str, Any] = {"length_range": self.length_range, "seed": self.seed}
             shape = math.inf if self.arrivals == "even" else 1.0

@@ -47,8 +47,8 @@ from specroof.latency import (
     setup_notes,
     without_launches,
 )
-from specroof.speedup.reach import evidence_engine, reach_notes
-from specroof.speedup.result import SpeedupCurve, band_notes, best_index, tokens_spread
+from specroof.speedup.reach import evidence_engine, evidence_notes
+from specroof.speedup.result import SpeedupCurve, best_index, tokens_spread
 from specroof.units import MOST_POINTS, format_seconds
 
 # --- One round of speculation: which passes it takes, and its seconds by those of its passes ------
@@ -604,8 +604,7 @@ def _curve_at(
         *of_passes,
         *acceptance_notes(acceptance, model.name),
         *engine_notes(setup),
-        *band_notes(evidence, kind),
-        *reach_notes(deployment, kind, contexts, batches),
+        *evidence_notes(deployment, kind, contexts, batches, evidence),
         *memory_notes(model, setup, contexts, batches),
     )
     return SpeedupCurve(

@@ -1,6 +1,6 @@
 """How near the measurements behind an engine profile are to what is asked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -8,8 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.errors import Note
+from specroof.frameworks import version_parts
 from specroof.hardware import GENERIC, UNMEASURED_ATTENTION_BATCH, EngineProfile, Reach
 from specroof.latency import Deployment
+from specroof.speedup.result import counted_engines
 
 #: How near evidence is.
 MEASURED: Final = "measured"
@@ -19,6 +21,8 @@ NONE: Final = "none"
 _NEAR: Final = "near measurements"
 #: How `Reach.placements` would call workers of their own for prefill.
 SPLIT: Final = "split"
+#: Loads that are larger than any that was measured.
+_LARGER: Final = {"batch": "batches above {:g}", "context": "contexts above {:g} tokens"}
 #: Ways to spread a model as sentences name them.
 _PLACED: Final = {
     "tp": "tensor parallelism",
@@ -76,10 +80,17 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
 
 
 def _is_new(deployment: Deployment, reach: Reach) -> bool:
-    """Tell whether nobody timed a release as new as the one whose rules count."""
+    """Tell whether nobody timed a release as new as the one whose rules count.
+
+    What stands in for servers of any release was timed in none, and has a drift.
+    """
+    if not reach.versions:
+        return reach.drift > 0
     engine, rules = deployment.setup.engine, deployment.setup.release
     is_own = rules.framework == (engine.framework or engine.name)
-    return reach.is_beyond(engine.release or (rules.version if is_own else ""))
+    release = engine.release or (rules.version if is_own else "")
+    newest = version_parts(reach.versions[-1])
+    return version_parts(release)[: len(newest)] > newest  # an unknown one has no parts
 
 
 def _nearest_engine(deployment: Deployment) -> EngineProfile:
@@ -97,7 +108,8 @@ def _nearest_engine(deployment: Deployment) -> EngineProfile:
     far = unknown or strange
     if stand_ins is not None and (far or (reach is not None and reach.family)):
         server = engine.framework or engine.name
-        elsewhere = stand_ins.engines.get(server, stand_ins.engines[GENERIC])
+        others = stand_ins.known().engines  # bands are those of any chip
+        elsewhere = others.get(server, others[GENERIC])
         engine = elsewhere if far or reach is None else _with_kinds_of(engine, reach, elsewhere)
     if reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}:
         least = UNMEASURED_ATTENTION_BATCH
@@ -170,26 +182,44 @@ def nearness(
         key: [word for word in asked if word not in getattr(reach, key)]
         for key, asked in deployment_words(deployment).items()
     }
-    elsewhere = FAMILY if reach.family else NONE
-    is_new = _is_new(deployment, reach)
-    found = {
-        "not measured here: ": [*_unmeasured(reach, drafters, chip)],
-        "extrapolated to ": [
-            *_beyond(axes, drafters),
-            *_others(missing, reach, chip, server),
-            *[f"release {setup.release.version}"] * is_new,
-        ],
+    larger = []  # than measured ones, with drafts where drafts are asked
+    for axis, ends in axes.items():
+        known = [ends["measured_to"] if drafters else None, ends["plain_measured_to"]]
+        passed = [most for most in known if most is not None and max(ends["asked"]) > most]
+        larger += [_LARGER[axis].format(min(passed))] if passed else []
+    is_known, is_new = chip in reach.chips, _is_new(deployment, reach)
+    # What was never measured and decides whether drafts pay, and what else has no measurements.
+    unmeasured = {
+        "speculative decoding": drafters and not reach.drafters,
+        "speedups at a known acceptance": drafters
+        and reach.drafters
+        and reach.drafted_batch_size is None,
+        **{f"drafter {kind}": reach.drafters for kind in sorted({*drafters} - {*reach.drafters})},
+        chip: not is_known and not reach.family,
     }
+    others = {
+        **dict.fromkeys(larger, True),
+        **{word.replace("_", " "): True for word in missing["attention"]},
+        **{f"{word} weights": True for word in missing["formats"]},
+        **{_PLACED.get(word, word): True for word in missing["placements"]},
+        chip: not is_known and reach.family,
+        server: server not in {*reach.engines, GENERIC},
+        f"release {setup.release.version}": is_new,
+    }
+    said = [
+        f"{what}{_listed([word for word, holds in words.items() if holds])}"
+        for what, words in (("not measured here: ", unmeasured), ("extrapolated to ", others))
+        if any(words.values())
+    ]
     return {
-        "chip": MEASURED if chip in reach.chips else elsewhere,
+        "chip": MEASURED if is_known else FAMILY if reach.family else NONE,
         "framework": MEASURED if server in reach.engines else NONE,
         "release": NONE if is_new else MEASURED,
         "attention": NONE if missing["attention"] else MEASURED,
         "format": NONE if missing["formats"] else MEASURED,
         "placement": NONE if missing["placements"] else MEASURED,
         **axes,
-        "text": "; ".join(f"{what}{_listed(words)}" for what, words in found.items() if words)
-        or _NEAR,
+        "text": "; ".join(said) or _NEAR,
     }
 
 
@@ -203,41 +233,6 @@ def _listed(words: Sequence[str]) -> str:
     """
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _unmeasured(reach: Reach, drafters: Sequence[str], chip: str) -> Iterator[str]:
-    """Yield what was never measured, and decides whether drafts pay."""
-    if drafters and not reach.drafters:
-        yield "speculative decoding"
-    elif drafters and reach.drafted_batch_size is None:
-        yield "speedups at a known acceptance"
-    if reach.drafters:
-        yield from (f"drafter {kind}" for kind in sorted({*drafters} - {*reach.drafters}))
-    if chip not in reach.chips and not reach.family:
-        yield chip
-
-
-def _beyond(axes: Mapping[str, Mapping[str, Any]], drafters: Sequence[str]) -> Iterator[str]:
-    """Yield the loads that are larger than measured ones, with drafts where drafts are asked."""
-    units = {"batch": "batches above {:g}", "context": "contexts above {:g} tokens"}
-    for axis, ends in axes.items():
-        limits = [ends["measured_to"] if drafters else None, ends["plain_measured_to"]]
-        passed = [limit for limit in limits if limit is not None and max(ends["asked"]) > limit]
-        if passed:
-            yield units[axis].format(min(passed))
-
-
-def _others(
-    missing: Mapping[str, Sequence[str]], reach: Reach, chip: str, server: str
-) -> Iterator[str]:
-    """Yield the kinds of attention, formats, placements, chip and server without measurements."""
-    yield from (word.replace("_", " ") for word in missing["attention"])
-    yield from (f"{word} weights" for word in missing["formats"])
-    yield from (_PLACED.get(word, word) for word in missing["placements"])
-    if chip not in reach.chips and reach.family:
-        yield chip
-    if server not in {*reach.engines, GENERIC}:
-        yield server
 
 
 def how_sure(
@@ -315,19 +310,54 @@ def how_sure_at(
     return [f"{text}. {of_points}{widens if text != _NEAR else ''}" for text in texts]
 
 
-def reach_notes(
-    deployment: Deployment, drafter: str, context_len: npt.ArrayLike, batch_size: npt.ArrayLike
+def evidence_notes(
+    deployment: Deployment,
+    drafter: str,
+    context_len: npt.ArrayLike,
+    batch_size: npt.ArrayLike,
+    evidence: EngineProfile,
 ) -> Iterator[str]:
-    """Yield what lies outside of the measurements; in full, what they cover.
+    """Yield how far off predictions have been, and what lies outside of the measurements.
+
+    In full, the second says what these cover.
 
     Parameters
     ----------
     deployment, drafter, context_len, batch_size
         As of `nearness`, of one kind of drafter.
+    evidence
+        From `evidence_engine`; one without bands has none to speak of.
 
     Source
-        `nearness`.
+        `specroof.hardware.EngineProfile.bands`, and `nearness`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.hardware import Band
+    >>> from specroof.latency import engine_setup
+    >>> setup = engine_setup(load_hardware("h200"), "ideal", None, None)
+    >>> mtp = Band(width=0.0953, mean_error=0.042, points=40, engines={"sglang": 40}, batch_size=32)
+    >>> made = EngineProfile(name="vllm", bands={"mtp": mtp})
+    >>> list(evidence_notes(Deployment(load_model("Qwen/Qwen3-8B"), setup), "mtp", 1024, 8, made))
+    ['band of mtp on engine vllm: -9% to +10%, and more above batch 32; it holds 80% of 40 measured
+    speedups (40 under sglang, none under vllm), mean error 4.2%']
     """
+    band = evidence.band(drafter)
+    if band is not None:
+        low, high = np.expm1(-band.width), np.expm1(band.width)
+        limits = {"batch {:g}": band.batch_size, "{:.0f} tokens": band.context_len}
+        ends = [unit.format(limit) for unit, limit in limits.items() if limit is not None]
+        wider = f", and more above {' or '.join(ends)}" if ends else ""
+        others = "" if drafter in evidence.bands else " of any drafter"
+        borrowed = evidence.reach is not None and not evidence.reach.drafters
+        holds = "it holds" if band == evidence.measured_band(drafter) else "wider than what holds"
+        yield (
+            f"band of {drafter} on engine {evidence.name}: {low:+.0%} to {high:+.0%}{wider}; {holds} "
+            f"80% of {band.points} measured speedups{others}{counted_engines(band, evidence)}, mean "
+            f"error {band.mean_error:.1%}"
+            f"{'; none of them on this family of chips' if borrowed else ''}"
+        )
     near, engine = nearness(deployment, [drafter], context_len, batch_size), deployment.setup.engine
     if near is None or engine.reach is None:
         return

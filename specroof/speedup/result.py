@@ -228,44 +228,6 @@ def verdicts(speedup: Array, low: Array, high: Array) -> npt.NDArray[np.str_]:
     return np.asarray(np.where(known, verdict(*ends), ""))
 
 
-def band_notes(engine: EngineProfile, drafter: str) -> Iterator[str]:
-    """Yield how far off predictions of this engine and this kind of drafter have been.
-
-    Parameters
-    ----------
-    engine
-        One without bands has none to speak of.
-    drafter
-        Its kind.
-
-    Source
-        `specroof.hardware.EngineProfile.bands`.
-
-    Examples
-    --------
-    >>> from specroof.hardware import Band
-    >>> mtp = Band(width=0.0953, mean_error=0.042, points=40, engines={"sglang": 40}, batch_size=32)
-    >>> list(band_notes(EngineProfile(name="vllm", bands={"mtp": mtp}), "mtp"))
-    ['band of mtp on engine vllm: -9% to +10%, and more above batch 32; it holds 80% of 40 measured
-    speedups (40 under sglang, none under vllm), mean error 4.2%']
-    """
-    band = engine.band(drafter)
-    if band is None:
-        return
-    low, high = np.expm1(-band.width), np.expm1(band.width)
-    limits = {"batch {:g}": band.batch_size, "{:.0f} tokens": band.context_len}
-    ends = [unit.format(limit) for unit, limit in limits.items() if limit is not None]
-    wider = f", and more above {' or '.join(ends)}" if ends else ""
-    others = "" if drafter in engine.bands else " of any drafter"
-    borrowed = engine.reach is not None and not engine.reach.drafters
-    holds = "it holds" if band == engine.measured_band(drafter) else "wider than what holds"
-    yield (
-        f"band of {drafter} on engine {engine.name}: {low:+.0%} to {high:+.0%}{wider}; {holds} 80% "
-        f"of {band.points} measured speedups{others}{counted_engines(band, engine)}, mean error "
-        f"{band.mean_error:.1%}{'; none of them on this family of chips' if borrowed else ''}"
-    )
-
-
 def counted_engines(band: Band, engine: EngineProfile) -> str:
     """Return whose measurements a band counts, in parentheses; nothing where that is not known.
 
