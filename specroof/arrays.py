@@ -138,6 +138,8 @@ def real_array(values: object) -> Array | None:
     """
     if n_entries(values) > MOST_POINTS:
         return None
+    if type(values) is np.ndarray and values.dtype == np.float64:  # most are: nothing to find out
+        return values.copy()
     # Importing what tells masked arrays is slow, and without it there are none.
     if "numpy.ma" in sys.modules and _holds_masked(values):
         return None

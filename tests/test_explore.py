@@ -1,6 +1,7 @@
 """The page as files: what is packed into it, what it refuses, and that nothing in it can run."""
 
 import base64
+import itertools
 import json
 import math
 import re
@@ -20,7 +21,6 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof import page
-from specroof.acceptance.published import load_profiles
 from specroof.cli import app
 from specroof.page import PageGrid, packed
 from specroof.questions import explore as explore_question
@@ -34,7 +34,7 @@ from specroof.questions.explore import (
     site_files,
     typical_acceptance,
 )
-from specroof.questions.page_evidence import ASSUMED
+from specroof.questions.page_evidence import begun_drafters
 from specroof.questions.request import DeploymentRequest
 
 pytestmark = pytest.mark.slow
@@ -49,11 +49,20 @@ def _septet(numbers: dict[int, int], i: int, place: int, data: Iterator[int]) ->
     return byte >= 0x80
 
 
+def _counted(data: Iterator[int]) -> Iterator[int]:
+    """Yield bytes, of a zero as many more as the one behind it says."""
+    for byte in data:
+        yield byte
+        if not byte:
+            yield from itertools.repeat(0, next(data))
+
+
 def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Read a head and stacks of grids by the definition of septets, zigzag and differences."""
+    """Read a head and stacks of grids by the definition of zeros, septets, zigzags and steps."""
     raw = base64.b85decode(text.translate(str.maketrans(",./", "&<>")))
     end = 4 + int.from_bytes(raw[:4], "big")
-    head, data = json.loads(zlib.decompress(raw[4:end])), iter(zlib.decompress(raw[end:]))
+    head = json.loads(zlib.decompress(raw[4:end]))
+    data = _counted(iter(zlib.decompress(raw[end:])))
     found = []
     for stack in head["stacks"]:
         numbers = dict.fromkeys(range(math.prod(stack["shape"])), 0)
@@ -100,6 +109,12 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
     ]
     assert stack.tolist() == values.reshape(2, 2, 3).tolist()
     assert single.tolist() == [values.tolist()]
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2, 255, 256, 257, 511, 512, 513, 1000])
+def test_zeros_in_a_row_are_read_back(zeros: int) -> None:
+    values = np.array([1.0, *[0.0] * zeros, 300.0, 0.0])
+    assert unpacked(packed([{"a": PageGrid(values, 1.0, (0,))}]))[1][0].tolist() == [[*values]]
 
 
 def test_grids_of_other_shapes_are_no_stack() -> None:
@@ -419,17 +434,19 @@ def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
     assert "sections" not in tables(found["index.html"].decode())
 
 
-def test_what_is_assumed_of_a_drafter_is_in_the_middle_of_those_measured() -> None:
-    measured: dict[str, list[float]] = {"eagle3": [], "dflash": []}
-    for profile in load_profiles():
-        for kind, depth in (("eagle3", 3), ("dflash", 15)):
-            if kind[:5] in profile.drafter.lower():
-                tokens = profile.acceptance().tokens_per_round([depth])[0]
-                measured[kind].append(tokens)
-    for kind, tokens in measured.items():
-        stated = ASSUMED[kind].removeprefix("accept-length=")
-        middle = np.nanmedian(tokens)
-        assert float(stated.split("@")[0]) == pytest.approx(middle, abs=0.05)
+@pytest.mark.parametrize(
+    "name", ["openai/gpt-oss-120b", "deepseek-ai/DeepSeek-R1", "zai-org/GLM-4.5", "Qwen/Qwen3-32B"]
+)
+def test_a_page_begins_with_the_drafter_that_advise_asks_about(name: str) -> None:
+    advised: Any = specroof.advise(
+        name, "b200", tensor_parallel=8, framework="vllm", input_len=9, output_len=9, concurrency=1
+    )
+    begun = {*advised.drafters}
+    assert {*begun_drafters(specroof.load_model(name))} == begun
+    found = specroof.explore([name], "b200", tensor_parallel=8, steady=True, **SMALL)
+    usual = tables(found.page)["usual"]
+    kinds = {spec.partition(",")[0]: spec for spec in begun}
+    assert {kind: usual["specs"][usual["of_models"][kind][0]] for kind in kinds} == kinds
 
 
 # --- the command ---------------------------------------------------------------------------------

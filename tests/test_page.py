@@ -757,7 +757,7 @@ def test_it_opens_on_a_scene_with_published_speedups(chromium: Any, tmp_path: Pa
         (tmp_path / name).write_bytes(data)
     seen = opened(chromium, (tmp_path / "index.html").as_uri())
     assert seen.text("case") == "DeepSeek-R1 on 8 × NVIDIA B200 SXM, SGLang"
-    assert "(assumed)" in seen.text("reasons")
+    assert "(assumed, as on DeepSeek-V3.2)" in seen.text("reasons")
     assert seen.page.locator("#by-batch circle.dots:not(.hollow)").count() >= 5
     turn = seen.turn
     seen.page.locator("#scenes a").last.click()

@@ -406,11 +406,16 @@ class ForwardPass:
             "batch_size": batch_size,
             "query_len": query_len,
             "context_len": context_len,
-            "head_len": query_len if head_len is None else head_len,
-            "matmul_len": query_len if matmul_len is None else matmul_len,
+            "head_len": head_len,
+            "matmul_len": matmul_len,
         }
         for name, value in given.items():
-            object.__setattr__(self, name, array_within(name, value, _PASS_QUANTITIES[name]))
+            fitting = (
+                self.query_len
+                if value is None and name in {"head_len", "matmul_len"}
+                else array_within(name, value, _PASS_QUANTITIES[name])
+            )
+            object.__setattr__(self, name, fitting)
         object.__setattr__(self, "settled", settled)
         shapes = {name: getattr(self, name).shape for name in _PASS_QUANTITIES}
         try:

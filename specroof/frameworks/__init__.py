@@ -625,7 +625,9 @@ class _BlockLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _BlockCaptured:
+class BlockCaptured:
+    """Which passes are captured: up to how many tokens, and at which sizes."""
+
     most: int
     large: int
     large_compute_majors: tuple[int, ...]
@@ -653,7 +655,7 @@ class BlockRelease(Release):
     """A release with one pool of blocks; the comments of its file say what each key means."""
 
     limits: _BlockLimits
-    captured: _BlockCaptured
+    captured: BlockCaptured
     memory: _BlockMemory
 
 

@@ -38,7 +38,7 @@ globalThis.specroofPage = (() => {
     ideal: "roofline",
   };
   const LAWS = { profile: "published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
-  const PRICED = Object.keys(tables.assumed);
+  const PRICED = Object.keys(tables.usual.of_models);
   /** Bands that span a larger factor say too little. */
   const WIDEST_BAND = 3,
     NOT_USEFUL = "not usefully predicted here";
@@ -90,7 +90,7 @@ globalThis.specroofPage = (() => {
       .map(parsedSpec)
       .filter((drafter) => !setup.cell || (offered(setup.cell, drafter.kind) && !refused(setup, drafter)));
     if (own.length) return own;
-    const others = [`ngram,${tables.assumed.ngram}`, "block,accept=0.89,cost=0.1,drafts=16"].map(parsedSpec);
+    const others = [usualSpec("ngram"), "block,accept=0.89,cost=0.1,drafts=16"].map(parsedSpec);
     return [others.find((drafter) => !setup.cell || (offered(setup.cell, drafter.kind) && !refused(setup, drafter)))];
   }
 
@@ -406,6 +406,9 @@ globalThis.specroofPage = (() => {
       .map((place) => tables.profiles[place])
       .filter((profile) => profile.kind === kind);
 
+  /** A drafter of a kind with the acceptance that the command line takes for the model where none is given. */
+  const usualSpec = (kind) => tables.usual.specs[tables.usual.of_models[kind][tables.models.indexOf(state.model)]];
+
   /** Whether the acceptance of a drafter was measured, is assumed, or is what the reader says. */
   function statusOf(drafter) {
     if (drafter.kind === "ideal") return "accepts all";
@@ -413,9 +416,11 @@ globalThis.specroofPage = (() => {
       const { model, kind, temperature } = profileOf(drafter),
         asked = movedTo(drafter);
       const moved = asked === undefined ? "" : ` at T=${temperature}, moved to T=${asked}`;
-      return `measured${ownProfiles(kind).includes(profileOf(drafter)) ? "" : ` on ${model}`}${moved}`;
+      if (ownProfiles(kind).includes(profileOf(drafter))) return `measured${moved}`;
+      const isUsual = PRICED.includes(drafter.kind) && parsedSpec(usualSpec(drafter.kind)).profile === drafter.profile;
+      return `${isUsual ? "assumed, as" : "measured"} on ${model}${moved}`;
     }
-    return spec(drafter) === `${drafter.kind},${tables.assumed[drafter.kind]}` ? "assumed" : "yours";
+    return "yours";
   }
 
   /** What is known of its acceptance, in words. */
@@ -1678,10 +1683,7 @@ globalThis.specroofPage = (() => {
   function newDrafter(kind, before) {
     const drafter = { kind };
     if (kind === "ideal") return drafter;
-    // What is known of such drafters: measured with the model, else assumed.
-    const assumed = tables.assumed[kind] && parsedSpec(`${kind},${tables.assumed[kind]}`);
-    if (ownProfiles(kind).length) withLaw(drafter, "profile");
-    else if (assumed) Object.assign(drafter, assumed);
+    if (PRICED.includes(kind)) withLaw(drafter, "profile");
     else withLaw(drafter, before.law && before.law !== "profile" ? before.law : "accept", before);
     if (kind === "autoregressive" || kind === "block") drafter.cost = before.cost ?? 0.1;
     if (kind === "block") drafter.drafts = before.drafts ?? 15;
@@ -1694,7 +1696,10 @@ globalThis.specroofPage = (() => {
     drafter.law = law;
     if (law === "accept") drafter.accept = accept;
     if (law === "accept-length") Object.assign(drafter, { length, depth });
-    if (law === "profile") drafter.profile = (ownProfiles(drafter.kind)[0] ?? profilesFor(drafter.kind)[0]).name;
+    if (law === "profile") {
+      const { kind } = drafter;
+      drafter.profile = PRICED.includes(kind) ? parsedSpec(usualSpec(kind)).profile : profilesFor(kind)[0].name;
+    }
   }
 
   /** Profiles to choose from: of the kind; of a drafter by cost, which may be of any, all. */

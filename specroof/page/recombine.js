@@ -34,7 +34,17 @@ globalThis.specroof = (() => {
       end = 4 + new DataView(bytes.buffer).getUint32(0);
     const { things, stacks, shared } = JSON.parse(new TextDecoder().decode(await inflated(bytes.subarray(4, end))));
     const raw = await inflated(bytes.subarray(end));
-    let at = 0;
+    let at = 0,
+      zeros = 0; // that follow the last one, which has their count behind it
+    const nextByte = () => {
+      if (zeros > 0) {
+        zeros--;
+        return 0;
+      }
+      const byte = raw[at++];
+      if (byte === 0) zeros = raw[at++];
+      return byte;
+    };
     const grids = stacks.map(({ shape: [count, ...shape], quantum, differences }) => {
       const size = shape.reduce((product, length) => product * length, 1),
         width = size / shape[0]; // of what stands together: a place on the first axis of a grid
@@ -46,7 +56,7 @@ globalThis.specroof = (() => {
       // Seven bits of each number to a byte, then the next seven of those that have more.
       for (let left = places, scale = 1; left.length; scale *= 128) {
         left = left.filter((i) => {
-          const byte = raw[at++];
+          const byte = nextByte();
           values[i] += (byte & 127) * scale;
           return byte & 128;
         });

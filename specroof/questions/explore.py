@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from html import escape
@@ -56,10 +56,10 @@ from specroof.questions.objects import (
     unique_list,
 )
 from specroof.questions.page_evidence import (
-    ASSUMED,
     begun_drafters,
     published_speedups,
     sureness,
+    usual_drafters,
 )
 from specroof.questions.page_loads import (
     PLAYED,
@@ -409,6 +409,7 @@ def cell_of(
     )
 
 
+@lru_cache(maxsize=8)
 def _columns(axes: Axes) -> tuple[Array, Array, IntArray]:
     """Return contexts, batch sizes and draft lengths, which broadcast to the grid."""
     contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
@@ -447,8 +448,11 @@ def _room(
     room, raised = held(None), None
     told = raised_limits(axes.batch_size, "queue", held)
     if any(map(any, told)):
-        pairs = [(plain(off)[1].largest_batch, held(on).largest[:, 1:]) for off, on in told]
-        raised = np.stack([np.hstack(pair) for pair in pairs], axis=1)
+        ends = {
+            (off, on): np.hstack([plain(off)[1].largest_batch, held(on).largest[:, 1:]])
+            for off, on in {*told}
+        }
+        raised = np.stack([ends[pair] for pair in told], axis=1)
     return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
 
 
@@ -604,7 +608,8 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
     load, timing = _timed_requests(axes, rules)
     answer, batch, context = map(np.asarray, (load.output_len, load.running, load.context_len))
     # Two lengths of a round tell what of a request grows with them.
-    round_s = np.stack([np.ones(batch.shape), np.full(batch.shape, 2.0)])
+    shape = np.broadcast_shapes(load.tokens_per_round.shape, batch.shape, context.shape)
+    round_s = np.stack([np.ones(shape), np.full(shape, 2.0)])
     times = timing(deployment, engine_pass_s, round_s, deployment.setup.engine)
     request_s = answer * times.token_s + batch * times.wait_s
     first_s = np.broadcast_to(times.first_s, round_s.shape)
@@ -627,8 +632,9 @@ def _timed_requests(axes: Axes, rules: PrefillRules) -> tuple[RequestLoad, Reque
         drafts = drafts[-1:]
         shares = (np.array(_REQUEST_TOKENS) - 1) / drafts[0]
     places = np.arange(len(axes.workloads))
+    # Sparse: what does not depend on an axis is priced once.
     place, batch, draft_len, share = np.meshgrid(
-        places, axes.batch_size, drafts, shares, indexing="ij"
+        places, axes.batch_size, drafts, shares, indexing="ij", sparse=True
     )
     context, answer, hit = np.transpose(axes.workloads)[:, place]
     prompt = context - answer / 2
@@ -801,8 +807,7 @@ class Exploration(Noted):
         model, chip
             A key of `models`, and one of the chips.
         """
-        shown = {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
-        return not self.steady and (not self.is_whole or (model, chip.name) in shown)
+        return not self.steady and (not self.is_whole or (model, chip.name) in _shown())
 
     @cached_property
     def page(self) -> str:
@@ -836,6 +841,12 @@ class Exploration(Noted):
             '<iframe sandbox="allow-scripts" title="specroof" width="100%" height="900" '
             f'style="border:0" srcdoc="{escape(self.page)}"></iframe>'
         )
+
+
+@cache
+def _shown() -> set[tuple[str, str]]:
+    """Return the models and the names of the chips of `SCENES`."""
+    return {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
 
 
 def _expect_room(model: Architecture, setup: Setup, context_len: float, *, enough: bool) -> None:
@@ -1256,6 +1267,14 @@ def _typical(max_draft_len: int) -> dict[str, Any]:
     return {**shapes, "moved": _share_grid(moved_profiles(max_draft_len))}
 
 
+def _usual(models: Iterable[Architecture]) -> dict[str, Any]:
+    """Return the SPECs of drafters as `advise` asks about them, and by kind that of each model."""
+    each = [usual_drafters(model, PRICED_KINDS) for model in models]
+    specs = [*dict.fromkeys(spec for found in each for spec in found)]
+    kinds = zip(PRICED_KINDS, zip(*each, strict=True), strict=True)
+    return {"specs": specs, "of_models": {kind: [*map(specs.index, own)] for kind, own in kinds}}
+
+
 def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
     """Return all data that does not depend on model and chip; `grids` are of which model."""
     max_draft_len = answer.axes.max_draft_len
@@ -1267,7 +1286,7 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
         "is_whole": answer.is_whole,
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
         "begun": [begun_drafters(model) for model in answer.models.values()],
-        "assumed": ASSUMED,
+        "usual": _usual(answer.models.values()),
         "accepts": {name: release(name).accepts for name in SERVERS if known_releases(name)},
         "own_profiles": [
             [
@@ -1343,7 +1362,9 @@ def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -
         key = (chip, engine, *deployment_words(deployment).values())
         if key not in sure:
             kinds = (*_SHARE_KINDS, *PRICED_KINDS)
-            sure[key] = {kind: json.dumps(sureness(deployment, kind)) for kind in kinds}
+            sure[key] = {
+                kind: json.dumps(sureness(deployment, cell.evidence, kind)) for kind in kinds
+            }
         things.append(
             {
                 "engine": engine,

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -407,11 +408,20 @@ def _kin(model: Architecture, profiles: Iterable["AcceptanceProfile"]) -> set[st
     names = {name.rpartition("/")[2]: name for name in model_names()}
     found = set[str]()
     for target in {profile.model for profile in profiles} & names.keys():
-        other = load_model(names[target])
-        mine, theirs = ((one.n_layers, one.hidden_size, one.vocab_size) for one in (model, other))
-        if mine == theirs and math.isclose(model.n_params, other.n_params, rel_tol=0.01):
+        *mine, n_params = _sizes(model)
+        *theirs, other_params = _bundled_sizes(names[target])
+        if mine == theirs and math.isclose(n_params, other_params, rel_tol=0.01):
             found.add(target)
     return found
+
+
+def _sizes(model: Architecture) -> tuple[float, ...]:
+    return model.n_layers, model.hidden_size, model.vocab_size, model.n_params
+
+
+@cache
+def _bundled_sizes(name: str) -> tuple[float, ...]:
+    return _sizes(load_model(name))
 
 
 def usual_kinds(model: Architecture, server: str = "") -> list[str]:

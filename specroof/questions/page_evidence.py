@@ -2,26 +2,21 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+from itertools import product
 from typing import Any, Final
 
-from specroof.acceptance.published import published_with, typical_profiles
+from specroof.acceptance.published import published_with
 from specroof.architecture import Architecture
 from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
+from specroof.hardware import EngineProfile
 from specroof.latency import Deployment
 from specroof.parsers.model_config import MTP_NOTE
-from specroof.speedup.reach import how_sure, nearness
+from specroof.questions.objects import drafter_of, published_drafters
+from specroof.speedup.reach import how_sure_at, nearness
 
-#: What is assumed of a drafter that nobody measured with the model, by kind: tokens per round,
-#: bonus included, with so many drafts. In the middle of the published profiles of its kind; of MTP,
-#: whose profiles are of newer models, what `docs/answers.py` assumes.
-ASSUMED: Final = {
-    "mtp": "accept-length=2.4@3",
-    "eagle3": "accept-length=2.8@3",
-    "dflash": "accept-length=5.4@15",
-    "ngram": "accept-length=1.2@3",
-}
 #: Drafters that a page begins with.
 _MOST_BEGUN: Final = 2
 #: Significant digits of published figures.
@@ -31,39 +26,46 @@ _DIGITS: Final = 4
 # --- Drafters that exist for a model -------------------------------------------------------------
 
 
+@lru_cache(maxsize=512)
 def begun_drafters(model: Architecture) -> tuple[str, ...]:
     """Return the drafters that a page begins with for a model, as SPECs.
 
-    Layers of its own and heads whose acceptance was measured, with the profile in the middle; where
-    there are none, a head to be trained, with the acceptance that is `ASSUMED`.
+    Layers of its own and heads whose acceptance was measured; where there are none, a head to be
+    trained.
 
     Examples
     --------
     >>> from specroof import load_model
-    >>> begun_drafters(load_model("openai/gpt-oss-120b"))
-    ('eagle3,accept-length=2.8@3',)
+    >>> begun_drafters(load_model("Qwen/Qwen3-32B"))
+    ('eagle3,profile=qwen3-32b/eagle3/log-line', 'dflash,profile=qwen3-32b/dflash/sharegpt')
     """
-    measured = published_with(model.name)
-    held = {*measured, *["mtp"] * (MTP_NOTE in model.notes)}
+    held = {*published_with(model.name), *["mtp"] * (MTP_NOTE in model.notes)}
     kinds = [kind for kind in ("mtp", "eagle3", "dflash") if kind in held] or ["eagle3"]
-    return tuple(
-        f"{kind},profile={typical_profiles(kind, measured)[1].name}"
-        if kind in measured
-        else f"{kind},{ASSUMED[kind]}"
-        for kind in kinds[:_MOST_BEGUN]
-    )
+    return usual_drafters(model, kinds[:_MOST_BEGUN])
+
+
+def usual_drafters(model: Architecture, kinds: Iterable[str]) -> tuple[str, ...]:
+    """Return drafters of some kinds with the acceptance that `advise` takes for a model, as SPECs.
+
+    Examples
+    --------
+    >>> from specroof import load_model
+    >>> usual_drafters(load_model("deepseek-ai/DeepSeek-R1"), ["mtp"])
+    ('mtp,profile=deepseek-v3.2/mtp/random',)
+    """
+    return tuple(drafter_of(one).name for one in published_drafters([*kinds], model))
 
 
 # --- How near evidence is ------------------------------------------------------------------------
 
 
-def sureness(deployment: Deployment, kind: str) -> dict[str, Any]:
+def sureness(deployment: Deployment, evidence: EngineProfile, kind: str) -> dict[str, Any]:
     """Return how sure a prediction is at any load, in the sentences of `how_sure`.
 
     Parameters
     ----------
-    deployment, kind
-        What is served, and what drafts.
+    deployment, evidence, kind
+        What is served, the engine whose bands speak for it, and what drafts.
 
     Returns
     -------
@@ -81,12 +83,8 @@ def sureness(deployment: Deployment, kind: str) -> dict[str, Any]:
         )
         ends[name] = min((end for end in known if end is not None), default=None)
     beyond = {name: math.inf if end is not None else 0 for name, end in ends.items()}
-    texts = [
-        how_sure(deployment, [kind], context, batch)
-        for context in (0, beyond["context_len"])
-        for batch in (0, beyond["batch_size"])
-    ]
-    return {**ends, "texts": texts}
+    loads = product((0, beyond["context_len"]), (0, beyond["batch_size"]))
+    return {**ends, "texts": how_sure_at(deployment, evidence, [kind], [*loads])}
 
 
 # --- Published speedups --------------------------------------------------------------------------

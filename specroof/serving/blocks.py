@@ -6,6 +6,7 @@ The figures of a release are in its file; each function names the file and the f
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from specroof.architecture import Architecture
 from specroof.architecture.base import LATENT_KERNELS
 from specroof.arrays import Array, distinct
-from specroof.frameworks import BlockRelease
+from specroof.frameworks import BlockCaptured, BlockRelease
 from specroof.hardware import HardwareProfile, Server, ServerSettings
 from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
@@ -115,15 +116,27 @@ def captured_sizes(
     >>> captured_sizes(chip, facts, 24, running=6, tokens=8192, verify_len=2)
     [1, 2, 4, 8, 12, 16, 24]
     """
-    captured = facts.captured
+    listed = _largest_graph(hardware, facts)
+    return [*_captured_sizes(facts.captured, listed, most, tokens, running, verify_len)]
+
+
+@lru_cache(maxsize=512)
+def _captured_sizes(
+    captured: BlockCaptured,
+    listed: int,
+    most: int,
+    tokens: int,
+    running: int | None,
+    verify_len: int,
+) -> tuple[int, ...]:
     counts = captured.sizes.up_to
     sizes = {*counts(most), *([tokens] if captured.whole_pass else [])}
     if running is not None and captured.uniform:
-        requests = min(running, _largest_graph(hardware, facts)) if verify_len > 1 else running
+        requests = min(running, listed) if verify_len > 1 else running
         uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
         sizes |= {n * verify_len for n in uniform}
     largest = min(most, tokens)
-    return sorted([size for size in sizes if size <= largest])
+    return tuple(sorted([size for size in sizes if size <= largest]))
 
 
 #: What a captured size takes besides memory that the sizes share: assumed equal to

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -193,7 +193,7 @@ RULES: Final[Mapping[str, Rules]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ServedRoom:
     """The room of one server, and what it was computed from.
 
@@ -237,7 +237,7 @@ class ServedRoom:
             notes.append(f"{self.drafter.name}: its size is unknown, its memory counted as 0")
         return tuple(notes)
 
-    @property
+    @cached_property
     def largest_batch(self) -> Array:
         """The most requests at once; without end on an ideal server that holds nothing.
 

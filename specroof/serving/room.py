@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -256,7 +256,7 @@ class MemoryRequest(ServerSite):
         return 0.0 if tower is None else tower.weight_bytes / self.placement.tensor_parallel
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class MemoryPlan:
     """Memory of one device, and the requests that fit; arrays over contexts and draft lengths.
 
@@ -286,7 +286,7 @@ class MemoryPlan:
     limits: Mapping[str, Array]
     short_bytes: Array
 
-    @property
+    @cached_property
     def bound_by(self) -> npt.NDArray[np.str_]:
         """What limits the requests: a key of `limits`, the first where two agree."""
         names = np.array(list(self.limits))

@@ -260,26 +260,54 @@ def how_sure(
     >>> how_sure(Deployment(load_model("Qwen/Qwen3-8B"), setup), ["eagle3"], 1024, 8)
     'an upper bound: engine ideal is a roofline without overheads'
     """
+    evidence = evidence_engine(deployment)
+    return how_sure_at(deployment, evidence, drafters, [(context_len, batch_size)])[0]
+
+
+def how_sure_at(
+    deployment: Deployment,
+    evidence: EngineProfile,
+    drafters: Sequence[str],
+    loads: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
+) -> list[str]:
+    """Return what `how_sure` says of each load.
+
+    Parameters
+    ----------
+    deployment
+        As of `nearness`.
+    evidence
+        Of the deployment: see `evidence_engine`.
+    drafters
+        As of `nearness`.
+    loads
+        Contexts and batch sizes.
+
+    Source
+        As of `how_sure`.
+    """
     engine = deployment.setup.engine
-    near = nearness(deployment, drafters, context_len, batch_size)
-    if near is None:
+    near = [nearness(deployment, drafters, context, batch) for context, batch in loads]
+    texts = [str(one["text"]) for one in near if one is not None]
+    if not texts:
         bound = f"an upper bound: engine {engine.name} is a roofline without overheads"
-        return bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
-    bands = [evidence_engine(deployment).band(kind) for kind in drafters]
+        said = bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
+        return [said] * len(loads)
+    bands = [evidence.band(kind) for kind in drafters]
     band = max(filter(None, bands), key=lambda each: each.width, default=None)
     measured = band and _nearest_engine(deployment).measured_band(drafters[bands.index(band)])
     if band is None or measured is None:
-        return str(near["text"])
+        return texts
     low, high, lower, higher = np.expm1(np.outer([measured.width, band.width], [-1, 1]).ravel())
-    wider = ""
-    if band.width > measured.width:
-        wider = f"; bands here are wider, {lower:+.0%} to {higher:+.0%}"
-    elif near["text"] != _NEAR:
-        wider = "; bands widen away from them"
-    return (
-        f"{near['text']}. Of {band.points} measured speedups, 80% are within {low:+.0%} to "
-        f"{high:+.0%} of their predictions{wider}"
+    of_points = (
+        f"Of {band.points} measured speedups, 80% are within {low:+.0%} to {high:+.0%} of their "
+        f"predictions"
     )
+    widens = "; bands widen away from them"
+    if band.width > measured.width:
+        of_points += f"; bands here are wider, {lower:+.0%} to {higher:+.0%}"
+        widens = ""
+    return [f"{text}. {of_points}{widens if text != _NEAR else ''}" for text in texts]
 
 
 def evidence_notes(

@@ -5,7 +5,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from itertools import accumulate
 from operator import mul
@@ -309,9 +309,7 @@ def borrowed_profiles(
     known = [profile for profile in profiles if profile.rule not in LOSSY]
     depth = min(_COMMON_DRAFTS, max(profile.draft_len for profile in known))
 
-    def tokens(one: AcceptanceProfile) -> float:
-        return float(one.acceptance().tokens_per_round(depth))
-
+    tokens = partial(_tokens_of, depth)
     deep = sorted((one for one in known if one.draft_len >= depth), key=tokens)
     low, middle, high = _typical(deep)
     near = [one for one in deep if one.model in kin]
@@ -319,6 +317,11 @@ def borrowed_profiles(
         first, middle, last = _typical(near)
         low, high = min(first, low, key=tokens), max(last, high, key=tokens)
     return low, middle, high
+
+
+@lru_cache(maxsize=1024)
+def _tokens_of(drafts: int, profile: AcceptanceProfile) -> float:
+    return float(profile.acceptance().tokens_per_round(drafts))
 
 
 #: Drafts that servers and labs report most.
