@@ -429,21 +429,6 @@ def test_lengths_that_are_not_played_would_not_have_won(seed: int) -> None:
     )
 
 
-def test_what_else_is_asked_changes_nothing() -> None:
-    asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.8@3", "input_len": 2000}
-    asked |= {"output_len": 300}
-    loads = [4, 64, 200]
-    both = predict("Qwen/Qwen3-8B", "h100", **asked, concurrency=loads)
-    for place, clients in enumerate(loads):
-        alone = predict("Qwen/Qwen3-8B", "h100", **asked, concurrency=clients)
-        for name in ("speedup", "tokens_per_s", "ttft_s", "tpot_s"):
-            mine, other = (
-                getattr(found.end_to_end[0], name)[0, at]
-                for found, at in ((both, place), (alone, 0))
-            )
-            np.testing.assert_array_equal(mine, other)
-
-
 def test_a_steady_state_says_so_and_plays_nothing() -> None:
     asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 2000, "output_len": 300}
     steady = predict("Qwen/Qwen3-8B", "h100", **asked, concurrency=8, steady=True)
