@@ -1,6 +1,7 @@
 """What it takes to pay: every inverse against the forward model, and what it says at the ends."""
 
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,21 @@ from specroof.questions.breakeven import breakeven_text
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 
 
-def forward(model: str, spec: str, row: Any, **more: Any) -> Any:
+def forward(model: str, spec: str, row: Any) -> Any:
     """Return the curve of a SPEC at the load of a row, by the forward model."""
     load = {"batch_size": row.batch_size, "context_len": row.context_len}
-    return specroof.speedup_curve(model, CHIP, drafter=spec, **load, **more)
+    return specroof.speedup_curve(model, CHIP, drafter=spec, **load)
+
+
+def test_each_load_has_the_acceptance_that_gives_the_speedup_there() -> None:
+    loads: dict[str, Any] = {"batch_size": [1, 16], "context_len": [512, 8192], "capacity": False}
+    found = breakeven(EXPERTS, CHIP, drafter="eagle3", speedup=1.3, **loads)
+    places = [(row.context_len, row.batch_size) for row in found.rows]
+    assert places == [*product(loads["context_len"], loads["batch_size"])]
+    for row in found.rows:
+        curve = forward(EXPERTS, f"eagle3,accept={row.value!r}", row)
+        assert curve.best_speedup.item() == pytest.approx(1.3, rel=1e-9)
+        assert curve.best_draft_len.item() == row.draft_len
 
 
 # --- never and always ----------------------------------------------------------------------------

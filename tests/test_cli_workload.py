@@ -1,14 +1,12 @@
 """Requests and mocks on the command line."""
 
-import json
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import specroof
-from commands import answered, refused, run
+from commands import answered, run
 from gridded import gridded
 from specroof.quantities import QUANTITIES, cell_of
 
@@ -49,26 +47,6 @@ def test_requests_stand_beside_throughput() -> None:
     assert row["tpot_s"] is row["plain_tpot_s"] is None  # there is no token after the first
 
 
-def test_the_table_shows_what_prefills_leave() -> None:
-    text = run(f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8 --steady --notes")
-    assert "prefills counted, " in text
-    assert ": passes that stop the batch; a prompt alone takes " in text
-    assert "loses" not in text
-    # An engine that was measured loses time around each request, too.
-    words = (
-        "predict Qwen/Qwen3-8B -H b200 --drafter eagle3,accept=.8 --input-len 64 --output-len 64"
-    )
-    ends = r"; a prompt alone takes [\d.]+ ms, and each request loses [\d.]+ ms\n"
-    for told, how in {
-        "": "passes of 16384 tokens that stop the batch",
-        "--server mixed=on,chunk=1024": (
-            "passes of 1024 tokens shared with decoding, which then drafts nothing"
-        ),
-        "--engine vllm": "passes of 16384 tokens shared with decoding",
-    }.items():
-        assert re.search(f": {how}{ends}", run(f"{words} {told} --notes"))
-
-
 STUDY = """
 format_version: 1
 targets:
@@ -104,29 +82,3 @@ def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> No
         "best-speedup-by-batch-workload-1.png",
         "best-speedup-by-batch-workload-2.png",
     ]
-
-
-def test_results_of_a_mock_calibrate(tmp_path: Path) -> None:
-    # What vLLM would save, drafts said in the file, lengths from its totals.
-    rows = [
-        {
-            "model_id": "Qwen/Qwen3-8B",
-            "max_concurrency": batch,
-            "duration": 10.0,
-            "completed": 10,
-            "total_input_tokens": 1000,
-            "total_output_tokens": 10 * rate,
-            "output_throughput": float(rate),
-        }
-        for batch, rate in ((1, 100), (8, 700), (64, 3000))
-    ]
-    bench = tmp_path / "bench.jsonl"
-    bench.write_text("\n".join(map(json.dumps, rows)))
-    words = f"calibrate {bench} -H b200 --engine ideal --model"
-    found = answered(f"{words} Qwen/Qwen3-8B")
-    assert [one["name"] for one in found["case"]["fitted"]] == [
-        "pass_overhead_s",
-        "sequence_overhead_s",
-    ]
-    assert found["rows"][2]["place"].endswith("bench.jsonl, line 3")
-    assert "is of model 'Qwen/Qwen3-8B'; model is" in refused(f"{words} Qwen/Qwen3-4B")
