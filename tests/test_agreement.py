@@ -322,9 +322,8 @@ def test_the_page_plays_presets_as_predict_does(seed: int) -> None:
     }
     model, chip, devices = asked.values()
     clients: Final = [1, 8, 64]
-    page = explore(
-        model, chip, tensor_parallel=devices, batch_size=[*clients, 256], context_len=[1024, 16384]
-    )
+    axes: dict[str, Any] = {"tensor_parallel": devices, "context_len": [1024, 16384]}
+    page = explore(model, chip, batch_size=[*clients, 256], **axes)
     cells = page.section(model, chip).cells
     played = [(engine, cell) for (engine, _), cell in cells.items() if cell.played]
     engine, cell = played[seed % len(played)]
@@ -340,10 +339,8 @@ def test_the_page_plays_presets_as_predict_does(seed: int) -> None:
         same_rows(
             found.rows, *(one[:, at, order] for one in (cell.played.choices, cell.played.figures))
         )
-    assert not any(
-        cell.played
-        for cell in explore(model, chip, steady=True).section(model, chip).cells.values()
-    )
+    steady = explore(model, chip, batch_size=1, **axes, steady=True).section(model, chip)
+    assert not any(cell.played for cell in steady.cells.values())
 
 
 def same_rows(rows: Sequence[LoadRow], choices: Array, figures: Array) -> None:

@@ -43,6 +43,7 @@ def test_requests_stand_beside_throughput() -> None:
         assert [cell for cell in cells if cell in spelt][:4] == spelt
         for name in ("tpot_s", "ttft_s", "tokens_per_s"):
             assert cell_of(QUANTITIES[name], row[name]) in " ".join(cells)
+    assert "that stop the batch; a prompt alone takes " in run(f"{words} --notes")
     (row,) = answered(f"{PREDICT} --input-len 4000 --output-len 1")["rows"]
     assert row["tpot_s"] is row["plain_tpot_s"] is None  # there is no token after the first
 
