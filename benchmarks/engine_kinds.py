@@ -31,9 +31,10 @@ from engine_flags import DRAFTERS, SIZES, STARTS, judged
 from specroof import OptionError, load_drafter, load_model
 from specroof.architecture import Architecture
 from specroof.architecture.base import CHOICES
+from specroof.drafters import SERVED_KINDS
 from specroof.hardware import Placement
 from specroof.questions.speculation import speculation_of
-from specroof.serving.launch import SERVED_KINDS, launch, server_command
+from specroof.serving.launch import launch, server_command
 
 ROOT = Path(__file__).parents[1]
 #: The class of each family, by its `model_type`, without the ending for a text model.

@@ -459,11 +459,6 @@ GAIN_PER_TOKEN: Final = quantity(
     better="more",
 )
 
-TYPICAL_SPEEDUP: Final = quantity(
-    *("typical_speedup", "typical", "Speedup with the usual shape of acceptance at each depth."),
-    spelt=_times,
-    better="more",
-)
 WORTH_MEASURING: Final = quantity(
     *("worth_measuring", "longer γ", "Drafts beyond the measured depth that may gain more."),
     unit="tokens",

@@ -322,7 +322,7 @@ def test_loads_beyond_the_room_wait_and_batches_are_refused() -> None:
     assert any("wait" in warning for warning in answer.warnings)
     free = adaptive(MODEL, CHIP, batch_size=[8, 256], **loads, capacity=False)
     assert [row.running for row in free.policies["fixed"]] == [8, 256]
-    with pytest.raises(OptionError, match=r"^batch_size is 256; allowed: what 1 x"):
+    with pytest.raises(OptionError, match=r"^batch_size is 256"):
         adaptive(MODEL, CHIP, batch_size=[8, 256], **loads)
 
 

@@ -616,29 +616,6 @@ def test_a_target_that_drafts_miss_turns_them_off_and_is_named() -> None:
     assert (row["draft_len"], row["limited_by"]) == (0, "TPOT target")
 
 
-def test_one_rate_drafts_no_longer_than_the_typical_shape() -> None:
-    words = "Qwen/Qwen3.5-27B -H h100 --tp 2 --isl 1024 --osl 512 --concurrency 1,8 --steady"
-    found = answer(f"{words} --drafter mtp,accept=0.8")
-    constant = predict(
-        "Qwen/Qwen3.5-27B", "h100", drafters="mtp,accept=0.8", tensor_parallel=2, input_len=1024,
-        output_len=512, concurrency=1, steady=True,
-    ).counted[0]  # fmt: skip
-    first = found["rows"][0]
-    assert first["draft_len"] < constant.curve.best_draft_len[0, 0]
-    # The figures are those of the rate that was given; the shape's stand beside them.
-    assert first["speedup"] == pytest.approx(constant.speedup[0, 0, first["draft_len"]])
-    assert 1 < first["typical_speedup"] < first["speedup"]
-    printed = page(f"{words} --drafter mtp,accept=0.8 --notes")
-    assert "those of the typical mtp" in " ".join(printed.split())
-    # A measured length has its shape, and look-ups have no such drafters.
-    for given in ("mtp,accept-length=2.8@3", "ngram,accept=0.5", "medusa,accept=0.6"):
-        rows = answer(f"{words} --drafter {given}")["rows"]
-        assert not any("typical_speedup" in row for row in rows)
-    # The shape is asked for the drafter that is chosen, beside others that were measured.
-    both = answer(f"{words} --drafter mtp,accept=0.8 --drafter eagle3,accept-length=1.2@3")
-    assert both["choice"]["schedule"] == found["choice"]["schedule"]
-
-
 def test_captured_sizes_that_cost_throughput_are_said_with_what_they_cost() -> None:
     asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.4@3", "framework": "vllm"}
     asked |= {"input_len": 1024, "output_len": 512, "concurrency": [8, 64]}

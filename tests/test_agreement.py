@@ -101,7 +101,8 @@ def drawn(seed: int) -> Draw:
         load["requests"] = 60
     for side in {"prefill", "decode"} & {*load}:
         load[side] = load[side].format(asked.pop("tensor_parallel", devices))
-    drafter = spec and f"{spec},accept-length={length}@{drafts}"
+    known = random.Random(-seed).choice([f"accept-length={length}@{drafts}"] * 2 + ["accept=0.72"])
+    drafter = spec and f"{spec},{known}"
     better = {"drafter": spec, "accept_length": length, "draft_len": drafts}
     return Draw(asked, load, drafter, better)
 
@@ -190,6 +191,8 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
         return
     assert now.record["speedup"] == (told["speedup"] and pytest.approx(told["speedup"], rel=1e-9))
     assert (now.reason or "", now.decision) == (told["reason"], told["decision"])
+    if "accept=" in draw.drafter:  # and drafters are compared by a length
+        return
     (row,) = worth(**draw.asked, **draw.load, **draw.better, tpot_s=1.0).rows
     assert (row.draft_len, row.decision) == (told["draft_len"], told["decision"])
     if told["reason"]:
@@ -397,7 +400,7 @@ def test_policies_are_beside_the_figures_of_predict(seed: int) -> None:
     told = predict(**asked, **load, drafters=drafter)
     figures, (plain, *_) = figures_of(told), told.outcomes[0].tokens_per_s[0, 0]
     if not figures["tried"]:
-        with pytest.raises(OptionError, match="memory for"):
+        with pytest.raises(OptionError, match="memory for|no room for"):
             adaptive(**asked, **load, drafter=drafter)
         return
     found = adaptive(**asked, **load, drafter=drafter, n_rounds=50)

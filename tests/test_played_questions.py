@@ -279,10 +279,12 @@ def test_better_drafters_for_traces(trace_file: Path) -> None:
     assert traced.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
     late = worth(MODEL, CHIP, **asked, **REQUESTS, rate=4, requests=30, tpot_s=1e-4)
     assert {row.largest_rate for row in late.rows} == {None}
-    with pytest.raises(
-        OptionError, match=r"leaves no room for a request on .*; allowed: more devices"
-    ):
-        worth("Qwen/Qwen3-32B", "l40s", **asked, **REQUESTS, rate=1, requests=5)
+    # Two L40S hold 64 GB of weights, and eight of them no 671 GB.
+    for model, more in {"Qwen/Qwen3-32B": "--tp 2", "deepseek-ai/DeepSeek-V3": "more dev"}.items():
+        with pytest.raises(
+            OptionError, match=f"leaves no room for a request on .*; allowed: {more}"
+        ):
+            worth(model, "l40s", **asked, **REQUESTS, rate=1, requests=5)
 
 
 @pytest.mark.parametrize("speedup", [1.5, 0.001])

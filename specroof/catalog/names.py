@@ -26,6 +26,7 @@ from specroof.acceptance import (
     survival_acceptance,
     windowed_acceptance,
 )
+from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 from specroof.architecture import Architecture, DraftHead, MedusaHeads
 from specroof.architecture.draft_heads import attention_window
 from specroof.arrays import number_within
@@ -641,6 +642,24 @@ def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:
     return context_acceptance(curves)
 
 
+#: Drafts at which one rate is compared with published drafters.
+_FEW: Final = 5
+
+
+def _accept(text: str, kind: str) -> Acceptance:
+    curve = constant_acceptance(_number("accept", text))
+    rate, shape = float(curve.parameters[0]), SHAPES[FAMILIES.get(kind, "ngram")]
+    if shape.power < 0 or rate in {0.0, 1.0}:
+        return curve
+    falling = falling_odds_acceptance(rate, shape.power)
+    said = (
+        f"accept={text} is taken at every depth; published {kind} drafters lose acceptance "
+        f"with depth ({falling.tokens_per_round(_FEW):.2f} tokens per round of {_FEW} "
+        f"drafts, not {curve.tokens_per_round(_FEW):.2f}): accept-length= counts that"
+    )
+    return replace(curve, caveats=(Urgent(said),))
+
+
 def _accept_length(text: str, kind: str) -> Acceptance:
     length, at, drafts = text.partition("@")
     if not at:
@@ -664,7 +683,7 @@ _OF_ACCEPTANCE: Final = ("extrapolate", "temperature", "rule", "entropy", "windo
 
 #: How a SPEC may give acceptance, from the text and the kind of drafter; exactly one of these.
 ACCEPTANCE_KEYS: Final[dict[str, Callable[[str, str], Acceptance | ContextAcceptance]]] = {
-    "accept": lambda text, _kind: constant_acceptance(_number("accept", text)),
+    "accept": _accept,
     "accept-length": _accept_length,
     "rates": lambda text, _kind: rate_acceptance(_numbers("rates", text)),
     "survival": lambda text, _kind: survival_acceptance(_numbers("survival", text)),

@@ -8,4 +8,4 @@ from specroof.drafters.base import (
     Round,
     TokensPerRound,
 )
-from specroof.drafters.kinds import KINDS, ideal_drafter
+from specroof.drafters.kinds import KINDS, SERVED_KINDS, ideal_drafter

@@ -720,3 +720,5 @@ KINDS: Final[dict[str, Kind]] = {
     "prompt_lookup": _LOOKUP,
     "suffix": _LOOKUP,
 }
+#: Kinds that a server could run, unlike shares of time; none runs Medusa's heads by now.
+SERVED_KINDS: Final = frozenset(KINDS) - {"ideal", "autoregressive", "block"}

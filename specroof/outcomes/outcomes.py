@@ -1,6 +1,6 @@
 """One load, one answer: every question asks here what drafts gain on a server."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, cast
@@ -12,7 +12,7 @@ from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, BoolArray, fields_of
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.errors import Urgent
+from specroof.errors import Urgent, refuse, reject
 from specroof.hardware import played_figure
 from specroof.outcomes.case import Case
 from specroof.outcomes.replays import Replays
@@ -168,16 +168,32 @@ class Outcomes(ServedCurve):
         workers = 1 if case.split is None else case.split.decode_workers
         each = replace(self.decoding, batch_size=self.decoding.batch_size / workers)
         beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
-        return [*self.rate_warnings, *self.room.warnings(each, beyond), *self._more_devices(case)]
+        said = [*self.rate_warnings, *self.room.warnings(each, beyond)]
+        devices = self._devices_needed(case)
+        if devices is not None:
+            said.append(f"a request runs on {devices} x {self.curve.hardware}: --tp {devices}")
+        return said
 
-    def _more_devices(self, case: Case) -> Iterator[str]:
-        """Yield how many devices hold a request, if these hold none and others do."""
-        room, context_len = cast("ServerRoom", self.room), float(self.curve.context_len.min())
-        if case.split is None and not room.largest[0, 0]:
-            devices = devices_that_hold(case.deployment, context_len)
-            if devices is not None:
-                name = case.deployment.setup.hardware.name
-                yield f"a request runs on {devices} x {name}: --tp {devices}"
+    def _devices_needed(self, case: Case) -> int | None:
+        """Return how many devices hold a request, if these hold none and others do."""
+        if case.split is not None or cast("ServerRoom", self.room).largest[0, 0]:
+            return None
+        return devices_that_hold(case.deployment, float(self.curve.context_len.min()))
+
+    def refuse_full(self, case: Case) -> None:
+        """Refuse a load that the server has no memory for, even without drafts."""
+        if np.isfinite(self.curve.speedup[..., 0]).all():
+            return
+        place, batch = (
+            f"{self.curve.placement.devices} x {self.curve.hardware}",
+            case.load.batch_size,
+        )
+        if case.load.requests or not cast("ServerRoom", self.room).largest[0, 0]:
+            devices = self._devices_needed(case)
+            more = "more devices" if devices is None else f"--tp {devices}"
+            reject(f"{self.curve.model} leaves no room for a request on {place}", more)
+        name = "concurrency" if case.room == "queue" else "batch_size"
+        refuse(name, max(batch), f"what {place} have memory for, or --no-capacity")
 
     def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
         """Return requests/s answered at most without and with drafts; None of no arrivals."""

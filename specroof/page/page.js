@@ -325,16 +325,9 @@ globalThis.specroofPage = (() => {
   /** One drafter at one load of the steady state, and the drafts that are advised there. */
   function inClosedForm(drafter, cell, c, b) {
     const load = loadOf(cell, tables.context_len[c]);
-    const curve = (one) => specroof.curve(sampled(one), cell, tables, c, b, state.limited, load);
+    const curve = specroof.curve(sampled(drafter), cell, tables, c, b, state.limited, load);
     const targets = { tpot: state.tpot || Infinity, ttft: state.ttft || Infinity };
-    const own = curve(drafter),
-      power = drafter.law === "accept" ? tables.powers[drafter.kind] : undefined;
-    // What one rate says of deeper drafts was measured of none: lengths are those of the typical shape.
-    const shaped = power === undefined ? own : curve({ ...drafter, power });
-    const choice = specroof.decided(own, targets, shaped);
-    const typical =
-      choice.draft_len !== specroof.decided(own, targets).draft_len ? shaped.speedup[choice.draft_len] : null;
-    return { ...own, choice: { ...choice, typical } };
+    return { ...curve, choice: specroof.decided(curve, targets) };
   }
 
   /** Every figure of a set-up; null for what it has no grid of. Those of charts that fold are made when asked for. */
@@ -620,7 +613,7 @@ globalThis.specroofPage = (() => {
   function said(setup, d, length) {
     const drafter = state.drafters[d],
       curve = setup.figures.curves[d],
-      { draft_len, tried, waits, missed, typical } = curve.choice;
+      { draft_len, tried, waits, missed } = curve.choice;
     const speeds = [0, length].map((one) => digits(curve.tokens_per_s_per_user[one]));
     const parts = [
       `${length ? `${drafts(length)} of ` : ""}${KINDS[drafter.kind]}, ${acceptanceWords(drafter)} (${statusOf(drafter)}): ${speeds.join(" → ")} tokens/s for each user${state.length !== null || draft_len ? "" : ", if it drafted"}.`,
@@ -635,7 +628,8 @@ globalThis.specroofPage = (() => {
         `A first token takes ${seconds(curve.ttft_s[draft_len])} in the place of ${seconds(curve.ttft_s[0])}: throughput is bought with waiting.`,
       );
     else if (curve.choice.decision === "unclear" && drafter.kind !== "ideal") parts.push("It could go either way: measure before you rely on it.");
-    if (typical) parts.push(`With the typical shape of such drafters, whose later drafts are accepted less, it would be ${times(typical)}.`);
+    if (drafter.law === "accept" && ["mtp", "eagle3", "dflash"].includes(drafter.kind))
+      parts.push("One rate is taken at every depth; later drafts of published drafters are accepted less often.");
     if (movedTo(drafter) !== undefined) {
       const deepest = profileOf(drafter).tokens.filter((one) => one !== null).length - 1;
       const [before, after] = [drafter, sampled(drafter)].map((one) => specroof.tokensPerRound(one, tables)[deepest].toFixed(2));

@@ -152,11 +152,9 @@ globalThis.specroof = (() => {
     }
     let survival = 1,
       tokens = 1;
-    const { accept, power = 0 } = drafter;
     return lengths.map((length) => {
-      // Odds that fall with a power of the position: a constant rate where it is 0.
       if (length > 0) {
-        survival *= accept && accept / (accept + (1 - accept) * length ** power);
+        survival *= drafter.accept;
         tokens += survival;
       }
       return tokens;
@@ -319,24 +317,20 @@ globalThis.specroof = (() => {
   const MUCH_LATER = 10;
 
   /** The drafts to make at one load, off being an option: those of `advise`, which
-   * specroof.questions.advised_loads and specroof.policies.decision decide. `shaped` is the curve
-   * that lengths are taken from, where it is not the one whose figures are shown. */
-  function decided(curve, targets = {}, shaped = curve) {
+   * specroof.questions.advised_loads and specroof.policies.decision decide. */
+  function decided(curve, targets = {}) {
     const { tpot = Infinity, ttft = Infinity } = targets;
-    const meets = (one) =>
-      one.choices.map(
-        (speedup, length) =>
-          Number.isFinite(speedup) && one.tpot_s[length] <= tpot && (one.ttft_s?.[length] ?? 0) <= ttft,
-      );
-    const inTime = meets(shaped);
-    const taken = shaped.choices.map((speedup, length) => {
+    const inTime = curve.choices.map(
+      (speedup, length) =>
+        Number.isFinite(speedup) && curve.tpot_s[length] <= tpot && (curve.ttft_s?.[length] ?? 0) <= ttft,
+    );
+    const taken = curve.choices.map((speedup, length) => {
       const refused = !inTime[length] && inTime.includes(true);
-      return refused || (length && (shaped.speedup_high ?? shaped.speedup)[length] < 1) ? speedup * 1e-9 : speedup;
+      return refused || (length && (curve.speedup_high ?? curve.speedup)[length] < 1) ? speedup * 1e-9 : speedup;
     });
-    const draft_len = bestIndex(taken),
-      own = meets(curve);
+    const draft_len = bestIndex(taken);
     const drafted = curve.choices.map((speedup, length) =>
-      length && (own[length] || !own.slice(1).includes(true)) ? speedup : NaN,
+      length && (inTime[length] || !inTime.slice(1).includes(true)) ? speedup : NaN,
     );
     const known = drafted.some(Number.isFinite),
       tried = draft_len || (known ? bestIndex(drafted) : 0);
@@ -349,7 +343,7 @@ globalThis.specroof = (() => {
       tried,
       verdict,
       waits,
-      missed: !draft_len && known && own[0] && !own.slice(1).includes(true),
+      missed: !draft_len && known && inTime[0] && !inTime.slice(1).includes(true),
       decision: !draft_len ? "off" : verdict === "pays" && !waits ? "on" : "unclear",
     };
   }
@@ -384,7 +378,6 @@ globalThis.specroof = (() => {
         waits: tables.decisions[decision] === "unclear" && verdict === "pays",
         missed: false,
         decision: tables.decisions[decision],
-        typical: null,
       },
     };
   }

@@ -381,10 +381,7 @@ def _lengths(
     asked = partial(predicted, case, [drafter], max_draft_len=most)
     found = asked()
     curve, (one,) = found.curves[0], found.outcomes
-    if not np.isfinite(one.tokens_per_s[..., 0]).all():
-        place = f"{curve.placement.devices} x {curve.hardware}"
-        name = "batch_size" if request.concurrency is None else "concurrency"
-        refuse(name, max(loads), f"what {place} have memory for, or --no-capacity")
+    one.refuse_full(case)
     measured = longest if curve.measured_draft_len is None else curve.measured_draft_len
     depth = int(min(longest, draft_depth(drafter, chain_acceptance(drafter)), measured))
     weights = np.array(list(loads.values()))

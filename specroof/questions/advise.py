@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance import Acceptance
-from specroof.acceptance.curve import constant_law
-from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 from specroof.architecture import Architecture
 from specroof.arrays import Array, array_within, fields_of, to_json_array
-from specroof.drafters import Drafter
+from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Urgent, expect, refuse, reject
 from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS
 from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
@@ -133,7 +130,6 @@ from specroof.serving.launch import (
     DRAFT_MODEL,
     FIRST_HOST,
     LOOKUPS,
-    SERVED_KINDS,
     Launch,
     Speculation,
     launch,
@@ -873,12 +869,6 @@ def _chip_advice(
     if any(map(any, prediction.told)):
         told = partial(told, by_default=prediction_of(use, wanted.drafters, raises=False))
     plan = told()
-    typical = [_typical(drafter) for drafter in wanted.drafters]
-    if typical[plan.chosen] is not None:
-        pairs = zip(typical, wanted.drafters, strict=True)
-        shaped = plan_of(prediction_of(use, [shape or drafter for shape, drafter in pairs]))
-        if [row.draft_len for row in shaped.rows] != [row.draft_len for row in plan.rows]:
-            plan = told(typical=shaped)
     drafter, setup, captured = wanted.drafters[plan.chosen], use.setup, None
     raised = _raised(prediction, plan)
     if raised:
@@ -992,21 +982,6 @@ def _raised(prediction: Prediction, plan: LoadPlan) -> dict[str, tuple[int, int]
         drafter=prediction.drafters[plan.chosen] if drafted else None,
     )
     return {"running": (room.server.running or most, most)}
-
-
-def _typical(drafter: Drafter) -> Drafter | None:
-    """Return a drafter with the usual shape of acceptance through its one rate; None if measured.
-
-    Of trained drafters alone: what one rate says of deeper drafts was measured of none of them.
-    """
-    acceptance = drafter.acceptance
-    if not isinstance(acceptance, Acceptance) or acceptance.law is not constant_law:
-        return None
-    family = FAMILIES.get(drafter.kind, drafter.kind)
-    if family in LOOKUPS or family not in SHAPES or acceptance.measured_depth is not None:
-        return None
-    shape = falling_odds_acceptance(acceptance.parameters[0], SHAPES[family].power)
-    return replace(drafter, acceptance=shape)
 
 
 def _unreached(plan: LoadPlan) -> Iterator[str]:
@@ -1509,15 +1484,7 @@ def _day_lines(day: Day | None) -> Iterator[str]:
 
 
 def _ends(chip: ChipAdvice) -> Iterator[str]:
-    """Yield the shape of acceptance, the break-even at the largest load, and what to measure."""
-    shaped = [row for row in chip.rows if row.typical_speedup is not None and not row.reason]
-    if shaped:
-        best = max(shaped, key=lambda row: row.typical_speedup or 0.0)
-        yield wrapped(
-            f"draft lengths: those of the typical {chip.drafter.kind}, whose later drafts are "
-            f"accepted less often; it gains {best.typical_speedup:.2f}x at {_at([best])} {best.unit}, "
-            f"and {best.speedup:.2f}x with the same acceptance at every depth"
-        )
+    """Yield the break-even at the largest load, and what to measure."""
     row, point = chip.rows[-1], chip.to_measure
     if row.point is not None:
         least = break_even_of(chip.prediction, chip.plan, len(chip.rows) - 1)
@@ -1570,10 +1537,9 @@ def _choices_table(chip: ChipAdvice, short: Sequence[str]) -> str:
         name: [_speedup_cell(row, row.tried_speedup) for row in of_drafter]
         for name, of_drafter in zip(names, chip.plan.others, strict=True)
     } | {f"γ={k}": [_speedup_cell(row, row.own[k]) for row in rows] for k in rows[0].own}
-    room = _MOST_BESIDE - (rows[0].typical_speedup is not None)
-    beside = dict(list(speedups.items())[:room])
+    beside = dict(list(speedups.items())[:_MOST_BESIDE])
     shown = [load, "draft_len", "tried_speedup", "tried_speedup_band", "decision"]
-    shown += ["typical_speedup", "limited_by", *(one.name for one in _FIGURES)]
+    shown += ["limited_by", *(one.name for one in _FIGURES)]
     titles = {one.name: title for one, title in _FIGURES.items()}
     table = rows_table(rows, shown, beside, **{load: "load", "tried_speedup": "speedup"} | titles)
     if all(row.draft_len for row in rows):

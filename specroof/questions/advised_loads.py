@@ -214,7 +214,6 @@ class AdvisedRow(LoadRow):
     speedup_without_drafting: Annotated[float | None, q.SPEEDUP_WITHOUT["drafting"]] = None
     speedup_without_acceptance: Annotated[float | None, q.SPEEDUP_WITHOUT["acceptance"]] = None
     speedup_without_prefill: Annotated[float | None, q.SPEEDUP_WITHOUT["prefill"]] = None
-    typical_speedup: Annotated[float | None, q.TYPICAL_SPEEDUP] = None
     worth_measuring: Annotated[int | None, q.WORTH_MEASURING] = None
     worth_measuring_speedup: Annotated[float | None, q.WORTH_MEASURING_SPEEDUP] = None
     point: RoundBreakdown | None = None
@@ -550,7 +549,6 @@ def load_plan(
     *,
     baseline: Sequence[Plain] | None = None,
     by_default: Prediction | None = None,
-    typical: LoadPlan | None = None,
 ) -> LoadPlan:
     """Return the decision for each load: one drafter, and one schedule of its draft lengths.
 
@@ -564,8 +562,6 @@ def load_plan(
         See `Grid`.
     by_default
         The same prediction under the default limits of the server, where it is of others.
-    typical
-        The decision with the typical shape of acceptance, whose drafter and lengths are taken.
     """
     targets = wanted.targets
     grids = [Grid(prediction, d, wanted, baseline) for d in range(len(prediction.drafters))]
@@ -573,19 +569,13 @@ def load_plan(
     if wanted.load.kind != "concurrency":
         batches = loads = _decoded_together(grids[0], prediction.played[0])
     asked = [batches.index(load) for load in loads]
-    if typical is None:
-        courses = tuple(_course(grid, batches, asked) for grid in grids)
-        worth = [_worth(*pair, batches, asked) for pair in zip(grids, courses, strict=True)]
-        chosen = worth.index(max(worth))
-    else:
-        courses, chosen = typical.courses, typical.chosen
+    courses = tuple(_course(grid, batches, asked) for grid in grids)
+    worth = [_worth(*pair, batches, asked) for pair in zip(grids, courses, strict=True)]
+    chosen = worth.index(max(worth))
     rows = [
         [*_rows(grid, course, batches, by_default if d == chosen else None)]
         for d, (grid, course) in enumerate(zip(grids, courses, strict=True))
     ]
-    if typical is not None:
-        for i, shaped in zip(asked, typical.rows, strict=True):
-            rows[chosen][i] = replace(rows[chosen][i], typical_speedup=shaped.speedup)
     met = [
         one for one in rows[chosen][asked[0] : asked[-1] + 1] if targets.met(one.ttft_s, one.tpot_s)
     ]

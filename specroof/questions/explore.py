@@ -19,7 +19,6 @@ from specroof.acceptance import (
 )
 from specroof.acceptance.published import AcceptanceProfile, load_profiles, published_with
 from specroof.acceptance.sampling import resampled_acceptance
-from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.architecture import Architecture
 from specroof.arrays import Array, IntArray, array_within, fields_of, whole_within
 from specroof.catalog import load_drafter, load_hardware, model_names
@@ -95,7 +94,7 @@ from specroof.serving.capacity import (
     served_room,
     server_room,
 )
-from specroof.serving.launch import LOOKUPS, launch, setting_words
+from specroof.serving.launch import launch, setting_words
 from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
 from specroof.serving.served import raised_limits, with_running
 from specroof.speedup.curve import (
@@ -1310,12 +1309,6 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
         # What tells a server how many requests to run, where its default limits them.
         "running_flags": {
             name: setting_words(name, ServerSettings(running=1))[0][0] for name in USUAL_FRAMEWORKS
-        },
-        # Drafters of one rate at every depth are advised as the typical shape through it.
-        "powers": {
-            kind: SHAPES[FAMILIES[kind]].power
-            for kind in PRICED_KINDS
-            if FAMILIES[kind] not in LOOKUPS
         },
         **preset_tables(answer.axes.context_len, answer.axes.batch_size),
         "workloads": answer.axes.workloads,

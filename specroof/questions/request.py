@@ -31,14 +31,15 @@ import numpy as np
 from specroof.architecture import Architecture
 from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
-from specroof.drafters import Drafter
+from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import RUNS, release
+from specroof.frameworks import RUNS, known_releases, release
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.questions.objects import (
     DrafterLike,
     accepts,
+    as_list,
     borrowed_engine,
     drafter_of,
     engine_name,
@@ -219,6 +220,7 @@ def question(
                 message = f"{answer.__name__}(): {mistake}{why}; allowed: {allowed}"
                 raise TypeError(message) from None
             chips = given.get("hardware")
+            _refuse_stray_prices(given)
             if on_chips is None or not isinstance(chips, list | tuple):
                 return answered(given)
             if not unique_list("hardware", chips, hardware_of):
@@ -262,6 +264,19 @@ def question(
         return ask
 
     return asked
+
+
+def _refuse_stray_prices(given: Mapping[str, Any]) -> None:
+    """Refuse prices by chip that name none of the chips that are asked about."""
+    prices = given.get("price_per_hour")
+    if not isinstance(prices, Mapping):
+        return
+    workers = {name: given[name] for name in ("prefill", "decode") if given.get(name)}
+    chips = [*as_list(given["hardware"]), *(workers_of(*one)[2] for one in workers.items())]
+    names = {hardware_of(chip).name for chip in chips if chip is not None}
+    if names.isdisjoint(hardware_of(chip).name for chip in prices):
+        told = ",".join(f"{name}={price}" for name, price in prices.items())
+        refuse("price_per_hour", told, f"prices of {' and '.join(sorted(names))}")
 
 
 def told(request: Any) -> dict[str, Any]:
@@ -415,9 +430,15 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         Raises
         ------
         OptionError
-            As `sampled` and `unique_list` do.
+            As `sampled` and `unique_list` do, and where the framework that is named runs none.
         """
-        return unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
+        drafters = unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
+        if self.framework is not None and known_releases(self._server.partition("@")[0]):
+            facts, kinds = release(self._server), {drafter.kind for drafter in drafters}
+            if kinds and kinds <= SERVED_KINDS - {*facts.methods}:
+                what = ", ".join(sorted(kinds))
+                reject(f"{facts.name} has no flag for {what}", ", ".join(facts.methods))
+        return drafters
 
     def drafters_with_acceptance(
         self, given: DrafterLike | Sequence[DrafterLike] | None

@@ -12,7 +12,7 @@ from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, Urgent, refuse, reject
+from specroof.errors import OptionError, Urgent, refuse
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
@@ -43,10 +43,9 @@ from specroof.questions.request import Command, LoadsRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
-from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_drafts, format_seconds
 
 #: The share of the best speedup that is enough.
@@ -162,7 +161,7 @@ class Worth(ServedAnswer, Charted):
 def worth(request: WorthRequest) -> Worth:
     """Show the speedup, price and users of better drafters, by acceptance length."""
     case = one_context(request)
-    drafter = request.sampled(request.drafter_or_usual(request.drafter))
+    (drafter,) = request.sampled_drafters(request.drafter_or_usual(request.drafter))
     if drafter.is_ideal:
         message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
         raise OptionError(message)
@@ -307,20 +306,8 @@ def at_lengths(
     for place in range(len(case.load.batch_size)):
         here = case.at(load=case.load.part(place))
         seen = [outcomes(here, each, max_draft_len=draft_len) for each in better.values()]
-        _refuse_full(here.load, seen[0].curve)
+        seen[0].refuse_full(here)
         yield AtLengths(here, better, seen)
-
-
-def _refuse_full(load: Load, curve: SpeedupCurve) -> None:
-    """Refuse a load that the server has no memory for, even without drafts."""
-    if np.isfinite(curve.speedup[..., 0]).all():
-        return
-    place = f"{curve.placement.devices} x {curve.hardware}"
-    if load.requests:
-        reject(f"{curve.model} leaves no room for a request on {place}", "more devices")
-    refuse(
-        "batch_size", load.batch_size[0], f"batches that {place} have memory for, or --no-capacity"
-    )
 
 
 #: Shares of the largest stable rate between which that within a target is looked for.

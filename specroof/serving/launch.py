@@ -9,7 +9,6 @@ from string import Template
 from typing import Any, Final
 
 from specroof.acceptance.sampling import USUAL_RULE
-from specroof.drafters import KINDS
 from specroof.errors import expect_word, reject
 from specroof.frameworks import (
     FRAMEWORKS,
@@ -756,7 +755,3 @@ def worker_launches(
 
 #: Stands for the file of weights.
 YOUR_FILE: Final = "<YOUR-FILE.gguf>"
-
-
-#: Kinds that a server could run, unlike shares of time; none runs Medusa's heads by now.
-SERVED_KINDS: Final = frozenset(KINDS) - {"ideal", "autoregressive", "block"}
