@@ -400,7 +400,7 @@ def test_policies_are_beside_the_figures_of_predict(seed: int) -> None:
     told = predict(**asked, **load, drafters=drafter)
     figures, (plain, *_) = figures_of(told), told.outcomes[0].tokens_per_s[0, 0]
     if not figures["tried"]:
-        with pytest.raises(OptionError, match="memory for|no room for"):
+        with pytest.raises(OptionError, match=r"memory for|no room for"):
             adaptive(**asked, **load, drafter=drafter)
         return
     found = adaptive(**asked, **load, drafter=drafter, n_rounds=50)
