@@ -32,9 +32,13 @@ def test_each_load_has_the_acceptance_that_gives_the_speedup_there() -> None:
         curve = forward(EXPERTS, f"eagle3,accept={row.value!r}", row)
         assert curve.best_speedup.item() == pytest.approx(1.3, rel=1e-9)
         assert curve.best_draft_len.item() == row.draft_len
+    asked: dict[str, Any] = {"solve": "cost", "speedup": 2.0, "batch_size": 1}
     for spec, unit in (("mtp", "factor on its time"), ("block,cost=0,drafts=3", "share of a")):
-        share = breakeven(DENSE, CHIP, drafter=f"{spec},accept=0.8", solve="cost", batch_size=1)
+        share = breakeven(DENSE, CHIP, drafter=f"{spec},accept=0.8", **asked)
         assert share.sought.startswith(f"largest cost of drafting ({unit}")
+    (row,) = share.rows
+    curve = forward(DENSE, f"block,cost={row.value!r},drafts=3,accept=0.8", row)
+    assert curve.best_speedup.item() == pytest.approx(2, rel=1e-9)
 
 
 # --- never and always ----------------------------------------------------------------------------
