@@ -3,34 +3,11 @@
 import re
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 import specroof
 from commands import answered, run
-from gridded import gridded
 from specroof.quantities import QUANTITIES, cell_of
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
-
-
-def test_requests_stand_for_a_context_and_a_batch() -> None:
-    found = answered(
-        f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --steady --grid"
-    )
-    plain = answered(f"{PREDICT} --context 4500 --batch 1,8 --grid")
-    load = found["case"]["load"]
-    lengths = {"input_len": 4000, "output_len": 1000, "prefix_hit_rate": 0}
-    assert load.items() >= {"context_len": [4500], "concurrency": [1, 8], **lengths}.items()
-    for name in ("tokens_per_round", "draft_s", "verify_s", "round_s", "verify_len"):
-        assert gridded(found, name).tolist() == gridded(plain, name).tolist()
-    # By hand: a prefill and 999 steps at batch 1 without drafts.
-    seconds = 999 * gridded(plain, "round_s")[0, 0, 0] + load["wait_s"]
-    assert gridded(found, "tokens_per_s")[0, 0, 0] == pytest.approx(1000 / seconds)
-    speedups = gridded(found, "speedup")[0]
-    assert speedups[1, 0] == 1
-    for row, lengths_of_load in zip(found["rows"], speedups, strict=True):
-        assert lengths_of_load[row["draft_len"]] == row["speedup"] == np.nanmax(lengths_of_load)
 
 
 def test_requests_stand_beside_throughput() -> None:
@@ -77,16 +54,6 @@ batch_size: [1, 8]
 workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, output_len: 32}]
 engine: ideal
 """
-
-
-def test_charts_of_requests_show_what_prefills_leave() -> None:
-    found = specroof.predict(
-        "Qwen/Qwen3-8B", "b200", drafters="eagle3,accept=.8", input_len=4000, output_len=1000,
-        steady=True,
-    )  # fmt: skip
-    (counted,) = found.counted
-    drawn = [line.get_ydata() for line in found.plot().axes[0].lines]
-    assert any(np.array_equal(line, counted.curve.speedup[0, 0]) for line in drawn)
 
 
 def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> None:
