@@ -365,28 +365,6 @@ def found() -> Adaptive:
     return adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[8, 1, 1], n_rounds=2000)
 
 
-def test_lengths_are_those_of_predictions(found: Adaptive) -> None:
-    (curve,) = predict(MODEL, CHIP, drafters=SPEC, batch_size=[1, 8], capacity=False).curves
-    rates = curve.tokens_per_s[0][:, :4]  # what was measured: up to three drafts
-    fixed, by_load = found.policies["fixed"], found.policies["by load"]
-    assert [(row.batch_size, row.weight) for row in fixed] == [(1, 2), (8, 1)]
-    assert [row.plain_tokens_per_s for row in fixed] == pytest.approx(rates[:, 0])
-    assert found.load_draft_len == tuple(curve.best_draft_len[0].tolist())
-    assert found.draft_len == np.argmax(2 * rates[0] + rates[1])
-    assert [one.tokens_per_s for one in fixed] == pytest.approx(rates[:, found.draft_len])
-    assert [one.tokens_per_s for one in by_load] == pytest.approx(rates.max(axis=1))
-    assert {one.gain_error for one in (*fixed, *by_load)} == {0.0}
-    # In the bands of predict, from which policies differ by their gain alone.
-    low, high = curve.speedup_low, curve.speedup_high
-    assert low is not None and high is not None  # noqa: PT018 - both or neither
-    for place, row in enumerate(fixed):
-        ends = low[0, place, found.draft_len], high[0, place, found.draft_len]
-        assert row.bands["speedup"] == pytest.approx(ends)
-    for row, one in zip(found.policies["oracle"], fixed, strict=True):
-        gains = np.array(row.bands["tokens_per_s"]) / one.bands["tokens_per_s"] - 1
-        assert gains == pytest.approx(row.gain)
-
-
 def test_the_total_is_in_tokens(found: Adaptive) -> None:
     policy, fixed = found.policies["oracle"], found.policies["fixed"]
     made, base = (2 * one[0].tokens_per_s + one[1].tokens_per_s for one in (policy, fixed))

@@ -1,7 +1,5 @@
 """Advice: what to do, on one page, as JSON and from Python."""
 
-import csv
-import io
 import json
 import math
 import re
@@ -31,8 +29,6 @@ EXAMPLE = (
     "--concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3 --drafter ngram,accept=0.3 "
     "--steady"
 )
-#: Measured with so many drafts that larger loads take fewer.
-DEEP = EXAMPLE.replace("2.8@3", "3.2@6")
 SMALL: dict[str, Any] = {
     "drafters": "eagle3,accept-length=2.8@3", "input_len": 1000, "output_len": 500,
     "concurrency": [1, 8], "steady": True,
@@ -65,24 +61,14 @@ def test_rows_are_what_predict_says_of_each_load() -> None:
     assert [row["drafter"] for row in found["rows"]] == [drafters[0]] * 5 + [drafters[1]] * 5
     assert [row["concurrency"] for row in found["rows"]] == [1, 8, 32, 64, 128] * 2
     for i, (row, other) in enumerate(zip(rows, others, strict=True)):
-        k = row["draft_len"]
-        assert row["tried_speedup"] == pytest.approx(eagle.speedup[0, i, row["tried_draft_len"]])
-        if k:
-            assert row["speedup"] == row["tried_speedup"]
-            assert k == row["tried_draft_len"]
         # The other drafter needs a server of its own, which keeps one length at any load.
         length = other["tried_draft_len"]
         assert length == others[0]["tried_draft_len"]
         assert other["tried_speedup"] == pytest.approx(ngram.speedup[0, i, length])
-        assert row["tokens_per_s"] == pytest.approx(eagle.tokens_per_s[0, i, k])
-        assert row["plain_tokens_per_s"] == pytest.approx(eagle.tokens_per_s[0, i, 0])
         # 2 x 2.95 $ an hour, as the hardware file has it.
         dollars = 2 * 2.95 * 1e6 / (3600 * row["tokens_per_s"])
         assert row["usd_per_million_tokens"] == pytest.approx(dollars)
         assert row["usd_per_million_tokens_low"] < dollars < row["usd_per_million_tokens_high"]
-        # A request waits for its first token, and gets the others one by one.
-        total = row["ttft_s"] + 499 * row["tpot_s"]
-        assert total == pytest.approx(eagle.answer_s[0, i, k])
         without = "speedup_without_"
         limits = {
             name.removeprefix(without): gain
@@ -102,27 +88,6 @@ def test_rows_are_what_predict_says_of_each_load() -> None:
     lost = np.mean([1 - row["speedup"] / most for row, most in zip(rows, best, strict=True)])
     assert found["choice"]["schedule_lost"] == pytest.approx(lost, abs=1e-9)
     assert lost < 0.004
-
-
-def test_the_largest_gain_without_a_limit_is_that_of_the_point_itself() -> None:
-    # Without anything in its way, the model of limits is the prediction.
-    found = advise("Qwen/Qwen3-8B", "h100", engine="ideal", **SMALL | {"drafters": "ideal"})
-    row = found.chips[0].rows[0]
-    assert row.speedup_without_acceptance == pytest.approx(row.tried_speedup)
-    assert row.speedup_without_drafting == pytest.approx(row.tried_speedup)
-
-
-def test_both_frameworks_are_written_for_whom_names_none() -> None:
-    found = answer(DEEP)
-    assert list(found["choice"]["engine_config"]) == ["vllm", "sglang"]
-    assert "--speculative-algorithm EAGLE3" in found["choice"]["engine_config"]["sglang"]
-    assert "adaptive.json" in found["choice"]["engine_files"]
-    assert any("YOUR-DRAFT-MODEL" in one for one in found["warnings"])
-    # SGLang runs 48 with drafts by default: its flags say more, and vLLM's need not.
-    flags = shlex.split(found["choice"]["engine_config"]["sglang"])
-    assert flags[flags.index("--max-running-requests") + 1] == "120"
-    assert "--max-num-seqs" not in found["choice"]["engine_config"]["vllm"]
-    assert found["case"]["server"]["running"] == 120
 
 
 @pytest.mark.parametrize(
@@ -189,19 +154,6 @@ def test_a_server_that_refuses_all_drafters_is_refused() -> None:
     assert re.search("no layers for mtp.*SGLang 0.5.23 has no flag for suffix", told)
 
 
-def test_the_shell_writes_rows_and_chart_of_all_chips(tmp_path: Path) -> None:
-    words = (
-        "Qwen/Qwen3-8B -H h100,b200 --isl 500 --osl 100 --concurrency 1,8 --drafter ngram,accept=.6"
-    )
-    rows, chart = tmp_path / "rows.csv", tmp_path / "chart.png"
-    found = answer(f"{words} --drafter eagle3,accept=.7 --csv {rows} --plot {chart}")
-    names = [case["hardware"] for case in (found["case"], *found["case"]["other_chips"])]
-    written = list(csv.DictReader(io.StringIO(rows.read_text())))
-    assert [row["hardware"] for row in written] == [name for name in names for _ in range(4)]
-    assert [float(row["tpot_s"]) for row in written] == [row["tpot_s"] for row in found["rows"]]
-    assert chart.read_bytes().startswith(b"\x89PNG")
-
-
 def test_memory_is_ignored_where_that_is_asked_for() -> None:
     # 145 GB of weights on a chip of 80 GB.
     words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --concurrency 900"
@@ -211,29 +163,10 @@ def test_memory_is_ignored_where_that_is_asked_for() -> None:
     assert found["choice"]["raised"] == {}
 
 
-def test_a_rate_that_nobody_keeps_up_with_has_null_speedups() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 512 --osl 64 --rate 400/s --requests 300"
-    found = answer(f"{words} --drafter eagle3,accept=0.8")
-    (row,) = found["rows"]
-    assert (row["speedup"], row["tried_speedup"], row["reason"]) == (None, None, "unsustained")
-    assert row["plain_largest_stable_rate"] < 400
-    assert "nan" not in page(f"{words} --drafter eagle3,accept=0.8")
-
-
 def flags_of(words: str, framework: str) -> list[str]:
     """Return the words of the flags that a call prints for a framework."""
     found = answer(f"{words} --isl 9 --osl 9 --concurrency 4 --steady --framework {framework}")
     return shlex.split(found["choice"]["engine_config"][framework])
-
-
-def test_dspark_drafts_the_block_that_it_was_trained_for() -> None:
-    # dspark_block_size of DeepSeek-V4-Flash-0731 is 5; its checkpoint holds the drafter.
-    words = "deepseek-ai/DeepSeek-V4-Flash-0731 -H b200 --tp 4 --drafter dspark,accept=0.6,block=5"
-    config = json.loads(flags_of(f"{words} --choose-draft-len 2", "vllm")[1])
-    assert config["num_speculative_tokens"] == 5
-    assert {drafts for _, _, drafts in config["num_speculative_tokens_per_batch_size"]} == {2}
-    assert "model" not in config
-    assert "--speculative-draft-model-path" not in flags_of(words, "sglang")
 
 
 def test_weights_of_mtp_are_told_where_the_user_names_them() -> None:
@@ -252,38 +185,6 @@ def test_trees_of_a_shape_that_no_engine_grows_have_no_flags(tree: str) -> None:
     found = answer(f"{words} --concurrency 1")
     assert found["choice"]["engine_config"] == {"vllm": None, "sglang": None}
     assert any("tree=eagle2" in warning for warning in found["warnings"])
-
-
-def test_tensorrt_llm_has_a_command_and_its_file() -> None:
-    words = "Qwen/Qwen3-8B -H b200 --tp 1 --isl 1000 --osl 500 --concurrency 4"
-    printed = page(f"{words} --drafter eagle3,accept=0.7 --framework tensorrt-llm --kv-cache fp8")
-    assert "cat > speculation.yaml <<'END'\nspeculative_config:\n" in printed
-    assert "trtllm-serve Qwen/Qwen3-8B --tp_size 1" in printed
-    assert '  dtype: "fp8"' in printed
-
-
-def test_a_drafter_that_never_pays_is_off() -> None:
-    found = advise(
-        "Qwen/Qwen3-8B", "h100", **SMALL | {"drafters": "eagle3,accept=0.01", "steady": False}
-    )
-    assert found.decision == "off"
-    printed_as = found.to_dict()
-    assert printed_as["choice"]["schedule"] == [[1, 8, 0]]
-    assert printed_as["choice"]["engine_config"] == {"vllm": "", "sglang": ""}
-    for row in printed_as["rows"]:
-        assert (row["draft_len"], row["speedup"]) == (0, 1.0)
-        assert (row["speedup_low"], row["speedup_high"]) == (1.0, 1.0)
-        assert row["tried_speedup"] < 1
-        assert row["tokens_per_s"] == row["plain_tokens_per_s"]
-    printed = page("Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --drafter eagle3,accept=0.01")
-    assert "decision: off at 1 to 128 in flight" in printed
-    tried = found.chips[0].rows[0]  # at one in flight, which the page begins with
-    low, high = tried.bands["tried_speedup"]
-    cells = ["1", "0", f"{tried.tried_speedup:.2f}x", f"{low:.2f}-{high:.2f}x", "off"]
-    assert cells in [line.split()[:5] for line in printed.splitlines()]
-    footnote = "where drafting is off, the speedup is that of the best draft"
-    assert footnote in printed
-    assert footnote not in page(f"{EXAMPLE} --framework vllm")
 
 
 def test_loads_that_differ_are_on_up_to_one() -> None:
@@ -363,19 +264,6 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     assert set(found["choice"]["engine_config"].values()) == {""}
 
 
-def test_a_wanted_speedup_holds_for_the_schedule_too() -> None:
-    rows = advised(answer(f"{EXAMPLE} --framework vllm"))
-    # Between the speedups of the first and the last load: drafts for small loads alone.
-    wanted = (rows[0]["speedup"] + rows[-1]["speedup"]) / 2
-    found = answer(f"{EXAMPLE} --framework vllm --min-speedup {wanted}")
-    for first, last, drafts in found["choice"]["schedule"]:
-        for row in advised(found):
-            if first <= row["concurrency"] <= last and drafts:
-                assert row["draft_len"] > 0
-    assert found["choice"]["schedule"][0][2] > 0
-    assert found["choice"]["schedule"][-1][2] == 0
-
-
 def test_targets_are_in_milliseconds() -> None:
     targets = Targets(ttft_ms=500, tpot_ms=20)
     assert targets.met([0.5, 0.501, 0.5], [0.02, 0.02, 0.0201]).tolist() == [True, False, False]
@@ -412,38 +300,6 @@ def test_a_target_is_met_only_if_its_band_says_so(
             requests.figures = {f"p99_{name}": np.array([[p99]]), f"p99_{other}": quick_s}
         assert Targets(**{f"{name[:4]}_ms": 1000.0}).outcomes(one) == [outcome]
         assert Targets().outcomes(one) == ["no" if math.isnan(mean) else "yes"]
-
-
-def test_of_clients_that_are_played_p99_meets_a_target_or_does_not() -> None:
-    asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.8@3", "input_len": 2000}
-    asked |= {"output_len": 100, "concurrency": [4, 16], "ttft_ms": 9e3}
-    (chip,) = advise("Qwen/Qwen3-8B", "h100", **asked).chips
-    del asked["ttft_ms"]
-    (played,) = predict("Qwen/Qwen3-8B", "h100", **asked, ttft_s=9).played
-    for place, row in enumerate(chip.rows):
-        sides = (
-            (row.ttft_s, row.ttft_s_high, row.draft_len, row.meets_targets),
-            (row.plain_ttft_s, row.plain_ttft_s_high, 0, row.plain_meets_targets),
-        )
-        for mean_s, most_s, drafts, meets in sides:
-            p99_s = played.figures["p99_ttft_s"][place, drafts]
-            assert (meets == "yes") == (p99_s * most_s / mean_s <= 9)
-
-
-def test_targets_rule_out_what_misses_them() -> None:
-    # Memory holds 126 plain and fewer with drafts: at 128 both wait, and neither is in time.
-    rows = advised(answer(f"{EXAMPLE} --ttft 500"))
-    assert [row["ttft_s"] <= 0.5 for row in rows] == [True, True, True, True, False]
-    # A limit that the user states is kept: at 64 drafts make requests wait, so there are none.
-    found = answer(f"{EXAMPLE} --ttft 500 --server running=48")
-    (row,) = (row for row in advised(found) if row["concurrency"] == 32)
-    assert (row["draft_len"] > 0, row["ttft_s"] <= 0.5, found["choice"]["raised"]) == (
-        True,
-        True,
-        {},
-    )
-    held = answer(f"{EXAMPLE} --ttft 500 --server running=48 --tpot 100")["rows"][3]
-    assert (held["concurrency"], held["meets_targets"] == "yes") == (64, False)
 
 
 def test_a_price_is_the_users_else_the_files_else_asked_for() -> None:
@@ -488,23 +344,6 @@ def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
     )
     day = advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(mix), prefix_hit_rate=0.5)
     assert day.to_dict()["rows"][0]["ttft_s"] == pytest.approx(sooner["ttft_s"])
-
-
-def test_a_client_waits_for_those_before_it() -> None:
-    predicted = predict(
-        "Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.7", concurrency=[8, 64],
-        input_len=1000, output_len=500, server="running=16", engine="sglang", steady=True,
-    )  # fmt: skip
-    (whole,) = predicted.counted
-    first, each = whole.ttft_s, whole.tpot_s
-    # The prompt alone, and a part of those that start with it: few of eight, more of sixteen.
-    own = whole.wait_s + whole.latency_s
-    assert np.all(first[0, 0] > own)
-    assert np.all(first[0, 0] < 1.3 * own)
-    # 48 of 64 wait, and 16 end every service time.
-    service = 500 / whole.curve.tokens_per_s_per_user[0, 1]
-    assert first[0, 1] == pytest.approx(whole.first_s[0, 1] + 48 * service / 16)
-    assert first + 499 * each == pytest.approx(whole.answer_s, rel=1e-12)
 
 
 def banded(verdicts: list[tuple[float, float, float]]) -> Any:
@@ -622,20 +461,6 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     )
     assert refused("advise", f"{words} --isl 10").startswith("--output-len is missing")
     assert "nothing.csv" in refused("advise", f"{words} --traffic nothing.csv")
-
-
-def test_the_break_even_is_where_the_speedup_is_one() -> None:
-    found = answer(f"{EXAMPLE}")
-    for at, row in zip(found["choice"]["break_even"], advised(found), strict=True):
-        assert at["draft_len"] == row["tried_draft_len"]
-        assert 1 < at["accept_length"] < at["draft_len"] + 1
-        kind = row["drafter"].partition(",")[0]
-        again = predict(
-            "Qwen/Qwen3-32B-FP8", "h100", drafters=f"{kind},accept={at['accept']!r}",
-            tensor_parallel=2, input_len=3000, output_len=500, concurrency=row["concurrency"],
-            steady=True,
-        )  # fmt: skip
-        assert again.counted[0].speedup[0, 0, at["draft_len"]] == pytest.approx(1, rel=1e-9)
 
 
 def test_no_acceptance_is_enough_for_a_drafter_that_is_too_slow() -> None:
@@ -805,25 +630,3 @@ def test_captured_sizes_that_cost_throughput_are_said_with_what_they_cost() -> N
     assert rates[1] > 1.1 * rates[0]
     assert all(f" {rate:.0f} " in line for rate in rates)
     assert told(capture=1024)[1] == []
-
-
-def test_chips_are_compared_at_the_best_load_that_meets_the_targets() -> None:
-    words = "openai/gpt-oss-120b -H h200,b200 --isl 1024 --osl 512 --concurrency 1,32,128 --steady"
-    found = answer(f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 12")
-    prices = []
-    sides = [(part, *part["other_chips"]) for part in (found["case"], found["choice"])]
-    for case, choice in zip(*sides, strict=True):
-        rows = [row for row in found["rows"] if row["hardware"] == case["hardware"]]
-        meeting = [row for row in rows if row["tpot_s"] <= 0.012]
-        assert meeting
-        assert min(row["concurrency"] for row in meeting) <= choice["best"]["concurrency"] <= 128
-        assert choice["best"]["tpot_s"] <= 0.012
-        prices.append(case["usd_per_hour"])
-    assert {*prices} == {2.25, 3.75}
-    late = f"{words} --drafter eagle3,accept-length=2.4@3 --tpot 0.1"
-    assert answer(late)["choice"]["best"] is None
-    mixed = "Qwen/Qwen3-8B -H h100,rtx-pro-6000 --isl 9 --osl 9 --steady --drafter ngram,accept=0.5"
-    assert "engines differ: " in page(f"{mixed} --notes")
-    bound: list[Any] = [replace(load_hardware("l4"), generic=None, price=None), "b200"]
-    shown = str(advise("Qwen/Qwen3-8B", bound, **SMALL))
-    assert re.search(r"NVIDIA L4 +1 .* - +- +-$", shown, re.MULTILINE)

@@ -351,19 +351,6 @@ def test_a_study_of_any_shape_has_a_chart(tmp_path: Path, study: str, names: lis
     assert sorted(path.name for path in (tmp_path / "out" / "charts").iterdir()) == names
 
 
-def test_targets_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    target = "{model: openai/gpt-oss-20b, hardware: h100}"
-    on_two = target.replace("}", ", tensor_parallel: 2}")
-    (tmp_path / "study.yaml").write_text(STUDY.replace(target, f"{target}, {on_two}"))
-    run("sweep --format csv", tmp_path / "study.yaml", "-o", tmp_path / "out")
-    told = []
-    for path in sorted((tmp_path / "out" / "points").iterdir()):
-        with path.open(newline="") as file:
-            told.append([row["target"] for row in csv.DictReader(file)])
-    # 2 drafters x draft lengths 0 to 16, a file each
-    assert told == [17 * ["1"], 17 * ["1"], 17 * ["2"], 17 * ["2"]]
-
-
 def test_progress_is_shown_to_people_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

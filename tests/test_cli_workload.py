@@ -1,37 +1,13 @@
 """Requests and mocks on the command line."""
 
-import json
 import re
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 import specroof
-from commands import answered, refused, run
-from gridded import gridded
+from commands import answered, run
 from specroof.quantities import QUANTITIES, cell_of
 
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --engine ideal --drafter autoregressive,accept=.8,cost=.05"
-
-
-def test_requests_stand_for_a_context_and_a_batch() -> None:
-    found = answered(
-        f"{PREDICT} --input-len 4000 --output-len 1000 --concurrency 1,8 --steady --grid"
-    )
-    plain = answered(f"{PREDICT} --context 4500 --batch 1,8 --grid")
-    load = found["case"]["load"]
-    lengths = {"input_len": 4000, "output_len": 1000, "prefix_hit_rate": 0}
-    assert load.items() >= {"context_len": [4500], "concurrency": [1, 8], **lengths}.items()
-    for name in ("tokens_per_round", "draft_s", "verify_s", "round_s", "verify_len"):
-        assert gridded(found, name).tolist() == gridded(plain, name).tolist()
-    # By hand: a prefill and 999 steps at batch 1 without drafts.
-    seconds = 999 * gridded(plain, "round_s")[0, 0, 0] + load["wait_s"]
-    assert gridded(found, "tokens_per_s")[0, 0, 0] == pytest.approx(1000 / seconds)
-    speedups = gridded(found, "speedup")[0]
-    assert speedups[1, 0] == 1
-    for row, lengths_of_load in zip(found["rows"], speedups, strict=True):
-        assert lengths_of_load[row["draft_len"]] == row["speedup"] == np.nanmax(lengths_of_load)
 
 
 def test_requests_stand_beside_throughput() -> None:
@@ -80,16 +56,6 @@ engine: ideal
 """
 
 
-def test_charts_of_requests_show_what_prefills_leave() -> None:
-    found = specroof.predict(
-        "Qwen/Qwen3-8B", "b200", drafters="eagle3,accept=.8", input_len=4000, output_len=1000,
-        steady=True,
-    )  # fmt: skip
-    (counted,) = found.counted
-    drawn = [line.get_ydata() for line in found.plot().axes[0].lines]
-    assert any(np.array_equal(line, counted.curve.speedup[0, 0]) for line in drawn)
-
-
 def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
     run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'} --plot")
@@ -104,29 +70,3 @@ def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> No
         "best-speedup-by-batch-workload-1.png",
         "best-speedup-by-batch-workload-2.png",
     ]
-
-
-def test_results_of_a_mock_calibrate(tmp_path: Path) -> None:
-    # What vLLM would save, drafts said in the file, lengths from its totals.
-    rows = [
-        {
-            "model_id": "Qwen/Qwen3-8B",
-            "max_concurrency": batch,
-            "duration": 10.0,
-            "completed": 10,
-            "total_input_tokens": 1000,
-            "total_output_tokens": 10 * rate,
-            "output_throughput": float(rate),
-        }
-        for batch, rate in ((1, 100), (8, 700), (64, 3000))
-    ]
-    bench = tmp_path / "bench.jsonl"
-    bench.write_text("\n".join(map(json.dumps, rows)))
-    words = f"calibrate {bench} -H b200 --engine ideal --model"
-    found = answered(f"{words} Qwen/Qwen3-8B")
-    assert [one["name"] for one in found["case"]["fitted"]] == [
-        "pass_overhead_s",
-        "sequence_overhead_s",
-    ]
-    assert found["rows"][2]["place"].endswith("bench.jsonl, line 3")
-    assert "is of model 'Qwen/Qwen3-8B'; model is" in refused(f"{words} Qwen/Qwen3-4B")

@@ -221,23 +221,6 @@ def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> No
     assert (told["measured"], told["longer"]["draft_len"]) == (2, change.longer.draft_len)
 
 
-def test_a_longer_draft_that_may_gain_is_to_be_tried(saved: Any) -> None:
-    steady = replace(LIFE, survival=(0.85, 0.72, 0.6, 0.5, 0.42), running=2.0)
-    found = of(saved(vllm_page(steady), vllm_page(steady.at(1030.0))), drafter="eagle3")
-    change = found.change
-    assert change is not None
-    assert change.now == change.best
-    assert change.best.draft_len == 5
-    longer = change.longer
-    assert longer is not None
-    assert longer.low < change.best.speedup < 0.99 * longer.speedup
-    words = f"K={longer.draft_len} may give {longer.speedup:.2f}x plain decoding ("
-    assert found.advice[1].startswith(words)
-    assert found.advice[1].endswith("beyond K=5, the longest measured: try it before you keep it")
-    assert found.to_dict()["choice"]["change"]["longer"]["draft_len"] == longer.draft_len
-    assert any(note.startswith("beyond K=5, the longest counted") for note in found.notes)
-
-
 def test_look_ups_are_predicted_as_they_match_and_no_further(saved: Any) -> None:
     steady = replace(LIFE, survival=(0.85, 0.72, 0.6, 0.5, 0.42), running=2.0, drafts=4.0)
     pages = [ngram_page(life, 0.5) for life in (steady, steady.at(1030.0))]
@@ -321,23 +304,6 @@ def test_drafts_that_pay_nowhere_are_turned_off(saved: Any) -> None:
     assert found.advice[0].startswith("K=3 now; at 40 running requests no draft is best: K=3")
     assert found.flags is None
     assert any(note.startswith("drafts do not pay") for note in found.notes)
-
-
-def test_at_larger_loads_it_is_another_length(saved: Any) -> None:
-    light = replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1))
-    paths = saved(vllm_page(light), vllm_page(light.at(1030.0)))
-    found = of(paths, drafter="eagle3", context_len=256)
-    assert found.change is not None
-    beyond = [one for one in found.change.schedule.ranges if one[0] > 2]
-    assert beyond
-    for first, _, drafts in beyond:
-        words = f"K={drafts}" if drafts else "turn it off"
-        assert f"above {first - 1} {words}" in found.advice[0]
-    assert found.flags is not None
-    assert "num_speculative_tokens_per_batch_size" in found.flags.text
-    assert found.to_dict()["choice"]["schedule"] == [
-        list(one) for one in found.change.schedule.ranges
-    ]
 
 
 def test_loads_without_room_for_drafts_are_no_reason_to_turn_them_off(saved: Any) -> None:

@@ -176,6 +176,11 @@ ALIKE: dict[str, Callable[[], Answer]] = {
     "advise QWEN --drafter SPEC --isl 2000 --osl 400 --concurrency 4": lambda: specroof.advise(
         MODEL, CHIP, drafters=SPEC, concurrency=4, **LENGTHS
     ),
+    "rollout QWEN --drafter SPEC --lengths 30,200,5 --replicas 2 --step-share 0.7": (
+        lambda: specroof.rollout(
+            MODEL, CHIP, drafters=SPEC, lengths="30,200,5", replicas=2, step_share=0.7
+        )
+    ),
     "models": list_models,
     f"models show {MODEL}": lambda: show_model(MODEL),
     f"models diff {MODEL} Qwen/Qwen3-4B": lambda: diff_models(MODEL, "Qwen/Qwen3-4B"),

@@ -157,15 +157,6 @@ def test_a_drafter_that_no_grid_says_exactly_is_left_out(monkeypatch: pytest.Mon
     assert set(cell.drafting) == {"ngram"}  # the same whatever was accepted
 
 
-def test_the_page_has_the_bands_of_every_kind() -> None:
-    kinds = {"ideal", "autoregressive", "block", "mtp", "eagle3", "dflash", "ngram"}
-    found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
-    cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
-    widths = {kind: cell.evidence.band(kind) for kind in kinds}
-    assert cell.bands == {kind: band for kind, band in widths.items() if band is not None}
-    assert {*cell.bands} == kinds
-
-
 @pytest.mark.parametrize(("chip", "sides"), [("b200", [17]), ("dgx-spark", [10, 5])])
 def test_prompts_that_share_passes_depend_on_drafts_and_shares(chip: str, sides: list[int]) -> None:
     # SGLang stops the batch for prompts, so that tokens per round are all that matters; the generic

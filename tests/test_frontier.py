@@ -52,15 +52,6 @@ def test_points_are_those_of_predictions_that_no_other_beats() -> None:
     assert {one.devices for one in found[SPEC]} == {1, 2}
 
 
-def test_each_of_several_drafters_has_a_series() -> None:
-    other = "ngram,accept=0.4"
-    both = found_points(drafters=[SPEC, other])
-    assert list(both) == ["plain", SPEC, other]
-    for spec in (SPEC, other):
-        alone = found_points(drafters=spec)
-        assert (both["plain"], both[spec]) == (alone["plain"], alone[spec])
-
-
 def test_a_batch_without_room_is_on_no_frontier() -> None:
     asked: dict[str, Any] = {"context_len": 32768, "batch_size": [1, 8, 512]}
     assert max(one.load for one in found_points(**asked)[SPEC]) == 8
@@ -171,24 +162,6 @@ def test_no_number_of_devices_is_refused() -> None:
 # --- requests ------------------------------------------------------------------------------------
 
 REQUESTS: dict[str, Any] = {"input_len": 2000, "output_len": 400, "prefix_hit_rate": 0.25}
-
-
-def test_points_of_requests_are_those_of_predictions_with_prefills() -> None:
-    answer = frontier(MODEL, CHIP, **ASKED, **REQUESTS)
-    (whole,) = specroof.predict(MODEL, CHIP, **ASKED, **REQUESTS).counted
-    for one in answer.series:
-        assert one.points
-        for point in one.points:
-            b = ASKED["batch_size"].index(point.concurrency)
-            at = (0, b, point.draft_len)
-            assert point.tokens_per_s_per_user == pytest.approx(1 / whole.tpot_s[at], rel=1e-12)
-            assert point.tokens_per_s_per_device == pytest.approx(whole.tokens_per_s[at], rel=1e-12)
-            assert point.ttft_s == pytest.approx(whole.ttft_s[at], rel=1e-12)
-    assert answer.context_len == 2200  # the prompt and half of the answer
-    assert answer.title.endswith("2000 tokens in, 400 out, 25% of a prompt cached")
-    assert answer.to_dict()["case"]["load"] == {"context_len": 2200.0, **REQUESTS}
-    assert "TTFT" in frontier_text(answer)
-    assert "TTFT" not in frontier_text(frontier(MODEL, CHIP, **ASKED))
 
 
 def test_requests_alone_are_of_the_usual_clients_that_may_be_best() -> None:
@@ -303,6 +276,9 @@ def test_a_chip_that_is_not_fast_enough_stands_last() -> None:
     answer = frontier(MODEL, ["rtx-4090", "h100"], drafters=SPEC, batch_size=[1], tpot_s=0.006)
     assert [chip.cheapest is None for chip in answer.chips] == [False, True]
     assert answer.chips[1].reach is None
+    with on_screen(None):
+        show_notes()
+        assert "engines differ: " in str(answer)
     none = frontier(MODEL, ["h100", "b200"], drafters=SPEC, batch_size=[8], tpot_s=1e-4)
     assert none.cheapest is None
     assert "per token: none" in str(none)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 from pathlib import Path
 from socket import SHUT_RDWR
 from typing import Any, ClassVar
@@ -86,14 +87,22 @@ REFUSED: dict[str, tuple[int, str | None]] = {
 }
 TOKEN = "hf_of_the_test"  # noqa: S105 - no secret
 
-#: `python -m specroof`, but that huggingface_hub tries again at once: it would wait 23 seconds in
-#: all for a Hub that cannot be reached.
+#: `specroof models show NAME --json` of each name, but that huggingface_hub tries again at
+#: once: it would wait 23 seconds in all for a Hub that cannot be reached.
 WITHOUT_WAITS = """
-import runpy, time
+import runpy, sys, time
 from specroof.catalog import hub
 time.sleep = lambda seconds: None
 hub.LONGEST_FETCH_S = 3.0  # a minute, for users
-runpy.run_module("specroof", run_name="__main__", alter_sys=True)
+codes = set()
+for name in sys.argv[1:]:
+    sys.argv = ["specroof", "models", "show", name, "--json"]
+    try:
+        runpy.run_module("specroof", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        codes.add(ended.code or 0)
+(code,) = codes or {0}
+sys.exit(code)
 """
 
 
@@ -283,12 +292,12 @@ class Deployment:
     url: str
     cache: Path
 
-    def show(self, name: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def show(self, *names: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run ``specroof models show NAME --json`` against the server, as a user does."""
         settled = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
         settled |= {"HF_ENDPOINT": self.url, "HF_HOME": str(self.cache), "HTTP_PROXY": ""}
         return subprocess.run(
-            [sys.executable, "-c", WITHOUT_WAITS, "models", "show", name, "--json"],
+            [sys.executable, "-c", WITHOUT_WAITS, *names],
             env=settled | environment,
             capture_output=True,
             text=True,
@@ -315,13 +324,24 @@ def row(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return dict(shown)
 
 
+def refusals(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return the lines that refused names leave, one each."""
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert all(line.startswith("specroof: ") for line in lines)
+    return lines
+
+
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the one line that a refused call leaves."""
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("specroof: ")
+    """Return the one line that a refused name leaves."""
+    (line,) = refusals(done)
     return line
+
+
+def refused_so(hub: Deployment, says: dict[str, str]) -> None:
+    """Hold the line that each name leaves against what it should say."""
+    for line, (name, said) in zip(refusals(hub.show(*says)), says.items(), strict=True):
+        assert said in line, name
 
 
 def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Deployment) -> None:
@@ -355,8 +375,7 @@ def test_a_gguf_file_is_found_by_its_format(hub: Deployment) -> None:
     assert "no GGUF file of Q6_K" in line
     assert "Tiny-Q8_0.gguf" in line
     assert "mmproj" not in line
-    assert "no GGUF files" in refusal(hub.show("org/plain:Q8_0"))
-    assert "no such repository" in refusal(hub.show("org/nowhere:Q8_0"))
+    refused_so(hub, {"org/plain:Q8_0": "no GGUF files", "org/nowhere:Q8_0": "no such repository"})
 
 
 def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:
@@ -365,55 +384,33 @@ def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:
     assert Hub.keys == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    rows("refusals", "gguf_files"),
-)
-def test_a_gguf_file_that_cannot_be_read_is_one_line(hub: Deployment, name: str, says: str) -> None:
-    assert says in refusal(hub.show(name))
-
-
 def test_a_token_opens_what_is_closed_without(hub: Deployment) -> None:
     assert "HF_TOKEN" in refusal(hub.show("org/secret"))
     assert hub.show("org/secret", HF_TOKEN=TOKEN).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    rows("refusals", "hub_answers"),
-)
-def test_what_the_hub_refuses_is_one_line(hub: Deployment, name: str, says: str) -> None:
-    assert says in refusal(hub.show(name))
+@pytest.mark.parametrize("part", ["gguf_files", "hub_answers"])
+def test_what_the_hub_refuses_is_one_line(hub: Deployment, part: str) -> None:
+    refused_so(hub, dict(rows("refusals", part)))
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("org/hangs-up", "cannot be fetched"),
-        ("org/stops-midway", "cannot be fetched"),
-        ("org/circles", "cannot be fetched"),
-        ("org/gigabyte", "1000000000 bytes; allowed: up to 16777216"),
-        ("org/drip", "given up after 3 seconds"),
-    ],
-)
-def test_a_server_that_misbehaves_is_one_line(hub: Deployment, name: str, says: str) -> None:
-    assert says in refusal(hub.show(name))
+def test_a_server_that_misbehaves_is_one_line(hub: Deployment) -> None:
+    breaks_off = ("hangs-up", "stops-midway", "circles")
+    says = {f"org/{name}": "cannot be fetched" for name in breaks_off}
+    says |= {"org/gigabyte": "1000000000 bytes; allowed: up to 16777216"}
+    refused_so(hub, says | {"org/drip": "given up after 3 seconds"})
     assert sum(file.stat().st_size for file in hub.cache.rglob("*") if file.is_file()) < 10**5
 
 
-@pytest.mark.parametrize("status", [500, 503, 504])
-@pytest.mark.parametrize("ending", ["", "/model.gguf", ":Q4_K_M"])
-def test_a_server_that_fails_is_asked_once(hub: Deployment, status: int, ending: str) -> None:
-    assert f"answered with status {status}" in refusal(hub.show(f"org/fails-{status}{ending}"))
-    assert len(Hub.requests) == 1
+def test_a_server_that_fails_is_asked_once(hub: Deployment) -> None:
+    asked = product((500, 503, 504), ("", "/model.gguf", ":Q4_K_M"))
+    says = {f"org/fails-{status}{end}": f"answered with status {status}" for status, end in asked}
+    refused_so(hub, says)
+    assert len(Hub.requests) == len(says)
 
 
-@pytest.mark.parametrize("name", ESCAPING)
-def test_a_server_that_names_files_outside_of_the_cache_is_refused(
-    hub: Deployment, name: str
-) -> None:
-    line = refusal(hub.show(name))
-    assert f"its {ESCAPING[name][0]} is" in line
+def test_a_server_that_names_files_outside_of_the_cache_is_refused(hub: Deployment) -> None:
+    refused_so(hub, {name: f"its {header} is" for name, (header, _) in ESCAPING.items()})
     outside = [path for path in hub.cache.rglob("*") if path.name.startswith("escaped")]
     assert outside == []
     assert {path.name for path in hub.cache.iterdir()} <= {"hub", "xet"}
@@ -423,9 +420,9 @@ def test_tags_of_other_servers_are_names_too(hub: Deployment) -> None:
     assert row(hub.show("org/weak"))["layers"] == 3
 
 
-@pytest.mark.parametrize("name", ["org/a--b", "org/a..b", "org/x.git", "org/" + "x" * 97])
-def test_a_name_that_no_repository_can_have_is_one_line(hub: Deployment, name: str) -> None:
-    assert "allowed: a Hub name (ORG/NAME)" in refusal(hub.show(name))
+def test_a_name_that_no_repository_can_have_is_one_line(hub: Deployment) -> None:
+    names = ("org/a--b", "org/a..b", "org/x.git", "org/" + "x" * 97)
+    refused_so(hub, dict.fromkeys(names, "allowed: a Hub name (ORG/NAME)"))
     assert Hub.requests == []
 
 

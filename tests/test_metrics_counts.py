@@ -309,6 +309,8 @@ def test_counts_of_one_are_counts() -> None:
     ]
     samples = [Sample(f"{spec}_drafts_total", {}, 1.0), *at]
     assert observed(counted([samples], sources=["page"]), None).survival == (1.0, 0.0)
+    for name in (f"{spec}_drafts_total", "sglang:spec_verify_calls_total"):
+        assert of_samples({name: 0.0}).rounds == 0
 
 
 def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:

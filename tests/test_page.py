@@ -883,35 +883,34 @@ def test_two_set_ups_stand_side_by_side(page: Opened) -> None:
 # --- hostile addresses and names -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("address", "refusal"),
-    [
-        ("model=<script>alert(1)</script>", "model is “<script>alert(1)</script>”"),
-        ("batch=eight", "batch is “eight”"),
-        ("batch=3", "batch is “3”"),
-        ("length=99", "length is “99”"),
-        ("limited=yes", "limited is “yes”"),
-        ("drafter=mtp,accept=2", "accept of drafter “mtp,accept=2” is “2”"),
-        ("drafter=mtp,accept=0.123456", "in steps of 0.01"),
-        ("drafter=mtp,accept=NaN", "is “NaN”"),
-        ("drafter=mtp,accept=0.5,evil=1", "allowed: mtp,accept=0.5"),
-        ("drafter=mtp,accept-length=9@3", "is “9”"),
-        ("drafter=mtp,profile=__proto__", "is “__proto__”"),
-        ("drafter=constructor", "drafter is “constructor”"),
-        ("__proto__=1&toString=2", "the address has “__proto__”"),
-        ("engine=nonsense", "engine is “nonsense”"),
-        ("&".join(["drafter=ideal"] * 9), "the address has 9 drafters"),
-        ("model=" + "x" * 1_000_000, "the address has 1000007 characters"),
-        ("%E0%A4%A", "the address has"),
-    ],
-    ids=lambda text: text[:40],
-)
-def test_a_hostile_address_is_refused_in_words(page: Opened, address: str, refusal: str) -> None:
-    turn = page.turn
-    page.page.evaluate(f"location.hash = {json.dumps(address)}")
-    page.after(turn)
-    assert refusal in page.text("refusals")
-    assert page.figures["curves"]
+HOSTILE: Final = [
+    ("model=<script>alert(1)</script>", "model is “<script>alert(1)</script>”"),
+    ("batch=eight", "batch is “eight”"),
+    ("batch=3", "batch is “3”"),
+    ("length=99", "length is “99”"),
+    ("limited=yes", "limited is “yes”"),
+    ("drafter=mtp,accept=2", "accept of drafter “mtp,accept=2” is “2”"),
+    ("drafter=mtp,accept=0.123456", "in steps of 0.01"),
+    ("drafter=mtp,accept=NaN", "is “NaN”"),
+    ("drafter=mtp,accept=0.5,evil=1", "allowed: mtp,accept=0.5"),
+    ("drafter=mtp,accept-length=9@3", "is “9”"),
+    ("drafter=mtp,profile=__proto__", "is “__proto__”"),
+    ("drafter=constructor", "drafter is “constructor”"),
+    ("__proto__=1&toString=2", "the address has “__proto__”"),
+    ("engine=nonsense", "engine is “nonsense”"),
+    ("&".join(["drafter=ideal"] * 9), "the address has 9 drafters"),
+    ("model=" + "x" * 1_000_000, "the address has 1000007 characters"),
+    ("%E0%A4%A", "the address has"),
+]
+
+
+def test_a_hostile_address_is_refused_in_words(page: Opened) -> None:
+    for address, refusal in HOSTILE:
+        turn = page.turn
+        page.page.evaluate(f"location.hash = {json.dumps(address)}")
+        page.after(turn)
+        assert refusal in page.text("refusals"), address[:40]
+        assert page.page.evaluate("specroofPage.figures().curves.length") > 0
 
 
 def test_a_page_opens_at_a_hostile_address(chromium: Any, url: str) -> None:

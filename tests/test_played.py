@@ -342,6 +342,13 @@ def test_memory_of_64_tokens_goes_to_whoever_came_first(
     assert run.first_s.tolist() == ([1, 41, 41] if end_s[2] > 2 else [1, 1, 1])
 
 
+def test_memory_is_free_a_pass_after_its_request_ended() -> None:
+    # One ends at 3 s with 12 tokens, and the other has 12 then: 40 more have room at 4 s.
+    load, memory = trace(0.0, [10, 10, 40], [3, 40, 1]), Memory(0.0, 1 / 63.8)
+    run = play(flat_prices(), load, STOPS, 2, memory=memory, overlap=True)
+    assert run.started_s.tolist() == [0, 0, 4]
+
+
 def in_flight_at(starts: Array, ends: Array, times: Array) -> Array:
     return np.array([np.sum((starts <= time) & (time < ends)) for time in times])
 

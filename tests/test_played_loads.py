@@ -300,3 +300,19 @@ def test_a_request_holds_what_its_server_has_room_for(engine: str, reserves: boo
     # As many as have room while all are short, where answers are no part of what must fit.
     least = drawn.capacity.max() if reserves is None else room.room.limits["cache"][0]
     assert drawn.prices[0].round_s.x[-1] == pytest.approx(min(least, 300), rel=0.06)
+
+
+def test_the_longest_request_of_all_loads_bounds_prices_and_memory() -> None:
+    # Windows of 1024 tokens, so that memory is no line: the first load has one short request.
+    setup = engine_setup(load_hardware(CHIP), "vllm", None, None)
+    deployment = Deployment(load_model("google/gemma-3-27b-it"), setup)
+    work, drafter = Workload(4000, 1000), load_drafter(SPEC)
+    both, alone = (
+        played_server(deployment, drafter, replace(load, length_range=(0.1, 1.0)), "queue", 1)
+        for load in (
+            Load([8, 8], [4500], work, requests=[1, 40]),
+            Load([8], [4500], work, requests=[40]),
+        )
+    )
+    assert both.memory == alone.memory
+    assert both.prices[0].round_s.y == alone.prices[0].round_s.y

@@ -217,27 +217,6 @@ def test_advice_plays_its_own_schedule() -> None:
     assert row.plain_running == pytest.approx(played_of(one).plain["mean_running"][0], rel=1e-9)
 
 
-def test_advice_of_clients_is_of_their_number(trace_file: Path) -> None:
-    asked = ADVISED | {"concurrency": [2, 8], "requests": "3x"} | REQUESTS
-    found = advise(MODEL, CHIP, **asked)
-    assert [row.concurrency for row in found.chips[0].rows] == [2, 8]
-    alone = predict(MODEL, CHIP, drafters=SPEC, engine="vllm", concurrency=[2, 8], **REQUESTS)
-    words = f"{MODEL} -H {CHIP} --engine vllm --tp 1 --drafter {SPEC} --isl 1000 --osl 200"
-    assert answered(f"advise {words} --concurrency 2,8 --requests 3x") == found.to_dict()
-    assert any(note.startswith("simulated 6, 24 requests") for note in found.notes)
-    # Of clients the rows say what they see: of ten requests each, unless others are asked for.
-    assert found.to_dict()["choice"]["played"] is None
-    usual = advise(MODEL, CHIP, **ADVISED | {"concurrency": [2, 8]}, **REQUESTS).chips[0]
-    assert usual.prediction.played[0].load.requests == [20, 80] == alone.played[0].load.requests
-    steady = advise(MODEL, CHIP, **ADVISED, **REQUESTS, steady=True).chips[0].prediction
-    assert steady.played == ()
-    job = advise(MODEL, CHIP, **ADVISED, lengths=trace_file)
-    assert played_of(job).load.kind == "job"
-    assert job.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
-    traced = advise(MODEL, CHIP, **ADVISED, trace=trace_file).to_dict()["choice"]["played"]
-    assert set(traced["largest_stable_rates"]) == {"plain", "drafting"}
-
-
 def test_advice_says_where_its_drafts_are_slower() -> None:
     # Prompts without an end to them: the schedule is of steady loads, and never drafts to lose.
     spec = "autoregressive,cost=0.3,accept=0.55"
@@ -276,12 +255,7 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
         spec = f"eagle3,accept-length={row.accept_length}@3"
         load: dict[str, Any] = {"rate": [row.rate], "requests": 80, **REQUESTS, "engine": "vllm"}
         (one,) = predict(MODEL, CHIP, drafters=spec, max_draft_len=3, **load).played
-        best = int(one.best_draft_len[0])
-        assert row.draft_len == best
-        assert row.speedup == pytest.approx(one.speedup[0, best])
-        assert row.tokens_per_s == pytest.approx(one.figures["tokens_per_s"][0, best])
         assert row.tpot_limit_s == pytest.approx(one.figures["p99_tpot_s"][0, 0])
-        assert row.running == pytest.approx(one.figures["mean_running"][0, best])
         # The largest rate is the edge, to 1%.
         assert row.largest_rate is not None
         assert row.rate is not None
@@ -299,14 +273,8 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
     assert second.gain_per_token == pytest.approx(second.speedup - first.speedup)
 
 
-def test_better_drafters_for_clients_and_traces(trace_file: Path) -> None:
+def test_better_drafters_for_traces(trace_file: Path) -> None:
     asked: dict[str, Any] = {"drafter": "eagle3", "engine": "vllm", "draft_len": 2}
-    clients = worth(MODEL, CHIP, **asked, **REQUESTS, batch_size=[1, 4], requests="2x", tpot_s=0.01)
-    assert {(row.concurrency, row.tpot_limit_s, row.rate) for row in clients.rows} == {
-        (1.0, 0.01, None),
-        (4.0, 0.01, None),
-    }
-    assert any(line.startswith("clients  ") for line in clients.text().splitlines())
     traced = worth(MODEL, CHIP, **asked, trace=trace_file)
     assert traced.rows[0].largest_rate is None
     assert traced.workload is not None
@@ -332,67 +300,20 @@ def test_the_best_of_all_lengths_is_sought_without_playing_all_of_them(
         return play(*parts, **settings)
 
     asked: dict[str, Any] = {"engine": "vllm", **REQUESTS, "requests": 3, "rate": 3}
-    asked |= {"drafter": "autoregressive,cost=0.1,accept=0.6", "speedup": speedup}
-    alone = [breakeven(MODEL, CHIP, **asked, draft_len=n).rows[0] for n in range(1, 17)]
+    asked |= {"drafter": "medusa,accept=0.6", "speedup": speedup}
     monkeypatch.setattr("specroof.serving.played.play", counted)
+    alone = [breakeven(MODEL, CHIP, **asked, draft_len=n).rows[0] for n in range(1, 6)]
+    each = len(plays)
     (row,) = breakeven(MODEL, CHIP, **asked).rows
     assert row.ceiling == max(one.ceiling for one in alone)
     least = min(one.value for one in alone if one.value is not None)
     assert row.value == pytest.approx(least, rel=4e-3)
-    # Of 17 lengths, 0 included: both ends, the drafter as it is, and less and less in between.
-    assert len(plays) < 17 * 7
+    assert len(plays) - each < 0.7 * each
 
 
-@pytest.mark.parametrize("solve", ["accept", "accept-length", "cost"])
-def test_what_it_takes_to_pay_is_where_requests_gain_nothing(solve: str) -> None:
-    spec = "autoregressive,cost=0.2"
-    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 2, **REQUESTS, "requests": 60}
-    given = spec + (",accept=0.6" if solve == "cost" else "")
-    found = breakeven(MODEL, CHIP, drafter=given, solve=solve, rate=[3, 20], **asked)
-    assert [row.rate for row in found.rows] == [3, 20]
-    assert {row.batch_size for row in found.rows} == {None}
-    words = {"accept": f"{spec},accept={{}}", "accept-length": f"{spec},accept-length={{}}@2"}
-    words["cost"] = "autoregressive,cost={},accept=0.6"
-    for row in found.rows:
-        assert row.answer == "at"
-        (one,) = predict(
-            MODEL, CHIP, drafters=words[solve].format(row.value), rate=row.rate, max_draft_len=2,
-            engine="vllm", **REQUESTS, requests=60,
-        ).played  # fmt: skip
-        assert one.speedup[0, 2] == pytest.approx(1.0, abs=0.005)
-        assert (row.speedup is None) == (solve != "cost")
-
-
-def test_the_largest_rate_that_pays() -> None:
-    # Cheap at little load, and more work for the chip at much.
-    spec, most = "block,cost=0.05,drafts=7,accept=0.35", 24
-    asked: dict[str, Any] = {"engine": "vllm", "draft_len": 7, **REQUESTS, "requests": 200}
-    found = breakeven(MODEL, CHIP, drafter=spec, solve="rate", rate=[1, most], **asked)
-    (row,) = found.rows
-    assert row.answer == "at"
-    assert row.value is not None
-    assert 1 < row.value < most
-    (one,) = predict(
-        MODEL, CHIP, drafters=spec, rate=[0.9 * row.value, 1.1 * row.value], draft_len=7,
-        engine="vllm", **REQUESTS, requests=200,
-    ).played  # fmt: skip
-    assert one.speedup[0, 7] > 1 > one.speedup[1, 7]
-    assert set(found.figures()) == {""}
-    words = f"{MODEL} -H {CHIP} --engine vllm --drafter {spec} --draft-len 7 --isl 1000 --osl 200"
-    printed = answered(f"breakeven {words} --solve rate --rate 1,{most}/s --requests 200")
-    unlike = {"asked": None}  # where the shell has text for numbers
-    assert printed | unlike == found.to_dict() | unlike
-
-
-def test_break_even_of_clients_and_traces(trace_file: Path) -> None:
+def test_break_even_of_rates_and_traces(trace_file: Path) -> None:
     asked: dict[str, Any] = {"engine": "vllm", "draft_len": 1, "drafter": "eagle3,accept=0.7"}
-    clients = breakeven(MODEL, CHIP, **asked, **REQUESTS, batch_size=[2, 8], requests="2x")
-    assert [(row.concurrency, row.rate) for row in clients.rows] == [(2, None), (8, None)]
     (row,) = breakeven(MODEL, CHIP, **asked, trace=trace_file).rows
-    (told,) = predict(
-        MODEL, CHIP, drafters="eagle3,accept=0.7", trace=trace_file, engine="vllm"
-    ).rows
-    assert row.rate == told.rate
     assert (row.batch_size, row.concurrency) == (None, None)
     rates = breakeven(MODEL, CHIP, **asked, **REQUESTS, rate=[2, 4], requests=5)
     assert "req/s in" in rates.text()

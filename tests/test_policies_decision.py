@@ -226,3 +226,5 @@ def test_a_longer_draft_than_was_measured_is_never_the_best() -> None:
         free = change_from(1, measured, ends=ends)
         assert (free.best.draft_len, free.longer) == (3, None)
     assert change_from(1, 2, ends=ends, at=64).longer is None  # and none pays there
+    # What runs already stays where it gains more, at every load: no schedule knows its rates.
+    assert change_from(3, 2).schedule.ranges == ((1, 64, 3),)

@@ -129,12 +129,6 @@ def advice() -> Any:
     )
 
 
-def test_advice_is_an_arrow_table(advice: Any) -> None:
-    table = advice.to_arrow()
-    assert table.column_names == list(advice.to_frame().columns)
-    assert table.schema.field("plain_ttft_s").metadata == {b"unit": b"s"}
-
-
 def test_advice_is_drawn_beside_measurements_on_one_chip_and_side_by_side_on_several() -> None:
     asked: dict[str, Any] = {"input_len": 1000, "output_len": 500, "framework": "vllm"}
     asked["drafters"] = "eagle3,accept-length=2.4@3"

@@ -2,17 +2,14 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from specroof import MeasurementError, OptionError, predict, rollout, speedup_curve, train
+from specroof import MeasurementError, OptionError, rollout, speedup_curve, train
 from specroof.arrays import Array
-from specroof.cli import app
 from specroof.questions.rollout import rollout_text, step_speedup
 from specroof.serving.workload import LENGTH_LAWS
 
@@ -83,19 +80,6 @@ def test_policies_take_as_long_as_by_hand(spec: str, monkeypatch: pytest.MonkeyP
 
 
 # --- what predict says of the same job -----------------------------------------------------------
-
-
-def test_a_file_is_the_same_job_as_in_predict(tmp_path: Path) -> None:
-    path = tmp_path / "job.csv"
-    path.write_text("input_len,output_len\n600,80\n900,700\n400,90\n")
-    found = asked(lengths=path, prefix_hit_rate=0.5, engine="sglang")
-    told = predict(MODEL, CHIP, drafters=SPEC, lengths=path, prefix_hit_rate=0.5, engine="sglang")
-    ((choice, decision),) = told.decisions[0]
-    fixed = found.rows[1]
-    assert (fixed.draft_len, fixed.decision) == (choice.draft_len, decision)
-    assert fixed.makespan_s == told.played[0].figures["duration_s"][0, choice.draft_len]
-    assert (fixed.speedup_low, fixed.speedup_high) == pytest.approx((choice.low, choice.high))
-    assert (found.input_len, found.prefix_hit_rate) == (pytest.approx(1900 / 3), 0.5)
 
 
 @pytest.mark.parametrize("engine", ["ideal", "vllm"])
@@ -329,28 +313,6 @@ def test_a_file_that_holds_no_lengths_is_refused(
 
 # --- how it is shown -----------------------------------------------------------------------------
 
-WORDS = ["rollout", MODEL, "-H", CHIP, "--drafter", SPEC, "--engine", "sglang"]
-
-
-def test_the_shell_prints_what_python_answers(tmp_path: Path) -> None:
-    flags = ["--lengths", "lognormal=600/3000", "--requests", "64", "--step-share", "0.7"]
-    flags += ["--accept-length", "2.8,2.2", "--replicas", "2", "--max-output-len", "4000"]
-    charts = tmp_path / "chart.svg"
-    done = CliRunner().invoke(app, [*WORDS, *flags, "--json", "--plot", str(charts)])
-    assert done.exit_code == 0, done.output
-    answer = asked(
-        engine="sglang", lengths="lognormal=600/3000", n_requests=64, step_share=0.7,
-        accept_length=[2.8, 2.2], replicas=2, max_output_len=4000, max_draft_len=None,
-    )  # fmt: skip
-    printed = json.loads(done.stdout.splitlines()[-1])
-    assert printed["asked"].pop("accept_length") == "2.8,2.2"
-    expected = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
-    assert expected["asked"].pop("accept_length") == [2.8, 2.2]
-    assert printed == expected
-    assert charts.exists()
-    assert (tmp_path / "chart-steps.svg").exists()
-    assert "step speedup" in str(answer)
-
 
 def test_chips_are_rows_of_one_answer() -> None:
     chips = [CHIP, "b200"]
@@ -375,12 +337,3 @@ def test_several_drafters_share_one_row_without_drafts() -> None:
     assert len(found.rows) == 5
     assert len(found.plot().axes) == 2
     assert "step" not in rollout_text(found).splitlines()[6]
-
-
-def test_a_wrong_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    path = tmp_path / "lengths.txt"
-    path.write_text("80\n-3\n")
-    done = CliRunner().invoke(app, [*WORDS, "--lengths", str(path)])
-    assert done.exit_code == 2
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "line 2" in done.stderr

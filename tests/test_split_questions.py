@@ -17,9 +17,7 @@ from specroof import (
     breakeven,
     capacity,
     frontier,
-    load_drafter,
     load_hardware,
-    load_model,
     predict,
     sweep,
     worth,
@@ -28,21 +26,10 @@ from specroof.cli import app
 from specroof.errors import OptionError, reject
 from specroof.hardware import HardwareProfile, Placement
 from specroof.hardware.engine import UNMEASURED
-from specroof.latency import Deployment, Setup, engine_setup
+from specroof.latency import Setup, engine_setup
 from specroof.questions.request import workers_of
 from specroof.questions.splits import candidate_splits, worker_schedule
-from specroof.serving.end_to_end import EndToEnd, WorkerLoads
-from specroof.serving.served import ServedCurve, served_curve
-from specroof.serving.split import Split
-from specroof.serving.workload import Load, Workload
 from tables import rows
-
-
-def requests_of(served: ServedCurve) -> tuple[EndToEnd, WorkerLoads]:
-    assert served.end_to_end is not None
-    assert served.end_to_end.workers is not None
-    return served.end_to_end, served.end_to_end.workers
-
 
 # --- advise ---------------------------------------------------------------------------------------
 
@@ -63,39 +50,6 @@ def usd_per_hour(*chips: str) -> float:
     """Return the price of some chips together."""
     prices = [load_hardware(chip).price for chip in chips]
     return sum(price.usd_per_hour for price in prices if price)
-
-
-def test_advice_on_workers_is_that_of_their_curves() -> None:
-    advice = of_workers(advise, prefill="2x1", decode="1x2")
-    chip = advice.chips[0]
-    assert chip.split is not None
-    model = load_model("Qwen/Qwen3-8B")
-    workload = Workload(3000, 300)
-    served = served_curve(
-        Deployment(model, chip.setup),
-        load_drafter("eagle3,accept=0.7"),
-        Load([1.0, 32.0], [workload.mean_context_len], workload),
-        "queue",
-        max_draft_len=16,
-        split=Split(chip.split.prefill, 2, 1),
-    )
-    whole, workers = requests_of(served)
-    found = advice.to_dict()
-    told, split = found["choice"]["workers"], found["case"]["split"]
-    for i, (row, load) in enumerate(zip(chip.rows, told["loads"], strict=True)):
-        k = row.draft_len
-        assert row.tokens_per_s == pytest.approx(whole.tokens_per_s[0, i, k])
-        assert row.plain_ttft_s == pytest.approx(whole.ttft_s[0, i, 0])
-        assert load["advised"]["decode_batch"] == pytest.approx(workers.decode_batch[0, i, k])
-        assert load["plain"]["tokens_per_s_per_device"] == row.plain_tokens_per_s / 4
-    assert split["devices"] == 4
-    assert split["prefill"]["workers"] == 2
-    assert split["decode"]["placement"]["tensor_parallel"] == 2
-    assert set(told["flags"]) == {"vllm", "sglang"}
-    # Four devices are paid.
-    usd = 4 * usd_per_hour("h100") * 1e6 / (3600 * chip.rows[0].tokens_per_s)
-    assert chip.rows[0].usd_per_million_tokens == pytest.approx(usd)
-    assert chip.to_measure is None
 
 
 def test_prefill_on_another_chip_has_its_own_price() -> None:
@@ -257,46 +211,9 @@ def test_flags_and_limits_are_those_of_one_worker() -> None:
     assert one.chips[0].raised == {"running": (48, 80)}
 
 
-def test_at_the_break_even_drafts_gain_nothing() -> None:
-    workers: dict[str, Any] = {"prefill": "2x1", "decode": "1x1"}
-    asked = {"concurrency": 32, "draft_len": 3, "framework": "vllm"}
-    chip = of_workers(advise, **workers, **asked).chips[0]
-    rate = chip.break_even[0].rate
-    again = of_workers(advise, **workers, **asked | {"drafters": f"eagle3,accept={rate}"})
-    assert again.chips[0].rows[0].tried_speedup == pytest.approx(1.0, abs=0.005)
-
-
 # --- Other questions ------------------------------------------------------------------------------
 
 WORKERS: dict[str, Any] = {"prefill": "2x1", "decode": "2x2"}
-
-
-def test_a_prediction_on_workers_is_that_of_their_curves() -> None:
-    found = of_workers(predict, max_draft_len=3, engine="vllm", **WORKERS)
-    assert found.split is not None
-    workload = Workload(3000, 300)
-    whole, workers = requests_of(
-        served_curve(
-            found.deployment,
-            load_drafter("eagle3,accept=0.7"),
-            Load([1.0, 32.0], [workload.mean_context_len], workload),
-            "queue",
-            max_draft_len=3,
-            split=Split(found.split.prefill, 2, 2),
-        )
-    )
-    told = found.to_dict()
-    assert told["case"]["split"]["devices"] == found.devices == 2 * 1 + 2 * 2
-    assert told["case"]["split"]["prefill"]["placement"]["tensor_parallel"] == 1
-    grid = found.grid["quantities"]
-    assert grid["tokens_per_s"] == [whole.tokens_per_s.tolist()]
-    assert grid["decode_batch"] == [workers.decode_batch.tolist()]
-    # Six devices are paid.
-    usd = grid["usd_per_million_tokens"][0][0][1][3]
-    expected = 6 * usd_per_hour("h100") / 3600 / whole.tokens_per_s[0, 1, 3] * 1e6
-    assert usd == pytest.approx(expected, rel=1e-12)
-    frame = found.to_frame("points")
-    assert frame["decode_batch"].tolist() == workers.decode_batch.ravel().tolist()
 
 
 def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
@@ -307,19 +224,6 @@ def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
     assert sum(note.startswith("price:") for note in mixed.messages["notes"]) == 2
     unknown = of_workers(predict, prefill="1x1@a100-40gb", link=25e9, **asked)
     assert unknown.money.of(1.0)["usd_per_million_tokens"] is None
-
-
-def test_worth_and_breakeven_take_workers_too() -> None:
-    asked: dict[str, Any] = {**WORKERS, "input_len": 1024, "output_len": 256, "concurrency": 32}
-    place = ("Qwen/Qwen3-8B", "h100")
-    (brings,) = worth(*place, drafter="eagle3", accept_length=3, **asked).rows
-    (row,) = predict(*place, drafters="eagle3,accept-length=3@16", **asked).rows
-    same = ("draft_len", "speedup", "decision", "tokens_per_s", "usd_per_million_tokens")
-    assert [getattr(brings, name) for name in same] == [getattr(row, name) for name in same]
-    (found,) = breakeven(*place, drafter="eagle3,accept=0.7", speedup=1.2, **asked).rows
-    (row,) = predict(*place, drafters=f"eagle3,accept={found.value}", **asked).rows
-    assert row.speedup == pytest.approx(1.2, rel=1e-9)
-    assert row.draft_len == found.draft_len
 
 
 def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
@@ -337,22 +241,6 @@ def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
     assert "prefill workers" not in one.case["reach"]["text"]
     ideal = of_workers(predict, **WORKERS, **asked | {"engine": "ideal"})
     assert not any("bands" in note for note in ideal.notes)
-
-
-def test_a_frontier_of_workers_counts_all_devices() -> None:
-    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 3000, "output_len": 300}
-    asked |= {"engine": "sglang", "max_draft_len": 3, **WORKERS}
-    loads = [1, 32, 256, 4096]
-    found = frontier("Qwen/Qwen3-8B", "h100", batch_size=loads, tpot_s=0.03, **asked)
-    whole = of_workers(predict, concurrency=loads, **asked).end_to_end[0]
-    plain = found.series[0]
-    (point,) = (point for point in plain.points if point.concurrency == 32)
-    assert point.devices == 6
-    assert point.tokens_per_s_per_device == pytest.approx(whole.tokens_per_s[0, 1, 0] / 6)
-    assert point.tokens_per_s_per_user == pytest.approx(1 / whole.tpot_s[0, 1, 0])
-    usd = usd_per_hour("h100") / 3600 / point.tokens_per_s_per_device * 1e6
-    assert point.usd_per_million_tokens == pytest.approx(usd)
-    assert found.chips[0].reach is not None
 
 
 def test_a_frontier_of_workers_ends_where_requests_wait_for_memory() -> None:

@@ -148,7 +148,7 @@ TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
         a_raised_limit,
     ),
     "which chip": (
-        f"advise openai/gpt-oss-120b -H h100,h200,b200,mi300x {LOAD} --tpot 20 --concurrency 1,8,64 "
+        f"advise openai/gpt-oss-120b -H h100,b200,mi300x {LOAD} --tpot 20 --concurrency 1,64 "
         "--drafter eagle3,accept-length=2.4@3",
         targets_at_the_ranked_load,
     ),
@@ -158,7 +158,7 @@ TASKS: Final[dict[str, tuple[str, Callable[[Found], None]]]] = {
         a_raised_limit,
     ),
     "the cheapest": (
-        f"frontier openai/gpt-oss-120b -H b200 --tpot 20 {LOAD} "
+        f"frontier openai/gpt-oss-120b -H b200 --tpot 20 {LOAD} --concurrency 8,64,160 "
         "--drafter eagle3,accept-length=2.4@3",
         a_raised_frontier,
     ),

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from specroof import advise, breakeven, frontier, predict, worth
+from specroof.outcomes.outcomes import Outcomes, _told_at_peaks
+from specroof.serving.workload import Load
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
 LOAD: Final[dict[str, Any]] = {"engine": "vllm", "input_len": 1000, "output_len": 200}
@@ -160,6 +162,17 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     plain, drafted = one.played.most_running[-1, [0, 3]]
     assert plain > 48 > drafted
     assert [*one.told] == [(None, None)] * 3
+    # Plain limits are those of what runs plain, the others of the best length's.
+    batches: list[Any] = []
+
+    def closed_form(load: Load, _room: str) -> Outcomes:
+        batches.append(load.batch_size)
+        return one
+
+    _told_at_peaks(closed_form, one.played, "queue")
+    most = one.played.most_running
+    assert batches == [[*most[:, 0]], [*most[[0, 1, 2], one.played.best_draft_len]]]
+    assert not np.array_equal(most[:, 0], most[:, 1])
 
 
 def test_the_largest_rate_of_drafts_that_are_off_is_theirs() -> None:

@@ -286,6 +286,7 @@ BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
         (("fast.csv", *WORDS), "fast.csv, line 2: 1e+06 tokens/s"),
         (("b.csv", *WORDS, "--tp", "3"), "--tp is 3"),
         (("b.csv", *WORDS, "--engine", "no"), "engine is 'no'; NVIDIA B200"),
+        (("other.json", *WORDS), "is of model 'Qwen/Qwen3-4B'; model is 'Qwen/Qwen3-8B'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(
@@ -295,6 +296,9 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     Path("b.csv").write_text(BENCH, encoding="utf-8")
     Path("c.csv").write_text(BENCH, encoding="utf-8")
     Path("fast.csv").write_text(BENCH.replace("900", "1e6"), encoding="utf-8")
+    other = {"model_id": "Qwen/Qwen3-4B", "max_concurrency": 8, "duration": 1, "completed": 9}
+    other |= {"total_input_tokens": 900, "total_output_tokens": 800, "output_throughput": 800}
+    Path("other.json").write_text(json.dumps(other), encoding="utf-8")
     done = run("validate", *words, "--plot", "no.png")
     assert done.exit_code == 2
     (line,) = done.stderr.splitlines()

