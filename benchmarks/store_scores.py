@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from specroof.scoring import predictions
+from specroof.scoring.local import local_scores
 from specroof.scoring.served import QUANTITIES, served_scores
 from specroof.scoring.splits import split_scores
 from specroof.scoring.stored import FILE, columns_of, digest, stored_scores, to_store
@@ -40,7 +41,7 @@ def main() -> None:
         print(f"{FILE.name}: of this code")
         return
     loads, others = served_scores(played=True)
-    write(FILE, to_store(predictions(), loads, split_scores()))
+    write(FILE, to_store(predictions(), loads, split_scores(), local_scores()))
     write(TESTED, {name: rounded(columns_of(by)) for name, by in others.items()})
 
 

@@ -153,16 +153,20 @@ def asked_for_validated(
     validated: "Validation",
     served_validated: "ServedValidation",
     split_validated: "tuple[SplitScore, ...]",
+    stored: "dict[str, Any]",
     monkeypatch: pytest.MonkeyPatch,
 ) -> "Validation":
     """Let `specroof.validate()` and the command answer with what is stored."""
+    from specroof.scoring.stored import stored_local  # noqa: PLC0415 - as above
+
+    of_local = stored_local(stored)
     question = importlib.import_module("specroof.questions.validate")
     others = served_validated.other_totals
     steady = {name: total for name, total in others.items() if "played" not in name}
     unplayed = replace(served_validated, other_totals=steady, played=())
 
     def published(*, played: bool = False) -> tuple[object, ...]:
-        return validated, served_validated if played else unplayed, split_validated
+        return validated, served_validated if played else unplayed, split_validated, of_local
 
     monkeypatch.setattr(question, "published", published)
     return validated

@@ -14,8 +14,9 @@ import pytest
 
 from specroof import scoring
 from specroof.evidence import Measurement, load_measurements, load_served, load_splits
-from specroof.scoring import served, splits
+from specroof.scoring import local, served, splits
 from specroof.scoring import stored as module
+from specroof.scoring.local import local_scores
 from specroof.scoring.served import ServedScore, ServedValidation, plain_scores, served_scores
 from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_scores
 
@@ -120,12 +121,21 @@ def test_scores_of_split_workers_are_those_that_are_stored(
         assert (score.tpot_s, score.ttft_s) == pytest.approx(kept[id(score.point)], rel=1e-9)
 
 
+def test_scores_of_local_machines_are_those_that_are_stored(stored: dict[str, Any]) -> None:
+    found, kept = local_scores(), module.stored_local(stored)
+    assert [(id(one.point), one.kind) for one in found] == [(id(s.point), s.kind) for s in kept]
+    for name in ("predicted", "measured"):
+        seen, told = ([getattr(one, name) for one in scores] for scores in (found, kept))
+        assert seen == pytest.approx(told, rel=1e-9)
+
+
 def test_what_is_stored_is_read_as_it_was_written(
     stored: dict[str, Any],
     served_validated: ServedValidation,
     split_validated: tuple[SplitScore, ...],
 ) -> None:
-    again = module.to_store(stored["published"], served_validated, split_validated)
+    of_local = module.stored_local(stored)
+    again = module.to_store(stored["published"], served_validated, split_validated, of_local)
     assert again == stored | {"digest": module.digest()}
 
 
@@ -153,6 +163,7 @@ def test_scores_of_other_code_or_hardware_are_computed(
     monkeypatch.setattr(scoring, "validation", lambda predicted=None: predicted or next(computed))
     monkeypatch.setattr(served, "served_validation", lambda **_: next(computed))
     monkeypatch.setattr(splits, "split_scores", lambda: next(computed))
+    monkeypatch.setattr(local, "local_scores", lambda: next(computed))
     monkeypatch.setattr(module, "digest", lambda: stored["digest"])
     kept: Any = module.published()
     assert kept[0] == stored["published"]
@@ -162,6 +173,6 @@ def test_scores_of_other_code_or_hardware_are_computed(
     assert next(computed) == 0
     with monkeypatch.context() as own:
         own.setenv("SPECROOF_HARDWARE_PATH", "mine")
-        assert sorted(module.published()) == [1, 2, 3]  # type: ignore[type-var]  # numbers here
+        assert sorted(module.published()) == [1, 2, 3, 4]  # type: ignore[type-var]  # numbers here
     monkeypatch.setattr(module, "digest", lambda: "other")
-    assert sorted(module.published(played=True)) == [4, 5, 6]  # type: ignore[type-var]  # as above
+    assert sorted(module.published(played=True)) == [5, 6, 7, 8]  # type: ignore[type-var]  # as above

@@ -40,7 +40,7 @@ from specroof.questions.request import Command, question
 from specroof.report.layout import figure, format_table, page
 from specroof.scoring import Validation, trusted
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
-from specroof.scoring.local import draft_len_regrets, errors_of, local_errors, local_scores
+from specroof.scoring.local import draft_len_regrets, errors_of, local_errors
 from specroof.scoring.long_contexts import LongContextScore, long_context_scores, mean_off
 from specroof.scoring.own_results import OwnPoint, OwnValidation, own_validation
 from specroof.scoring.scores import (
@@ -272,11 +272,9 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
     """Compare predictions with your own results, or with every bundled measurement."""
     if request.results is None or not as_list(request.results):
         request.refuse_without_results()
-        measured, served, splits = published(played=request.played)
+        measured, served, splits, local = published(played=request.played)
         coverage = band_coverage(measured.points, served.counted)
-        return PublishedValidated(
-            measured, served, long_context_scores(), coverage, splits, local_scores()
-        )
+        return PublishedValidated(measured, served, long_context_scores(), coverage, splits, local)
     benchmark = request.of_results().benchmark()
     setup = benchmark.served.setup
     validation = own_validation(benchmark.points, benchmark.served, benchmark.drafter)

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from specroof import scoring
 from specroof.catalog.files import bundled
-from specroof.evidence import load_served, load_splits
-from specroof.scoring import Validation, served, splits
+from specroof.evidence import load_local, load_served, load_splits
+from specroof.scoring import Validation, local, served, splits
+from specroof.scoring.scores import Scored
 from specroof.scoring.served import (
     QUANTITIES,
     ServedErrors,
@@ -57,16 +58,20 @@ def digest(package: Path = _PACKAGE) -> str:
 
 
 def to_store(
-    predicted: scoring.Predicted, loads: ServedValidation, of_splits: Iterable[SplitScore]
+    predicted: scoring.Predicted,
+    loads: ServedValidation,
+    of_splits: Iterable[SplitScore],
+    of_local: Iterable[Scored],
 ) -> dict[str, Any]:
     """Return what `published` reads again.
 
     Parameters
     ----------
-    predicted, loads, of_splits
+    predicted, loads, of_splits, of_local
         What is predicted of all that ships, with all totals.
     """
     places = {id(load): place for place, load in enumerate((*load_served(), *load_splits()))}
+    local_places = {id(point): place for place, point in enumerate(load_local())}
     return {
         "digest": digest(),
         "published": predicted,
@@ -80,6 +85,9 @@ def to_store(
         "splits": [
             [places[id(score.point)] - len(load_served()), score.tpot_s, score.ttft_s]
             for score in of_splits
+        ],
+        "local": [
+            [local_places[id(one.point)], one.kind, one.predicted, one.measured] for one in of_local
         ],
     }
 
@@ -131,6 +139,12 @@ def stored_splits(stored: Mapping[str, Any]) -> tuple[SplitScore, ...]:
     return tuple(SplitScore(loads[place], *seconds) for place, *seconds in stored["splits"])
 
 
+def stored_local(stored: Mapping[str, Any]) -> tuple[Scored, ...]:
+    """Return scores of local machines from what is stored."""
+    points = load_local()
+    return tuple(Scored(points[place], *score) for place, *score in stored["local"])
+
+
 def stored_scores() -> dict[str, Any]:
     """Return what is stored, of whatever code."""
     stored: dict[str, Any] = json.loads(FILE.read_text())
@@ -139,8 +153,8 @@ def stored_scores() -> dict[str, Any]:
 
 def published(
     *, played: bool = False
-) -> tuple[Validation, ServedValidation, tuple[SplitScore, ...]]:
-    """Return all that ships beside predictions: measurements, served loads, splits.
+) -> tuple[Validation, ServedValidation, tuple[SplitScore, ...], tuple[Scored, ...]]:
+    """Return all that ships beside predictions: measurements, served loads, splits, local machines.
 
     Parameters
     ----------
@@ -151,9 +165,10 @@ def published(
     stored = None if own_hardware else stored_scores()
     if stored is None or stored["digest"] != digest():
         loads = served.served_validation(played=played)
-        return scoring.validation(), loads, splits.split_scores()
+        return scoring.validation(), loads, splits.split_scores(), local.local_scores()
     return (
         scoring.validation(predicted=stored["published"]),
         stored_served(stored, played=played),
         stored_splits(stored),
+        stored_local(stored),
     )
