@@ -102,7 +102,7 @@ def test_no_factor_moves_all_reduces_that_were_timed_alone(shared: dict[str, flo
 def test_short_all_reduces_take_what_was_timed(
     shared: dict[str, float], server: str, chip: str, timed_us: float
 ) -> None:
-    # vLLM 0.14 to 0.24, SGLang 0.5.9 and 0.5.10, 4 devices, 8 KiB, graphs (aiconfigurator-core 0.12).
+    # vLLM 0.14 to 0.24, SGLang 0.5.9 and 0.5.10 on 4 devices, 8 KiB, in graphs (aiconfigurator).
     reached = served_engine(server, chip, shared).collective
     assert reached is not None
     seconds = reached.latency_s + 3 * reached.device_latency_s
