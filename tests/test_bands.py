@@ -224,8 +224,9 @@ def test_a_kind_of_drafter_is_the_less_sure_the_farther_it_was_measured(
     [
         ("Qwen/Qwen3-8B", Placement(1), None, True),
         ("Qwen/Qwen3-8B", Placement(8), None, True),
-        ("Qwen/Qwen3-8B", Placement(1), "int4", False),  # a format
-        ("deepseek-ai/DeepSeek-V3", Placement(8), None, False),  # latent attention
+        ("Qwen/Qwen3-8B", Placement(1), "int8", False),  # a format
+        ("deepseek-ai/DeepSeek-V3", Placement(8), None, True),
+        ("deepseek-ai/DeepSeek-V3.2", Placement(8), None, False),  # sparse attention
         ("Qwen/Qwen3-30B-A3B", Placement(8, decode_context_parallel=2), None, False),
     ],
 )

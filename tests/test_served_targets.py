@@ -43,8 +43,8 @@ def test_targets_of_tpot_by_maker_are_reached(
 @pytest.mark.parametrize(
     ("total", "figure", "kind", "target"),
     [
-        missed("13.0 %, 11.8 % played through,", "", "tokens_per_s", "median", 0.09),
-        missed("20.5 %, 53.0 % in a steady state,", "played", "ttft_s", "median", 0.20),
+        missed("13.1 %, 11.3 % played through,", "", "tokens_per_s", "median", 0.09),
+        ("played", "ttft_s", "median", 0.20),
         missed("10.8 %", "", TPOT_RATIO, "mean", 0.06),
         ("chip", "tpot_s", "median", 0.15),
         ("played as shipped", "ttft_s", "median", 0.20),

@@ -90,9 +90,15 @@ _HALF_ROWS: Final = 16.0
 #: Exponents of routing locality: Finn 2026, "Width vs. depth"; not fitted here.
 _LOCALITY: Final = ExpertLocality(run=0.737, batch=0.909)
 
-#: Seconds that each further device adds to a short all-reduce inside a CUDA graph: SGLang 0.5.14
-#: on H100, 64 KiB, 2.96 to 4.81 us from 2 to 8 devices (aiconfigurator, commit 095f58a).
-_DEVICE_LATENCY_S: Final = 0.31e-6
+#: Seconds of a short all-reduce in a captured graph, and those that each further device adds: least
+#: squares over 1 to 64 KiB on 2 to 8 devices, which vLLM 0.14 to 0.24 and SGLang 0.5.9 and 0.5.10
+#: are 4 % apart in (aiconfigurator-core 0.12.0, ``comm/*/custom_allreduce_perf.parquet``). SGLang
+#: 0.5.14 takes 2.5 and 4.1 microseconds on Hopper and Blackwell; loads of it are few.
+_SHORT_ALL_REDUCE_S: Final = {
+    "ampere": (5.2e-6, 0.25e-6),
+    "hopper": (4.4e-6, 0.14e-6),
+    "blackwell": (7.0e-6, 0.14e-6),
+}
 
 #: Seconds of a short all-reduce between nodes (doublewordai/inference-lab, commit 24d4011).
 SCALE_OUT_LATENCY_S: Final = 20e-6
@@ -180,7 +186,6 @@ _ROWS: Final = {
     "tree_round_s": (0.5e-3, 1.0, "seconds per round whose drafts are a tree"),
     "request_s": (2e-3, 1.0, "seconds per request that all others wait, its prefill apart"),
     "request_latency_s": (10e-3, 1.0, "seconds per request that it loses alone"),
-    "collective_s": (10e-6, 0.5, "seconds per all-reduce"),
     # Above 1 where the switch adds, which halves what crosses a link.
     "link_frac": (0.5, 0.5, "share of the link's bytes/s"),
     # 16.7 ms a token of 32 layers of 41 kernels, launched one by one (CAST, Llama-3.1-8B, H100);
@@ -478,14 +483,15 @@ def shared_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
     name, family, parameters
         As of `fitted_engine`; one of `ENGINES`, and a family that was measured with drafts.
     """
+    latency_s, device_latency_s = _SHORT_ALL_REDUCE_S[family]
     return EngineProfile(
         name=name,
         overlap_norm=_OVERLAP_NORM,
         **_shares(family, parameters),
         **_overheads(name, family, parameters),
         collective=Collective(
-            latency_s=parameters["collective_s"],
-            device_latency_s=_DEVICE_LATENCY_S,
+            latency_s=latency_s,
+            device_latency_s=device_latency_s,
             link_frac=parameters["link_frac"],
             scale_out_latency_s=SCALE_OUT_LATENCY_S,
         ),

@@ -329,6 +329,30 @@ def factors_at(x: Array) -> dict[str, float]:
     }
 
 
+def _of_all(pair: Array, steep: Array, weight: Array, off: Array) -> tuple[Array, Array]:
+    """Return curvature and slope of half the squares over all coordinates.
+
+    Parameters
+    ----------
+    pair
+        The pair of each residual, shape (residuals,).
+    steep
+        Slopes of the factors of its pair, shape (residuals, factors).
+    weight, off
+        Of each residual, shape (residuals,).
+    """
+    factors = np.arange(len(FACTORS))
+    curved, down = np.zeros((*_WIDTHS.shape, *_WIDTHS.shape)), np.zeros(_WIDTHS.shape)
+    for place, has in enumerate(_HAS):
+        rows, whose = pair == place, np.flatnonzero(has)
+        own = steep[rows]
+        down[whose] += own.T @ (weight[rows] * off[rows])
+        every = np.ix_(whose, factors, whose, factors)
+        curved[every] += ((own * weight[rows, None]).T @ own)[:, None, :]
+    wide = _WIDTHS.ravel()
+    return curved.reshape(len(wide), -1) * np.outer(wide, wide), down.ravel() * wide
+
+
 def fit_factors(
     shared: Mapping[str, float],
     served: ServedPoints,
@@ -359,8 +383,6 @@ def fit_factors(
     counts = np.tile([not without(load) for load in served.loads], 2)
     weights = _DRAFTED_WEIGHT * drafted.weights * [not without(point) for point in drafted.points]
     pair = np.concatenate([served.pair, served.pair, [pair_of(point) for point in drafted.points]])
-    # The share of each coordinate in the logarithm of each factor of a pair.
-    moves = (_HAS[:, :, None] * _WIDTHS)[pair]
 
     def at(x: Array) -> dict[str, float]:
         return {**shared, **factors_at(x)}
@@ -370,7 +392,8 @@ def fit_factors(
         return np.concatenate([loads, drafted.residuals(at(x)) * weights])
 
     def slopes(x: Array, base: Array) -> Array:
-        here, columns = at(x), np.zeros(moves.shape)
+        """Return those of the factors of its pair, shape (residuals, factors)."""
+        here, columns = at(x), np.zeros((len(base), len(FACTORS)))
         for column, name in enumerate(FACTORS):
             moved = dict(here)
             for server, family in PAIRS:
@@ -379,8 +402,8 @@ def fit_factors(
             there[: len(counts)] = served.residuals(moved) * counts
             if name in FITTED_BESIDE_ROUNDS:
                 there[len(counts) :] = drafted.residuals(moved) * weights
-            columns[:, :, column] = (there - base)[:, None] / _SLOPE * moves[:, :, column]
-        return columns.reshape(len(base), -1)
+            columns[:, column] = (there - base) / _SLOPE
+        return columns
 
     def misfit(x: Array, off: Array) -> float:
         return float(np.log1p(off**2).sum() + x @ x)
@@ -392,9 +415,10 @@ def fit_factors(
         steep = slopes(x, off)
         for _ in range(_SAME_SLOPES):
             weight = 1 / (1 + off**2)  # what holds factors near 1 does not weigh less
-            curved = (steep * weight[:, None]).T @ steep + np.eye(len(x))
+            curved, down = _of_all(pair, steep, weight, off)
+            curved += np.eye(len(x))
             curved += damping * np.diag(np.diag(curved))
-            there = x - np.linalg.solve(curved, steep.T @ (weight * off) + x)
+            there = x - np.linalg.solve(curved, down + x)
             found = residuals(there)
             if misfit(there, found) >= least:
                 damping *= 10

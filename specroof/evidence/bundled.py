@@ -347,7 +347,10 @@ def load_measurements() -> tuple[Measurement, ...]:
 _BASE_MODELS: Final = {
     "Qwen/Qwen3-32B-FP8": "Qwen/Qwen3-32B",
     "nvidia/DeepSeek-V3.1-NVFP4": "deepseek-ai/DeepSeek-R1",
+    "nvidia/GLM-5-NVFP4": "zai-org/GLM-5-FP8",
+    "nvidia/Kimi-K2.5-NVFP4": "moonshotai/Kimi-K2.5",
     "nvidia/Llama-3.1-70B-Instruct-FP8": "meta-llama/Llama-3.3-70B-Instruct",
+    "nvidia/MiniMax-M2.5-NVFP4": "MiniMaxAI/MiniMax-M2",
     "nvidia/Qwen3.5-397B-A17B-NVFP4": "Qwen/Qwen3.5-397B-A17B",
 }
 
