@@ -308,6 +308,8 @@ def test_a_price_is_the_users_else_the_files_else_asked_for() -> None:
     free = replace(load_hardware("h100"), price=None)
     found = advise(load_model("Qwen/Qwen3-8B"), free, **SMALL).to_dict()
     assert found["rows"][0]["usd_per_million_tokens"] is None
+    table = str(advise("Qwen/Qwen3-8B", [free, "b200"], **SMALL))
+    assert re.search(r"^NVIDIA H100 .* - +-$", table, re.MULTILINE)
     assert any("--price-per-hour" in one for one in found["warnings"])
 
 

@@ -128,6 +128,12 @@ def shell(*words: str) -> Any:
     return CliRunner().invoke(app, ["breakeven", DENSE, "-H", CHIP, *words])
 
 
+def test_what_is_beyond_the_most_is_unknown() -> None:
+    for most, told in ((9, "1-9 (from 10 on unknown)"), (1, "1 (from 2 on unknown)")):
+        words = ("--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", str(most))
+        assert f"  {told}" in shell(*words, "--no-capacity").stdout
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("draft_len", [None, 2])

@@ -233,7 +233,8 @@ def test_advice_says_where_its_drafts_are_slower() -> None:
     off, on = plan.stable_rates
     (full,) = [text for text in found.warnings if "answers at most" in text]
     assert f"{off:.3g} requests/s without drafts" in full
-    row = found.to_dict()["rows"][1]
+    row, told = found.to_dict()["rows"][1], found.to_dict()["choice"]["played"]
+    assert told["largest_stable_rates"] == {"plain": off, "drafting": on}
     assert (row["rate"], row["reason"], row["speedup"]) == (40, "unsustained", None)
     assert row["plain_largest_stable_rate"] == off == on  # which is the better of both
     assert row["largest_stable_rate"] < off
