@@ -170,3 +170,12 @@ def asked_for_validated(
 
     monkeypatch.setattr(question, "published", published)
     return validated
+
+
+@pytest.fixture
+def expected_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let simulated rounds commit their expected tokens, without dice."""
+    monkeypatch.setattr(
+        "specroof.serving.played._drawn_rounds",
+        lambda tokens, survival, _: tokens / (1.0 + sum(survival)),
+    )

@@ -64,7 +64,7 @@ def test_it_shows_what_predict_says_of_the_same_requests() -> None:
     ("chip", "words", "server"),
     [
         ("b200", ["--framework", "vllm"], "vLLM"),
-        ("b300", [], "vLLM"),  # whose default it is
+        ("gb200", [], "vLLM"),  # whose default it is
         ("b200", ["--engine", "sglang"], "SGLang"),
         ("b200", ["--engine", "ideal"], "SGLang"),
         ("b200", ["--framework", "tensorrt-llm"], "SGLang"),  # which has no benchmark here

@@ -219,9 +219,7 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     shown = found.to_dict()
     assert shown["choice"]["chips"][0]["by_default"]["drafter"] == "plain"
     assert shown["choice"]["chips"][0]["cheapest"]["running_limit"] == point.running_limit
-    slow = frontier(
-        "openai/gpt-oss-120b", "b200", **asked | {"batch_size": [192], "tpot_s": 0.0198}
-    )
+    slow = frontier("openai/gpt-oss-120b", "b200", **asked | {"batch_size": [96], "tpot_s": 0.014})
     assert slow.chips[0].by_default is None
     assert "the default gives none as fast" in str(slow)
 

@@ -116,6 +116,7 @@ def by_batch(seconds: tuple[float, float], tokens_per_round: float) -> PassPrice
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.usefixtures("expected_rounds")
 def test_a_schedule_is_nearly_the_best_of_all_that_can_be_played(seed: int) -> None:
     rng = np.random.default_rng(seed)
     slope = (0.02, 0.3, 0.8)[seed % 3]  # of one range, and of two or three

@@ -216,7 +216,7 @@ def test_a_chip_with_a_host_names_it() -> None:
 
 def test_experts_of_the_host_are_told_to_llama_cpp() -> None:
     found = specroof.advise(
-        "Qwen/Qwen3-30B-A3B", "rtx-4090+cpu-2ch-ddr5", drafters="ngram,accept=0.7,match=0.5",
+        "Qwen/Qwen3-30B-A3B", "rtx-4090+cpu-2ch-ddr5", drafters="ngram,accept=0.9,match=0.5",
         framework="llama.cpp", input_len=500, output_len=50, concurrency=1,
         options={"n_cpu_moe": 12, "weight_dtype": "q4_k_m"},
     )  # fmt: skip

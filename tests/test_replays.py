@@ -101,6 +101,7 @@ def test_ends_are_those_of_a_slower_and_of_a_faster_chip(load: dict[str, Any]) -
     assert sides(one, "speedup", 0) == (0, 0)
 
 
+@pytest.mark.usefixtures("expected_rounds")
 def test_of_clients_without_prompts_both_errors_add_up_as_squares() -> None:
     one = outcome(SHORT | {"concurrency": 8})
     both, rounds = math.hypot(PASSES, ROUNDS), ROUNDS
@@ -229,6 +230,7 @@ def test_launches_that_nobody_timed_may_take_no_time() -> None:
         )
 
 
+@pytest.mark.usefixtures("expected_rounds")
 def test_each_side_of_a_lopsided_acceptance_is_its_own() -> None:
     one = outcome(SHORT | {"concurrency": 8})
     assert one.replays is not None

@@ -50,9 +50,8 @@ def by_hand_s(lengths: Array, spec: str, ranges: tuple[tuple[int, int, int], ...
 
 
 @pytest.mark.parametrize("spec", [SPEC, SOMETIMES])
-def test_policies_take_as_long_as_by_hand(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = "specroof.serving.played._drawn_rounds"
-    monkeypatch.setattr(expected, lambda tokens, survival, _: tokens / (1.0 + sum(survival)))
+@pytest.mark.usefixtures("expected_rounds")
+def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     lengths = np.random.default_rng(3).integers(20, 300, 256).astype(np.float64)
     found = asked(lengths=lengths, engine="ideal", drafters=spec, max_draft_len=3)
     for row in found.rows:

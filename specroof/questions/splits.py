@@ -11,11 +11,11 @@ from specroof.errors import OptionError, refuse
 from specroof.hardware import HardwareProfile
 from specroof.latency import Setup
 from specroof.report.layout import figure, format_table, wrapped
-from specroof.serving.split import Split
 from specroof.units import format_seconds, format_si
 
 if TYPE_CHECKING:
     from specroof.questions.predict import Prediction
+    from specroof.serving.split import Split
 
 #: Returns where one worker of so many devices runs, on a chip; for prefill if so.
 SetupOf: TypeAlias = Callable[[HardwareProfile, int, bool], Setup]
@@ -45,7 +45,7 @@ def candidate_splits(
     profile: HardwareProfile,
     setup_of: SetupOf,
     fits: Callable[[Setup, bool], bool],
-) -> Iterator[tuple[Setup, Split]]:
+) -> Iterator[tuple[Setup, "Split"]]:
     """Yield where a decode worker runs, and the workers, for a budget of devices.
 
     Workers have 1, 2, 4 … devices that one link joins. Of prefill workers there is every number up
@@ -65,6 +65,8 @@ def candidate_splits(
     OptionError
         For more devices than are tried.
     """
+    from specroof.serving.split import Split  # noqa: PLC0415 - asked for seldom
+
     if whole_within("devices", devices, "devices") > _MOST_DEVICES:
         refuse("devices", devices, f"up to {_MOST_DEVICES} to split")
     joined = 1 if profile.interconnect is None else profile.interconnect.max_devices
@@ -87,7 +89,7 @@ def candidate_splits(
 # --- What the page and ``--json`` say of them -----------------------------------------------------
 
 
-def split_name(setup: Setup, split: Split) -> str:
+def split_name(setup: Setup, split: "Split") -> str:
     """Return how many devices there are, and how many workers of each kind have how many."""
     sides = (
         (split.prefill_workers, split.prefill, "prefill"),
@@ -102,7 +104,7 @@ def split_name(setup: Setup, split: Split) -> str:
 
 
 def split_text(
-    prediction: "Prediction", split: Split, choices: Sequence[tuple[int, int, int]]
+    prediction: "Prediction", split: "Split", choices: Sequence[tuple[int, int, int]]
 ) -> Iterator[str]:
     """Yield the workers and their link, and how busy they are without drafts and with.
 
@@ -146,7 +148,7 @@ def split_text(
     yield f"{table}\n{wrapped('batch: requests that each decode worker has; prefill: waiting included')}"
 
 
-def split_json(setup: Setup, split: Split) -> dict[str, Any]:
+def split_json(setup: Setup, split: "Split") -> dict[str, Any]:
     """Return the workers as ``--json`` prints them."""
     rate = split.bytes_per_s(setup)
     return {

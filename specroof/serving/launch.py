@@ -586,7 +586,7 @@ def _speculation(
         if how.schedule_file is not None:
             key = how.schedule_file.key
             slots = {str(first): {key: [count]} for first, _, count in plan.schedule}
-            files[how.schedule_file.name] = json.dumps(slots, indent=2) + "\n"
+            files[how.schedule_file.name] = json.dumps(slots) + "\n"
         notes += _filled(how.schedule_notes, **figures)
         if plan.kind in how.whole_block_kinds:
             notes.append(
