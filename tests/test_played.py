@@ -549,6 +549,9 @@ def test_dice_commit_tokens_as_often_as_the_survival_curve_says() -> None:
     assert rounds.max() <= 13
     assert np.array_equal(rounds, played_rounds(survival, tokens, 20_000, 7))
     assert not np.array_equal(rounds, played_rounds(survival, tokens, 20_000, 8))
+    # Few requests take as many rounds in all, whatever the seed.
+    few = [played_rounds(survival, tokens, 10, seed).sum() for seed in range(5)]
+    assert few == pytest.approx([10 * mean] * 5, abs=1.0)
     # Where the length follows the batch, the dice are those of the longest: from two requests on.
     long = replace(flat_prices(1.0, 0.0), survival=survival)
     both, load = {1: replace(long, survival=()), 2: long}, trace([0, 0], 8, [14, 99])

@@ -750,18 +750,31 @@ def steady_rounds(
 
 
 def _drawn_rounds(tokens: Array, survival: tuple[float, ...], rng: np.random.Generator) -> Array:
-    """Return how many rounds it takes each request to commit its tokens.
+    r"""Return how many rounds it takes each request to commit its tokens.
 
-    As many rounds at once as cannot commit too much, however the dice fall.
+    As many rounds at once as cannot commit too much, however the dice fall. Requests differ as the
+    dice say; all rounds are as many as are expected, so that no seed gains more than another:
+
+    .. math:: m(L) \approx L / \mu + (E[c^2] - \mu) / (2 \mu^2)
+
+    of rounds that commit c tokens, μ on average.
+
+    Source
+        Feller 1968, volume 1, XIII.11 (renewals on whole numbers).
     """
     lengths = np.arange(1.0, len(survival) + 2)
     chances = -np.diff([1.0, *survival, 0.0])
-    left, rounds = np.ceil(tokens), np.zeros(len(tokens))
+    wanted = np.ceil(tokens)
+    left, rounds = wanted, np.zeros(len(tokens))
     while (going := left > 0).any():
         batch = np.where(going, np.maximum(left // lengths[-1], 1.0), 0.0)
         left = left - rng.multinomial(batch.astype(np.int64), chances) @ lengths
         rounds += batch
-    return rounds
+    mean, least = chances @ lengths, np.ceil(wanted / lengths[-1])
+    expected = wanted / mean + (chances @ lengths**2 - mean) / (2 * mean**2)
+    whole = np.clip(expected, least, wanted).sum() / max(rounds.sum(), 1.0)
+    drawn = np.diff(np.rint(np.cumsum(rounds * whole)), prepend=0.0)
+    return np.asarray(np.clip(drawn, least, wanted))
 
 
 # --- Loads on a deployment, at each draft length -------------------------------------------------
