@@ -539,12 +539,14 @@ def test_dice_commit_tokens_as_often_as_the_survival_curve_says() -> None:
     rounds = played_rounds(survival, tokens, 20_000, 7)
     # Exactly: the chance that n rounds have not yet committed them all, by convolution.
     one = -np.diff([1.0, *survival, 0.0])
-    left, mean = np.zeros(tokens), 0.0
+    left, mean, square, passed = np.zeros(tokens), 0.0, 0.0, 0
     left[0] = 1.0
     while left.sum() > 1e-12:
-        mean += left.sum()
+        mean, square = mean + left.sum(), square + (2 * passed + 1) * left.sum()
+        passed += 1
         left = np.convolve(left, np.concatenate([[0.0], one]))[:tokens]
     assert rounds.mean() == pytest.approx(mean, rel=0.005)
+    assert rounds.var() == pytest.approx(square - mean**2, rel=0.03)
     assert rounds.min() >= 4
     assert rounds.max() <= 13
     assert np.array_equal(rounds, played_rounds(survival, tokens, 20_000, 7))

@@ -650,10 +650,10 @@ _FEW: Final = 5
 
 def _accept(text: str, kind: str) -> Acceptance:
     curve = constant_acceptance(_number("accept", text))
-    rate, shape = float(curve.parameters[0]), SHAPES[FAMILIES.get(kind, "ngram")]
-    if shape.power < 0 or rate in {0.0, 1.0}:
+    rate, family = float(curve.parameters[0]), FAMILIES.get(kind)
+    if family is None or SHAPES[family].power < 0 or rate in {0.0, 1.0}:
         return curve
-    falling = falling_odds_acceptance(rate, shape.power)
+    falling = falling_odds_acceptance(rate, SHAPES[family].power)
     said = (
         f"accept={text} is taken at every depth; published {kind} drafters lose acceptance "
         f"with depth ({falling.tokens_per_round(_FEW):.2f} tokens per round of {_FEW} "

@@ -780,6 +780,11 @@ def known_releases(framework: str) -> Sequence[str]:
     return sorted(versions, key=version_parts, reverse=True)
 
 
+def release_of(server: str) -> Release | None:
+    """Return what is known of a server, as `release` does; None for one without a file."""
+    return release(server) if known_releases(server.partition("@")[0]) else None
+
+
 def version_parts(version: str) -> tuple[int, ...]:
     """Return the first numbers of a version, of its tag or of a text, which order it among others.
 

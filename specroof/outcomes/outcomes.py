@@ -184,16 +184,13 @@ class Outcomes(ServedCurve):
         """Refuse a load that the server has no memory for, even without drafts."""
         if np.isfinite(self.curve.speedup[..., 0]).all():
             return
-        place, batch = (
-            f"{self.curve.placement.devices} x {self.curve.hardware}",
-            case.load.batch_size,
-        )
+        place = f"{self.curve.placement.devices} x {self.curve.hardware}"
         if case.load.requests or not cast("ServerRoom", self.room).largest[0, 0]:
             devices = self._devices_needed(case)
             more = "more devices" if devices is None else f"--tp {devices}"
             reject(f"{self.curve.model} leaves no room for a request on {place}", more)
         name = "concurrency" if case.room == "queue" else "batch_size"
-        refuse(name, max(batch), f"what {place} have memory for, or --no-capacity")
+        refuse(name, max(case.load.batch_size), f"what {place} have memory for, or --no-capacity")
 
     def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
         """Return requests/s answered at most without and with drafts; None of no arrivals."""
@@ -418,7 +415,8 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
             with np.errstate(invalid="ignore", divide="ignore"):
                 changed = np.where(there > 0, found / there, 1.0)
             near = np.flatnonzero(is_known & np.isfinite(changed))
-            near = near[near > 0] if near.max(initial=0) else near
+            if near.any():
+                near = near[near > 0]  # drafts, which playing changes otherwise than plain decoding
             if len(near):
                 there *= np.interp(np.arange(len(there)), near, changed[near])
             there[is_known] = found[is_known]

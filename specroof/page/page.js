@@ -633,7 +633,7 @@ globalThis.specroofPage = (() => {
         `A first token takes ${seconds(curve.ttft_s[draft_len])} in the place of ${seconds(curve.ttft_s[0])}: throughput is bought with waiting.`,
       );
     else if (curve.choice.decision === "unclear" && drafter.kind !== "ideal") parts.push("It could go either way: measure before you rely on it.");
-    if (drafter.law === "accept" && ["mtp", "eagle3", "dflash"].includes(drafter.kind))
+    if (drafter.law === "accept" && drafter.kind !== "ngram" && PRICED.includes(drafter.kind))
       parts.push("One rate is taken at every depth; later drafts of published drafters are accepted less often.");
     if (movedTo(drafter) !== undefined) {
       const deepest = profileOf(drafter).tokens.filter((one) => one !== null).length - 1;

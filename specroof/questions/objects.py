@@ -18,7 +18,15 @@ from specroof.cost import Options
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import Assumed, Note, OptionError, Urgent, expect, expect_word, refuse, reject
-from specroof.frameworks import FRAMEWORKS, RUNS, SERVERS, SPELT, known_releases, release
+from specroof.frameworks import (
+    FRAMEWORKS,
+    RUNS,
+    SERVERS,
+    SPELT,
+    known_releases,
+    release,
+    release_of,
+)
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, ServerSettings
 from specroof.latency import Setup
 from specroof.parsers.model_config import MTP_NOTE
@@ -440,7 +448,7 @@ def usual_kinds(model: Architecture, server: str = "") -> list[str]:
     """
     from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
 
-    facts = release(server) if known_releases(server.partition("@")[0]) else None
+    facts = release_of(server)
     kinds = [
         kind
         for kind in published_with(model.name)
@@ -547,7 +555,8 @@ def accepts(framework: str, rule: str | None) -> bool:
     >>> accepts("vllm", "greedy"), accepts("mlx", "greedy"), accepts("ideal", "greedy")
     (True, False, True)
     """
-    known = release(framework).accepts if known_releases(framework.partition("@")[0]) else ()
+    facts = release_of(framework)
+    known = () if facts is None else facts.accepts
     return rule is None or not known or rule in known
 
 

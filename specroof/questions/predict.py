@@ -893,7 +893,7 @@ def loads_chart(predictions: Sequence[Prediction]) -> Any:
     first, *others = predictions
     rows = [row for one in predictions for row in one.rows]
     if others:  # beside several chips nobody could tell whose stars they are
-        asked = first.title.partition("; ")[2]
+        asked = first.title.removeprefix(f"{first.served}; ")
         title = f"{first.model.name} on {labelled('devices', first.devices)} of each; {asked}"
         return first.rows_chart(replace(SPEEDUPS, by=("hardware", "drafter")), rows, title)
     near = [*measured_near(first, first.headline_curves)]

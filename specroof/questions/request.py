@@ -33,7 +33,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import RUNS, known_releases, release
+from specroof.frameworks import RUNS, release, release_of
 from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, Placement
 from specroof.latency import Deployment, Setup, check_placement, engine_setup
 from specroof.questions.objects import (
@@ -437,11 +437,11 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             As `sampled` and `unique_list` do, and where the framework that is named runs none.
         """
         drafters = unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
-        if self.framework is not None and known_releases(self._server.partition("@")[0]):
-            facts, kinds = release(self._server), {drafter.kind for drafter in drafters}
-            if kinds and kinds <= SERVED_KINDS - {*facts.methods}:
-                what = ", ".join(sorted(kinds))
-                reject(f"{facts.name} has no flag for {what}", ", ".join(facts.methods))
+        facts = None if self.framework is None else release_of(self._server)
+        kinds = {drafter.kind for drafter in drafters}
+        if facts is not None and kinds and kinds <= SERVED_KINDS - {*facts.methods}:
+            what = ", ".join(sorted(kinds))
+            reject(f"{facts.name} has no flag for {what}", ", ".join(facts.methods))
         return drafters
 
     def drafters_with_acceptance(

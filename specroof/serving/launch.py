@@ -20,6 +20,7 @@ from specroof.frameworks import (
     SettingFlag,
     known_releases,
     release,
+    release_of,
     those_where,
 )
 from specroof.hardware import Placement, ServerSettings
@@ -452,7 +453,7 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     """Return what a release does and how it is told what drafts; refuse what it does not run."""
     server = framework.partition("@")[0]
     expect_word("framework", server, SERVERS)
-    facts = release(framework) if known_releases(server) else None
+    facts = release_of(framework)
     if facts is None or facts.drafting is None:
         reject(
             f"{server} has no setting for {plan.kind} that is documented",
