@@ -122,12 +122,11 @@ def parameters_of(question: Callable[..., object]) -> dict[str, Parameter]:
     found: dict[str, Parameter] = {}
     for name, field in inspect.signature(question).parameters.items():
         for row in get_args(field.annotation)[1:]:
-            if isinstance(row, Parameter):
-                shown = row.shown
-                if field.default not in (inspect.Parameter.empty, None, ()):
-                    # Only of one that the shell does not hand on: Typer shows the others itself.
-                    shown = str(field.default) if row.default is None else None
-                found[name] = replace(row, panel=panels[name], shown=shown)
+            shown = row.shown
+            if field.default not in (inspect.Parameter.empty, None, ()):
+                # Only of one that the shell does not hand on: Typer shows the others itself.
+                shown = str(field.default) if row.default is None else None
+            found[name] = replace(row, panel=panels[name], shown=shown)
     return found
 
 
