@@ -62,35 +62,6 @@ def flagged_layers(keys: Reader, key: str, n_layers: int) -> list[bool] | None:
     return [flag == 1 for flag in keys.ints(key, allowed=(0, 1), at_least=n_layers)[:n_layers]]
 
 
-def listed_experts(keys: Reader, n_layers: int) -> list[bool] | None:
-    """Return whether each layer has experts by ``mlp_layer_types``; None where it is not given.
-
-    Examples
-    --------
-    >>> listed_experts(Reader("c.json", {"mlp_layer_types": ["dense", "sparse"]}), 2)
-    [False, True]
-    """
-    kinds = listed_kinds(keys, "mlp_layer_types", ("dense", "sparse"), n_layers)
-    return None if kinds is None else [kind == "sparse" for kind in kinds]
-
-
-def experts_after_first(
-    keys: Reader, n_layers: int, *, n_dense_default: int | None = None
-) -> list[bool]:
-    """Return whether each layer has experts: all but the first few, or every few of them.
-
-    Source
-        `DeepseekV3DecoderLayer.__init__` of the checkpoints' own `modeling_deepseek.py`, where
-        ``moe_layer_freq`` is 1 by default; the family's configuration class may have a default
-        of ``first_k_dense_replace``.
-    """
-    n_dense = keys.positive_int(
-        "first_k_dense_replace", minimum=0, maximum=MAX_LAYERS, default=n_dense_default
-    )
-    stride = keys.positive_int("moe_layer_freq", default=1)
-    return [index >= n_dense and index % stride == 0 for index in range(n_layers)]
-
-
 def sliding_layers(keys: Reader, n_layers: int) -> list[bool] | None:
     """Return whether each layer slides by ``layer_types``; None where it is not given."""
     allowed = ("full_attention", "sliding_attention")
@@ -402,44 +373,6 @@ def read_attention(
     )
 
 
-def read_experts(
-    keys: Reader,
-    experts_key: str,
-    *top_k_keys: str,
-    width_key: str = "moe_intermediate_size",
-    n_shared: int = 0,
-    correction_bias: bool = False,
-) -> ExpertsShape:
-    """Return the sizes of experts; all shared ones of a layer are one wide expert.
-
-    Parameters
-    ----------
-    keys
-        The config; without the family's `experts_key` it may have a name that transformers saves.
-    experts_key, top_k_keys, width_key
-        Where it says how many experts there are, how many of them a token visits (by default
-        `num_experts_per_tok`), and the inner width of one.
-    n_shared
-        Shared experts of a layer, as wide as the others.
-    correction_bias
-        Whether each expert has a bias that only the selection sees.
-    """
-    hidden_size = keys.positive_int("hidden_size")
-    if experts_key not in keys.values:
-        experts_key = next((key for key in SAVED_EXPERTS_KEYS if keys.has(key)), experts_key)
-    n_experts = keys.positive_int(experts_key)
-    top_k = keys.positive_int(*(top_k_keys or ("num_experts_per_tok",)), maximum=n_experts)
-    width = keys.positive_int(width_key)
-    return ExpertsShape(
-        hidden_size,
-        n_experts,
-        top_k,
-        width,
-        shared_width=n_shared * width,
-        correction_bias=correction_bias,
-    )
-
-
 _Kind = TypeVar("_Kind", bound=Hashable)
 #: Makes a block with the formats of a layer.
 BlockBuilder: TypeAlias = Callable[[LayerWeights], Block]
@@ -474,49 +407,6 @@ def kinds_part(
     """Return the block of layers of several kinds; what a kind needs is read only if one has it."""
     built = {kind: builders[kind](config) for kind in dict.fromkeys(kinds)}
     return LayerPart(kinds, lambda kind, weights: built[kind](weights))
-
-
-def dense_part(config: ModelConfig, *, bias: bool = False, module: str = "mlp") -> LayerPart[None]:
-    """Return a gated feed-forward that all layers have alike."""
-    size, width = config.hidden_size, config.keys.positive_int("intermediate_size")
-    return LayerPart(
-        [None] * config.n_layers,
-        lambda _, weights: feed_forward_block(size, width, weights, bias=bias, module=module),
-    )
-
-
-def feed_forward_part(
-    config: ModelConfig,
-    experts: ExpertsShape | None,
-    sparse: Sequence[bool] | None = None,
-    *,
-    names: ExpertNames = USUAL_NAMES,
-    width_key: str = "intermediate_size",
-) -> LayerPart[bool]:
-    """Return the feed-forward of all layers, dense ones and those with experts.
-
-    Parameters
-    ----------
-    config
-        The config, whose `width_key` is read only where a layer is dense.
-    experts
-        Sizes of the experts; None where no layer has any.
-    sparse
-        Whether each layer has experts; None: all have.
-    names
-        What the checkpoint calls its matrices.
-    width_key
-        Where the config says the inner width of a dense layer.
-    """
-    sparse = sparse or [True] * config.n_layers
-    width = 0 if all(sparse) else config.keys.positive_int(width_key)
-
-    def build(is_sparse: bool, weights: LayerWeights) -> Block:
-        if is_sparse and experts is not None:
-            return experts_block(experts, weights, names)
-        return feed_forward_block(config.hidden_size, width, weights, module=names.dense)
-
-    return LayerPart(sparse, build)
 
 
 def decoder(  # noqa: PLR0913 - what families differ in around their layers, by name
@@ -606,7 +496,7 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
     traits = traits or TRAITS[config.family]
     keys = replace(config.keys, spelled=traits.spelled)
     config = replace(config, keys=keys)
-    hidden_size, n_layers, routing = config.hidden_size, config.n_layers, traits.routing
+    hidden_size = config.hidden_size
     keys.pass_over(traits.passed_over)
     for key in traits.refused:
         if keys.flag(key, default=False):
@@ -628,31 +518,13 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         more = norm_params - hidden_size + head_norms + inner
         return replace(extended(block, *gating, n_params=more), joins_next=parallel)
 
-    sparse = expert_layers(config, routing) if routing else [False] * n_layers
-    experts = routed_experts(config, routing) if routing and any(sparse) else None
-    width = 0 if all(sparse) else _width(keys, hidden_size, traits)
-    mlp_bias = _holds(keys, traits.mlp_bias)
-    dense_params = traits.activation_params + (width if traits.inner_norms else 0)
     norms_before = 0 if parallel and traits.one_norm else norm_params
-
-    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
-        if is_sparse and experts and routing:
-            block = experts_block(experts, weights, routing.names)
-        elif traits.gated:
-            module = routing.names.dense if routing else "mlp"
-            block = feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module=module)
-        else:
-            rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
-            linears = matrices(weights, "mlp.", TENSOR, *rows, bias=mlp_bias)
-            block = Block("feed_forward", linears, vector_params=hidden_size)
-        more = norms_before - hidden_size + (0 if is_sparse else dense_params)
-        return extended(block, n_params=more)
-
+    sparse, feed_forward = feed_forward_of(config, traits, norms_before)
     positions = _number(keys, traits.positions, maximum=2**31) + traits.first_position
     embedding_norms = 2 if traits.embedding_norm else 1
     model = decoder(
         config,
-        LayerPart(_windows(keys, n_layers, traits.windows, sparse), attention),
+        LayerPart(_windows(keys, traits.windows, sparse), attention),
         LayerPart(sparse, feed_forward),
         tied_default=traits.tied,
         vocab_default=traits.vocab_size,
@@ -660,6 +532,44 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         lookup_params=positions * hidden_size,
     )
     return replace(model, head=replace(model.head, bias=_holds(keys, traits.head_bias)))
+
+
+def feed_forward_of(
+    config: ModelConfig, traits: Traits, norm_params: int | None = None
+) -> tuple[list[bool], Callable[[bool, LayerWeights], Block]]:
+    """Return which layers have experts, and what makes the feed-forward of one with or without.
+
+    Parameters
+    ----------
+    config
+        The opened config: what layers without experts need is read only if there are some, and
+        what experts need only if a layer has them.
+    traits
+        Of the family; of attention nothing is read.
+    norm_params
+        Elements of the norms before it; None is one norm without biases.
+    """
+    keys, hidden_size, routing = config.keys, config.hidden_size, traits.routing
+    sparse = expert_layers(config, routing) if routing else [False] * config.n_layers
+    experts = routed_experts(config, routing) if routing and any(sparse) else None
+    width = 0 if all(sparse) else _width(keys, hidden_size, traits)
+    mlp_bias = _holds(keys, traits.mlp_bias)
+    dense_params = traits.activation_params + (width if traits.inner_norms else 0)
+    more_params = 0 if norm_params is None else norm_params - hidden_size
+
+    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
+        if is_sparse and experts and routing:
+            return extended(experts_block(experts, weights, routing.names), n_params=more_params)
+        if traits.gated:
+            module = routing.names.dense if routing else "mlp"
+            block = feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module=module)
+        else:
+            rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
+            linears = matrices(weights, "mlp.", TENSOR, *rows, bias=mlp_bias)
+            block = Block("feed_forward", linears, vector_params=hidden_size)
+        return extended(block, n_params=more_params + dense_params)
+
+    return sparse, feed_forward
 
 
 def _holds(keys: Reader, flag: Flag) -> bool:
@@ -673,9 +583,9 @@ def _holds(keys: Reader, flag: Flag) -> bool:
 
 
 def _number(keys: Reader, number: Number, *, maximum: int = MAX_LAYERS) -> int:
-    key, default = number
-    if key:
-        return keys.positive_int(key, minimum=0, maximum=maximum, default=default)
+    names, default = number
+    if names:
+        return keys.positive_int(*names.split(), minimum=0, maximum=maximum, default=default)
     return default or 0
 
 
@@ -726,13 +636,20 @@ def expert_layers(config: ModelConfig, routing: ExpertTraits) -> list[bool]:
 
     Source
         transformers 5.23: `Qwen3MoeDecoderLayer.__init__` for lists of layers without and every
-        how many-th has some; `DeepseekV3DecoderLayer` for the first few; `Ernie4_5_MoeConfig` for
-        those from one to another.
+        how many-th has some; `DeepseekV3DecoderLayer` for the first few, and the checkpoints' own
+        `modeling_deepseek.py` for ``moe_layer_freq``; `Ernie4_5_MoeConfig` for those from one to
+        another.
     """
     keys, n_layers = config.keys, config.n_layers
-    if routing.listed and (listed := listed_experts(keys, n_layers)):
-        keys.pass_over(routing.dense[0])
-        return listed
+    if routing.listed:
+        keys.pass_over(f"{routing.dense[0]} {routing.stride} {routing.flagged}")
+        if listed := listed_kinds(keys, "mlp_layer_types", ("dense", "sparse"), n_layers):
+            return [kind == "sparse" for kind in listed]
+    if routing.flagged and (flags := flagged_layers(keys, routing.flagged, n_layers)):
+        return flags
+    if routing.numbered and keys.has(routing.numbered):
+        numbered = _layer_numbers(keys, routing.numbered)
+        return [index in numbered for index in range(n_layers)]
     if routing.span is not None:
         start, end, interval = routing.span
         first = keys.positive_int(start, minimum=0, maximum=MAX_LAYERS, default=1)
@@ -745,32 +662,46 @@ def expert_layers(config: ModelConfig, routing: ExpertTraits) -> list[bool]:
         if routing.named and keys.has(routing.named)
         else range(_number(keys, routing.dense))
     )
-    every = keys.positive_int(routing.every, default=1) if routing.every else 1
-    return [index not in without and (index + 1) % every == 0 for index in range(n_layers)]
+    every, stride = (
+        keys.positive_int(key, default=1) if key else 1 for key in (routing.every, routing.stride)
+    )
+    return [
+        index not in without and (index + 1) % every == 0 and index % stride == 0
+        for index in range(n_layers)
+    ]
+
+
+def _layer_numbers(keys: Reader, key: str) -> set[int]:
+    """Return numbers of layers from 0, of a list or of text with commas between them (Step)."""
+    if isinstance(keys.values[key], list):
+        return set(keys.ints(key))
+    words = [word.strip() for word in keys.text(key).split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 9 for word in words if word):
+        keys.refuse(key, "whole numbers from 0 with commas between them")
+    return {int(word) for word in words if word}
 
 
 def routed_experts(config: ModelConfig, routing: ExpertTraits) -> ExpertsShape:
     """Return the sizes of experts; all shared ones of a layer are one wide expert."""
-    keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
-    experts = routing.experts
-    if experts not in keys.values:
-        experts = next((key for key in SAVED_EXPERTS_KEYS if keys.has(key)), experts)
-    n_experts = keys.positive_int(experts)
-    top_k = _of_all_layers(keys, n_layers, *routing.top_k, maximum=n_experts)
-    width = _of_all_layers(keys, n_layers, *routing.width)
-    key, default = routing.shared
-    n_shared = _of_all_layers(keys, n_layers, key, minimum=0, default=default) if key else 0
-    shared_key, shared_default = routing.shared_width
-    # Ling's shared experts may have a width of their own.
-    shared = n_shared and n_shared * keys.positive_int(
-        "moe_shared_expert_intermediate_size", default=width
-    )
-    if shared_key:
-        shared = keys.positive_int(
-            shared_key, minimum=shared_default is None, default=shared_default
-        )
+    keys = config.keys
+    experts = routing.experts.split()
+    if keys.values.keys().isdisjoint(experts):
+        experts = [key for key in SAVED_EXPERTS_KEYS if keys.has(key)] or experts
+    n_experts = keys.positive_int(*experts)
+    top_k = _of_all_layers(config, *routing.top_k, maximum=n_experts)
+    width = _of_all_layers(config, *routing.width)
+    names, n_shared = routing.shared
+    if names:
+        n_shared = _of_all_layers(config, *names.split(), minimum=0, default=n_shared)
+    shared = n_shared or 0
+    if shared:
+        key, required = routing.each_shared
+        shared *= keys.positive_int(key, default=None if required else width) if key else width
+    names, default = routing.shared_width
+    if names:
+        shared = keys.positive_int(*names.split(), minimum=int(default is None), default=default)
     return ExpertsShape(
-        hidden_size,
+        config.hidden_size,
         n_experts,
         top_k,
         width,
@@ -782,17 +713,18 @@ def routed_experts(config: ModelConfig, routing: ExpertTraits) -> ExpertsShape:
 
 
 def _of_all_layers(
-    keys: Reader,
-    n_layers: int,
+    config: ModelConfig,
     *names: str,
     minimum: int = 1,
     maximum: int = 2**24,
     default: int | None = None,
 ) -> int:
     """Return a number that all layers have, stated once or in a list with one of each (Hunyuan)."""
+    keys = config.keys
     key = next((name for name in names if keys.has(name)), names[0])
     if not isinstance(keys.values.get(key), list):
         return keys.positive_int(*names, minimum=minimum, maximum=maximum, default=default)
+    n_layers = config.n_layers
     numbers = set(keys.ints(key, minimum=minimum, at_least=n_layers)[:n_layers])
     if len(numbers) > 1:
         keys.refuse(key, "the same number for all layers")
@@ -802,10 +734,9 @@ def _of_all_layers(
     return number
 
 
-def _windows(
-    keys: Reader, n_layers: int, windows: Windows | None, sparse: Sequence[bool]
-) -> list[int | None]:
+def _windows(keys: Reader, windows: Windows | None, sparse: Sequence[bool]) -> list[int | None]:
     """Return each layer's window."""
+    n_layers = len(sparse)
     if windows is None:
         return [None] * n_layers
     if windows.switch:

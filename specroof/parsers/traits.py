@@ -16,7 +16,8 @@ from typing import Final, Literal, TypeAlias
 
 #: What a family always or never has, or the keys that say so, the first first, and their default.
 Flag: TypeAlias = bool | tuple[str, bool] | tuple[str, str, bool]
-#: A number under a key with its default (None: the key is required); an empty key has the default.
+#: A number under a key, or the first of several words, with its default (None: the key is
+#: required); an empty key has the default.
 Number: TypeAlias = tuple[str, int | None]
 
 
@@ -104,9 +105,11 @@ class ExpertTraits:
     Parameters
     ----------
     experts, top_k, width
-        Keys of the number of experts, of how many a token visits, and of the width of one.
-    shared
-        The number of shared experts, each as wide as the others.
+        Keys of the number of experts (the first of several words), of how many a token visits, and
+        of the width of one.
+    shared, each_shared
+        The number of shared experts, and a key of the width of one, with whether it is required:
+        where no key says so each is as wide as the others.
     shared_width
         The width of the one shared expert, where the family has this instead of a number.
     shared_gate
@@ -119,9 +122,11 @@ class ExpertTraits:
         Whether `mlp_layer_types` says which layers have experts.
     dense
         The first layers without.
-    named, every
+    named, every, stride
         A list of layers without, in the place of the first, and every how many-th of the others has
-        experts.
+        experts, counted from 1 and from 0.
+    flagged, numbered
+        A list of 1 and 0, one a layer, and one of the numbers of layers with experts.
     span
         The first layer with experts, the last one (-1: of the model), and every how many-th.
     dense_width
@@ -134,6 +139,7 @@ class ExpertTraits:
     top_k: tuple[str, ...] = ("num_experts_per_tok",)
     width: tuple[str, ...] = ("moe_intermediate_size",)
     shared: Number = ("", 0)
+    each_shared: tuple[str, bool] = ("", False)
     shared_width: Number = ("", 0)
     shared_gate: bool = False
     correction_bias: Flag = False
@@ -142,6 +148,9 @@ class ExpertTraits:
     dense: Number = ("", 0)
     named: str = ""
     every: str = ""
+    stride: str = ""
+    flagged: str = ""
+    numbered: str = ""
     span: tuple[str, str, str] | None = None
     dense_width: tuple[str, ...] = ("intermediate_size",)
     names: ExpertNames = USUAL_NAMES
@@ -335,6 +344,8 @@ _HUNYUAN: Final = Traits(
     qk_norm=("qk_norm", "use_qk_norm", True),
     refused=("mlp_bias", "use_cla"),
 )
+#: Shared experts of Ling may have a width of their own.
+LING_SHARED: Final = ("moe_shared_expert_intermediate_size", False)
 _BAILING: Final = Traits(
     qkv_bias=_BIAS,
     out_bias=_BIAS,
@@ -345,6 +356,7 @@ _BAILING: Final = Traits(
     routing=ExpertTraits(
         "num_experts",
         shared=("num_shared_experts", 0),
+        each_shared=LING_SHARED,
         dense=("first_k_dense_replace", 0),
         correction_bias=("moe_router_enable_expert_bias", False),
     ),
@@ -776,10 +788,10 @@ TRAITS: Final = {
 #: Families with a file of their own: the file and its function, and each `model_type` it reads.
 _OWN_FILES: Final = {
     "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
-    "deepseek_v3:parse_deepseek_v2": "deepseek_v2",
-    "deepseek_v3:parse_deepseek_v3": "deepseek_v3 kimi_k2 kimi_k25",
+    "deepseek_v3:parse_latent": (
+        "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3"
+    ),
     "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
-    "deepseek_v3:parse_mistral_latent": "mistral4 mistral_large3",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
     "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
     "falcon:parse_falcon": "falcon",
@@ -787,7 +799,6 @@ _OWN_FILES: Final = {
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
     "gemma4:parse_gemma4": "gemma4 gemma4_text",
     "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
-    "deepseek_v3:parse_glm4_moe_lite": "glm4_moe_lite",
     "deepseek_v3:parse_glm_moe_dsa": "glm_moe_dsa",
     "granite:parse_granitemoehybrid": "granitemoehybrid",
     "hy_v4:parse_hy_v4": "hy_v4",

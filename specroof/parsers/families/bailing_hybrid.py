@@ -6,7 +6,6 @@ Source
     `layers/mamba/linear/bailing_linear_attn.py`; SGLang 0.5.23, `configs/bailing_hybrid.py`.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import (
@@ -18,18 +17,17 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     BlockBuilder,
-    ExpertsShape,
     LayerPart,
     decoder,
     extended,
-    feed_forward_part,
+    feed_forward_of,
     listed_kinds,
     matrices,
-    read_experts,
 )
-from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, sparse_layers
+from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import LING_SHARED, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
@@ -45,7 +43,7 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
         "group_norm_size linear_rope linear_silu use_linear_silu kda_safe_gate kda_lower_bound "
         "norm_head norm_softmax num_key_value_heads num_kv_heads_for_linear_attn rope_interleave "
         "router_dtype router_type score_function use_mla_nope use_rmsnorm moe_renormalize "
-        "head_dim qk_head_dim max_window_layers first_k_dense_replace layer_group_size "
+        "head_dim qk_head_dim max_window_layers layer_group_size "
         "linear_conv_kernel_dim mtp_loss_scaling_factor"
     )
     for key in ("use_bias", "use_qkv_bias", "multi_gate"):
@@ -54,9 +52,17 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
     has_delta = keys.has("short_conv_kernel_size")
     linear = _delta_builder(keys) if has_delta else _lightning_builder(keys)
     full = _latent_builder(keys, gate_default="head_wise" if has_delta else "")
-    # configuration_bailing_hybrid.py: first_k_dense_replace 2; bailing_moe_linear.py: 0
-    sparse = sparse_layers(config, n_dense_default=2 if has_delta else 0)
-    experts = _experts(keys, always_corrected=has_delta) if any(sparse) else None
+    routing = ExpertTraits(
+        "num_experts",
+        top_k=("num_experts_per_tok", "num_experts_per_token"),
+        # configuration_bailing_hybrid.py: n_shared_experts 1, as wide as the others
+        shared=("num_shared_experts n_shared_experts", 1),
+        each_shared=LING_SHARED,
+        correction_bias=("moe_router_enable_expert_bias", has_delta),
+        # configuration_bailing_hybrid.py: first_k_dense_replace 2; bailing_moe_linear.py: 0
+        dense=("first_k_dense_replace", 2 if has_delta else 0),
+        stride="moe_layer_freq",
+    )
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         return (full if kind == _FULL else linear)(weights)
@@ -64,7 +70,7 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(_kinds(keys, n_layers), mixer),
-        feed_forward_part(config, experts, sparse),
+        LayerPart(*feed_forward_of(config, Traits(routing=routing))),
     )
 
 
@@ -150,18 +156,3 @@ def _lightning_builder(keys: Reader) -> BlockBuilder:
     return lambda weights: Block(
         "attention", matrices(weights, "attention.", HEADS, *rows), core, vector_params=vectors
     )
-
-
-def _experts(keys: Reader, *, always_corrected: bool) -> ExpertsShape:
-    corrected = keys.flag("moe_router_enable_expert_bias", default=always_corrected)
-    experts = read_experts(
-        keys,
-        "num_experts",
-        "num_experts_per_tok",
-        "num_experts_per_token",
-        correction_bias=corrected,
-    )
-    # configuration_bailing_hybrid.py: n_shared_experts 1, as wide as the others
-    n_shared = keys.positive_int("num_shared_experts", "n_shared_experts", minimum=0, default=1)
-    width = keys.positive_int("moe_shared_expert_intermediate_size", default=experts.width)
-    return replace(experts, shared_width=n_shared * width)

@@ -26,19 +26,37 @@ from specroof.architecture import (
 from specroof.parsers.decoder import (
     LayerPart,
     decoder,
-    experts_after_first,
-    feed_forward_part,
-    listed_experts,
+    feed_forward_of,
     listed_kinds,
     matrices,
-    read_experts,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import ExpertTraits, Traits
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
-#: Which layers have experts, where a list does not say so already.
-EXPERTS_FROM: Final = "first_k_dense_replace moe_layer_freq"
+#: configuration_deepseek_v3.py and configuration_glm_moe_dsa.py: first_k_dense_replace 3,
+#: n_shared_experts 1. Experts are picked with ``e_score_correction_bias`` ("noaux_tc").
+_ROUTING: Final = ExpertTraits(
+    "n_routed_experts",
+    shared=("n_shared_experts", 1),
+    correction_bias=True,
+    dense=("first_k_dense_replace", 3),
+    stride="moe_layer_freq",
+)
+#: Experts are picked by softmax. configuration_mistral4.py: first_k_dense_replace 0
+_SOFTMAX: Final = replace(
+    _ROUTING, correction_bias=False, dense=("first_k_dense_replace", 0), listed=False
+)
+#: Families that differ from V3 in their experts.
+_OTHERS: Final = {
+    # configuration_deepseek_v2.py: n_shared_experts 2
+    "deepseek_v2": replace(_SOFTMAX, shared=("n_shared_experts", 2)),
+    # configuration_glm4_moe_lite.py: all layers but the first have experts.
+    "glm4_moe_lite": replace(_ROUTING, dense=("first_k_dense_replace", 1)),
+    "mistral4": _SOFTMAX,
+    "mistral_large3": _SOFTMAX,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,25 +93,17 @@ class LatentShape:
     shared_top_k: int | None = None
 
 
-def parse_deepseek_v3(config: ModelConfig) -> Architecture:
-    """Return a DeepSeek-V3; `num_key_value_heads` says nothing about its cache."""
-    # configuration_deepseek_v3.py: first_k_dense_replace 3
-    return latent_decoder(config, sparse_layers(config, n_dense_default=3))
+def parse_latent(config: ModelConfig) -> Architecture:
+    """Return a model of latent attention to all tokens: V2, V3, GLM-4.7-Flash, Mistral Large 3.
+
+    `num_key_value_heads` says nothing about its cache; V2-Lite does not compress its queries.
+    """
+    return _latent_decoder(config, [latent_shape(config.keys)] * config.n_layers)
 
 
 def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     """Return a DeepSeek-V3.2: every layer attends to the tokens that its indexer picks."""
-    config.keys.pass_over(EXPERTS_FROM)
-    attentions = [searching_shape(config.keys)] * config.n_layers
-    return latent_decoder(config, sparse_layers(config, n_dense_default=3), attentions)
-
-
-def sparse_layers(config: ModelConfig, *, n_dense_default: int | None = None) -> list[bool]:
-    """Return whether each layer has experts: by a list in files that transformers has saved."""
-    keys, n_layers = config.keys, config.n_layers
-    return listed_experts(keys, n_layers) or experts_after_first(
-        keys, n_layers, n_dense_default=n_dense_default
-    )
+    return _latent_decoder(config, [searching_shape(config.keys)] * config.n_layers)
 
 
 def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:
@@ -138,39 +148,13 @@ def read_indexer(keys: Reader) -> Indexer:
     )
 
 
-def latent_decoder(
-    config: ModelConfig,
-    sparse: Sequence[bool],
-    attentions: Sequence[LatentShape] | None = None,
-    *,
-    n_shared_default: int = 1,
-    correction_bias: bool = True,
-) -> Architecture:
-    """Return a model of latent attention.
-
-    Parameters
-    ----------
-    config
-        The opened config.
-    sparse
-        Whether each layer has experts.
-    attentions
-        Each layer's attention; None for one that is alike and attends to all tokens.
-    n_shared_default
-        Shared experts where no key says how many: 1 in the configuration classes of V3 and GLM.
-    correction_bias
-        Whether experts are picked with V3's ``e_score_correction_bias`` ("noaux_tc").
-    """
-    keys, experts = config.keys, None
-    mixers = LayerPart(attentions or [latent_shape(keys)] * config.n_layers, latent_block)
-    if any(sparse):
-        experts = read_experts(
-            keys,
-            "n_routed_experts",
-            n_shared=keys.positive_int("n_shared_experts", minimum=0, default=n_shared_default),
-            correction_bias=correction_bias,
-        )
-    return decoder(config, mixers, feed_forward_part(config, experts, sparse))
+def _latent_decoder(config: ModelConfig, attentions: Sequence[LatentShape]) -> Architecture:
+    routing = _OTHERS.get(config.family, _ROUTING)
+    return decoder(
+        config,
+        LayerPart(attentions, latent_block),
+        LayerPart(*feed_forward_of(config, Traits(routing=routing))),
+    )
 
 
 def latent_block(shape: LatentShape, weights: LayerWeights, *, module: str = "self_attn") -> Block:
@@ -235,25 +219,7 @@ def index_weights(hidden_size: int, indexer: Indexer, weights: LayerWeights) -> 
     return replicated("indexer_weights_proj", hidden_size, indexer.n_heads, weights.plain)
 
 
-def parse_deepseek_v2(config: ModelConfig) -> Architecture:
-    """Return a DeepSeek-V2; V2-Lite does not compress its queries."""
-    # configuration_deepseek_v2.py: first_k_dense_replace 0, n_shared_experts 2
-    return _softmax_routed(config, n_shared_default=2)
-
-
-def parse_mistral_latent(config: ModelConfig) -> Architecture:
-    """Return a Mistral Large 3 or Small 4."""
-    # configuration_mistral4.py: first_k_dense_replace 0, n_shared_experts 1
-    return _softmax_routed(config, n_shared_default=1)
-
-
-def _softmax_routed(config: ModelConfig, *, n_shared_default: int) -> Architecture:
-    """Return the decoder; experts are picked by softmax, without V3's correction bias."""
-    sparse = experts_after_first(config.keys, config.n_layers, n_dense_default=0)
-    return latent_decoder(config, sparse, n_shared_default=n_shared_default, correction_bias=False)
-
-
-# --- GLM of latent attention: 4.7-Flash, and 5 to 5.2 with (shared) indexers ----------------------
+# --- GLM 5 to 5.2: latent attention with (shared) indexers ----------------------------------------
 #
 # Source
 #     transformers 5, `models/glm4_moe_lite/` and `models/glm_moe_dsa/` (`modeling_*.py`,
@@ -271,22 +237,13 @@ def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
     """Return a GLM-5: in GLM-5.2 three layers of four share the selection of the one before."""
     keys = config.keys
     keys.pass_over(
-        f"{EXPERTS_FROM} index_share_for_mtp_iteration index_skip_topk_offset index_topk_freq "
+        "index_share_for_mtp_iteration index_skip_topk_offset index_topk_freq "
         "indexer_rope_interleave moe_router_dtype num_experts"
     )
     full = searching_shape(keys)
     shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
     kinds = _indexer_kinds(keys, config.n_layers)
-    attentions = [full if kind == _FULL else shared for kind in kinds]
-    # configuration_glm_moe_dsa.py: first_k_dense_replace 3
-    return latent_decoder(config, sparse_layers(config, n_dense_default=3), attentions)
-
-
-def parse_glm4_moe_lite(config: ModelConfig) -> Architecture:
-    """Return a GLM-4.7-Flash: latent attention to all tokens."""
-    config.keys.pass_over(EXPERTS_FROM)
-    # configuration_glm4_moe_lite.py: all layers but the first have experts.
-    return latent_decoder(config, sparse_layers(config, n_dense_default=1))
+    return _latent_decoder(config, [full if kind == _FULL else shared for kind in kinds])
 
 
 def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:

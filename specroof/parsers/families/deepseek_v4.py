@@ -32,12 +32,12 @@ from specroof.parsers.decoder import (
     decoder,
     experts_block,
     listed_kinds,
-    read_experts,
+    routed_experts,
 )
 from specroof.parsers.families.deepseek_v3 import index_weights, read_indexer
 from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertNames
+from specroof.parsers.traits import ExpertNames, ExpertTraits
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _NAMES: Final = ExpertNames(
@@ -116,8 +116,8 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
     keys.pass_over("hc_sinkhorn_iters expert_dtype compress_ratios num_hash_layers")
     shape = _shape(config)
     # configuration_deepseek_v4.py: n_shared_experts 1
-    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
-    experts = read_experts(keys, "n_routed_experts", n_shared=n_shared)
+    routing = ExpertTraits("n_routed_experts", shared=("n_shared_experts", 1))
+    experts = routed_experts(config, routing)
     hashed = _hashed_layers(keys, n_layers)
 
     def attention(compression: _Compression, weights: LayerWeights) -> Block:

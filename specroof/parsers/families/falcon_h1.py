@@ -5,15 +5,16 @@ Source
     the same family in mlx-lm.
 """
 
-from specroof.architecture import Architecture
+from specroof.architecture import Architecture, Block
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,
     decoder,
-    dense_part,
+    feed_forward_block,
     read_attention,
     same_part,
 )
+from specroof.parsers.formats import LayerWeights
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
 
@@ -28,7 +29,7 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
     )
     # configuration_falcon_h1.py: attention_bias, mlp_bias, mamba_proj_bias, projectors_bias and
     # mamba_rms_norm False
-    mlp_bias = keys.flag("mlp_bias", default=False)
+    width, mlp_bias = keys.positive_int("intermediate_size"), keys.flag("mlp_bias", default=False)
     mamba = MambaShape(
         hidden_size,
         read_mamba(keys, hidden_size),
@@ -37,9 +38,14 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         out_bias=keys.flag("projectors_bias", default=False),
         shares_norm=True,
     )
+
+    def feed_forward(weights: LayerWeights) -> Block:
+        module = "feed_forward"
+        return feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module=module)
+
     return decoder(
         config,
         same_part(config, lambda weights: mamba_block(mamba, weights, joins_next=True)),
         LayerPart([read_attention(keys, biased=True)] * config.n_layers, attention_block),
-        dense_part(config, bias=mlp_bias, module="feed_forward"),
+        same_part(config, feed_forward),
     )

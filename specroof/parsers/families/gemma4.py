@@ -31,12 +31,12 @@ from specroof.parsers.decoder import (
     layer_overrides,
     matrices,
     read_attention,
-    read_experts,
+    routed_experts,
     sliding_layers,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertNames
+from specroof.parsers.traits import ExpertNames, ExpertTraits
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _NAMES: Final = ExpertNames(routed="experts.0.gate_proj")
@@ -71,7 +71,7 @@ def parse_gemma4(config: ModelConfig) -> Architecture:
     per_layer_vocab = keys.positive_int("vocab_size_per_layer_input", default=262_144)
     experts = None
     if keys.flag("enable_moe_block", default=False):
-        experts = read_experts(keys, "num_experts", "top_k_experts")
+        experts = routed_experts(config, ExpertTraits("num_experts", top_k=("top_k_experts",)))
     return _gemma4(
         config,
         experts,

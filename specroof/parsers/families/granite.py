@@ -6,7 +6,6 @@ Source
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from specroof.architecture import Architecture, Block, gated_pair
@@ -17,13 +16,13 @@ from specroof.parsers.decoder import (
     experts_block,
     kinds_part,
     read_attention,
-    read_experts,
+    routed_experts,
     same_part,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import GRANITE_NAMES
+from specroof.parsers.traits import GRANITE_NAMES, ExpertTraits
 from specroof.reading.json_text import Reader
 
 #: Mixers by the spellings of `layer_types`, before and after transformers 5.13 renamed them.
@@ -44,7 +43,7 @@ def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         kinds_part(config, mixers, _BUILDERS),
-        same_part(config, _feed_forward(config.keys)),
+        same_part(config, _feed_forward(config)),
     )
 
 
@@ -82,14 +81,16 @@ _BUILDERS: Final[dict[str, Callable[[ModelConfig], BlockBuilder]]] = {
 }
 
 
-def _feed_forward(keys: Reader) -> BlockBuilder:
+def _feed_forward(config: ModelConfig) -> BlockBuilder:
     """Return the builder of experts with a shared one, or of the shared one where no others are."""
-    shared_width = keys.positive_int("shared_intermediate_size")
+    keys, shared = config.keys, "shared_intermediate_size"
     if not keys.positive_int("num_local_experts", minimum=0):
-        hidden_size = keys.positive_int("hidden_size")
-        return lambda weights: _dense_block(hidden_size, shared_width, weights)
-    experts = read_experts(keys, "num_local_experts", width_key="intermediate_size")
-    shape = replace(experts, shared_width=shared_width)
+        size, width = config.hidden_size, keys.positive_int(shared)
+        return lambda weights: _dense_block(size, width, weights)
+    routing = ExpertTraits(
+        "num_local_experts", width=("intermediate_size",), shared_width=(shared, None)
+    )
+    shape = routed_experts(config, routing)
     return lambda weights: experts_block(shape, weights, GRANITE_NAMES)
 
 

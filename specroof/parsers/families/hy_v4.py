@@ -23,15 +23,14 @@ from specroof.parsers.decoder import (
     LayerPart,
     decoder,
     extended,
-    feed_forward_part,
-    listed_experts,
+    feed_forward_of,
     listed_kinds,
     matrices,
-    read_experts,
 )
 from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, searching_shape
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
 _FULL: Final = "full"
@@ -70,21 +69,17 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
             n_params=n_sinks + mixing_params,
         )
 
-    sparse = listed_experts(keys, n_layers)
-    if sparse is None:
-        # HYV4Config.__post_init__: all layers but the first
-        sparse = [index > 0 for index in range(n_layers)]
-    experts = None
-    if any(sparse):
-        # configuration_hy_v4.py: n_shared_experts 1
-        n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
-        experts = read_experts(keys, "n_routed_experts", n_shared=n_shared, correction_bias=True)
-    plain = feed_forward_part(config, experts, sparse)
+    routing = ExpertTraits(
+        "n_routed_experts",
+        shared=("n_shared_experts", 1),  # configuration_hy_v4.py
+        correction_bias=True,
+        dense=("", 1),  # HYV4Config.__post_init__: all layers but the first
+    )
+    sparse, plain = feed_forward_of(config, Traits(routing=routing))
 
-    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block | None:
-        block = plain.build(is_sparse, weights)
+    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
         stirred = mixing("ffn_hc_fn", FEED_FORWARD_REPLICATED)
-        return block and extended(block, stirred, n_params=mixing_params)
+        return extended(plain(is_sparse, weights), stirred, n_params=mixing_params)
 
     # Behind the last layer the streams become one: a matrix, a base of each, and a scale.
     head_mixing = n_streams * n_streams * hidden_size + n_streams + 1

@@ -14,18 +14,16 @@ from specroof.parsers.decoder import (
     LayerPart,
     attention_block,
     decoder,
-    experts_block,
     extended,
-    feed_forward_block,
-    listed_experts,
+    feed_forward_of,
     listed_kinds,
     matrices,
-    read_experts,
     router,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.reading.json_text import MAX_LAYERS, Reader
+from specroof.parsers.traits import ExpertTraits, Traits
+from specroof.reading.json_text import Reader
 
 _FULL: Final = "hybrid"
 _SLIDING: Final = "hybrid_sliding"
@@ -128,31 +126,24 @@ def _feed_forward(config: ModelConfig) -> LayerPart[bool]:
         `InklingTextConfig.__post_init__`: where ``dense_intermediate_size`` is given, the other
         width is that of an expert.
     """
-    keys, hidden_size = config.keys, config.hidden_size
-    sparse = listed_experts(keys, config.n_layers)
-    if sparse is None:
-        n_dense = keys.positive_int("dense_mlp_idx", minimum=0, maximum=MAX_LAYERS, default=0)
-        sparse = [index >= n_dense for index in range(config.n_layers)]
-    published = keys.has("dense_intermediate_size")
-    width_key = "dense_intermediate_size" if published else "intermediate_size"
-    dense_width = 0 if all(sparse) else keys.positive_int(width_key)
-    # configuration_inkling.py: n_shared_experts 2
-    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=2)
-    experts = read_experts(
-        keys,
+    published = config.keys.has("dense_intermediate_size")
+    routing = ExpertTraits(
         "n_routed_experts",
-        width_key="intermediate_size" if published else "moe_intermediate_size",
-        n_shared=n_shared,
+        width=("intermediate_size" if published else "moe_intermediate_size",),
+        shared=("n_shared_experts", 2),  # configuration_inkling.py
         correction_bias=True,
+        dense=("dense_mlp_idx", 0),
+        dense_width=("dense_intermediate_size" if published else "intermediate_size",),
     )
+    sparse, plain = feed_forward_of(config, Traits(routing=routing))
+    n_shared = config.keys.positive_int("n_shared_experts", minimum=0, default=2)
 
     def build(is_sparse: bool, weights: LayerWeights) -> Block:
-        if not is_sparse:
-            # A scale of its output, here and of the experts.
-            dense = feed_forward_block(hidden_size, dense_width, weights)
-            return extended(dense, n_params=1)
-        block = experts_block(experts, weights)
-        gate = router("router", hidden_size, experts.n_experts + n_shared, weights)
-        return extended(replace(block, linears=(gate, *block.linears[1:])), n_params=1)
+        block = extended(plain(is_sparse, weights), n_params=1)  # a scale of its output
+        if block.experts is None:
+            return block
+        rows = block.experts.n_experts + n_shared
+        gate = router("router", config.hidden_size, rows, weights)
+        return replace(block, linears=(gate, *block.linears[1:]))
 
     return LayerPart(sparse, build)

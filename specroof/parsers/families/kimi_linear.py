@@ -5,7 +5,7 @@ Source
     `models/kimi_linear.py` and `models/kimi_k3.py`, with the names of the published tensors.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -21,29 +21,31 @@ from specroof.architecture import (
 )
 from specroof.parsers.decoder import (
     BlockBuilder,
-    ExpertsShape,
     LayerPart,
     decoder,
-    experts_block,
     extended,
-    feed_forward_block,
+    feed_forward_of,
     listed_kinds,
     matrices,
-    read_experts,
 )
-from specroof.parsers.families.deepseek_v3 import (
-    EXPERTS_FROM,
-    latent_block,
-    latent_shape,
-    sparse_layers,
-)
+from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import BLOCK_SPARSE_NAMES
+from specroof.parsers.traits import BLOCK_SPARSE_NAMES, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
 _DELTA: Final = "linear_attention"
 _FULL: Final = "full_attention"
+#: Without a default of shared experts and of dense layers: 0 in mlx-lm, 1 in transformers.
+_ROUTING: Final = ExpertTraits(
+    "num_experts",
+    top_k=("num_experts_per_token", "num_experts_per_tok"),
+    shared=("num_shared_experts n_shared_experts", None),
+    correction_bias=True,
+    dense=("first_k_dense_replace", None),
+    stride="moe_layer_freq",
+    names=BLOCK_SPARSE_NAMES,
+)
 
 
 def parse_kimi_linear(config: ModelConfig) -> Architecture:
@@ -55,14 +57,12 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
     """
     keys, hidden_size = config.keys, config.hidden_size
     keys.pass_over(
-        f"{EXPERTS_FROM} activation_situ_beta activation_situ_linear_beta linear_conv_kernel_dim "
+        "activation_situ_beta activation_situ_linear_beta linear_conv_kernel_dim "
         "linear_head_dim linear_num_heads mla_use_nope moe_renormalize moe_router_activation_func "
         "use_grouped_topk"
     )
-    # Without a default of dense layers: 0 in mlx-lm, 1 in transformers.
-    sparse = sparse_layers(config)
     mixers = {_FULL: _latent_builder(keys), _DELTA: _delta_builder(keys)}
-    feed_forward = _feed_forward(config, sparse)
+    sparse, feed_forward = _feed_forward(config)
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 0
     if keys.has("attn_res_block_size"):  # Kimi K3, whose classes are not those of its text's type
@@ -157,20 +157,17 @@ def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
 
 
 def _feed_forward(
-    config: ModelConfig, sparse: Sequence[bool]
-) -> Callable[[bool, LayerWeights], Block]:
-    """Return what builds the feed-forwards; routed experts of K3 work on another width."""
+    config: ModelConfig,
+) -> tuple[list[bool], Callable[[bool, LayerWeights], Block]]:
+    """Return what makes the feed-forwards; routed experts of K3 work on another width."""
     keys = config.keys
-    experts = _experts(keys) if any(sparse) else None
-    width = 0 if all(sparse) else keys.positive_int("intermediate_size")
+    sparse, plain = feed_forward_of(config, Traits(routing=_ROUTING))
     latent = keys.optional_int("routed_expert_hidden_size")
     # kimi_k3.py of mlx-lm: a norm of that width stands behind them where this key says so.
     norm_params = (latent or 0) if keys.flag("latent_moe_use_norm", default=False) else 0
 
     def build(is_sparse: bool, weights: LayerWeights) -> Block:
-        if experts is None or not is_sparse:
-            return feed_forward_block(config.hidden_size, width, weights)
-        block = experts_block(experts, weights, BLOCK_SPARSE_NAMES)
+        block = plain(is_sparse, weights)
         if latent is None or not block.experts:
             return block
         # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
@@ -180,19 +177,7 @@ def _feed_forward(
         core = replace(block.experts, in_features=latent)
         return extended(replace(block, core=core), down, up, n_params=norm_params)
 
-    return build
-
-
-def _experts(keys: Reader) -> ExpertsShape:
-    return read_experts(
-        keys,
-        "num_experts" if keys.has("num_experts") else "num_local_experts",
-        "num_experts_per_token",
-        "num_experts_per_tok",
-        # Without a default: 0 in mlx-lm, 1 in transformers.
-        n_shared=keys.positive_int("num_shared_experts", "n_shared_experts", minimum=0),
-        correction_bias=True,
-    )
+    return sparse, build
 
 
 def _delta_matrices(

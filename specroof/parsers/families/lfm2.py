@@ -22,25 +22,33 @@ from specroof.parsers.decoder import (
     LayerPart,
     attention_block,
     decoder,
+    expert_layers,
     experts_block,
     extended,
     listed_kinds,
     matrices,
     read_attention,
-    read_experts,
+    routed_experts,
     same_part,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertNames
-from specroof.reading.json_text import MAX_LAYERS, Reader
+from specroof.parsers.traits import ExpertNames, ExpertTraits
+from specroof.reading.json_text import Reader
 
 _CONV: Final = "conv"
 _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"
 #: What LFM2 calls a matrix that other families call so.
 _STORED: Final = {"o_proj": "out_proj"}
-_NAMES: Final = ExpertNames(routed="feed_forward.experts.0.w1")
+#: configuration_lfm2_moe.py: num_dense_layers 2, use_expert_bias True
+_ROUTING: Final = ExpertTraits(
+    "num_experts",
+    correction_bias=("use_expert_bias", True),
+    listed=False,
+    dense=("num_dense_layers", 2),
+    names=ExpertNames(routed="feed_forward.experts.0.w1"),
+)
 
 
 def parse_lfm2(config: ModelConfig) -> Architecture:
@@ -61,18 +69,13 @@ def parse_lfm2_moe(config: ModelConfig) -> Architecture:
     kinds = keys.texts("layer_types", allowed=(_CONV, _FULL), at_least=n_layers)[:n_layers]
     if not kinds:
         keys.refuse("layer_types", f"a list of {_CONV} and {_FULL}, one a layer")
-    # configuration_lfm2_moe.py: num_dense_layers 2, use_expert_bias True
-    n_dense = keys.positive_int("num_dense_layers", minimum=0, maximum=MAX_LAYERS, default=2)
-    correction = keys.flag("use_expert_bias", default=True)
-    experts = read_experts(keys, "num_experts", correction_bias=correction)
+    experts = routed_experts(config, _ROUTING)
     dense = _dense_builder(config, keys.positive_int("intermediate_size"))
 
-    def feed_forward(is_dense: bool, weights: LayerWeights) -> Block:
-        return dense(weights) if is_dense else experts_block(experts, weights, _NAMES)
+    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
+        return experts_block(experts, weights, _ROUTING.names) if is_sparse else dense(weights)
 
-    return _lfm2(
-        config, kinds, LayerPart([index < n_dense for index in range(n_layers)], feed_forward)
-    )
+    return _lfm2(config, kinds, LayerPart(expert_layers(config, _ROUTING), feed_forward))
 
 
 def parse_lfm3(config: ModelConfig) -> Architecture:

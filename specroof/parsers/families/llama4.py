@@ -13,23 +13,33 @@ from specroof.parsers.decoder import (
     LayerPart,
     attention_block,
     decoder,
-    feed_forward_part,
+    feed_forward_of,
     listed_kinds,
     read_attention,
-    read_experts,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertNames
-from specroof.reading.json_text import MAX_LAYERS, Reader
+from specroof.parsers.traits import ExpertNames, ExpertTraits, Traits
+from specroof.reading.json_text import Reader
 
 _CHUNKED: Final = "chunked_attention"
 _FULL: Final = "full_attention"
-_NAMES: Final = ExpertNames(
-    routed="feed_forward.experts.0.gate_proj",
-    shared_in="feed_forward.shared_expert.gate_proj",
-    shared_out="feed_forward.shared_expert.down_proj",
-    dense="feed_forward",
+#: Llama4TextConfig.__post_init__: the layers of ``moe_layers``, else every
+#: ``interleave_moe_layer_step`` th (1).
+_ROUTING: Final = ExpertTraits(
+    "num_local_experts",
+    width=("intermediate_size",),
+    shared=("", 1),
+    listed=False,
+    every="interleave_moe_layer_step",
+    numbered="moe_layers",
+    dense_width=("intermediate_size_mlp",),
+    names=ExpertNames(
+        routed="feed_forward.experts.0.gate_proj",
+        shared_in="feed_forward.shared_expert.gate_proj",
+        shared_out="feed_forward.shared_expert.down_proj",
+        dense="feed_forward",
+    ),
 )
 
 
@@ -44,10 +54,6 @@ def parse_llama4(config: ModelConfig) -> Architecture:
         "attn_scale attn_temperature_tuning floor_scale no_rope_layers no_rope_layer_interval "
         "interleave_moe_layer_step intermediate_size_mlp use_qk_norm"
     )
-    sparse = _sparse_layers(keys, config.n_layers)
-    experts = None
-    if any(sparse):
-        experts = read_experts(keys, "num_local_experts", width_key="intermediate_size", n_shared=1)
     # configuration_llama4.py: attention_bias False, head_dim 128, a share of hidden_size where it
     # is null. The norm of queries and keys (use_qk_norm) has no weights.
     head_dim = keys.optional_int("head_dim", missing=128)
@@ -72,23 +78,9 @@ def parse_llama4(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(mixers, mixer),
-        feed_forward_part(config, experts, sparse, names=_NAMES, width_key="intermediate_size_mlp"),
+        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
         notes=notes,
     )
-
-
-def _sparse_layers(keys: Reader, n_layers: int) -> list[bool]:
-    """Return whether each layer has experts.
-
-    Source
-        `Llama4TextConfig.__post_init__`: the layers of ``moe_layers``, else every
-        ``interleave_moe_layer_step`` th (1).
-    """
-    if keys.has("moe_layers"):
-        listed = frozenset(keys.ints("moe_layers"))
-        return [index in listed for index in range(n_layers)]
-    step = keys.positive_int("interleave_moe_layer_step", maximum=MAX_LAYERS, default=1)
-    return [(index + 1) % step == 0 for index in range(n_layers)]
 
 
 def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:

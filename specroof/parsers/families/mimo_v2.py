@@ -7,22 +7,27 @@ Source
 """
 
 from dataclasses import replace
+from typing import Final
 
 from specroof.architecture import WEIGHT_FORMATS, Architecture, AttentionShape
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,
     decoder,
-    feed_forward_part,
+    feed_forward_of,
     flagged_layers,
     head_counts,
-    listed_experts,
-    read_experts,
     sliding_layers,
 )
 from specroof.parsers.formats import ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import MTP_NOTE, ModelConfig, quantization_section
+from specroof.parsers.traits import ExpertTraits, Traits
 from specroof.reading.json_text import Reader
+
+#: configuration_mimo_v2_flash.py: all layers but the first have experts.
+_ROUTING: Final = ExpertTraits(
+    "n_routed_experts", correction_bias=True, dense=("", 1), flagged="moe_layer_freq"
+)
 
 
 def parse_mimo_v2(config: ModelConfig) -> Architecture:
@@ -32,17 +37,12 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     sliding = _sliding_layers(keys, config.n_layers)
     full = _full_shape(config)
     other = _sliding_shape(keys, full) if any(sliding) else full
-    sparse = _expert_layers(keys, config.n_layers)
-    experts = None
-    if any(sparse):
-        # The family has no shared experts: transformers and SGLang have no code for them.
-        keys.positive_int("n_shared_experts", minimum=0, maximum=0, default=0)
-        experts = read_experts(keys, "n_routed_experts", correction_bias=True)
-
+    # The family has no shared experts: transformers and SGLang have no code for them.
+    keys.positive_int("n_shared_experts", minimum=0, maximum=0, default=0)
     return decoder(
         config,
         LayerPart([other if slides else full for slides in sliding], attention_block),
-        feed_forward_part(config, experts, sparse),
+        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
         notes=() if keys.has("num_nextn_predict_layers") else (MTP_NOTE,),
     )
 
@@ -105,12 +105,6 @@ def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
     )
     # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
     return listed or [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
-
-
-def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
-    listed = flagged_layers(keys, "moe_layer_freq", n_layers) or listed_experts(keys, n_layers)
-    # configuration_mimo_v2_flash.py: all layers but the first have experts.
-    return listed or [index > 0 for index in range(n_layers)]
 
 
 def _quantization(config: ModelConfig) -> Quantization:

@@ -6,9 +6,10 @@ Source
 """
 
 from specroof.architecture import Architecture
-from specroof.parsers.decoder import LayerPart, decoder, dense_part
+from specroof.parsers.decoder import LayerPart, decoder, feed_forward_of
 from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.model_config import ModelConfig
+from specroof.parsers.traits import Traits
 
 _NOTE = (
     "its cache is counted as latents, as SGLang keeps it; vLLM 0.33.0 keeps keys and values of all "
@@ -28,7 +29,7 @@ def parse_minicpm3(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart([shape] * config.n_layers, latent_block),
-        dense_part(config),
+        LayerPart(*feed_forward_of(config, Traits())),
         tied_default=True,
         notes=(_NOTE,),
     )
@@ -42,6 +43,6 @@ def parse_youtu(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart([shape] * config.n_layers, latent_block),
-        dense_part(config),
+        LayerPart(*feed_forward_of(config, Traits())),
         tied_default=True,
     )

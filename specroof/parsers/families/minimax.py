@@ -24,30 +24,34 @@ from specroof.architecture import (
     by_kv_heads,
 )
 from specroof.parsers.decoder import (
-    ExpertsShape,
     LayerPart,
     attention_block,
     decoder,
     extended,
-    feed_forward_part,
+    feed_forward_of,
     flagged_layers,
-    listed_experts,
     listed_kinds,
     matrices,
     read_attention,
-    read_experts,
     same_part,
 )
-from specroof.parsers.families.deepseek_v3 import EXPERTS_FROM
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import BLOCK_SPARSE_NAMES, ExpertNames
+from specroof.parsers.traits import BLOCK_SPARSE_NAMES, ExpertNames, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
-_NAMES: Final = ExpertNames(
-    routed="block_sparse_moe.experts.0.w1",
-    shared_in="shared_mlp.gate_up_proj",
-    shared_out="shared_mlp.down_proj",
+_ROUTING: Final = ExpertTraits(
+    "num_local_experts",
+    width=("intermediate_size",),
+    # modeling_minimax.py has no shared expert, and M1 gives it a width of 0.
+    shared_width=("shared_intermediate_size", 0),
+    shared_gate=True,
+    listed=False,
+    names=ExpertNames(
+        routed="block_sparse_moe.experts.0.w1",
+        shared_in="shared_mlp.gate_up_proj",
+        shared_out="shared_mlp.down_proj",
+    ),
 )
 #: Factors around the layers of a MiniMax, and how its shared expert is weighed.
 _PASSED_OVER: Final = (
@@ -69,12 +73,6 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
     keys.pass_over(_PASSED_OVER)
     attention = read_attention(keys)
     lightning = LightningAttention(attention.n_heads, attention.head_dim)
-    experts = replace(
-        read_experts(keys, "num_local_experts", width_key="intermediate_size"),
-        # modeling_minimax.py has no shared expert, and M1 gives it a width of 0.
-        shared_width=keys.positive_int("shared_intermediate_size", minimum=0, default=0),
-        shared_gate=True,
-    )
 
     def mixer(kind: int, weights: LayerWeights) -> Block:
         if kind == _SOFTMAX:
@@ -84,7 +82,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(_mixers(keys, config.n_layers), mixer),
-        feed_forward_part(config, experts, names=_NAMES),
+        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
         notes=(_NOTE,) if config.family == "minimax_m1" else (),
     )
 
@@ -115,6 +113,16 @@ def _lightning_block(
     return Block("attention", linears, lightning, vector_params=hidden_size + inner_dim)
 
 
+#: Of M2, whose checkpoints have no shared expert, and transformers no code for one.
+_UNSHARED: Final = ExpertTraits(
+    "num_local_experts",
+    width=("intermediate_size",),
+    correction_bias=("use_routing_bias", True),
+    listed=False,
+    names=BLOCK_SPARSE_NAMES,
+)
+
+
 def parse_minimax_m2(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M2; `intermediate_size` is the width of one expert."""
     keys = config.keys
@@ -123,7 +131,6 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     if full is not None and not all(full):
         # 0 is the linear attention of MiniMax-M1, which no model of this type has.
         keys.refuse("attn_type_list", "1 for every layer")
-    # Its checkpoints have no shared expert, and transformers no code for one.
     keys.positive_int("shared_intermediate_size", minimum=0, maximum=0, default=0)
     attention = read_attention(keys)
     # transformers: head norms and correction bias always; the checkpoints have switches for both.
@@ -132,12 +139,6 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     normed = keys.flag("use_qk_norm", default=True)
     whole = normed and kind == "per_layer"
     heads = attention.n_heads + attention.n_kv_heads if whole else 2 * normed
-    experts = read_experts(
-        keys,
-        "num_local_experts",
-        width_key="intermediate_size",
-        correction_bias=keys.flag("use_routing_bias", default=True),
-    )
 
     def mixer(weights: LayerWeights) -> Block:
         block = extended(attention_block(attention, weights), n_params=heads * attention.head_dim)
@@ -146,7 +147,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         same_part(config, mixer),
-        feed_forward_part(config, experts, names=BLOCK_SPARSE_NAMES),
+        LayerPart(*feed_forward_of(config, Traits(routing=_UNSHARED))),
     )
 
 
@@ -159,6 +160,16 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
 #     those of the published checkpoints (transformers `conversion_mapping.py`).
 
 
+#: configuration_minimax_m3_vl.py: experts in every layer where no list is given.
+#: MiniMaxM3VLSparseMoeBlock has one shared expert; SGLang reads how many.
+_SHARED: Final = replace(
+    _UNSHARED,
+    shared=("n_shared_experts", 1),
+    each_shared=("shared_intermediate_size", True),
+    listed=True,
+    flagged="moe_layer_freq",
+    dense_width=("dense_intermediate_size",),
+)
 _FULL: Final = "full_attention"
 _SPARSE: Final = "minimax_m3_sparse"
 #: Keys of the indexer's heads, their width, top blocks, and the length of one.
@@ -180,8 +191,8 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     """Return the language model of a MiniMax-M3; `intermediate_size` is the width of one expert."""
     keys = config.keys
     keys.pass_over(
-        f"{EXPERTS_FROM} moe_intermediate_size dense_intermediate_size qk_norm_type use_gemma_norm "
-        "index_n_heads index_head_dim index_block_size index_topk_blocks index_local_blocks"
+        "first_k_dense_replace moe_intermediate_size dense_intermediate_size qk_norm_type "
+        "use_gemma_norm index_n_heads index_head_dim index_block_size index_topk_blocks index_local_blocks"
     )
     if keys.flag("attention_output_gate", default=False):
         keys.refuse("attention_output_gate", "false, as in the published checkpoint")
@@ -189,8 +200,6 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     attention = replace(read_attention(keys), qk_norm=keys.flag("use_qk_norm", default=True))
     searching = _sparse_attention(keys, config.n_layers)
     core = _searching_core(keys, attention) if any(searching) else None
-    sparse = _expert_layers(keys, config.n_layers)
-    experts = _experts_shape(keys) if any(sparse) else None
 
     def mixer(searches: bool, weights: LayerWeights) -> Block:
         block = attention_block(attention, weights)
@@ -203,9 +212,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(searching, mixer),
-        feed_forward_part(
-            config, experts, sparse, names=BLOCK_SPARSE_NAMES, width_key="dense_intermediate_size"
-        ),
+        LayerPart(*feed_forward_of(config, Traits(routing=_SHARED))),
     )
 
 
@@ -259,22 +266,3 @@ def _searching_core(keys: Reader, attention: AttentionShape) -> BlockSparseAtten
     indexer = Indexer(n_heads, head_dim, top_k)
     heads = attention.n_heads, attention.n_kv_heads, attention.head_dim, attention.head_dim
     return BlockSparseAttention(*heads, indexer, block_len)
-
-
-def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
-    listed = listed_experts(keys, n_layers) or flagged_layers(keys, "moe_layer_freq", n_layers)
-    # configuration_minimax_m3_vl.py: experts in every layer where neither list is given
-    return listed or [True] * n_layers
-
-
-def _experts_shape(keys: Reader) -> ExpertsShape:
-    # MiniMaxM3VLSparseMoeBlock has one shared expert; SGLang reads how many.
-    n_shared = keys.positive_int("n_shared_experts", minimum=0, default=1)
-    shared_width = keys.positive_int("shared_intermediate_size") if n_shared else 0
-    experts = read_experts(
-        keys,
-        "num_local_experts",
-        width_key="intermediate_size",
-        correction_bias=keys.flag("use_routing_bias", default=True),
-    )
-    return replace(experts, shared_width=n_shared * shared_width)

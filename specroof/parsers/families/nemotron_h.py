@@ -17,12 +17,13 @@ from specroof.parsers.decoder import (
     kinds_part,
     matrices,
     read_attention,
-    read_experts,
+    routed_experts,
     router,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.mamba2 import MambaKeys, MambaShape, mamba_block, read_mamba_core
 from specroof.parsers.model_config import DTYPES, ModelConfig
+from specroof.parsers.traits import ExpertTraits
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 #: Kinds of layers by every spelling: characters of `hybrid_override_pattern`, and entries of
@@ -118,7 +119,7 @@ def _experts_builder(config: ModelConfig) -> BlockBuilder:
     """Return the builder of expert layers; experts may work on a latent of the hidden state."""
     keys, hidden_size = config.keys, config.hidden_size
     latent = keys.optional_int("moe_latent_size")
-    shape = read_experts(keys, "n_routed_experts")
+    shape = routed_experts(config, ExpertTraits("n_routed_experts"))
     # configuration_nemotron_h.py: n_shared_experts 1, as in every published config.
     n_shared = keys.positive_int("n_shared_experts", minimum=0, maximum=1, default=1)
     shared_width = keys.positive_int("moe_shared_expert_intermediate_size") if n_shared else 0

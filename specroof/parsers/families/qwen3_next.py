@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import isqrt
-from typing import Any, Final
+from typing import Final
 
 from specroof.architecture import (
     ATTENTION_REPLICATED,
@@ -31,11 +31,9 @@ from specroof.parsers.decoder import (
     LayerPart,
     attention_block,
     decoder,
-    dense_part,
-    expert_layers,
     experts_block,
     extended,
-    feed_forward_part,
+    feed_forward_of,
     listed_kinds,
     matrices,
     read_attention,
@@ -44,7 +42,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
-from specroof.parsers.traits import GATED_EXPERTS
+from specroof.parsers.traits import GATED_EXPERTS, Traits
 from specroof.reading.json_text import Reader
 
 LINEAR: Final = "linear_attention"
@@ -54,37 +52,29 @@ FULL: Final = "full_attention"
 #: What checkpoints call two fused matrices, Qwen3.5's being of parts that engines fuse.
 _QKVZ: Final = ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz")
 _BA: Final = ("linear_attn.in_proj_b", "linear_attn.in_proj_ba")
+_WITH_EXPERTS: Final = Traits(routing=GATED_EXPERTS)
 
 
 def parse_qwen3_next(config: ModelConfig) -> Architecture:
     """Return a Qwen3-Next; its checkpoints hold a draft layer that no key mentions."""
-    return _hybrid(config, _sparse_part(config), (MTP_NOTE,))
+    return _hybrid(config, _WITH_EXPERTS, (MTP_NOTE,))
 
 
 def parse_qwen3_5(config: ModelConfig) -> Architecture:
     """Return a dense Qwen3.5 or Qwen3.6."""
     config.keys.pass_over("output_gate_type")
-    return _hybrid(config, dense_part(config))
+    return _hybrid(config, Traits())
 
 
 def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
     """Return a Qwen3.5 or Qwen3.6 with experts."""
     config.keys.pass_over("output_gate_type")
-    return _hybrid(config, _sparse_part(config))
+    return _hybrid(config, _WITH_EXPERTS)
 
 
-def _sparse_part(config: ModelConfig) -> LayerPart[bool]:
-    config.keys.pass_over("intermediate_size")
-    experts = routed_experts(config, GATED_EXPERTS)
-    sparse = expert_layers(config, GATED_EXPERTS)
-    return feed_forward_part(config, experts, sparse, names=GATED_EXPERTS.names)
-
-
-def _hybrid(
-    config: ModelConfig, feed_forward: LayerPart[Any], notes: Sequence[str] = ()
-) -> Architecture:
+def _hybrid(config: ModelConfig, traits: Traits, notes: Sequence[str] = ()) -> Architecture:
     keys = config.keys
-    keys.pass_over("full_attention_interval")
+    keys.pass_over("full_attention_interval intermediate_size")
     attention, recurrent = attention_shape(keys), delta_net(keys)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
@@ -95,7 +85,7 @@ def _hybrid(
     return decoder(
         config,
         LayerPart(_mixers(keys, config.n_layers), mixer),
-        feed_forward,
+        LayerPart(*feed_forward_of(config, traits)),
         # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
         notes=notes,

@@ -10,28 +10,35 @@ from typing import Final
 
 from specroof.architecture import HEADS, Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
-    ExpertsShape,
     LayerPart,
     attention_block,
     decoder,
     extended,
-    feed_forward_part,
+    feed_forward_of,
     layer_overrides,
-    listed_experts,
     matrices,
     sliding_layers,
     split_head_dim,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertNames
+from specroof.parsers.traits import ExpertNames, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
-_NAMES: Final = ExpertNames(
-    routed="moe.gate_proj", shared_in="share_expert.gate_proj", shared_out="share_expert.down_proj"
+_ROUTING: Final = ExpertTraits(
+    "moe_num_experts n_routed_experts num_experts",
+    top_k=("moe_top_k", "num_experts_per_tok"),
+    shared_width=("share_expert_dim share_expert_dims", None),
+    # Step3p7TopKRouter has one always; SGLang where this key says so.
+    correction_bias=("use_moe_router_bias", True),
+    dense=("", 3),  # configuration_step3p7.py: all layers but the first three
+    numbered="moe_layers_enum",
+    names=ExpertNames(
+        routed="moe.gate_proj",
+        shared_in="share_expert.gate_proj",
+        shared_out="share_expert.down_proj",
+    ),
 )
-#: Layers before the first with experts, where no key says which have them.
-_N_DENSE: Final = 3
 
 
 def parse_step3p5(config: ModelConfig) -> Architecture:
@@ -40,8 +47,6 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
     keys.pass_over("num_sliding_attention_heads attention_other_setting")
     # Step3p7Attention gates every head; SGLang where this key says so.
     gated = keys.flag("use_head_wise_attn_gate", default=True)
-    sparse = _expert_layers(keys, config.n_layers)
-    experts = _experts_shape(config) if any(sparse) else None
 
     def mixer(attention: AttentionShape, weights: LayerWeights) -> Block:
         block = attention_block(attention, weights)
@@ -54,7 +59,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(_attentions(config), mixer),
-        feed_forward_part(config, experts, sparse, names=_NAMES),
+        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
     )
 
 
@@ -123,39 +128,3 @@ def _checked(keys: Reader, shape: AttentionShape) -> AttentionShape:
         allowed = f"a multiple of the {shape.n_kv_heads} heads of keys and values"
         keys.refuse("num_attention_heads", allowed, shape.n_heads)
     return shape
-
-
-def _expert_layers(keys: Reader, n_layers: int) -> list[bool]:
-    """Return which layers have experts: a list of their numbers, often as text with commas."""
-    if listed := listed_experts(keys, n_layers):
-        return listed
-    if not keys.has("moe_layers_enum"):
-        # configuration_step3p7.py: all layers but the first three
-        return [index >= _N_DENSE for index in range(n_layers)]
-    if isinstance(keys.values["moe_layers_enum"], list):
-        indices = set(keys.ints("moe_layers_enum"))
-    else:
-        indices = _numbers(keys, "moe_layers_enum")
-    return [index in indices for index in range(n_layers)]
-
-
-def _numbers(keys: Reader, key: str) -> set[int]:
-    """Return the whole numbers of a text such as ``"3,4,5"``."""
-    words = [word.strip() for word in keys.text(key).split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 9 for word in words if word):
-        keys.refuse(key, "whole numbers from 0 with commas between them")
-    return {int(word) for word in words if word}
-
-
-def _experts_shape(config: ModelConfig) -> ExpertsShape:
-    keys = config.keys
-    n_experts = keys.positive_int("moe_num_experts", "n_routed_experts", "num_experts")
-    return ExpertsShape(
-        config.hidden_size,
-        n_experts,
-        keys.positive_int("moe_top_k", "num_experts_per_tok", maximum=n_experts),
-        keys.positive_int("moe_intermediate_size"),
-        shared_width=keys.positive_int("share_expert_dim", "share_expert_dims"),
-        # Step3p7TopKRouter has one always; SGLang where this key says so.
-        correction_bias=keys.flag("use_moe_router_bias", default=True),
-    )
