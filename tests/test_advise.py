@@ -155,7 +155,7 @@ def test_a_server_that_refuses_all_drafters_is_refused() -> None:
 
 
 def test_memory_is_ignored_where_that_is_asked_for() -> None:
-    # 145 GB of weights on a chip of 80 GB.
+    # 145 GB of weights on chips of 80 GB: two would have 15 GB left, most of it not the server's.
     words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --concurrency 900"
     found = answer(f"{words} --drafter eagle3,accept=.7 --no-capacity")
     assert found["case"]["capacity"] is None
@@ -227,17 +227,18 @@ def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
 def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
     # 145 GB of weights on a chip of 137 GB without a link to another.
     unfit = r"Qwen2.5-72B-Instruct does not fit on up to 1 x NVIDIA Jetson AGX Thor"
-    with pytest.raises(OptionError, match=unfit):
-        advise("Qwen/Qwen2.5-72B-Instruct", "jetson-thor", **SMALL)
+    for devices in (None, 1):
+        with pytest.raises(OptionError, match=f"{unfit.replace('up to ', '(up to )?')}.*--weights"):
+            advise("Qwen/Qwen2.5-72B-Instruct", "jetson-thor", tensor_parallel=devices, **SMALL)
     found = advise("Qwen/Qwen2.5-72B-Instruct", ["jetson-thor", "b200"], **SMALL)
     assert len(found.chips) == 1
     assert found.warnings[0].startswith(unfit)
 
 
 def test_too_few_devices_are_refused_and_the_ideal_engine_counts_no_memory() -> None:
-    # 145 GB of weights on a chip of 80 GB.
+    # 145 GB of weights on chips of 80 GB: two would have 15 GB left, most of it not the server's.
     words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --drafter eagle3,accept=.7"
-    told = r"--hardware: Qwen2.5-72B-Instruct .*1 x NVIDIA H100 SXM 80GB; allowed: .*--tp"
+    told = r"--hardware: Qwen2.5-72B-Instruct .*1 x NVIDIA H100 SXM 80GB; allowed: --tp 4"
     assert re.fullmatch(told, refused("advise", words))
     assert answer(f"{words} --engine ideal")["case"]["capacity"] is None
 

@@ -802,7 +802,7 @@ class Advice(Charted):
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
     wanted = _without_refused(request, _wanted(request))
-    chips, unfit = list[ChipAdvice](), list[str]()
+    chips, unfit, enough = list[ChipAdvice](), list[str](), set[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
     workers = [one for one in (request.prefill, request.decode, request.devices) if one is not None]
     if request.link is not None and not workers:
@@ -815,11 +815,13 @@ def advise(request: AdviseRequest) -> Advice:
         most = request.tensor_parallel or f"up to {joined_devices(profile)}"
         if workers:
             most = f"workers of {' and '.join(map(str, workers))}"
+        elif request.tensor_parallel:
+            free = server_on(replace(request, tensor_parallel=None), wanted, profile)
+            enough |= set() if free is None else {f"--tp {free.setup.placement.devices}"}
         unfit.append(f"{wanted.model.name} does not fit on {most} x {profile.name}")
     if not chips:
-        message = (
-            f"hardware: {'; '.join(unfit)}; allowed: a chip that it fits on, or tensor_parallel"
-        )
+        allowed = " or ".join(sorted(enough)) or "a chip that holds it, or narrower --weights"
+        message = f"hardware: {'; '.join(unfit)}; allowed: {allowed}"
         raise OptionError(message)
     chips.sort(key=_rank)
     point = chips[0].to_measure
