@@ -18,7 +18,6 @@ from specroof.serving.pass_prices import (
     PassPrices,
     _axis,
     pass_prices,
-    prices_by_draft_len,
 )
 from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve, engine_pass_s
@@ -49,7 +48,7 @@ def priced(
         input_len=(SHORTEST, PROMPT),
         longest=LONGEST,
         drafting=None if drafter is None else (drafter, acceptance_of(drafter), drafts),
-    )
+    )[-1]
 
 
 @pytest.mark.parametrize("where", SERVED)
@@ -85,7 +84,7 @@ def test_draft_lengths_are_priced_together_as_one_by_one(engine: str, spec: str)
     served, drafter = deployment("Qwen/Qwen3-8B", "h100", engine, 1), load_drafter(spec)
     rules = prefill_rules(served, drafter.kind)
     bounds = {"running": 16, "longest": 2048}
-    together = prices_by_draft_len(
+    together = pass_prices(
         served,
         rules,
         input_len=(800, 1000),
@@ -97,7 +96,7 @@ def test_draft_lengths_are_priced_together_as_one_by_one(engine: str, spec: str)
         alone = pass_prices(
             served, rules, input_len=(800, 1000),
             drafting=(drafter, acceptance_of(drafter), drafts) if drafts else None, **bounds,
-        )  # fmt: skip
+        )[-1]  # fmt: skip
         for name in ("round_s", "prompt_s", "sharing_s", "context_s"):
             one, other = getattr(prices, name).values, getattr(alone, name).values
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15, err_msg=name)
@@ -148,7 +147,7 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     served = deployment(*SERVED[0])
     whole = PrefillRules(0, shares_passes=False, drafts_beside=False)
     asked: Any = {"running": 1, "input_len": (512, 512), "longest": 512}
-    (prices,) = prices_by_draft_len(served, whole, **asked)
+    (prices,) = pass_prices(served, whole, **asked)
     assert prices.prompt_s.at(512, 256) == pytest.approx(
         float(engine_pass_s(served, prefill_pass(512))), rel=0.01
     )
@@ -159,7 +158,7 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     assert prices.request_overhead_s == engine.request_overhead_s
     assert prices.request_latency_s == engine.request_latency_s
     # More requests while answers are short: the points of fewer stay where they are.
-    few, many = (prices_by_draft_len(served, whole, **asked, most=n)[0].round_s.x for n in (1, 40))
+    few, many = (pass_prices(served, whole, **asked, most=n)[0].round_s.x for n in (1, 40))
     assert few == prices.round_s.x == [1, 2]
     assert (many[:2], many[-1]) == ([1, 2], 40)
 

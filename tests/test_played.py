@@ -509,7 +509,7 @@ def test_clients_out_of_step_get_what_the_steady_state_says(
     prices = pass_prices(
         steady.deployment, rules, running=max(clients), input_len=(0.8 * prompt, prompt),
         longest=prompt + answer, drafting=(found, acceptance_of(found), drafts) if drafts else None,
-    )  # fmt: skip
+    )[-1]  # fmt: skip
     for place, count in enumerate(clients):
         tpot_s, latency_s = (
             float(getattr(steady.counted[0], name)[0, place, drafts])

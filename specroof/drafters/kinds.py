@@ -444,7 +444,7 @@ _MIX: Final = {"weights": "mix of its file, such as q8_0, where it is not the ta
 _CONFIG: Final = {
     "config": "its config: a file, a bundled name or a Hub name; for mtp and a model a GGUF file, too"
 }
-#: Keys of a design, of which `_SIZES` are fields of `HeadDesign`.
+#: Keys of a design.
 _DESIGN: Final = {
     "layers": "without config=, layers of one pass",
     "hidden": "without config=, width of its layers, where it is not the target's",
@@ -452,17 +452,12 @@ _DESIGN: Final = {
     "weights": "without config=, format of its layers, such as fp8",
     "sliding": "without config=, tokens that its attention sees",
 }
+#: Which field of `HeadDesign` each is, and the most of it.
 _SIZES: Final = {
-    "layers": "n_layers",
-    "hidden": "hidden_size",
-    "vocab": "vocab_size",
-    "sliding": "window",
-}
-_MOST_SIZES: Final = {
-    "layers": 128,
-    "hidden": 65_536,
-    "vocab": 2_000_000,
-    "sliding": 100_000_000,
+    "layers": ("n_layers", 128),
+    "hidden": ("hidden_size", 65_536),
+    "vocab": ("vocab_size", 2_000_000),
+    "sliding": ("window", 100_000_000),
 }
 _STEPS: Final = {"steps": "denoising steps: passes over the block"}
 _BLOCK: Final = {
@@ -575,7 +570,7 @@ def _design(values: Values) -> HeadDesign | None:
     if "config" in values:
         reject(f"{given[0]} is given with config=", "one of them: the config has all sizes")
     sizes: dict[str, Any] = {
-        _SIZES[key]: _whole(key, values[key], _MOST_SIZES[key]) for key in given if key in _SIZES
+        name: _whole(key, values[key], most) for key, (name, most) in _SIZES.items() if key in given
     }
     if "weights" in values:
         weights = values["weights"].casefold()

@@ -26,7 +26,7 @@ from specroof.questions.parameters import (
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.report.layout import format_table, in_line, page, shows_notes, wrapped
 from specroof.serving.served import served_curve
-from specroof.serving.workload import Load, prefill_pass, time_to_first_token_s
+from specroof.serving.workload import Load, prefill_pass
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.reach import how_sure
 from specroof.speedup.waterfall import RoundParts, round_parts
@@ -112,7 +112,8 @@ class Explanation(ServedAnswer, Charted):
     latency
         Seconds of each operation and of the whole pass.
     first_token_s
-        Seconds to the first token of a prefill; None for other passes.
+        Seconds from the start of a prefill to the first token of its prompts, without queues and
+        the transfer of text: what a client measures is longer. None for other passes.
     notes, warnings
         Sentences for the reader.
     round
@@ -228,11 +229,8 @@ def explain(request: ExplainRequest) -> Explanation:
     latency = pass_latency(deployment, forward)
     first_token_s = None
     if request.prefill:
-        first_token_s = time_to_first_token_s(
-            float(latency.total_s),
-            batch_size=request.batch_size,
-            request_overhead_s=setup.engine.request_overhead_s,
-        )
+        requests_s = request.batch_size * setup.engine.request_overhead_s
+        first_token_s = float(latency.total_s) + requests_s
     notes = (*latency.notes, *correction_notes(latency))
     return Explanation(model, setup, forward, latency, first_token_s, notes=notes)
 

@@ -568,7 +568,7 @@ def played_figures(
         if first.engine == "tensorrt-llm":
             tokens -= tokens % prompt
         rules = replace(rules, chunk=int(tokens) + max(clients))
-    prices = pass_prices(
+    (prices,) = pass_prices(
         deployment,
         rules,
         running=max(clients),

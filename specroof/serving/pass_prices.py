@@ -164,40 +164,7 @@ class PassPrices:
         )
 
 
-def pass_prices(
-    deployment: Deployment,
-    rules: PrefillRules,
-    *,
-    running: float,
-    input_len: tuple[float, float],
-    longest: float,
-    drafting: tuple[Drafter, TokensPerRound | ContextAcceptance, int] | None = None,
-) -> PassPrices:
-    """Return the prices of a server's passes with one draft length: see `prices_by_draft_len`.
-
-    Examples
-    --------
-    >>> from specroof import load_hardware, load_model
-    >>> from specroof.latency import engine_setup
-    >>> from specroof.serving.capacity import prefill_rules
-    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
-    >>> served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
-    >>> lengths = {"input_len": (1024, 1024), "longest": 2048}
-    >>> prices = pass_prices(served, prefill_rules(served), running=8, **lengths)
-    >>> prices.round_s.at(8, 1024) < prices.mixed_s(8, 1024, 1024, 512)
-    True
-    """
-    return prices_by_draft_len(
-        deployment,
-        rules,
-        running=running,
-        input_len=input_len,
-        longest=longest,
-        drafting=drafting,
-    )[-1]
-
-
-def prices_by_draft_len(  # noqa: PLR0913 - the bounds of all loads
+def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     deployment: Deployment,
     rules: PrefillRules,
     *,
@@ -235,6 +202,18 @@ def prices_by_draft_len(  # noqa: PLR0913 - the bounds of all loads
         acceptance may depend on the context: it is that of the middle.
     Source
         `specroof.speedup.curve.round_times`, and mixed passes of `specroof.latency.model_latency`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> from specroof.latency import engine_setup
+    >>> from specroof.serving.capacity import prefill_rules
+    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    >>> served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    >>> lengths = {"input_len": (1024, 1024), "longest": 2048}
+    >>> (prices,) = pass_prices(served, prefill_rules(served), running=8, **lengths)
+    >>> prices.round_s.at(8, 1024) < prices.mixed_s(8, 1024, 1024, 512)
+    True
     """
     engine = deployment.setup.engine
     chunk = rules.chunk or running * input_len[1]

@@ -29,7 +29,7 @@ from specroof.serving.capacity import (
     prefill_rules,
     server_room,
 )
-from specroof.serving.pass_prices import PassPrices, prices_by_draft_len
+from specroof.serving.pass_prices import PassPrices, pass_prices
 from specroof.serving.served import served_curve, with_running
 from specroof.serving.workload import Load, Requests
 from specroof.speedup.curve import acceptance_of, waits_for_host
@@ -1117,7 +1117,7 @@ def played_server(
     in_flight = float(np.minimum(clients, count).max())
     rules = prefill_rules(undrafted), prefill_rules(drafted, drafter.kind)
     priced = partial(
-        prices_by_draft_len,
+        pass_prices,
         running=min(in_flight, running),
         most=min(in_flight, most),
         input_len=(float(shortest.min()), float(longest_prompt.max())),

@@ -14,7 +14,7 @@ from specroof.hardware import EngineProfile
 from specroof.latency import Deployment, Work, model_latency
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.workload import Workload, prefill_pass, time_to_first_token_s
+from specroof.serving.workload import Workload, prefill_pass
 from specroof.speedup.curve import PassSeconds, engine_pass_s
 from specroof.speedup.result import SpeedupCurve
 
@@ -400,14 +400,8 @@ def _stopped_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         through_s = pieces * own_s * (own / own_together + 1) / 2
         return RequestTimes(
             token_s=np.asarray(load.rounds * round_s / np.asarray(load.output_len)),
-            wait_s=time_to_first_token_s(
-                np.asarray(pieces * mean_s / mean_together),
-                batch_size=1.0,
-                request_overhead_s=request_s,
-            ),
-            first_s=time_to_first_token_s(
-                np.asarray(through_s), batch_size=own, request_overhead_s=request_s
-            ),
+            wait_s=np.asarray(pieces * mean_s / mean_together + request_s),
+            first_s=np.asarray(through_s + own * request_s),
         )
 
     return times
@@ -475,11 +469,8 @@ def request_s(deployment: Deployment, workload: Workload) -> float:
         See `specroof.cost.forward_cost`.
     """
     alone = prefill_pass(workload.new_len, context_len=workload.cached_len)
-    return time_to_first_token_s(
-        float(model_latency(deployment.model, deployment.setup, alone).total_s),
-        batch_size=1.0,
-        request_overhead_s=deployment.setup.engine.request_overhead_s,
-    )
+    pass_s = float(model_latency(deployment.model, deployment.setup, alone).total_s)
+    return pass_s + deployment.setup.engine.request_overhead_s
 
 
 def end_to_end_tokens_per_s(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -541,8 +541,6 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
 
 # --- The prefill of a prompt ----------------------------------------------------------------------
 
-_Seconds = TypeVar("_Seconds", float, Array)
-
 
 def prefill_pass(
     input_len: npt.ArrayLike, *, batch_size: npt.ArrayLike = 1.0, context_len: npt.ArrayLike = 0.0
@@ -575,32 +573,3 @@ def prefill_pass(
     4.0
     """
     return ForwardPass(batch_size, input_len, context_len, head_len=1.0, settled=True)
-
-
-def time_to_first_token_s(
-    prefill_s: _Seconds, *, batch_size: npt.ArrayLike, request_overhead_s: float
-) -> _Seconds:
-    r"""Return the seconds from the start of a prefill to the first token of its prompts.
-
-    .. math:: t + B \, t_{request}
-
-    Parameters
-    ----------
-    prefill_s
-        Seconds of the pass, t.
-    batch_size
-        Prompts in the pass, B.
-    request_overhead_s
-        Seconds that the engine takes for each request.
-
-    Ignores
-        queues, and the transfer of text: what a client measures is longer.
-    Source
-        Counting.
-
-    Examples
-    --------
-    >>> time_to_first_token_s(0.5, batch_size=2, request_overhead_s=0.125)
-    0.75
-    """
-    return prefill_s + batch_size * request_overhead_s  # type: ignore[operator, return-value]  # numbers or arrays
