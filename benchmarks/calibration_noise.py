@@ -26,8 +26,8 @@ from specroof.engines.calibration import (
     prior_width,
 )
 from specroof.evidence import Measurement
-from specroof.hardware import HardwareProfile
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.report.layout import format_table
 
 #: Standard deviation of the logarithm of every throughput.

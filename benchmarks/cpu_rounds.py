@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof import calibrate, predict
-from specroof.hardware import HardwareProfile
+from specroof.hardware.profile import HardwareProfile
 
 #: Layers, hidden size, feed-forward size, heads, KV heads and head size of both models.
 SHAPES: Final = {"target": (28, 1024, 3072, 16, 8, 128), "drafter": (6, 512, 1536, 8, 4, 64)}

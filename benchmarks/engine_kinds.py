@@ -29,10 +29,10 @@ from typing import Any
 
 from engine_flags import DRAFTERS, SIZES, STARTS, judged
 from specroof import OptionError, load_drafter, load_model
-from specroof.architecture import Architecture
 from specroof.architecture.base import CHOICES
+from specroof.architecture.model import Architecture
 from specroof.drafters import SERVED_KINDS
-from specroof.hardware import Placement
+from specroof.hardware.profile import Placement
 from specroof.questions.speculation import speculation_of
 from specroof.serving.launch import launch, server_command
 

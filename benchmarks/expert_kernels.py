@@ -7,7 +7,7 @@ it) and prints, chip by chip, what `fitting.kernels` reads; with ``--write`` it 
 ``benchmarks/fitting/expert_kernels.json``:
 
 - the fused experts of a layer by the dtype of their arithmetic, with routing by a power law, as
-  `specroof.hardware.ExpertKernel` has them:
+  `specroof.hardware.engine.ExpertKernel` has them:
 
       t = t0 + E t1 + hypot(M / (q W), F / (f C))
 
@@ -37,7 +37,7 @@ from kernel_curves import columns, newest
 from specroof import load_hardware
 from specroof.architecture.base import Routing
 from specroof.architecture.experts import distinct_experts, fullest_device
-from specroof.hardware import HardwareProfile
+from specroof.hardware.profile import HardwareProfile
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

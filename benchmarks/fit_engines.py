@@ -52,8 +52,7 @@ from specroof.evidence import (
 )
 from specroof.evidence.measurement import chip_of
 from specroof.frameworks import FRAMEWORKS, version_parts
-from specroof.hardware import (
-    GENERIC,
+from specroof.hardware.engine import (
     IDEAL_ENGINE,
     Band,
     EngineProfile,
@@ -61,6 +60,7 @@ from specroof.hardware import (
     Reach,
     ServedBands,
 )
+from specroof.hardware.profile import GENERIC
 from specroof.hardware.written import written_generic
 from specroof.scoring import validation
 from specroof.scoring.bands import misses_of, served_bands_of, width_scale

@@ -21,7 +21,7 @@ from specroof.arrays import Array
 from specroof.engines.least_squares import least_squares
 from specroof.evidence import Measurement, load_local
 from specroof.evidence.measurement import chip_of
-from specroof.hardware import (
+from specroof.hardware.engine import (
     IDEAL_ENGINE,
     Band,
     EngineProfile,
@@ -402,7 +402,7 @@ _STRANGERS: Final = 1.5
 def local_content(
     fits: Mapping[tuple[str, str | None], Mapping[str, float]],
 ) -> dict[str, Any]:
-    """Return the mapping that `specroof.hardware.parse_local_engines` reads."""
+    """Return the mapping that `specroof.hardware.profile.parse_local_engines` reads."""
     ends = {build.name: build for end in BACK_ENDS for build in end.builds}
     made = {
         (build.name, without): engine_of(

@@ -39,7 +39,8 @@ from scipy.optimize import least_squares
 
 from fitting.served_fit import _SETUP, _Group
 from specroof import load_hardware
-from specroof.architecture import Experts, GroupedQueryAttention
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.experts import Experts
 from specroof.cost import ForwardPass
 from specroof.engines.record import Record
 from specroof.engines.record import _Group as PublishedGroup
@@ -53,10 +54,11 @@ from specroof.evidence import (
     request_lengths,
 )
 from specroof.evidence.measurement import model_of
-from specroof.hardware import EngineProfile, HardwareProfile
-from specroof.latency import Deployment, PassWork, Work, model_work, pass_time
-from specroof.latency.pass_seconds import OpWork
-from specroof.latency.setup import ways
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.model import Work, model_work
+from specroof.latency.pass_seconds import OpWork, PassWork, pass_time
+from specroof.latency.setup import Deployment, ways
 from specroof.scoring.left_out import left_out_engine, left_out_served, published_cases
 from specroof.scoring.scores import TRUSTED, grouped
 from specroof.scoring.served import implausible, plain_scores

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from specroof import load_hardware
-from specroof.hardware import HardwareProfile
+from specroof.hardware.profile import HardwareProfile
 
 #: Folders of the data, and the chips that they were measured on.
 CHIPS = {

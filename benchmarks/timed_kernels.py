@@ -26,7 +26,8 @@ from scipy.optimize import least_squares
 from fitting.parameters import chip_family, fitted_parameters
 from specroof import load_hardware
 from specroof.architecture.experts import distinct_experts
-from specroof.hardware import ExpertTile, HardwareProfile
+from specroof.hardware.engine import ExpertTile
+from specroof.hardware.profile import HardwareProfile
 from specroof.latency.pass_seconds import overlapped_s, tiled_share
 
 Floats = npt.NDArray[np.float64]

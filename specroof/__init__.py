@@ -23,7 +23,7 @@ _ROOMS: Final = {
     ),
     "acceptance.law_fits": ("AcceptanceFit", "extrapolated_acceptance", "fit_acceptance"),
     "acceptance.published": ("AcceptanceProfile", "load_profiles"),
-    "architecture": ("Architecture",),
+    "architecture.model": ("Architecture",),
     "catalog": ("hardware_names", "load_drafter", "load_hardware", "load_model", "model_names"),
     "catalog.profiles": ("load_profile",),
     "cost": ("ForwardPass", "OpCost", "Options"),
@@ -38,8 +38,9 @@ _ROOMS: Final = {
         "SpecroofError",
         "StudyError",
     ),
-    "hardware": ("EngineProfile", "HardwareProfile", "Placement"),
-    "latency": ("PassLatency",),
+    "hardware.engine": ("EngineProfile",),
+    "hardware.profile": ("HardwareProfile", "Placement"),
+    "latency.pass_seconds": ("PassLatency",),
     "questions.adaptive": ("adaptive",),  # the table of `advise` with policies, of batches too
     "questions.answer": ("Answer",),
     "questions.curves": ("forward_cost", "forward_latency", "speedup_curve"),
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
     from specroof.acceptance.law_fits import fit_acceptance as fit_acceptance
     from specroof.acceptance.published import AcceptanceProfile as AcceptanceProfile
     from specroof.acceptance.published import load_profiles as load_profiles
-    from specroof.architecture import Architecture as Architecture
+    from specroof.architecture.model import Architecture as Architecture
     from specroof.catalog import hardware_names as hardware_names
     from specroof.catalog import load_drafter as load_drafter
     from specroof.catalog import load_hardware as load_hardware
@@ -95,10 +96,10 @@ if TYPE_CHECKING:
     from specroof.errors import ProfileError as ProfileError
     from specroof.errors import SpecroofError as SpecroofError
     from specroof.errors import StudyError as StudyError
-    from specroof.hardware import EngineProfile as EngineProfile
-    from specroof.hardware import HardwareProfile as HardwareProfile
-    from specroof.hardware import Placement as Placement
-    from specroof.latency import PassLatency as PassLatency
+    from specroof.hardware.engine import EngineProfile as EngineProfile
+    from specroof.hardware.profile import HardwareProfile as HardwareProfile
+    from specroof.hardware.profile import Placement as Placement
+    from specroof.latency.pass_seconds import PassLatency as PassLatency
     from specroof.montecarlo import simulate_batch as simulate_batch
     from specroof.montecarlo import simulate_exactness as simulate_exactness
     from specroof.questions import *  # noqa: F403 - every question

@@ -10,8 +10,9 @@ from specroof.drafters import Drafter
 from specroof.engines import Calibration, predicted_tokens_per_s
 from specroof.engines import calibrate as calibrate_from
 from specroof.evidence import Measurement
-from specroof.hardware import EngineProfile, HardwareProfile, Placement
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.setup import Deployment, engine_setup
 
 MODEL = load_model("Qwen/Qwen3-8B")
 CHIP = replace(load_hardware("b200"), engines={}, default_engine=None, generic=None)

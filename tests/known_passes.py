@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from specroof.cost import OpCost
-from specroof.latency import PassLatency, Setup, pass_time
 from specroof.latency.model import pass_work
-from specroof.latency.pass_seconds import PassShape
+from specroof.latency.pass_seconds import PassLatency, PassShape, pass_time
+from specroof.latency.setup import Setup
 
 
 def pass_latency(

@@ -7,20 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from published_models import matrix
-from specroof.architecture import (
-    TENSOR,
-    Architecture,
-    Block,
-    DraftHead,
-    Experts,
-    Layer,
-    Linear,
-    draft_model,
-)
+from specroof.architecture.base import TENSOR, Linear
+from specroof.architecture.draft_heads import DraftHead, draft_model
+from specroof.architecture.experts import Experts
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import PassTime, Round
-from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import Setup
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.setup import Setup
 from specroof.speedup.curve import drafter_pass_s, engine_pass_s
 
 #: Qwen3.6-35B-A3B's LM head, counted under every option: width and vocabulary.

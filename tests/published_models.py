@@ -10,25 +10,15 @@ from typing import Any, Final
 
 import yaml
 
-from specroof.architecture import (
-    BF16,
-    TENSOR,
-    WEIGHT_FORMATS,
-    Architecture,
-    Block,
-    CompressedAttention,
-    Core,
-    Experts,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Indexer,
-    LatentAttention,
-    Layer,
-    Linear,
-    WeightFormat,
-)
+from specroof.architecture.attention import GroupedQueryAttention, Indexer
+from specroof.architecture.base import BF16, TENSOR, WEIGHT_FORMATS, Core, Linear, WeightFormat
+from specroof.architecture.compressed import CompressedAttention
+from specroof.architecture.experts import Experts
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import Options
-from specroof.hardware import HardwareProfile, parse_hardware
+from specroof.hardware.profile import HardwareProfile, parse_hardware
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 

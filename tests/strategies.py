@@ -14,47 +14,42 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from specroof.acceptance import Acceptance, constant_acceptance, survival_acceptance
-from specroof.architecture import (
+from specroof.architecture.attention import GroupedQueryAttention, Indexer, SharedCacheAttention
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
+    CHOICES,
     FEED_FORWARD_REPLICATED,
     HEADS,
     TENSOR,
     WEIGHT_FORMATS,
-    Architecture,
-    Block,
-    BlockSparseAttention,
-    ChunkedAttention,
-    CompressedAttention,
-    Compressor,
-    Core,
-    Experts,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Indexer,
-    KimiDeltaAttention,
-    LatentAttention,
-    Layer,
-    LightningAttention,
-    Linear,
-    Mamba2,
-    SharedCacheAttention,
-    ShortConvolution,
-    by_kv_heads,
-    stack_layers,
-)
-from specroof.architecture.base import (
-    CHOICES,
     CacheDtypes,
+    Core,
     ForwardPass,
     Kept,
+    Linear,
     OpCost,
     Options,
     PassSettings,
+    by_kv_heads,
 )
-from specroof.architecture.recurrent import RecurrentCore
+from specroof.architecture.block_sparse import BlockSparseAttention
+from specroof.architecture.chunked import ChunkedAttention
+from specroof.architecture.compressed import CompressedAttention, Compressor
+from specroof.architecture.experts import Experts
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block, Layer, stack_layers
+from specroof.architecture.recurrent import (
+    GatedDeltaNet,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba2,
+    RecurrentCore,
+    ShortConvolution,
+)
 from specroof.drafters import Drafter, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter, block_drafter
-from specroof.hardware import EngineProfile, HardwareProfile, Interconnect, Peak, Placement
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import HardwareProfile, Interconnect, Peak, Placement
 
 Floats = npt.NDArray[np.float64]
 

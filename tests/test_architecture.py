@@ -7,20 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import (
-    WEIGHT_FORMATS,
-    Architecture,
-    Block,
-    CompressedAttention,
-    Core,
-    Experts,
-    GroupedQueryAttention,
-    Indexer,
-    LatentAttention,
-    Layer,
-    Linear,
-    stack_layers,
-)
+from specroof.architecture.attention import GroupedQueryAttention, Indexer
+from specroof.architecture.base import WEIGHT_FORMATS, Core, Linear
+from specroof.architecture.compressed import CompressedAttention
+from specroof.architecture.experts import Experts
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block, Layer, stack_layers
 from strategies import architectures, formats
 
 MXFP4 = WEIGHT_FORMATS["mxfp4"]

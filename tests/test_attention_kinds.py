@@ -12,21 +12,24 @@ from numpy.testing import assert_equal
 
 import specroof
 from specroof import OptionError, Placement, architecture, load_hardware, load_model
-from specroof.architecture import (
-    Architecture,
-    Core,
-    GroupedQueryAttention,
-    Layer,
-    cache_only,
-)
 from specroof.architecture.attention import (
+    GroupedQueryAttention,
     HeadsAttention,
     cached_tokens_read,
     counted_pairs,
     heads_op,
     kv_token_bytes,
 )
-from specroof.architecture.base import KERNELS, CacheDtypes, Kept, OpCost, PassSettings
+from specroof.architecture.base import (
+    KERNELS,
+    CacheDtypes,
+    Core,
+    Kept,
+    OpCost,
+    PassSettings,
+    cache_only,
+)
+from specroof.architecture.model import Architecture, Layer
 from specroof.arrays import Array
 from specroof.catalog import hardware_names
 from specroof.cost import ForwardPass, forward_cost
@@ -34,8 +37,8 @@ from specroof.cost.forward import kv_cache_bytes
 from specroof.drafters.heads import head_drafter
 from specroof.frameworks import SERVERS, known_releases, release
 from specroof.hardware.engine import LAYER_KINDS
-from specroof.latency import attention_reading, check_placement, engine_setup
 from specroof.latency.model import layer_kinds
+from specroof.latency.setup import attention_reading, check_placement, engine_setup
 from specroof.serving.room import target_footprint
 
 

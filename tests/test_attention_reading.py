@@ -9,35 +9,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from specroof import Architecture, ForwardPass, Options, Placement, load_hardware, load_model
-from specroof.architecture import (
-    Block,
-    CacheReading,
-    ChunkedAttention,
-    CompressedAttention,
-    Core,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Indexer,
-    LatentAttention,
-    Layer,
-    Linear,
-    OpCost,
-    SharedCacheAttention,
-)
-from specroof.architecture.base import READINGS
+from specroof.architecture.attention import GroupedQueryAttention, Indexer, SharedCacheAttention
+from specroof.architecture.base import READINGS, CacheReading, Core, Linear, OpCost
+from specroof.architecture.chunked import ChunkedAttention
+from specroof.architecture.compressed import CompressedAttention
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Block, Layer
+from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import forward_cost
-from specroof.hardware import EngineProfile, HardwareProfile, Peak, ServerSettings
-from specroof.latency import (
-    Setup,
-    attention_reading,
-    drafting_setup,
-    engine_setup,
-    model_latency,
-    model_work,
-    pass_time,
-)
-from specroof.latency.model import stacked
-from specroof.latency.pass_seconds import UNSPLIT
+from specroof.hardware.engine import EngineProfile, ServerSettings
+from specroof.hardware.profile import HardwareProfile, Peak
+from specroof.latency.model import model_latency, model_work, stacked
+from specroof.latency.pass_seconds import UNSPLIT, pass_time
+from specroof.latency.setup import Setup, attention_reading, drafting_setup, engine_setup
 from specroof.serving.capacity import in_server
 
 LLAMA = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)

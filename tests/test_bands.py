@@ -22,19 +22,19 @@ from specroof.acceptance import context_acceptance
 from specroof.cost import Options
 from specroof.drafters.kinds import KINDS
 from specroof.frameworks import FRAMEWORKS
-from specroof.hardware import (
+from specroof.hardware.engine import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
     SERVED_FIGURES,
     UNMEASURED_ATTENTION_BATCH,
     Band,
     EngineProfile,
-    Placement,
     Reach,
     ServedBands,
     served_width,
 )
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.profile import Placement
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import decoding_curve

@@ -11,7 +11,7 @@ import specroof
 from commands import refused, run
 from specroof.arrays import array_within, number_within, real_array, whole_within
 from specroof.errors import OptionError, expect, refuse
-from specroof.hardware import DevicePower, DevicePrice, Interconnect, Peak
+from specroof.hardware.profile import DevicePower, DevicePrice, Interconnect, Peak
 from specroof.questions import predict as prediction
 from specroof.reading.checked import within
 from specroof.speedup import curve as axes

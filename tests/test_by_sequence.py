@@ -8,23 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.acceptance import constant_acceptance
-from specroof.architecture import Architecture, Block, Layer, Linear
+from specroof.architecture.base import Linear
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters import Round
 from specroof.drafters.base import chain_proposals
-from specroof.hardware import EngineProfile, Placement
-from specroof.latency import Setup, model_work, pass_time
-from specroof.latency.pass_seconds import weighted_total
-from strategies import (
-    Grid,
-    amounts,
-    architectures,
-    device,
-    grids,
-    options,
-    placements,
-    real_engine,
-)
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import Placement
+from specroof.latency.model import model_work
+from specroof.latency.pass_seconds import pass_time, weighted_total
+from specroof.latency.setup import Setup
+from strategies import Grid, amounts, architectures, device, grids, options, placements, real_engine
 
 ENGINES = st.sampled_from(
     [real_engine(), real_engine(overlap_norm=2), real_engine(overlap_norm=1.5)]

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from specroof import ForwardPass, Options, Placement, load_hardware, load_model
-from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, Setup, model_work, served_options, setup_notes
+from specroof.hardware.engine import EngineProfile
+from specroof.latency.model import model_work, setup_notes
+from specroof.latency.setup import Deployment, Setup, served_options
 from tables import rows
 
 V4, V32, GLM = "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V3.2", "zai-org/GLM-5"

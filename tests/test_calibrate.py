@@ -31,8 +31,9 @@ from specroof import (
 from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_tokens_per_s
 from specroof.engines.calibration import PARAMETERS, Problem, coordinate, estimate, uncertainty
 from specroof.evidence import Measurement, read_benchmark
-from specroof.hardware import Band, EngineProfile, ExpertKernel, ExpertTile, parse_hardware
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import Band, EngineProfile, ExpertKernel, ExpertTile
+from specroof.hardware.profile import parse_hardware
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text, residual_fields
 from specroof.questions.validate import own_text

@@ -20,8 +20,9 @@ from specroof.engines.calibration import (
     prior_width,
 )
 from specroof.evidence import Measurement
-from specroof.hardware import EngineProfile, HardwareProfile
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Deployment, engine_setup
 
 pytestmark = pytest.mark.slow  # every test fits, some many times
 

@@ -20,8 +20,8 @@ from specroof import (
 from specroof.drafters import Drafter
 from specroof.engines import ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement, refuse_other_kinds
-from specroof.hardware import HardwareProfile
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.benchmark import engine_of_results, file_label, idle_notes, in_sample_notes
 from specroof.scoring.own_results import own_validation
 from tables import rows

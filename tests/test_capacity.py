@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specroof import Architecture, Options, Placement, load_drafter, load_hardware, load_model
-from specroof.architecture import Block, GroupedQueryAttention
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.model import Block
 from specroof.errors import OptionError
 from specroof.frameworks import FRAMEWORKS as MANY
 from specroof.frameworks import LOCAL_FRAMEWORKS
-from specroof.hardware import EngineProfile, HardwareProfile, ServerSettings
-from specroof.latency import Deployment, Setup, engine_setup
+from specroof.hardware.engine import EngineProfile, ServerSettings
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.serving.blocks import padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint

@@ -10,7 +10,7 @@ import pytest
 from commands import answered, run
 from specroof import capacity, load_hardware
 from specroof.errors import OptionError
-from specroof.hardware import ServerSettings
+from specroof.hardware.engine import ServerSettings
 from specroof.questions.capacity import Capacity
 
 

@@ -18,9 +18,11 @@ from specroof.catalog import hardware_names
 from specroof.cli import app
 from specroof.errors import OptionError, ProfileError
 from specroof.frameworks import SERVERS, SPELT, known_releases, release
-from specroof.hardware import SERVED_FIGURES, HardwareProfile, parse_hardware, served_width
+from specroof.hardware.engine import SERVED_FIGURES, served_width
+from specroof.hardware.profile import HardwareProfile, parse_hardware
 from specroof.hardware.written import calibrated_yaml
-from specroof.latency import Deployment, engine_notes, engine_setup
+from specroof.latency.model import engine_notes
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.parsers import PARSERS
 from specroof.speedup.reach import evidence_engine
 from tables import refusal

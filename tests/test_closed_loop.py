@@ -15,8 +15,9 @@ from specroof.architecture.base import Routing
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.cost.forward import joined_routing
-from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, Work, engine_setup, model_latency
+from specroof.hardware.engine import EngineProfile
+from specroof.latency.model import Work, model_latency
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.prefills import (
     RequestLoad,

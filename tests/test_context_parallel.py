@@ -7,23 +7,19 @@ import numpy as np
 import pytest
 
 from specroof import ForwardPass, Options, Placement, capacity, load_hardware
-from specroof.architecture import (
-    Architecture,
-    Block,
-    CompressedAttention,
-    Core,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Indexer,
-    LatentAttention,
-    Layer,
-    Linear,
-)
+from specroof.architecture.attention import GroupedQueryAttention, Indexer
+from specroof.architecture.base import Core, Linear
+from specroof.architecture.compressed import CompressedAttention
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import storage
 from specroof.errors import OptionError
-from specroof.hardware import Collective, EngineProfile, Interconnect
-from specroof.latency import (
-    PassWork,
+from specroof.hardware.engine import Collective, EngineProfile
+from specroof.hardware.profile import Interconnect
+from specroof.latency.model import model_work
+from specroof.latency.pass_seconds import PassWork, pass_time
+from specroof.latency.setup import (
     Setup,
     attention_reading,
     check_placement,
@@ -31,8 +27,6 @@ from specroof.latency import (
     draft_placement,
     drafting_setup,
     engine_setup,
-    model_work,
-    pass_time,
 )
 from strategies import device
 

@@ -8,23 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import (
-    ATTENTION_REPLICATED,
-    Architecture,
-    Block,
-    BlockSparseAttention,
-    ChunkedAttention,
-    Core,
+from specroof.architecture.attention import (
     GroupedQueryAttention,
     Indexer,
-    LatentAttention,
-    Layer,
-    Linear,
     SharedCacheAttention,
+    indexer_op,
+)
+from specroof.architecture.base import (
+    ATTENTION_REPLICATED,
+    CHOICES,
+    Core,
+    Linear,
+    OpCost,
+    Options,
     cache_only,
 )
-from specroof.architecture.attention import indexer_op
-from specroof.architecture.base import CHOICES, OpCost, Options
+from specroof.architecture.block_sparse import BlockSparseAttention
+from specroof.architecture.chunked import ChunkedAttention
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import forward_cost, storage
 from specroof.cost.forward import kv_cache_bytes
 from strategies import (

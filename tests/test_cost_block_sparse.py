@@ -6,20 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import (
-    ATTENTION_REPLICATED,
-    Architecture,
-    Block,
-    BlockSparseAttention,
-    Indexer,
-    LatentAttention,
-    Layer,
-    Linear,
-    Shard,
-    cache_only,
-)
-from specroof.architecture.base import OpCost
-from specroof.architecture.latent import latent_bytes
+from specroof.architecture.attention import Indexer
+from specroof.architecture.base import ATTENTION_REPLICATED, Linear, OpCost, Shard, cache_only
+from specroof.architecture.block_sparse import BlockSparseAttention
+from specroof.architecture.latent import LatentAttention, latent_bytes
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import kv_bytes_per_token, storage
 from strategies import (
     batches,

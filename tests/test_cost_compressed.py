@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import CompressedAttention, Compressor, Indexer
-from specroof.architecture.attention import index_key_bytes
+from specroof.architecture.attention import Indexer, index_key_bytes
 from specroof.architecture.base import OpCost, Options
-from specroof.architecture.compressed import (
-    entry_bytes,
-)
+from specroof.architecture.compressed import CompressedAttention, Compressor, entry_bytes
 from strategies import (
     batches,
     cache_dtypes,

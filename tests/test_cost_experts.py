@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import Experts
 from specroof.architecture.base import OpCost
-from specroof.architecture.experts import distinct_experts
+from specroof.architecture.experts import Experts, distinct_experts
 from strategies import batches, contexts, experts, forward_pass, setting, small
 
 methods = st.sampled_from(["exact", "replacement"])

@@ -7,19 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from specroof.architecture import (
-    FEED_FORWARD_REPLICATED,
-    WEIGHT_FORMATS,
-    Architecture,
-    Block,
-    Experts,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Indexer,
-    LatentAttention,
-    Layer,
-    Linear,
-)
+from specroof.architecture.attention import GroupedQueryAttention, Indexer
+from specroof.architecture.base import FEED_FORWARD_REPLICATED, WEIGHT_FORMATS, Linear
+from specroof.architecture.experts import Experts
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import CHOICES, ForwardPass, OpCost, Options, forward_cost
 from specroof.errors import OptionError
 from strategies import (

@@ -7,24 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import (
-    BF16,
-    HEADS,
-    TENSOR,
-    Architecture,
-    Block,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    KimiDeltaAttention,
-    Layer,
-    LightningAttention,
-    Linear,
-    Mamba2,
-    ShortConvolution,
-)
-from specroof.architecture.base import Options
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import BF16, HEADS, TENSOR, Linear, Options
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import (
+    GatedDeltaNet,
+    KimiDeltaAttention,
+    LightningAttention,
+    Mamba2,
     RecurrentCore,
+    ShortConvolution,
     kimi_delta_flops,
     recurrent_state_bytes,
     replay_token_bytes,

@@ -6,26 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture import (
+from specroof.architecture.attention import GroupedQueryAttention, Indexer
+from specroof.architecture.base import (
     HEADS,
     TENSOR,
     WEIGHT_FORMATS,
-    Architecture,
-    Block,
-    CompressedAttention,
-    Compressor,
     Core,
-    Experts,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Indexer,
-    LatentAttention,
-    Layer,
     Linear,
+    cache_element_bytes,
     cache_only,
 )
-from specroof.architecture.base import cache_element_bytes
-from specroof.architecture.latent import latent_bytes
+from specroof.architecture.compressed import CompressedAttention, Compressor
+from specroof.architecture.experts import Experts
+from specroof.architecture.latent import LatentAttention, latent_bytes
+from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import CHOICES, Options, Storage, kv_bytes_per_token, state_bytes, storage
 from specroof.cost.forward import kv_cache_bytes
 from specroof.units import DTYPE_BYTES

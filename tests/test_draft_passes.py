@@ -8,12 +8,10 @@ import pytest
 
 from published_drafters import Ledger, a_round, pass_seconds_on
 from specroof.acceptance import constant_acceptance
-from specroof.architecture import (
-    Architecture,
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.draft_heads import (
     DraftHead,
     DraftShape,
-    GroupedQueryAttention,
-    Layer,
     MedusaHeads,
     block_head,
     draft_layer,
@@ -21,8 +19,9 @@ from specroof.architecture import (
     eagle3_head,
     eagle_head,
     markov_step,
+    usual_mtp,
 )
-from specroof.architecture.draft_heads import usual_mtp
+from specroof.architecture.model import Architecture, Layer
 from specroof.catalog import load_model
 from specroof.catalog.names import load_draft_config
 from specroof.cost import ForwardPass, Options

@@ -11,22 +11,17 @@ from hypothesis import strategies as st
 from published_drafters import Ledger, a_round
 from specroof import forward_latency, speedup_curve
 from specroof.acceptance import constant_acceptance
-from specroof.architecture import (
-    WEIGHT_FORMATS,
-    Architecture,
-    DraftShape,
-    Layer,
-    draft_layer,
-    draft_model,
-)
+from specroof.architecture.base import WEIGHT_FORMATS
+from specroof.architecture.draft_heads import DraftShape, draft_layer, draft_model
+from specroof.architecture.model import Architecture, Layer
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime
 from specroof.drafters.heads import Where, head_drafter, overlapped_time
 from specroof.engines.record import Record, case_of
 from specroof.errors import OptionError
 from specroof.evidence import Measurement
-from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.speedup.result import SpeedupCurve
 from strategies import device, real_engine
 

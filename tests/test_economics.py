@@ -3,7 +3,7 @@
 import pytest
 
 from specroof import ProfileError, hardware_names, load_hardware
-from specroof.hardware import DevicePower, DevicePrice, parse_hardware
+from specroof.hardware.profile import DevicePower, DevicePrice, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.speedup.price import joules_per_million_tokens, usd_per_million_tokens
 from tables import rows

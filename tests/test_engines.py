@@ -12,52 +12,39 @@ import specroof
 from fitting.parameters import ENGINES, FITTED_WITH_DRAFTS, chip_family, fitted_parameters
 from known_passes import pass_latency
 from specroof import forward_latency, hardware_names, load_hardware, load_model
-from specroof.architecture import (
-    Architecture,
-    Block,
-    Core,
-    Experts,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Layer,
-    Linear,
-)
-from specroof.architecture.experts import distinct_experts, independent_tokens
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import Core, Linear
+from specroof.architecture.experts import Experts, distinct_experts, independent_tokens
+from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 from specroof.errors import OptionError
-from specroof.hardware import (
+from specroof.hardware.engine import (
     CapturedGraphs,
     EngineProfile,
     ExpectedError,
     ExpertKernel,
     ExpertLocality,
     ExpertTile,
-    HardwareProfile,
-    Peak,
-    Placement,
     Reach,
 )
-from specroof.latency import (
-    Setup,
-    Work,
-    drafting_engine,
-    engine_notes,
-    engine_setup,
-    model_latency,
-    reading_notes,
-    setup_notes,
-)
+from specroof.hardware.profile import HardwareProfile, Peak, Placement
 from specroof.latency.model import (
+    Work,
+    engine_notes,
     launched_kernels,
     layer_kinds,
     memory_notes,
+    model_latency,
     model_work,
     padded_pass,
     pass_work,
     served_calls,
+    setup_notes,
     stacked,
 )
 from specroof.latency.pass_seconds import PassShape, PassWork, overlapped_s, pass_time
+from specroof.latency.setup import Setup, drafting_engine, engine_setup, reading_notes
 from specroof.serving.workload import prefill_pass
 from tables import rows
 

@@ -6,12 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import Options, Placement, forward_cost, load_hardware, load_model
-from specroof.architecture import Architecture, Block, Experts, Layer, Linear
-from specroof.architecture.base import Routing
-from specroof.architecture.experts import distinct_experts, fullest_device
-from specroof.hardware import Collective, EngineProfile, Interconnect
-from specroof.latency import Setup, model_latency
+from specroof.architecture.base import Linear, Routing
+from specroof.architecture.experts import Experts, distinct_experts, fullest_device
+from specroof.architecture.model import Architecture, Block, Layer
+from specroof.hardware.engine import Collective, EngineProfile
+from specroof.hardware.profile import Interconnect
+from specroof.latency.model import model_latency
 from specroof.latency.pass_seconds import _Links
+from specroof.latency.setup import Setup
 from strategies import forward_pass
 from tables import rows
 

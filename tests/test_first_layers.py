@@ -5,7 +5,8 @@ import json
 import pytest
 
 from specroof import OptionError, load_model
-from specroof.architecture import Architecture, Block, Layer, Linear
+from specroof.architecture.base import Linear
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.catalog.files import bundled
 from specroof.parsers import parse_config
 

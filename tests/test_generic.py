@@ -13,16 +13,14 @@ from fitting.parameters import fitted_parameters
 from specroof import load_hardware
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence import STEP, kind_of, load_measurements
-from specroof.hardware import (
-    IDEAL_ENGINE,
-    Collective,
+from specroof.hardware.engine import _MEASURED_KINDS, IDEAL_ENGINE, Collective
+from specroof.hardware.profile import (
     Generic,
     GenericEngines,
     HardwareProfile,
     parse_generic,
     parse_hardware,
 )
-from specroof.hardware.engine import _MEASURED_KINDS
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.objects import borrowed_engine

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from fuzzing import bounded
 from gguf_files import TYPES, Tensors, gguf_bytes, text, value_bytes
 from specroof import advise, load_drafter, load_model
-from specroof.architecture import Architecture, DraftHead
+from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.mixes import GGUF_BLOCKS, mixed
+from specroof.architecture.model import Architecture
 from specroof.catalog.names import load_draft_config
 from specroof.errors import CatalogError, ConfigError, OptionError, SpecroofError
 from specroof.parsers import gguf

@@ -7,17 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from published_models import (
-    published,
-    published_hardware,
-    published_options,
-    simulated_qwen36,
-)
+from published_models import published, published_hardware, published_options, simulated_qwen36
 from specroof import adaptive, speedup_curve
 from specroof.acceptance import survival_acceptance
 from specroof.architecture.experts import distinct_experts
 from specroof.drafters import Drafter, DraftTime, Round
-from specroof.hardware import HardwareProfile
+from specroof.hardware.profile import HardwareProfile
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import LEAST_ROUNDS, BatchCosts, fixed_rates
 from specroof.questions.adaptive import Adaptive

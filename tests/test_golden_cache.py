@@ -5,7 +5,9 @@ from typing import Any, Final
 import pytest
 
 from published_models import one_block, published
-from specroof.architecture import Architecture, CompressedAttention, Indexer
+from specroof.architecture.attention import Indexer
+from specroof.architecture.compressed import CompressedAttention
+from specroof.architecture.model import Architecture
 from specroof.catalog import load_model
 from specroof.cost.forward import kv_cache_bytes
 

@@ -9,7 +9,7 @@ from published_models import chart_v4_flash, published, published_hardware, publ
 from specroof import speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.drafters.kinds import autoregressive_drafter
-from specroof.hardware import HardwareProfile
+from specroof.hardware.profile import HardwareProfile
 from specroof.speedup.result import SpeedupCurve
 
 pytestmark = pytest.mark.golden

@@ -17,7 +17,8 @@ from published_drafters import (
 from published_models import published, published_hardware, published_options, simulated_qwen36
 from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance
-from specroof.architecture import Architecture, DraftHead, Layer
+from specroof.architecture.draft_heads import DraftHead
+from specroof.architecture.model import Architecture, Layer
 from specroof.catalog.names import load_draft_config
 from specroof.drafters import Drafter
 from specroof.drafters.heads import accepted_work, head_block_drafter, head_drafter

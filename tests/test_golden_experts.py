@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from published_models import matrix, one_block, published
-from specroof.architecture import Experts
-from specroof.architecture.experts import distinct_experts
+from specroof.architecture.experts import Experts, distinct_experts
 from specroof.catalog import load_model
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 

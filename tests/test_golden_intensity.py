@@ -14,13 +14,11 @@ from published_models import (
     v4_flash_compressed,
     v4_flash_latent,
 )
-from specroof.architecture import (
-    WEIGHT_FORMATS,
-    Architecture,
-    Experts,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-)
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import WEIGHT_FORMATS
+from specroof.architecture.experts import Experts
+from specroof.architecture.model import Architecture
+from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 
 pytestmark = pytest.mark.golden

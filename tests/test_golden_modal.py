@@ -17,10 +17,11 @@ from published_models import (
     with_shared_experts_among_the_routed,
 )
 from specroof import speedup_curve
-from specroof.architecture import Architecture, CompressedAttention
+from specroof.architecture.compressed import CompressedAttention
+from specroof.architecture.model import Architecture
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import Options
-from specroof.hardware import Placement
+from specroof.hardware.profile import Placement
 from specroof.speedup.result import SpeedupCurve
 
 pytestmark = pytest.mark.golden

@@ -17,18 +17,14 @@ import specroof
 from specroof import load_hardware
 from specroof.catalog import hardware_names
 from specroof.errors import OptionError, ProfileError
-from specroof.hardware import (
+from specroof.hardware.engine import (
     IDEAL_ENGINE,
     CapturedGraphs,
     Collective,
     EngineProfile,
-    HardwareProfile,
-    Interconnect,
-    Peak,
-    Placement,
-    parse_hardware,
+    served_width,
 )
-from specroof.hardware.engine import served_width
+from specroof.hardware.profile import HardwareProfile, Interconnect, Peak, Placement, parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.reading.yaml_text import parse_yaml
 from tables import refusal as refusal_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import specroof
-from specroof.hardware import HardwareProfile
+from specroof.hardware.profile import HardwareProfile
 
 MODEL = specroof.load_model("XiaomiMiMo/MiMo-7B-Base")
 CHIP = specroof.load_hardware("b300")

@@ -10,27 +10,25 @@ from hypothesis import strategies as st
 
 from known_passes import pass_latency
 from specroof import forward_latency, load_drafter, speedup_curve
-from specroof.architecture import (
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
     HEADS,
     TENSOR,
-    Architecture,
-    Block,
     Core,
-    GroupedQueryAttention,
-    Layer,
     Linear,
     Shard,
     by_kv_heads,
     cache_only,
 )
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import BlockExchange, ForwardPass, OpCost, Options, storage
 from specroof.errors import ProfileError
-from specroof.hardware import IDEAL_ENGINE, Collective, HardwareProfile, Interconnect, Placement
-from specroof.latency import PassLatency, Setup
-from specroof.latency.pass_seconds import PassShape
-from specroof.latency.setup import device_bytes
+from specroof.hardware.engine import IDEAL_ENGINE, Collective
+from specroof.hardware.profile import HardwareProfile, Interconnect, Placement
+from specroof.latency.pass_seconds import PassLatency, PassShape
+from specroof.latency.setup import Setup, device_bytes
 from strategies import (
     Grid,
     architectures,

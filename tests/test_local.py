@@ -8,25 +8,19 @@ import pytest
 
 import specroof
 from specroof.acceptance import rate_acceptance
-from specroof.architecture import Architecture, Block, Experts, Layer, Linear, OpCost, WeightFormat
-from specroof.architecture.base import Routing, linear_cost
+from specroof.architecture.base import Linear, OpCost, Routing, WeightFormat, linear_cost
 from specroof.architecture.draft_heads import usual_mtp
+from specroof.architecture.experts import Experts
 from specroof.architecture.mixes import GGUF_FORMATS, blend, mixed
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters.kinds import stopped_proposals
 from specroof.errors import SpecroofError
-from specroof.hardware import (
-    EngineProfile,
-    HardwareProfile,
-    LocalEngines,
-    Peak,
-    Placement,
-    RowKernel,
-    ServerSettings,
-)
-from specroof.latency import Deployment, Setup, engine_setup, model_latency
-from specroof.latency.model import row_kernel_factors
+from specroof.hardware.engine import EngineProfile, RowKernel, ServerSettings
+from specroof.hardware.profile import HardwareProfile, LocalEngines, Peak, Placement
+from specroof.latency.model import model_latency, row_kernel_factors
+from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.serving.capacity import served_room
 from specroof.serving.launch import Speculation, launch, server_command
 from specroof.serving.room import draft_footprint, target_footprint

@@ -31,8 +31,10 @@ from specroof import (
 from specroof.drafters.base import chain_proposals
 from specroof.errors import MeasurementError, SpecroofError
 from specroof.evidence import read_benchmark, time_passes, timed_here
-from specroof.hardware import EngineProfile, HardwareProfile
-from specroof.latency import engine_setup, model_latency
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.model import model_latency
+from specroof.latency.setup import engine_setup
 from specroof.questions.measure import Measured
 
 CPU = "cpu-2ch-ddr5"

@@ -9,9 +9,11 @@ from specroof import load_hardware, load_model
 from specroof.architecture.experts import distinct_experts
 from specroof.cost import ForwardPass, forward_cost
 from specroof.cost.forward import joined_costs
-from specroof.hardware import CapturedGraphs, EngineProfile, Placement
-from specroof.hardware.engine import Collective
-from specroof.latency import PassWork, Setup, Work, engine_setup, model_latency, model_work
+from specroof.hardware.engine import CapturedGraphs, Collective, EngineProfile
+from specroof.hardware.profile import Placement
+from specroof.latency.model import Work, model_latency, model_work
+from specroof.latency.pass_seconds import PassWork
+from specroof.latency.setup import Setup, engine_setup
 from specroof.serving.workload import prefill_pass
 
 CONFIGS = sorted((Path(__file__).parents[1] / "model_configs").glob("*.json"))

@@ -18,7 +18,7 @@ from source_trees import nodes, tree
 from specroof import speedup_curve
 from specroof.engines.calibration import Problem
 from specroof.evidence import drafter_of, kind_of, load_measurements
-from specroof.latency import pass_time
+from specroof.latency.pass_seconds import pass_time
 from specroof.scoring import validation
 from specroof.scoring.own_results import own_validation
 from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s

@@ -8,16 +8,12 @@ from typing import Any, Final
 import pytest
 
 from conftest import _data_folder
-from specroof.architecture import (
-    CompressedAttention,
-    DraftHead,
-    GroupedQueryAttention,
-    LatentAttention,
-    MedusaHeads,
-    SharedCacheAttention,
-    medusa_head,
-)
+from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
+from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.draft_heads import (
+    DraftHead,
+    MedusaHeads,
+    medusa_head,
     usual_dflash,
     usual_dspark,
     usual_eagle,
@@ -26,6 +22,7 @@ from specroof.architecture.draft_heads import (
     usual_mtp,
     usual_p_eagle,
 )
+from specroof.architecture.latent import LatentAttention
 from specroof.catalog import load_drafter, load_model
 from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config

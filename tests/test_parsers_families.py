@@ -13,22 +13,19 @@ from typing import Any, Final
 import pytest
 
 from conftest import _data_folder
-from specroof import architecture, parsers
-from specroof.architecture import (
+from specroof import parsers
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
     FP32,
     HEADS,
     TENSOR,
-    Architecture,
-    Block,
-    GroupedQueryAttention,
-    Layer,
-    LightningAttention,
     Linear,
-    VisionTower,
     by_kv_heads,
 )
+from specroof.architecture.model import Architecture, Block, Layer, VisionTower
+from specroof.architecture.recurrent import LightningAttention
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes
 from specroof.parsers import PARSERS
@@ -193,13 +190,29 @@ def test_what_is_left_out_is_said(name: str, changes: Config, notes: list[str]) 
     assert [*left_out(parse(row_of(name, changes)))] == notes
 
 
+#: What cores are made of, by name.
+CORES: Final = {
+    name: kind
+    for file in [
+        "attention",
+        "block_sparse",
+        "chunked",
+        "compressed",
+        "experts",
+        "latent",
+        "recurrent",
+    ]
+    for name, kind in vars(import_module(f"specroof.architecture.{file}")).items()
+}
+
+
 def built(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(built(item) for item in value)
     if not isinstance(value, dict):
         return value
     ((kind, sizes),) = value.items()
-    return getattr(architecture, kind)(**{name: built(size) for name, size in sizes.items()})
+    return CORES[kind](**{name: built(size) for name, size in sizes.items()})
 
 
 @pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["cores"])

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from effort import cpu_bound
-from specroof.architecture import WEIGHT_FORMATS, Experts, WeightFormat
+from specroof.architecture.base import WEIGHT_FORMATS, WeightFormat
+from specroof.architecture.experts import Experts
 from specroof.parsers.formats import ModuleNames
 from tables import rows, table
 from tiny_configs import (

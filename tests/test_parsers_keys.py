@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specroof.architecture import VisionTower
+from specroof.architecture.model import VisionTower
 from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError, OptionError
 from specroof.parsers import PARSERS, parse_config

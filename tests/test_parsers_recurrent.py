@@ -9,14 +9,10 @@ from typing import Any, Final
 import pytest
 
 from conftest import _data_folder
-from specroof.architecture import (
-    Architecture,
-    Experts,
-    KimiDeltaAttention,
-    LatentAttention,
-    LightningAttention,
-    Mamba2,
-)
+from specroof.architecture.experts import Experts
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture
+from specroof.architecture.recurrent import KimiDeltaAttention, LightningAttention, Mamba2
 from specroof.cost import ForwardPass, forward_cost
 from specroof.parsers import parse_config
 from tables import rows, table

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from effort import cpu_bound
 from fuzzing import bounded
-from specroof.architecture import Architecture, MedusaHeads
+from specroof.architecture.draft_heads import MedusaHeads
+from specroof.architecture.model import Architecture
 from specroof.catalog.files import bundled_names
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes

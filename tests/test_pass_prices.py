@@ -10,15 +10,11 @@ from hypothesis import strategies as st
 from specroof import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
-from specroof.hardware import Placement
-from specroof.latency import Deployment, Work, engine_setup
+from specroof.hardware.profile import Placement
+from specroof.latency.model import Work
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
-from specroof.serving.pass_prices import (
-    Grid,
-    PassPrices,
-    _axis,
-    pass_prices,
-)
+from specroof.serving.pass_prices import Grid, PassPrices, _axis, pass_prices
 from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve, engine_pass_s
 

@@ -18,23 +18,22 @@ from specroof import (
     load_model,
     speedup_curve,
 )
-from specroof.architecture import Architecture, Block, GroupedQueryAttention, Layer, Linear
-from specroof.architecture.base import TENSOR
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import TENSOR, Linear
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import storage
 from specroof.errors import OptionError
-from specroof.hardware import Collective, EngineProfile, Interconnect
-from specroof.latency import (
+from specroof.hardware.engine import Collective, EngineProfile
+from specroof.hardware.profile import Interconnect
+from specroof.latency.model import Work, micro_batches, model_latency, model_work
+from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
+from specroof.latency.setup import (
     Setup,
-    Work,
     check_placement,
     device_bytes,
     draft_placement,
     engine_setup,
-    micro_batches,
-    model_latency,
-    model_work,
 )
-from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
 from specroof.questions.advise import hosts_of
 from specroof.serving.launch import Speculation, follows_load, launch, server_command
 from specroof.serving.workload import prefill_pass

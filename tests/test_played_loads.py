@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specroof import load_drafter, load_hardware, load_model, predict
-from specroof.hardware import ServerSettings
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import ServerSettings
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving import played
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.played import PlayedServer, play, played_server

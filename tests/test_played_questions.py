@@ -28,7 +28,7 @@ from specroof import (
     worth,
 )
 from specroof.cli import app
-from specroof.latency import Deployment
+from specroof.latency.setup import Deployment
 from specroof.plot import study_figures
 from specroof.questions.advise import Advice
 from specroof.questions.played_loads import PlayedPlan, told

@@ -27,9 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.cost import OpCost
 from specroof.errors import OptionError, OutputError
-from specroof.hardware import Band, Placement
-from specroof.latency import PassLatency
-from specroof.latency.pass_seconds import OpLatency
+from specroof.hardware.engine import Band
+from specroof.hardware.profile import Placement
+from specroof.latency.pass_seconds import OpLatency, PassLatency
 from specroof.plot import (
     figure_bytes,
     plot_best_draft_len_map,

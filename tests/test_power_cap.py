@@ -7,7 +7,7 @@ import pytest
 
 from specroof import OptionError, load_hardware, predict
 from specroof.arrays import Array
-from specroof.hardware import DevicePower
+from specroof.hardware.profile import DevicePower
 
 #: Joules of a token, tokens a second and tokens a round of Qwen3.8-27B UD-Q4_K_XL by cap in W, 0 to
 #: 6 drafts; llama.cpp b10451, https://github.com/sudoingX/qwen38-mtp/pull/47. Qwen3.6-27B has the

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from conftest import _data_folder
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes
 from tables import rows, table

@@ -7,20 +7,15 @@ from typing import Any
 
 import pytest
 
-from specroof import (
-    Options,
-    hardware_names,
-    load_drafter,
-    load_hardware,
-    load_model,
-    speedup_curve,
-)
-from specroof.architecture import Architecture, Linear
+from specroof import Options, hardware_names, load_drafter, load_hardware, load_model, speedup_curve
+from specroof.architecture.base import Linear
+from specroof.architecture.model import Architecture
 from specroof.errors import Note, ProfileError
 from specroof.frameworks import known_releases
-from specroof.hardware import EngineProfile, HardwareProfile, Placement, Reach, parse_hardware
+from specroof.hardware.engine import EngineProfile, Reach
+from specroof.hardware.profile import HardwareProfile, Placement, parse_hardware
 from specroof.hardware.written import calibrated_yaml
-from specroof.latency import Deployment, engine_setup
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.speedup.reach import (
     deployment_words,
     evidence_engine,

@@ -7,7 +7,7 @@ from specroof import load_drafter, load_hardware, load_model
 from specroof.acceptance import constant_acceptance
 from specroof.engines.record import Record, case_of
 from specroof.evidence import Measurement
-from specroof.latency import Deployment, engine_setup
+from specroof.latency.setup import Deployment, engine_setup
 
 
 def test_a_round_commits_its_tokens_once_for_each_sequence() -> None:

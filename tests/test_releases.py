@@ -16,8 +16,8 @@ from specroof import OptionError, ProfileError, frameworks
 from specroof.acceptance import RULES
 from specroof.drafters import KINDS
 from specroof.frameworks import FOLDER, known_releases, read_release, release, release_content
-from specroof.hardware import SERVER_KEYS
-from specroof.latency import served_options
+from specroof.hardware.engine import SERVER_KEYS
+from specroof.latency.setup import served_options
 from specroof.questions.request import DeploymentRequest
 from specroof.questions.study import load_study
 from specroof.serving.launch import Speculation, launch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specroof import HardwareProfile, load_hardware, predict
-from specroof.hardware import Band, CapturedGraphs, EngineProfile
+from specroof.hardware.engine import Band, CapturedGraphs, EngineProfile
 from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.rows import bands_around
 

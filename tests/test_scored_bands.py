@@ -11,7 +11,7 @@ from fitting import drift
 from fitting.bands import bands_of, served_scales, wider_bands
 from specroof.engines.calibration import Residual, widened
 from specroof.evidence import Measurement
-from specroof.hardware import Band, ServedBands
+from specroof.hardware.engine import Band, ServedBands
 from specroof.scoring import Validation
 from specroof.scoring.bands import (
     COUNTED_CELL,

@@ -19,7 +19,8 @@ from specroof.errors import MeasurementError
 from specroof.evidence import Measurement, base_model, load_measurements, load_served
 from specroof.evidence.bundled import _ServedRow, parse_measurements
 from specroof.evidence.measurement import refuse_repeats
-from specroof.hardware import EngineProfile, LeftOutFits
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import LeftOutFits
 from specroof.questions.validate import served_json, served_text
 from specroof.scoring import left_out, served
 from specroof.scoring.left_out import left_out_served, stored_groups

@@ -8,7 +8,7 @@ import pytest
 from server_pages import server_info
 from specroof.errors import MeasurementError
 from specroof.evidence.server_info import ServerFacts, all_facts, cache_facts, server_facts
-from specroof.hardware import ServerSettings
+from specroof.hardware.engine import ServerSettings
 from tables import rows
 
 

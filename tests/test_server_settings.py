@@ -23,10 +23,15 @@ from specroof.cost import ForwardPass
 from specroof.engines import predicted_tokens_per_s
 from specroof.errors import OptionError
 from specroof.evidence import Measurement
-from specroof.hardware import IDEAL_ENGINE, SERVER_KEYS, CapturedGraphs, ServerSettings
-from specroof.hardware.engine import Overlap
-from specroof.latency import Deployment, Setup, drafting_engine, engine_setup, model_latency
-from specroof.latency.model import model_work
+from specroof.hardware.engine import (
+    IDEAL_ENGINE,
+    SERVER_KEYS,
+    CapturedGraphs,
+    Overlap,
+    ServerSettings,
+)
+from specroof.latency.model import model_latency, model_work
+from specroof.latency.setup import Deployment, Setup, drafting_engine, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import decoding_curve, waits_for_host

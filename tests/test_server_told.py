@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from specroof.cli import app
 from specroof.errors import MeasurementError
 from specroof.evidence import Measurement, read_benchmark, server_told
-from specroof.hardware import ServerSettings
+from specroof.hardware.engine import ServerSettings
 
 
 def line(**server: Any) -> str:

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from specroof import OptionError, advise, load_drafter, load_model
 from specroof.drafters import KINDS
 from specroof.frameworks import FRAMEWORKS, release
-from specroof.hardware import Placement, ServerSettings
+from specroof.hardware.engine import ServerSettings
+from specroof.hardware.profile import Placement
 from specroof.questions.speculation import speculation_of
 from specroof.serving.launch import (
     YOUR_DRAFT_MODEL,

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import Placement, load_drafter, load_hardware, load_model
-from specroof.architecture import VisionTower
+from specroof.architecture.model import VisionTower
 from specroof.frameworks import release
-from specroof.hardware import Server, ServerSettings
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import Server, ServerSettings
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving import blocks, pools
 from specroof.serving.capacity import ServedRoom, in_server, served_room
 

@@ -11,7 +11,7 @@ import pytest
 from commands import answered, run
 from gridded import gridded
 from specroof import load_hardware
-from specroof.hardware import Band, EngineProfile, Reach
+from specroof.hardware.engine import Band, EngineProfile, Reach
 from specroof.hardware.written import calibrated_yaml
 from specroof.questions.predict import served_bands_line
 

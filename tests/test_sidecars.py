@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.catalog import load_model
 from specroof.errors import ConfigError
 from tiny_configs import TINY, Config, formats, parse

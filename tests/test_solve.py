@@ -13,7 +13,7 @@ from specroof import load_drafter, load_hardware, load_model
 from specroof.acceptance import acceptance_from_length, constant_acceptance
 from specroof.drafters import Drafter, DraftTime
 from specroof.errors import OptionError
-from specroof.latency import Deployment, engine_setup
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.solve import AXES, Wish, crossing, largest_rate, runs_of, slowed, solve

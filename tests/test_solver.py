@@ -20,28 +20,19 @@ from specroof.acceptance import (
     rate_acceptance,
     survival_acceptance,
 )
-from specroof.architecture import (
-    HEADS,
-    TENSOR,
-    Architecture,
-    Block,
-    BlockSparseAttention,
-    ChunkedAttention,
-    CompressedAttention,
-    Core,
-    GatedDeltaNet,
-    GroupedQueryAttention,
-    Indexer,
-    LatentAttention,
-    Layer,
-    Linear,
-    SharedCacheAttention,
-)
+from specroof.architecture.attention import GroupedQueryAttention, Indexer, SharedCacheAttention
+from specroof.architecture.base import HEADS, TENSOR, Core, Linear
+from specroof.architecture.block_sparse import BlockSparseAttention
+from specroof.architecture.chunked import ChunkedAttention
+from specroof.architecture.compressed import CompressedAttention
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.errors import OptionError
-from specroof.hardware import Placement
+from specroof.hardware.profile import Placement
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, drafting_gain, grid_axes
 from specroof.speedup.overview import Overview, _thinned

@@ -15,8 +15,9 @@ import yaml
 from specroof import load_drafter, load_hardware, load_model
 from specroof.drafters import Drafter
 from specroof.errors import OptionError
-from specroof.hardware import Placement, ServerSettings
-from specroof.latency import Deployment, Setup, engine_setup
+from specroof.hardware.engine import ServerSettings
+from specroof.hardware.profile import Placement
+from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.serving import split as split_room
 from specroof.serving.capacity import in_server
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads

@@ -12,21 +12,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from specroof import (
-    advise,
-    breakeven,
-    capacity,
-    frontier,
-    load_hardware,
-    predict,
-    sweep,
-    worth,
-)
+from specroof import advise, breakeven, capacity, frontier, load_hardware, predict, sweep, worth
 from specroof.cli import app
 from specroof.errors import OptionError, reject
-from specroof.hardware import HardwareProfile, Placement
 from specroof.hardware.engine import UNMEASURED
-from specroof.latency import Setup, engine_setup
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.setup import Setup, engine_setup
 from specroof.questions.request import workers_of
 from specroof.questions.splits import candidate_splits, worker_schedule
 from tables import rows

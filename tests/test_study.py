@@ -11,18 +11,11 @@ import pytest
 import yaml
 
 import specroof
-from specroof import (
-    Options,
-    Placement,
-    SpecroofError,
-    load_drafter,
-    load_hardware,
-    load_model,
-)
+from specroof import Options, Placement, SpecroofError, load_drafter, load_hardware, load_model
 from specroof.cost import CHOICES
 from specroof.errors import CatalogError, ConfigError, OptionError, StudyError
-from specroof.hardware import ServerSettings
-from specroof.latency import engine_setup
+from specroof.hardware.engine import ServerSettings
+from specroof.latency.setup import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.study import load_study, study_schema
 from specroof.questions.study_grid import Study

@@ -9,7 +9,7 @@ import pytest
 from specroof import load_hardware, predict
 from specroof.catalog import hardware_names
 from specroof.drafters import KINDS
-from specroof.hardware import SERVED_FIGURES, EngineProfile, Reach, served_width
+from specroof.hardware.engine import SERVED_FIGURES, EngineProfile, Reach, served_width
 
 BATCHES: Final = np.array([1, 2, 4, 5, 8, 9, 32, 33, 64, 256, 257, 512, 4096])
 CONTEXTS: Final = np.array([[1], [500], [1050], [1100], [1300], [2000], [8000], [33000], [131072]])

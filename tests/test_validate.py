@@ -16,21 +16,9 @@ import pytest
 from commands import answered
 from fitting.kernels import KERNEL_ENGINE, kernel_engine
 from fitting.left_out import left_out_content, left_out_text
-from fitting.parameters import (
-    PARAMETERS,
-    SERVERS,
-    chip_family,
-    fitted_parameters,
-)
+from fitting.parameters import PARAMETERS, SERVERS, chip_family, fitted_parameters
 from fitting.served_fit import served_engine
-from fitting.shared_fit import (
-    Points,
-    engine_key,
-    engine_of,
-    fit,
-    initial_parameters,
-    leave_one_out,
-)
+from fitting.shared_fit import Points, engine_key, engine_of, fit, initial_parameters, leave_one_out
 from schemas import mistake
 from specroof import (
     Placement,
@@ -44,16 +32,11 @@ from specroof import (
 from specroof.cost import ForwardPass
 from specroof.engines.record import Record
 from specroof.errors import MeasurementError, ProfileError
-from specroof.evidence import (
-    Measurement,
-    acceptance_of,
-    drafter_of,
-    kind_of,
-    load_measurements,
-)
-from specroof.hardware import IDEAL_ENGINE, EngineProfile
-from specroof.latency import engine_setup, model_work
+from specroof.evidence import Measurement, acceptance_of, drafter_of, kind_of, load_measurements
+from specroof.hardware.engine import IDEAL_ENGINE, EngineProfile
+from specroof.latency.model import model_work
 from specroof.latency.pass_seconds import all_reduce_s, pass_time
+from specroof.latency.setup import engine_setup
 from specroof.questions.validate import accuracy_chart, validation_table
 from specroof.scoring import Validation
 from specroof.scoring.bands import banded, misses_of

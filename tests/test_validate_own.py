@@ -16,8 +16,8 @@ from specroof import load_hardware
 from specroof.cli import app
 from specroof.engines import calibrated_yaml, predicted_tokens_per_s
 from specroof.evidence import Measurement
-from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import EngineProfile
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.calibrate import throughput_chart
 from specroof.questions.validate import own_json, own_row, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation

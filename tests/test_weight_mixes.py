@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from gguf_files import text, value_bytes
-from specroof.architecture import Architecture, DraftHead, Experts, Options
+from specroof.architecture.base import Options
+from specroof.architecture.draft_heads import DraftHead
+from specroof.architecture.experts import Experts
 from specroof.architecture.mixes import GGUF_FORMATS, MIXES, mixed
+from specroof.architecture.model import Architecture
 from specroof.catalog.names import load_draft_config, load_model
 from specroof.cost import ForwardPass, forward_cost, storage, stored_as
 from specroof.latency.model import option_notes

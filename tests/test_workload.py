@@ -19,8 +19,8 @@ from specroof import (
 )
 from specroof.cost import ForwardPass
 from specroof.drafters.kinds import autoregressive_drafter
-from specroof.hardware import EngineProfile, ServerSettings
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import EngineProfile, ServerSettings
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.capacity import in_server
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s, request_s

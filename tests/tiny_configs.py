@@ -10,7 +10,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from specroof.architecture import Architecture, Experts, GroupedQueryAttention, Linear
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import Linear
+from specroof.architecture.experts import Experts
+from specroof.architecture.model import Architecture
 from specroof.errors import ConfigError
 from specroof.parsers import parse_config
 

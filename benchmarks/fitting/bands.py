@@ -7,7 +7,7 @@ from operator import attrgetter
 import numpy as np
 
 from specroof.engines.calibration import BAND_SHARE
-from specroof.hardware import (
+from specroof.hardware.engine import (
     CONCURRENCY_RANGES,
     OTHER_DRAFTERS,
     Band,

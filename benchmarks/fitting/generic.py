@@ -22,8 +22,8 @@ from fitting.parameters import (
     shared_engine,
 )
 from specroof.frameworks import FRAMEWORKS
-from specroof.hardware import GENERIC, Band, ChipFamily, Collective, EngineProfile, Generic
-from specroof.hardware.engine import OTHER_DRAFTERS
+from specroof.hardware.engine import OTHER_DRAFTERS, Band, Collective, EngineProfile
+from specroof.hardware.profile import GENERIC, ChipFamily, Generic
 from specroof.scoring.left_out import left_out_name
 
 #: Chips by their matrix units, and what kernels reach there: share of the bf16 peak in matmuls of

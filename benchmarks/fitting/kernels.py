@@ -23,14 +23,8 @@ from fitting.parameters import (
     shared_engine,
 )
 from specroof.errors import ProfileError
-from specroof.hardware import (
-    Collective,
-    EngineProfile,
-    ExpertKernel,
-    FormerReleases,
-    HardwareProfile,
-)
-from specroof.hardware.profile import scaled_engine
+from specroof.hardware.engine import Collective, EngineProfile, ExpertKernel, FormerReleases
+from specroof.hardware.profile import HardwareProfile, scaled_engine
 from specroof.units import MICROSECOND
 
 #: The engine that kernels are known of.

@@ -11,13 +11,13 @@ from fitting.parameters import ALL, SERVERS, family_of, fitted_parameters, store
 from fitting.shared_fit import engine_of
 from specroof.evidence import Measurement, kind_of, load_served
 from specroof.evidence.measurement import chip_of
-from specroof.hardware import EngineProfile
+from specroof.hardware.engine import EngineProfile
 from specroof.hardware.written import written_generic
 from specroof.scoring.left_out import SERVED_GROUPS, served_group
 
 
 def left_out_content(measurements: Iterable[Measurement]) -> dict[str, Any]:
-    """Return the mapping that `specroof.hardware.parse_left_out_fits` reads.
+    """Return the mapping that `specroof.hardware.profile.parse_left_out_fits` reads.
 
     Parameters
     ----------

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from specroof.errors import ProfileError
-from specroof.hardware import (
+from specroof.hardware.engine import (
     OP_KINDS,
     CapturedGraphs,
     Collective,
     EngineProfile,
     ExpertLocality,
     ExpertTile,
-    HardwareProfile,
 )
+from specroof.hardware.profile import HardwareProfile
 
 #: Measured chips of one kind of matrix unit, by their hardware files. The first of a family holds
 #: what its engines have in common.

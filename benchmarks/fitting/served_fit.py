@@ -36,8 +36,10 @@ from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.evidence import Measurement, base_model, load_served
 from specroof.evidence.measurement import chip_of
-from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, PassWork, Work, model_work, pass_time, stacked
+from specroof.hardware.engine import EngineProfile
+from specroof.latency.model import Work, model_work, stacked
+from specroof.latency.pass_seconds import PassWork, pass_time
+from specroof.latency.setup import Deployment
 from specroof.scoring.bands import FULL_POINTS
 from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
 from specroof.scoring.served import implausible, launches_prompts, plain_scores

@@ -21,7 +21,7 @@ from specroof.engines.least_squares import least_squares
 from specroof.engines.record import Record, of_bare_passes
 from specroof.evidence import STEP, Measurement, kind_of, measured_of, shape_group
 from specroof.evidence.measurement import chip_of
-from specroof.hardware import EngineProfile
+from specroof.hardware.engine import EngineProfile
 from specroof.scoring.bands import FULL_POINTS
 from specroof.scoring.left_out import left_out_name, published_cases
 

@@ -25,7 +25,8 @@ import yaml  # noqa: E402
 from models import decode_flops, model_config, n_params, saved_again, text_model  # noqa: E402
 from shrink import shrunken  # noqa: E402
 
-from specroof.architecture import Architecture, LatentAttention  # noqa: E402
+from specroof.architecture.latent import LatentAttention  # noqa: E402
+from specroof.architecture.model import Architecture  # noqa: E402
 from specroof.cost import ForwardPass, forward_cost, state_bytes  # noqa: E402
 from specroof.cost.forward import kv_cache_bytes  # noqa: E402
 from specroof.errors import SpecroofError  # noqa: E402

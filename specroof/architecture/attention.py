@@ -171,7 +171,7 @@ class SharedCacheAttention(SoftmaxAttention):
 
         Examples
         --------
-        >>> from specroof.architecture import GroupedQueryAttention
+        >>> from specroof.architecture.attention import GroupedQueryAttention
         >>> from specroof.architecture.base import ForwardPass, Options
         >>> full = GroupedQueryAttention(n_heads=8, n_kv_heads=1, head_dim=512, value_dim=512)
         >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=1000)
@@ -217,7 +217,7 @@ def kv_token_bytes(core: HeadsAttention, dtype: str) -> float:
 
     Examples
     --------
-    >>> from specroof.architecture import GroupedQueryAttention
+    >>> from specroof.architecture.attention import GroupedQueryAttention
     >>> kv_token_bytes(GroupedQueryAttention(32, 8, head_dim=128, value_dim=128), "bf16")
     4096.0
     """

@@ -284,7 +284,7 @@ class Options:
         be a mix of formats, as a file of llama.cpp or MLX has it, in capitals or not.
     index_dtype
         Keys of DeepSeek's indexer (V3.2 and its kin, V4), and the arithmetic on them. None for
-        the dtype of the cache; servers keep them in fp8, see `specroof.latency.served_options`.
+        the dtype of the cache; servers keep them in fp8: `specroof.latency.setup.served_options`.
     v4_attention
         DeepSeek-V4: ``"shared-kv"``, one 512-wide vector as key and value, or ``"mla-like"``
         (1 088 multiply-adds and 576 elements per entry, as two published estimators count).
@@ -295,7 +295,7 @@ class Options:
         Refuse a chip that lacks a dtype, where the next wider one would stand in.
     verify_attention
         How a verification reads the target's cache, one of `READINGS`; None for what the server
-        chooses on the chip: see `specroof.latency.attention_reading`. No effect on the ideal
+        chooses on the chip: see `specroof.latency.setup.attention_reading`. No effect on the ideal
         engine.
     n_cpu_moe
         Layers, the first ones, whose experts lie in the memory of the host and are multiplied by

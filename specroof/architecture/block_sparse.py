@@ -82,7 +82,7 @@ class BlockSparseAttention(HeadsAttention):
 
         Examples
         --------
-        >>> from specroof.architecture import Indexer
+        >>> from specroof.architecture.attention import Indexer
         >>> from specroof.architecture.base import ForwardPass, Options
         >>> indexer = Indexer(n_heads=4, head_dim=128, top_k=16)
         >>> core = BlockSparseAttention(64, 4, 128, 128, indexer, block_len=128)
@@ -125,7 +125,7 @@ class BlockSparseAttention(HeadsAttention):
 
         Examples
         --------
-        >>> from specroof.architecture import Indexer
+        >>> from specroof.architecture.attention import Indexer
         >>> core = BlockSparseAttention(64, 4, 128, 128, Indexer(4, 128, 16), block_len=128)
         >>> kept = core.kept(np.array(1.0), CacheDtypes("bf16", "bf16", "fp32", "bf16"))
         >>> float(kept.cache_bytes), float(kept.repeated_bytes)  # (4 * 256 + 128) * 2; 128 * 2

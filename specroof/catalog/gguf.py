@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from specroof.architecture import Architecture, DraftHead
+from specroof.architecture.draft_heads import DraftHead
+from specroof.architecture.model import Architecture
 from specroof.catalog.files import is_file
 from specroof.catalog.hub import fetch_part, files_on_hub
 from specroof.errors import CatalogError, ConfigError, reject

@@ -27,8 +27,8 @@ from specroof.acceptance import (
     windowed_acceptance,
 )
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
-from specroof.architecture import Architecture, DraftHead, MedusaHeads
-from specroof.architecture.draft_heads import attention_window
+from specroof.architecture.draft_heads import DraftHead, MedusaHeads, attention_window
+from specroof.architecture.model import Architecture
 from specroof.arrays import number_within
 from specroof.catalog.files import (
     bundled,
@@ -53,7 +53,7 @@ from specroof.errors import (
     refuse,
     reject,
 )
-from specroof.hardware import (
+from specroof.hardware.profile import (
     Generic,
     GenericEngines,
     HardwareProfile,

@@ -1,6 +1,6 @@
 """FLOPs and bytes of one whole forward pass, and of what a model keeps, before any hardware."""
 
-from specroof.architecture import CHOICES, BlockExchange, ForwardPass, OpCost, Options, Shard
+from specroof.architecture.base import CHOICES, BlockExchange, ForwardPass, OpCost, Options, Shard
 from specroof.cost.forward import (
     Storage,
     forward_cost,

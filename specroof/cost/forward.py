@@ -8,21 +8,25 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import (
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     HEADS,
     TENSOR,
     WEIGHT_FORMATS,
-    Architecture,
     BlockExchange,
+    CacheDtypes,
     CacheReading,
     Core,
     ForwardPass,
+    Kept,
     OpCost,
     Options,
+    PassSettings,
+    Routing,
     Shard,
+    linear_cost,
 )
-from specroof.architecture.base import CacheDtypes, Kept, PassSettings, Routing, linear_cost
+from specroof.architecture.model import Architecture
 from specroof.architecture.recurrent import replay_token_bytes
 from specroof.arrays import Array
 from specroof.errors import expect
@@ -147,7 +151,7 @@ def stored_as(architecture: Architecture, name: str) -> Architecture:
 
     Examples
     --------
-    >>> from specroof.architecture import Linear
+    >>> from specroof.architecture.base import Linear
     >>> tiny = Architecture("tiny", "llama", 32, 64, (), head=Linear("lm_head", 32, 64))
     >>> [stored_as(tiny, name).weight_bytes for name in ("fp8", "q8_0")]  # 2 * 2048 weights
     [8192.0, 4352.0]
@@ -203,7 +207,8 @@ def forward_cost(
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
     >>> up = Linear("up_proj", 8, 32)
     >>> tiny = Architecture(
     ...     "tiny",
@@ -355,7 +360,9 @@ def storage(
 
     Examples
     --------
-    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture.attention import GroupedQueryAttention
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -412,7 +419,9 @@ def replay_storage(architecture: Architecture) -> list[Storage]:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, GatedDeltaNet, Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
+    >>> from specroof.architecture.recurrent import GatedDeltaNet
     >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
     >>> layer = Layer((Block("attention", (), core),), count=3)
     >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
@@ -471,7 +480,9 @@ def kv_cache_bytes(
 
     Examples
     --------
-    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture.attention import GroupedQueryAttention
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -496,7 +507,9 @@ def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) 
 
     Examples
     --------
-    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture.attention import GroupedQueryAttention
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)
@@ -518,7 +531,9 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
 
     Examples
     --------
-    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture.attention import GroupedQueryAttention
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
     >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
     >>> up = Linear("up_proj", 8, 32, shard=TENSOR)
     >>> layer = Layer((Block("attention", (), core), Block("feed_forward", (up,))), count=2)

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.acceptance import ContextAcceptance
-from specroof.architecture import Architecture, DraftHead
+from specroof.architecture.draft_heads import DraftHead
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
-from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import Work
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.model import Work
 
 #: Counts: whole numbers of a chain or a tree, means where some sequences propose nothing.
 Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]

@@ -7,19 +7,14 @@ from typing import Final, Literal
 
 import numpy as np
 
-from specroof.architecture import (
-    Architecture,
-    Block,
-    DraftHead,
-    Layer,
-    Linear,
-    MedusaHeads,
-    medusa_head,
-)
+from specroof.architecture.base import Linear
 from specroof.architecture.draft_heads import (
     USUAL_BLOCKS,
     USUAL_MEDUSA_HEADS,
+    DraftHead,
     HeadDesign,
+    MedusaHeads,
+    medusa_head,
     usual_dflash,
     usual_dspark,
     usual_eagle,
@@ -28,12 +23,13 @@ from specroof.architecture.draft_heads import (
     usual_mtp,
     usual_p_eagle,
 )
+from specroof.architecture.model import Architecture, Block, Layer
 from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters.base import Drafter, DrafterFootprint, DraftTime, Round
 from specroof.errors import reject
-from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import Work
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.model import Work
 from specroof.units import Bounds, format_count, format_seconds, format_si
 
 #: From a target to the drafter that is built for it.

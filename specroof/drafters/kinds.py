@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.acceptance.curve import rates_of_survival
-from specroof.architecture import Architecture
 from specroof.architecture.base import WEIGHT_FORMATS, WEIGHT_MIXES
 from specroof.architecture.draft_heads import HeadDesign
+from specroof.architecture.model import Architecture
 from specroof.arrays import number_within, whole_within
 from specroof.cost import stored_as
 from specroof.drafters.base import (
@@ -24,12 +24,7 @@ from specroof.drafters.base import (
     TokensPerRound,
     chain_proposals,
 )
-from specroof.drafters.heads import (
-    Where,
-    head_block_drafter,
-    head_drafter,
-    medusa_drafter,
-)
+from specroof.drafters.heads import Where, head_block_drafter, head_drafter, medusa_drafter
 from specroof.drafters.trees import (
     MOST_NODES,
     dynamic_tree,

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from specroof.architecture import Architecture, DraftHead
+from specroof.architecture.draft_heads import DraftHead
+from specroof.architecture.model import Architecture
 from specroof.cost import ForwardPass, forward_cost
 from specroof.drafters.heads import fitted
 from specroof.units import dtype_bytes

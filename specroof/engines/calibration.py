@@ -24,8 +24,9 @@ from specroof.evidence import (
     refuse_other_setup,
 )
 from specroof.frameworks import LOCAL_FRAMEWORKS
-from specroof.hardware import IDEAL_ENGINE, Band, EngineProfile, HardwareProfile
-from specroof.latency import Deployment, check_placement, engine_setup, served_options
+from specroof.hardware.engine import IDEAL_ENGINE, Band, EngineProfile
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Deployment, check_placement, engine_setup, served_options
 
 # --- What an engine predicts for results of one's own, and whether they can be compared with it --
 

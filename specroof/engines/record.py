@@ -17,17 +17,10 @@ from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, Proposals, TokensPerRound
 from specroof.errors import MeasurementError
 from specroof.evidence import STEP, Measurement, measured_of, request_lengths
-from specroof.hardware import EngineProfile
-from specroof.latency import (
-    Deployment,
-    PassWork,
-    Work,
-    drafting_engine,
-    drafting_setup,
-    model_work,
-    pass_time,
-    stacked,
-)
+from specroof.hardware.engine import EngineProfile
+from specroof.latency.model import Work, model_work, stacked
+from specroof.latency.pass_seconds import PassWork, pass_time
+from specroof.latency.setup import Deployment, drafting_engine, drafting_setup
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import (
     RequestLoad,
@@ -35,13 +28,7 @@ from specroof.serving.prefills import (
     end_to_end_tokens_per_s,
     request_timing,
 )
-from specroof.speedup.curve import (
-    PassSeconds,
-    draft_time,
-    engine_round_s,
-    proposals,
-    round_time,
-)
+from specroof.speedup.curve import PassSeconds, draft_time, engine_round_s, proposals, round_time
 from specroof.speedup.result import speedup_of
 
 #: The engine of cases that say no other, and of their bare passes.

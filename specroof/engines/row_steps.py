@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from specroof.arrays import Array
-from specroof.hardware import EngineProfile, RowKernel
+from specroof.hardware.engine import EngineProfile, RowKernel
 from specroof.units import BOUNDS
 
 #: The most rows, tokens of all sequences of a pass, whose kernels are told apart one by one.
@@ -44,7 +44,7 @@ def with_row_kernels(
         how much of a pass of one row is arithmetic: what is not is made less where it is longer
         than a pass, which changes no sum of what was timed.
     Source
-        `specroof.hardware.RowKernel`, whose share is found by halving an interval.
+        `specroof.hardware.engine.RowKernel`, whose share is found by halving an interval.
     """
     bounds, kernels = BOUNDS["vector_share"], engine.row_kernels
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from specroof.arrays import number_within
 from specroof.catalog import load_hardware, load_model
 from specroof.errors import MeasurementError
-from specroof.hardware import ServerSettings
+from specroof.hardware.engine import ServerSettings
 from specroof.reading.yaml_text import shown
 
 # --- Models and chips of measurements, each read once: hundreds of points share a dozen of them --

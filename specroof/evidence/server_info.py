@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, model_validator
 
 from specroof.errors import MeasurementError, reject
 from specroof.evidence.stated import CACHE_DTYPES
-from specroof.hardware import ServerSettings
+from specroof.hardware.engine import ServerSettings
 from specroof.reading.checked import (
     REQUIRED,
     Extract,

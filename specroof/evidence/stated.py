@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from specroof.errors import MeasurementError
 from specroof.evidence.measurement import Measurement
-from specroof.hardware import SERVER_KEYS, Placement, ServerSettings
+from specroof.hardware.engine import SERVER_KEYS, ServerSettings
+from specroof.hardware.profile import Placement
 from specroof.reading.yaml_text import shown
 from specroof.units import dtype_bytes
 

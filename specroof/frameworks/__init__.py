@@ -557,11 +557,12 @@ class Release:
 @dataclass(frozen=True, kw_only=True)
 class _Defaults:
     memory_frac: _Share
-    running: int
+    running: int | None
     running_drafting: int | None = None
     capture: int
     chunk: int
     mixed: bool
+    prefix_cache: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -574,10 +575,13 @@ class ShareRelease(Release):
         Of settings; those of a server that drafts run other numbers of requests.
     part_tokens
         Tokens of a pass, whose logits are kept; 0 where nothing is.
+    whole_memory
+        Whether a server has all of a device's memory, as in the textbook.
     """
 
     defaults: _Defaults
     part_tokens: int = 0
+    whole_memory: bool = False
 
 
 def _check_sources(content: Mapping[str, Any], file: str) -> None:
@@ -749,12 +753,16 @@ _SCHEMAS: Final[Mapping[str, type[Release]]] = {
     "share": ShareRelease,
 }
 #: The engine of the textbook, which nothing limits.
-IDEAL: Final = Release(
+IDEAL: Final = ShareRelease(
     framework="ideal",
     format_version=1,
-    rules="ideal",
+    rules="share",
     title="ideal",
     sources={},
+    defaults=_Defaults(
+        memory_frac=1.0, running=None, capture=0, chunk=0, mixed=False, prefix_cache=False
+    ),
+    whole_memory=True,
     command=Command(start=(), placement={}, other_hosts=""),
     spread_context=SpreadContext(merges=3),
     uses_host=True,

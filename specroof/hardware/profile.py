@@ -13,13 +13,7 @@ import numpy as np
 from specroof.arrays import Array, number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word, reject
 from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN
-from specroof.hardware.engine import (
-    IDEAL_ENGINE,
-    Collective,
-    Dtype,
-    EngineProfile,
-    ShortName,
-)
+from specroof.hardware.engine import IDEAL_ENGINE, Collective, Dtype, EngineProfile, ShortName
 from specroof.reading.yaml_text import field_kinds, parse_yaml, read_plain, shown
 from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES, Bounds
 
@@ -433,8 +427,8 @@ class DevicePower(CheckedPart):
 class HardwareProfile(CheckedPart):
     """One kind of device, as a hardware file describes it.
 
-    Files are checked by :func:`specroof.hardware.parse_hardware`; a profile that is built in
-    Python takes its figures as they are.
+    Files are checked by `parse_hardware`; a profile that is built in Python takes its figures as
+    they are.
 
     Attributes
     ----------
@@ -684,7 +678,7 @@ class Placement:
         Stages of layers, each on `tensor_parallel` devices of its own.
     nodes
         Nodes that the devices are spread over, as many on each; None for as few as the chip's
-        links allow, which `specroof.latency.engine_setup` fills in.
+        links allow, which `specroof.latency.setup.engine_setup` fills in.
 
     Raises
     ------

@@ -66,7 +66,7 @@ def _served(engine: EngineProfile) -> EngineProfile:
 
 
 def written_generic(generic: Generic) -> dict[str, Any]:
-    """Return the mapping that `specroof.hardware.parse_generic` reads.
+    """Return the mapping that `specroof.hardware.profile.parse_generic` reads.
 
     Parameters
     ----------

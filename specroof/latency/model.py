@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture, CacheReading, Core
-from specroof.architecture.base import STAND_IN_MIXES
+from specroof.architecture.base import STAND_IN_MIXES, WEIGHT_FORMATS, CacheReading, Core
 from specroof.architecture.experts import fullest_device
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, BoolArray, IntArray
 from specroof.cost import (
     BlockExchange,
@@ -28,14 +28,8 @@ from specroof.cost import (
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note, Urgent, expect_word
 from specroof.frameworks import LOCAL_FRAMEWORKS, SpreadContext
-from specroof.hardware import (
-    GENERIC,
-    CapturedGraphs,
-    HardwareProfile,
-    Placement,
-    RowKernel,
-)
-from specroof.hardware.engine import LAYER_KINDS
+from specroof.hardware.engine import LAYER_KINDS, CapturedGraphs, RowKernel
+from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.pass_seconds import (
     AMOUNTS,
     UNSPLIT,
@@ -103,7 +97,8 @@ def pass_work(
     Examples
     --------
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware.engine import IDEAL_ENGINE
+    >>> from specroof.hardware.profile import HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 4.0}, memory_bytes_per_s=2.0, memory_bytes=1.0)
     >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
     >>> nothing = np.zeros(())
@@ -402,7 +397,7 @@ def row_kernel_factors(
 
     Examples
     --------
-    >>> from specroof.hardware import RowKernel
+    >>> from specroof.hardware.engine import RowKernel
     >>> zero, rows = np.zeros(()), np.array([1.0, 8.0, 9.0])
     >>> op = OpCost("up", "dense", 1, 20 * rows, np.array(5.0), zero, zero, "bf16", rows=rows)
     >>> vector, tiles = RowKernel(rows=8, compute_frac=0.1), RowKernel(compute_frac=0.5, tile=16)
@@ -514,7 +509,7 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
     Examples
     --------
     >>> from specroof.cost import OpCost
-    >>> from specroof.hardware import IDEAL_ENGINE
+    >>> from specroof.hardware.engine import IDEAL_ENGINE
     >>> from specroof.latency.pass_seconds import pass_time
     >>> zero = np.zeros(())
     >>> op = OpCost("up_proj", "dense", 1, zero, zero, zero, zero, "bf16")
@@ -707,13 +702,15 @@ def model_latency(
         If the device cannot compute a dtype, or collectives have no known time.
 
     Source
-        See `model_work` and `specroof.latency.pass_time`.
+        See `model_work` and `specroof.latency.pass_seconds.pass_time`.
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Layer
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware.engine import EngineProfile
+    >>> from specroof.hardware.profile import HardwareProfile, Peak, Placement
     >>> chip = HardwareProfile(
     ...     format_version=1,
     ...     name="chip",
@@ -764,9 +761,11 @@ def model_work(
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Layer
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware.engine import IDEAL_ENGINE
+    >>> from specroof.hardware.profile import HardwareProfile, Peak, Placement
     >>> chip = HardwareProfile(
     ...     format_version=1,
     ...     name="chip",
@@ -824,7 +823,7 @@ def without_launches(model: Architecture, setup: Setup) -> Setup | None:
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.latency.setup import engine_setup
     >>> flash, b200 = load_model("deepseek-ai/DeepSeek-V4-Flash"), load_hardware("b200")
     >>> for engine in ("vllm", "sglang"):
     ...     without_launches(flash, engine_setup(b200, engine, None, None)) is None
@@ -1156,12 +1155,14 @@ def layer_kinds(model: Architecture, setup: Setup) -> dict[str, int]:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, Experts, Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.experts import Experts
+    >>> from specroof.architecture.model import Block, Layer
     >>> experts = Experts(n_experts=4, top_k=1, in_features=8, hidden_features=8)
     >>> moe = Layer((Block("feed_forward", (), experts),), count=3)
     >>> toy = Architecture("toy", "llama", 8, 9, (moe,), Linear("lm_head", 8, 9))
     >>> from specroof import load_hardware
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.latency.setup import engine_setup
     >>> layer_kinds(toy, engine_setup(load_hardware("h100"), "ideal", None, None))
     {'experts': 3}
     """
@@ -1203,7 +1204,8 @@ def engine_notes(setup: Setup) -> Iterator[str]:
 
     Examples
     --------
-    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware.engine import EngineProfile
+    >>> from specroof.hardware.profile import HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
     >>> sources = {"engines.mine": "a fit"}
     >>> chip = HardwareProfile(format_version=1, name="chip", sources=sources, peak=peak)
@@ -1271,7 +1273,7 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.latency.setup import engine_setup
     >>> llama = load_model("meta-llama/Llama-3.1-70B")
     >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(16), None)
     >>> next(setup_notes(llama, setup)).partition(",")[0]
@@ -1321,7 +1323,8 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Layer
     >>> tiny = Architecture("tiny", "llama", 8, 100, (Layer(()),), Linear("lm_head", 8, 100))
     >>> list(option_notes(tiny, Options(kv_dtype="fp8")))
     ['KV cache priced as fp8 instead of bf16']
@@ -1361,9 +1364,11 @@ def memory_notes(
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Layer
     >>> import numpy as np
-    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware.engine import IDEAL_ENGINE
+    >>> from specroof.hardware.profile import HardwareProfile, Peak, Placement
     >>> chip = HardwareProfile(
     ...     format_version=1,
     ...     name="chip",

@@ -11,17 +11,14 @@ import numpy.typing as npt
 from specroof.arrays import Array, BoolArray, IntArray
 from specroof.cost import BlockExchange, OpCost
 from specroof.errors import ProfileError
-from specroof.hardware import (
+from specroof.hardware.engine import (
     STATE_TOKENS,
     Collective,
-    DevicePower,
     EngineProfile,
     ExpertKernel,
     ExpertTile,
-    HardwareProfile,
-    Interconnect,
-    Placement,
 )
+from specroof.hardware.profile import DevicePower, HardwareProfile, Interconnect, Placement
 from specroof.units import format_seconds
 
 # --- Sums over the parts of a pass, and over the parts of each of many ---------------------------
@@ -358,7 +355,7 @@ def communication_s(
 
     Examples
     --------
-    >>> from specroof.hardware import IDEAL_ENGINE
+    >>> from specroof.hardware.engine import IDEAL_ENGINE
     >>> float(communication_s([], IDEAL_ENGINE))  # the ideal engine
     0.0
     """

@@ -10,13 +10,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture, CacheReading, Core
-from specroof.architecture.base import KERNELS, LATENT_KERNELS
+from specroof.architecture.base import KERNELS, LATENT_KERNELS, WEIGHT_FORMATS, CacheReading, Core
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array
 from specroof.cost import Options, Shard, Storage, stored_as
 from specroof.errors import expect_word, reject
 from specroof.frameworks import STAND_IN, Release, known_releases, release, those_where
-from specroof.hardware import EngineProfile, HardwareProfile, Placement, Server, ServerSettings
+from specroof.hardware.engine import EngineProfile, Server, ServerSettings
+from specroof.hardware.profile import HardwareProfile, Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def engine_setup(
 
     Examples
     --------
-    >>> from specroof.hardware import Peak
+    >>> from specroof.hardware.profile import Peak
     >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
     >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
     >>> engine_setup(chip, None, None, None).placement.devices
@@ -172,7 +173,9 @@ def check_placement(model: Architecture, placement: Placement) -> None:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture.attention import GroupedQueryAttention
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
     >>> attention = GroupedQueryAttention(4, n_kv_heads=2, head_dim=8, value_dim=8)
     >>> layer = Layer((Block("attention", (), attention),))
     >>> toy = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -219,7 +222,9 @@ def check_spread_context(model: Architecture, placement: Placement) -> None:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, LatentAttention, Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.latent import LatentAttention
+    >>> from specroof.architecture.model import Block, Layer
     >>> core = LatentAttention(8, latent_dim=512, rope_dim=64)
     >>> layer = Layer((Block("attention", (), core),))
     >>> toy = Architecture("toy", "deepseek_v3", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -352,8 +357,11 @@ def served_options(model: Architecture, setup: Setup) -> Options:
 
     Examples
     --------
-    >>> from specroof.hardware import EngineProfile, Peak, Placement
-    >>> from specroof.architecture import Block, CompressedAttention, Layer, Linear
+    >>> from specroof.hardware.engine import EngineProfile
+    >>> from specroof.hardware.profile import Peak, Placement
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.compressed import CompressedAttention
+    >>> from specroof.architecture.model import Block, Layer
     >>> core = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
     >>> layer = Layer((Block("attention", (), core),))
     >>> v4 = Architecture("v4", "deepseek_v4", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -419,9 +427,12 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
 
     Examples
     --------
-    >>> from specroof.architecture import GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture.attention import GroupedQueryAttention
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Layer
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware.engine import EngineProfile
+    >>> from specroof.hardware.profile import HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
     >>> chip = HardwareProfile(
     ...     format_version=1, name="chip", compute_capability=8.0, sources={}, peak=peak
@@ -482,9 +493,12 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, GroupedQueryAttention, Layer, Linear
+    >>> from specroof.architecture.attention import GroupedQueryAttention
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware.engine import EngineProfile
+    >>> from specroof.hardware.profile import HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 3e14}, memory_bytes_per_s=2e12, memory_bytes=8e10)
     >>> chip = HardwareProfile(
     ...     format_version=1, name="chip", compute_capability=8.0, sources={}, peak=peak
@@ -553,9 +567,12 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
 
     Examples
     --------
-    >>> from specroof.architecture import Block, LatentAttention, Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.latent import LatentAttention
+    >>> from specroof.architecture.model import Block, Layer
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import EngineProfile, HardwareProfile, Peak
+    >>> from specroof.hardware.engine import EngineProfile
+    >>> from specroof.hardware.profile import HardwareProfile, Peak
     >>> core = LatentAttention(8, latent_dim=512, rope_dim=64)
     >>> layer = Layer((Block("attention", (), core),))
     >>> head = Architecture("head", "deepseek_v3", 8, 9, (layer,), Linear("lm_head", 8, 9))
@@ -604,11 +621,13 @@ def drafting_setup(model: Architecture, setup: Setup) -> Setup:
     Examples
     --------
     >>> from specroof.cost import Options
-    >>> from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Peak, Placement
+    >>> from specroof.hardware.engine import IDEAL_ENGINE
+    >>> from specroof.hardware.profile import HardwareProfile, Peak, Placement
     >>> peak = Peak(flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, memory_bytes=1e9)
     >>> chip = HardwareProfile(format_version=1, name="chip", sources={}, peak=peak)
     >>> setup = Setup(chip, IDEAL_ENGINE, Placement(), Options(verify_attention="prefill"))
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Layer
     >>> head = Architecture("head", "llama", 8, 9, (Layer(()),), Linear("lm_head", 8, 9))
     >>> drafting_setup(head, setup).options.verify_attention is None
     True

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from specroof.latency import Deployment
+from specroof.latency.setup import Deployment
 from specroof.serving.capacity import RoomRule
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load

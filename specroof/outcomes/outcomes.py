@@ -13,7 +13,7 @@ from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, BoolArray, fields_of
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import Urgent, refuse, reject
-from specroof.hardware import played_figure
+from specroof.hardware.engine import played_figure
 from specroof.outcomes.case import Case
 from specroof.outcomes.replays import Replays
 from specroof.serving.capacity import RoomRule, ServerRoom, devices_that_hold

@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array
-from specroof.hardware import played_figure, served_width
+from specroof.hardware.engine import played_figure, served_width
 from specroof.serving.played import PlayedLoads, PlayedServer
 from specroof.serving.workload import Requests
 from specroof.speedup.result import SpeedupCurve, best_index, within_measured

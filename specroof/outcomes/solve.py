@@ -152,7 +152,7 @@ def solve(
     Examples
     --------
     >>> from specroof import load_drafter, load_hardware, load_model
-    >>> from specroof.latency import Deployment, engine_setup
+    >>> from specroof.latency.setup import Deployment, engine_setup
     >>> from specroof.serving.workload import Load
     >>> setup = engine_setup(load_hardware("b200"), "ideal", None, None)
     >>> case = Case(Deployment(load_model("Qwen/Qwen3-8B"), setup), Load([1], [4096]))

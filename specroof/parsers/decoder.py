@@ -4,17 +4,13 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from specroof.architecture import (
-    FEED_FORWARD_REPLICATED,
-    HEADS,
-    TENSOR,
+from specroof.architecture.base import FEED_FORWARD_REPLICATED, HEADS, TENSOR, Linear, Shard
+from specroof.architecture.experts import Experts
+from specroof.architecture.model import (
     Architecture,
     AttentionShape,
     Block,
-    Experts,
     Layer,
-    Linear,
-    Shard,
     VisionTower,
     gated_pair,
     grouped_query_block,

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from math import factorial, prod
 from typing import Final, NamedTuple
 
-from specroof.architecture import BF16, FP32, WEIGHT_FORMATS, WeightFormat
+from specroof.architecture.base import BF16, FP32, WEIGHT_FORMATS, WeightFormat
 from specroof.reading.json_text import Reader
 
 #: Unquantised weights by the dtype of the activations, which they share.

@@ -17,16 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
-from specroof.architecture import (
-    Architecture,
-    Block,
-    DraftHead,
-    Layer,
-    Linear,
-    WeightFormat,
-)
+from specroof.architecture.base import Linear, WeightFormat
+from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.mixes import GGUF_BLOCKS, GGUF_FORMATS, blend
-from specroof.architecture.model import stack_layers
+from specroof.architecture.model import Architecture, Block, Layer, stack_layers
 from specroof.errors import ConfigError, reject
 from specroof.parsers import parse_config
 from specroof.parsers.drafters.config import open_draft_config

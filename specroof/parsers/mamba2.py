@@ -9,7 +9,9 @@ Source
 from dataclasses import dataclass
 from typing import Final
 
-from specroof.architecture import HEADS, Block, Mamba2
+from specroof.architecture.base import HEADS
+from specroof.architecture.model import Block
+from specroof.architecture.recurrent import Mamba2
 from specroof.parsers.decoder import matrices
 from specroof.parsers.formats import LayerWeights
 from specroof.reading.json_text import Reader

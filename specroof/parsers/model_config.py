@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Final, NoReturn
 
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.errors import ConfigError, expect_word, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
 from specroof.parsers.traits import PARSERS

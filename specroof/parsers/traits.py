@@ -789,7 +789,7 @@ TRAITS: Final = {
 _OWN_FILES: Final = {
     "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
     "deepseek_v3:parse_latent": (
-        "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3"
+        "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3 youtu"
     ),
     "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
@@ -811,7 +811,6 @@ _OWN_FILES: Final = {
     "longcat_flash:parse_longcat_flash": "longcat_flash",
     "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
     "minicpm3:parse_minicpm3": "minicpm3",
-    "minicpm3:parse_youtu": "youtu",
     "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
     "minimax:parse_minimax_m2": "minimax_m2",
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",

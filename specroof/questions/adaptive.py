@@ -16,7 +16,7 @@ from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
 from specroof.frameworks import FRAMEWORKS
-from specroof.latency import Deployment, release_in
+from specroof.latency.setup import Deployment, release_in
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (

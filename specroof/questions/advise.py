@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, array_within, fields_of, to_json_array
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Urgent, expect, refuse, reject
 from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS
-from specroof.hardware import IDEAL_ENGINE, HardwareProfile, Placement
-from specroof.latency import Deployment, Setup, release_in
+from specroof.hardware.engine import IDEAL_ENGINE
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.setup import Deployment, Setup, release_in
 from specroof.outcomes.case import Case, served_case
 from specroof.outcomes.outcomes import RAISED_LIMIT
 from specroof.outcomes.rows import LoadRow
@@ -1008,7 +1009,7 @@ def hosts_of(setup: Setup) -> int:
     """Return the machines that the devices of a placement are in.
 
     Source
-        `specroof.hardware.Interconnect.host_devices`.
+        `specroof.hardware.profile.Interconnect.host_devices`.
     """
     nodes, link = setup.placement.nodes or 1, setup.hardware.interconnect
     each = setup.placement.devices // nodes

@@ -11,20 +11,14 @@ import numpy.typing as npt
 
 from specroof import quantities as q
 from specroof.acceptance import constant_acceptance
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, BoolArray, number_within
 from specroof.drafters import Drafter
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.outcomes.solve import Wish, solve
-from specroof.policies.decision import (
-    Decisions,
-    RoundBreakdown,
-    bottlenecks,
-    decide,
-    is_late,
-)
+from specroof.policies.decision import Decisions, RoundBreakdown, bottlenecks, decide, is_late
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
 from specroof.questions.predict import Prediction
 from specroof.questions.speculation import is_tree

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
-from specroof.latency import Deployment
+from specroof.latency.setup import Deployment
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, OfLoad
 from specroof.quantities import (
     NOT_USEFUL,
@@ -23,13 +23,7 @@ from specroof.quantities import (
     records_of,
 )
 from specroof.questions.splits import split_json, split_name
-from specroof.report.columns import (
-    Columns,
-    arrow_table,
-    data_frame,
-    listed_columns,
-    record_columns,
-)
+from specroof.report.columns import Columns, arrow_table, data_frame, listed_columns, record_columns
 from specroof.report.layout import (
     columns_csv,
     facts_html,
@@ -45,8 +39,8 @@ from specroof.speedup.reach import how_sure
 from specroof.units import format_drafts
 
 if TYPE_CHECKING:
-    from specroof.architecture import Architecture
-    from specroof.latency import Setup
+    from specroof.architecture.model import Architecture
+    from specroof.latency.setup import Setup
     from specroof.serving.split import Split
     from specroof.serving.workload import Workload
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeAlias
 
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.catalog import read_text
 from specroof.catalog.files import is_there
 from specroof.drafters import Drafter
@@ -22,8 +22,10 @@ from specroof.evidence import (
     stated_drafts,
 )
 from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS
-from specroof.hardware import EngineProfile, HardwareProfile, Placement, RowKernel
-from specroof.latency import Deployment, engine_setup, option_notes
+from specroof.hardware.engine import EngineProfile, RowKernel
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.model import option_notes
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.objects import (
     DrafterLike,
     ModelLike,

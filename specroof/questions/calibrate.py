@@ -10,7 +10,7 @@ from specroof.arrays import fields_of
 from specroof.engines import calibrate as fit_engine
 from specroof.engines import calibrated_yaml
 from specroof.engines.calibration import Calibration, Fitted, Residual
-from specroof.hardware import HardwareProfile, parse_hardware
+from specroof.hardware.profile import HardwareProfile, parse_hardware
 from specroof.questions.answer import Charted, case_of
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
 from specroof.questions.parameters import FORMATS, EngineName

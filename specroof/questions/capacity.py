@@ -8,14 +8,14 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import accepted_at, constant_acceptance
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse
 from specroof.frameworks import FRAMEWORKS, IDEAL, LOCAL_FRAMEWORKS, STAND_IN
-from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, check_placement
+from specroof.hardware.engine import EngineProfile
+from specroof.latency.setup import Deployment, check_placement
 from specroof.quantities import cell_of, records_of
 from specroof.questions.answer import Charted, ServedAnswer
 from specroof.questions.objects import DrafterLike, hardware_of

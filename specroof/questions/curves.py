@@ -7,9 +7,9 @@ from specroof import cost
 from specroof.acceptance import Acceptance, ContextAcceptance
 from specroof.cost import ForwardPass, OpCost
 from specroof.errors import OptionError, expect
-from specroof.hardware import Placement
-from specroof.latency import Deployment, Setup, engine_setup
+from specroof.hardware.profile import Placement
 from specroof.latency.pass_seconds import PassLatency
+from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.questions.objects import Values, drafter_of, hardware_of, model_of, options_of
 from specroof.questions.parameters import (
     BatchSize,

@@ -13,7 +13,7 @@ import numpy as np
 from specroof import quantities as q
 from specroof.acceptance import accepted_at, constant_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, number_within
 from specroof.catalog.pages import is_url, metrics_pages
 from specroof.drafters import Drafter
@@ -26,8 +26,8 @@ from specroof.evidence.server_info import (
     cache_facts,
     server_facts,
 )
-from specroof.hardware import SERVER_KEYS, ServerSettings
-from specroof.latency import Deployment, Setup, release_in
+from specroof.hardware.engine import SERVER_KEYS, ServerSettings
+from specroof.latency.setup import Deployment, Setup, release_in
 from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
 from specroof.questions.answer import ServedAnswer

@@ -19,26 +19,25 @@ from specroof.acceptance import (
 )
 from specroof.acceptance.published import AcceptanceProfile, load_profiles, published_with
 from specroof.acceptance.sampling import resampled_acceptance
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, IntArray, array_within, fields_of, whole_within
 from specroof.catalog import load_drafter, load_hardware, model_names
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
 from specroof.errors import OptionError, SpecroofError, expect
 from specroof.frameworks import FRAMEWORKS, SERVERS, known_releases, release
-from specroof.hardware import (
+from specroof.hardware.engine import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
-    GENERIC,
     IDEAL_ENGINE,
     Band,
     EngineProfile,
-    HardwareProfile,
-    Placement,
     ServerSettings,
     served_width,
 )
-from specroof.latency import Deployment, Setup, check_placement, engine_setup, model_latency
+from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
+from specroof.latency.model import model_latency
+from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
 from specroof.page import PageGrid, document, packed, script_json
 from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted, title_of

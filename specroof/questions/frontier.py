@@ -11,8 +11,8 @@ import numpy as np
 from specroof import quantities as q
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import Note, OptionError, refuse
-from specroof.hardware import HardwareProfile
-from specroof.latency import Deployment
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Deployment
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
@@ -27,11 +27,7 @@ from specroof.questions.answer import (
     unsure_figures,
 )
 from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
-from specroof.questions.objects import (
-    Values,
-    as_list,
-    price_notes,
-)
+from specroof.questions.objects import Values, as_list, price_notes
 from specroof.questions.parameters import (
     FORMULAS,
     BatchSize,
@@ -43,10 +39,7 @@ from specroof.questions.parameters import (
     TtftS,
     like,
 )
-from specroof.questions.played_loads import (
-    largest_rates_line,
-    told,
-)
+from specroof.questions.played_loads import largest_rates_line, told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
 from specroof.questions.splits import split_name

@@ -11,7 +11,7 @@ from specroof.arrays import fields_of
 from specroof.catalog import hardware_names, hardware_words, load_hardware, taken_aliases
 from specroof.catalog.files import suggestion
 from specroof.errors import expect, refuse
-from specroof.hardware import HardwareProfile
+from specroof.hardware.profile import HardwareProfile
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.objects import HardwareLike, hardware_of
 from specroof.questions.parameters import Hardware, Parameter, like

@@ -17,7 +17,7 @@ from specroof.engines.calibration import Residual
 from specroof.errors import MeasurementError, expect, optional_library, refuse
 from specroof.evidence import Measurement
 from specroof.evidence.timed_here import SCRIPT, timed_here
-from specroof.latency import engine_setup
+from specroof.latency.setup import engine_setup
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.calibrate import Calibrated, ResidualRow, calibrate, residual_fields
 from specroof.questions.objects import (

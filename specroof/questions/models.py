@@ -6,7 +6,8 @@ from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeGuard
 
 from specroof import quantities as q
-from specroof.architecture import Architecture, Core, Linear, WeightFormat
+from specroof.architecture.base import Core, Linear, WeightFormat
+from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of
 from specroof.catalog import model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
@@ -202,7 +203,7 @@ def model_row(name: str, model: Architecture) -> ModelRow:
 
     Examples
     --------
-    >>> from specroof.architecture import Layer
+    >>> from specroof.architecture.model import Layer
     >>> up = Linear("up_proj", 8, 32)
     >>> tiny = Architecture("tiny", "llama", 8, 100, (Layer((), 3),), Linear("lm_head", 8, 100))
     >>> row = model_row("tiny", tiny)

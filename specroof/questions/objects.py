@@ -11,7 +11,7 @@ import numpy as np
 
 from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
 from specroof.acceptance.sampling import resampled_acceptance
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
 from specroof.catalog import load_drafter, load_hardware, load_model, model_names
 from specroof.cost import Options
@@ -27,8 +27,9 @@ from specroof.frameworks import (
     release,
     release_of,
 )
-from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, ServerSettings
-from specroof.latency import Setup
+from specroof.hardware.engine import IDEAL_ENGINE, ServerSettings
+from specroof.hardware.profile import GENERIC, HardwareProfile
+from specroof.latency.setup import Setup
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.reading.words import Prices
 from specroof.reading.yaml_text import shown

@@ -8,11 +8,11 @@ from itertools import product
 from typing import Any, Final
 
 from specroof.acceptance.published import published_with
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
-from specroof.hardware import EngineProfile
-from specroof.latency import Deployment
+from specroof.hardware.engine import EngineProfile
+from specroof.latency.setup import Deployment
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.questions.objects import drafter_of, published_drafters
 from specroof.speedup.reach import how_sure_at, nearness

@@ -10,7 +10,7 @@ import numpy as np
 
 from specroof.arrays import Array, fields_of
 from specroof.catalog import load_drafter
-from specroof.latency import Deployment
+from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LoadRow, load_fields

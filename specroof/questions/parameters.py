@@ -22,7 +22,7 @@ from specroof.cost import CHOICES, Options
 from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse, reject
 from specroof.frameworks import SERVERS
-from specroof.hardware import SERVER_KEYS
+from specroof.hardware.engine import SERVER_KEYS
 from specroof.parsers import PARSERS
 from specroof.questions.objects import (
     DrafterLike,

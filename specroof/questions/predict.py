@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof import quantities as q
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse
-from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
+from specroof.hardware.engine import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
@@ -52,25 +52,12 @@ from specroof.questions.parameters import (
     TtftS,
     like,
 )
-from specroof.questions.played_loads import (
-    load_json,
-    played_charts,
-    played_tables,
-    told,
-)
+from specroof.questions.played_loads import load_json, played_charts, played_tables, told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import (
-    brief,
-    figure,
-    format_table,
-    in_line,
-    page,
-    shows_notes,
-    wrapped,
-)
+from specroof.report.layout import brief, figure, format_table, in_line, page, shows_notes, wrapped
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads

@@ -15,27 +15,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import cached_property, wraps
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    ParamSpec,
-    TypeVar,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar, get_args, get_origin
 
 import numpy as np
 
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
 from specroof.frameworks import RUNS, release, release_of
-from specroof.hardware import GENERIC, IDEAL_ENGINE, HardwareProfile, Placement
-from specroof.latency import Deployment, Setup, check_placement, engine_setup
+from specroof.hardware.engine import IDEAL_ENGINE
+from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
+from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
 from specroof.questions.objects import (
     DrafterLike,
     accepts,

@@ -14,19 +14,13 @@ import numpy as np
 from specroof import quantities as q
 from specroof.acceptance import Acceptance, acceptance_from_length
 from specroof.acceptance.sampling import acceptance_at_entropy
-from specroof.architecture import Architecture
-from specroof.arrays import (
-    Array,
-    array_within,
-    fields_of,
-    number_within,
-    whole_within,
-)
+from specroof.architecture.model import Architecture
+from specroof.arrays import Array, array_within, fields_of, number_within, whole_within
 from specroof.catalog.files import is_file, read_text
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.drafters.training import UNROLLED_STEPS
 from specroof.errors import MeasurementError, refuse, reject
-from specroof.latency import Deployment, Setup
+from specroof.latency.setup import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose, decision_of
 from specroof.outcomes.outcomes import Outcomes
@@ -43,10 +37,7 @@ from specroof.questions.answer import (
 )
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import known_load, known_requests, on_each_chip
-from specroof.questions.objects import (
-    Values,
-    money_of,
-)
+from specroof.questions.objects import Values, money_of
 from specroof.questions.parameters import (
     FORMULAS,
     Capacity,

@@ -12,7 +12,7 @@ from specroof.arrays import fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError
-from specroof.latency import Deployment
+from specroof.latency.setup import Deployment
 from specroof.montecarlo import (
     ExactnessResult,
     check_tokens,

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.acceptance import constant_acceptance
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.drafters import Drafter
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.serving.launch import Speculation

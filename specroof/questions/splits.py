@@ -8,8 +8,8 @@ import numpy as np
 
 from specroof.arrays import whole_within
 from specroof.errors import OptionError, refuse
-from specroof.hardware import HardwareProfile
-from specroof.latency import Setup
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Setup
 from specroof.report.layout import figure, format_table, wrapped
 from specroof.units import format_seconds, format_si
 

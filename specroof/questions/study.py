@@ -17,7 +17,8 @@ from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
 from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
-from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, ServerSettings
+from specroof.hardware.engine import SERVER_KEYS, ServerSettings
+from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
 from specroof.questions.case import length_shares, load_of, played_load, request_counts

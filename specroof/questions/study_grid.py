@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from specroof.drafters import Drafter
-from specroof.latency import Deployment
+from specroof.latency.setup import Deployment
 from specroof.questions.predict import shared_max_draft_len
 from specroof.questions.work import PLAYED_REQUEST_S
 from specroof.serving.workload import Load

@@ -9,7 +9,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_length
-from specroof.architecture import DraftHead
+from specroof.architecture.draft_heads import DraftHead
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, ideal_drafter
@@ -20,7 +20,8 @@ from specroof.drafters.training import (
     training_work,
 )
 from specroof.errors import Urgent, refuse, reject
-from specroof.latency import Deployment, model_latency
+from specroof.latency.model import model_latency
+from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields

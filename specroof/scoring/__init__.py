@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.evidence.measurement import chip_of
-from specroof.hardware import IDEAL_ENGINE
+from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.scoring.bands import banded
 from specroof.scoring.left_out import (
     generic_family,

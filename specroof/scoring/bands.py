@@ -16,7 +16,7 @@ import numpy as np
 
 from specroof.engines.calibration import BAND_SHARE
 from specroof.evidence import Measurement, base_model, drafter_of, request_lengths, shape_group
-from specroof.hardware import (
+from specroof.hardware.engine import (
     ANY_CONCURRENCY,
     CONCURRENCY_ENDS,
     CONCURRENCY_RANGES,

@@ -15,8 +15,9 @@ from specroof.engines.record import MeasuredCase, Rates, Record, case_of, of_bar
 from specroof.evidence import STEP, Measurement, acceptance_of, base_model, drafter_of
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.frameworks import FRAMEWORKS
-from specroof.hardware import GENERIC, EngineProfile, GenericEngines, Placement
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import GENERIC, GenericEngines, Placement
+from specroof.latency.setup import Deployment, engine_setup
 
 
 def left_out_name(*, family: str = "", engine: str = "") -> str:

@@ -19,8 +19,10 @@ from specroof.evidence import (
     request_lengths,
 )
 from specroof.evidence.measurement import chip_of, model_of
-from specroof.hardware import EngineProfile, Placement
-from specroof.latency import Deployment, Setup, model_latency
+from specroof.hardware.engine import EngineProfile
+from specroof.hardware.profile import Placement
+from specroof.latency.model import model_latency
+from specroof.latency.setup import Deployment, Setup
 from specroof.scoring.scores import Scored, grouped, mean
 from specroof.speedup.curve import decoding_curve
 

@@ -10,8 +10,9 @@ from specroof.catalog import load_drafter
 from specroof.cost import ForwardPass, Options
 from specroof.evidence import LongContext, load_long_contexts
 from specroof.evidence.measurement import chip_of, model_of
-from specroof.hardware import Placement
-from specroof.latency import Deployment, engine_setup, model_latency
+from specroof.hardware.profile import Placement
+from specroof.latency.model import model_latency
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.speedup.curve import acceptance_of, decoding_curve
 
 #: Tokens of the context that a long one is compared with, where a source compares two.

@@ -10,8 +10,8 @@ from specroof import quantities as q
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
 from specroof.evidence import STEP, Measurement
-from specroof.hardware import Band
-from specroof.latency import Deployment
+from specroof.hardware.engine import Band
+from specroof.latency.setup import Deployment
 from specroof.scoring.bands import operating_point
 from specroof.scoring.scores import Errors, Scored, errors_of, grouped, mean
 from specroof.speedup.reach import evidence_engine

@@ -30,8 +30,8 @@ from specroof.evidence import (
 )
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.frameworks import version_parts
-from specroof.hardware import CONCURRENCY_ENDS, EngineProfile, ServerSettings
-from specroof.latency import Deployment
+from specroof.hardware.engine import CONCURRENCY_ENDS, EngineProfile, ServerSettings
+from specroof.latency.setup import Deployment
 from specroof.scoring.left_out import (
     ServedGroup,
     left_out_served,

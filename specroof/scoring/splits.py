@@ -16,8 +16,9 @@ from specroof.arrays import Array
 from specroof.catalog import load_drafter
 from specroof.evidence import Measurement, acceptance_of, drafter_of, load_splits, request_lengths
 from specroof.evidence.measurement import chip_of
-from specroof.hardware import Placement, ServerSettings
-from specroof.latency import Deployment, engine_setup
+from specroof.hardware.engine import ServerSettings
+from specroof.hardware.profile import Placement
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.scoring.left_out import served_of
 from specroof.scoring.scores import grouped
 from specroof.scoring.served import best_off

@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.architecture import Architecture
 from specroof.architecture.base import LATENT_KERNELS
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.frameworks import BlockCaptured, BlockRelease
-from specroof.hardware import HardwareProfile, Server, ServerSettings
+from specroof.hardware.engine import Server, ServerSettings
+from specroof.hardware.profile import HardwareProfile
 from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 
@@ -189,7 +190,8 @@ def activation_bytes(model: Architecture, *, tokens: int, running: int, devices:
 
     Examples
     --------
-    >>> from specroof.architecture import Layer, Linear
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Layer
     >>> toy = Architecture("toy", "llama", 8, 100, (Layer(()),), Linear("lm_head", 8, 100))
     >>> activation_bytes(toy, tokens=10, running=2, devices=1)  # 2*10*32 + 8*2*100
     2240.0

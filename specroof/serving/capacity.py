@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, reject
 from specroof.frameworks import DEGREES, BlockRelease, ShareRelease, release
-from specroof.hardware import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
-from specroof.latency import (
+from specroof.hardware.engine import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
+from specroof.latency.model import setup_notes
+from specroof.latency.setup import (
     Deployment,
     Setup,
     check_placement,
     draft_placement,
     served_options,
-    setup_notes,
 )
 from specroof.serving import blocks, pools
 from specroof.serving.room import (
@@ -37,21 +37,7 @@ from specroof.units import BOUNDS, format_binary_bytes, format_drafts
 if TYPE_CHECKING:
     from specroof.serving.workload import Workload
 
-# --- Room without a framework's rules: the textbook, and servers whose rules are not at hand -----
-
-
-def resolve_ideal(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
-    """Return a server that fills the memory, and that nothing else limits."""
-    return place.server(
-        user_settings,
-        memory_frac=1.0,
-        running=None,
-        capture=0,
-        overlap=True,
-        chunk=0,
-        mixed=False,
-        prefix_cache=False,
-    )
+# --- A share of the memory: the textbook, and servers whose rules are not at hand ---------------
 
 
 def resolve_share(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
@@ -71,7 +57,7 @@ def resolve_share(user_settings: ServerSettings, place: ServerSite, _verify_len:
         overlap=True,
         chunk=defaults.chunk,
         mixed=defaults.mixed,
-        prefix_cache=True,
+        prefix_cache=defaults.prefix_cache,
     )
 
 
@@ -82,7 +68,7 @@ def room_share(
 
     Counts
         what a server measures of its largest pass, estimated as `specroof.serving.blocks` does;
-        else the logits of a part of a prompt.
+        else the logits of a part of a prompt; in the textbook nothing beside the weights.
     Ignores
         other buffers, 0.2 to 1 GB, and what a desktop and other programs hold.
     Source
@@ -90,46 +76,17 @@ def room_share(
         reserves the buffers of its largest pass, ``-ub`` 512 tokens, when it starts.
     """
     facts: ShareRelease = need.facts
+    chip = need.hardware
+    memory = chip.peak.memory_bytes if facts.whole_memory else chip.server_memory_bytes
     reserved = 4.0 * facts.part_tokens * need.model.vocab_size
     if facts.estimated:
         reserved += blocks.activation_bytes(
             need.model,
             tokens=server.chunk or facts.defaults.chunk,
-            running=server.running or facts.defaults.running,
+            running=server.running or facts.defaults.running or 1,
             devices=need.placement.tensor_parallel,
         )
-    memory = need.hardware.server_memory_bytes
-    return _plain_room(
-        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=reserved
-    )
-
-
-def room_ideal(
-    server: Server, need: MemoryRequest, context_len: Array, verify_len: Array
-) -> MemoryPlan:
-    """Return the room where weights and requests share all of the memory.
-
-    Source
-        Counting: (memory - weights) / bytes of a request.
-    """
-    memory = need.hardware.peak.memory_bytes
-    return _plain_room(
-        server, need, context_len, verify_len, memory_bytes=memory, reserved_bytes=0.0
-    )
-
-
-def _plain_room(
-    server: Server,
-    need: MemoryRequest,
-    context_len: Array,
-    verify_len: Array,
-    *,
-    memory_bytes: float,
-    reserved_bytes: float,
-) -> MemoryPlan:
-    """Return the room of one pool without blocks: a share of what weights and reserve leave."""
-    free = memory_bytes - reserved_bytes - need.weight_bytes
-    pool = server.memory_frac * free
+    pool = server.memory_frac * (memory - reserved - need.weight_bytes)
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
     held = np.broadcast_to(context_len + verify_len, shape)
     # A verification keeps a state for each position, or what replays it; a plain step one state.
@@ -141,8 +98,8 @@ def _plain_room(
         cache = cache + need.draft.sequence_bytes(held)
     most = np.inf if server.running is None else max(1.0, float(server.running // need.ranks))
     return MemoryPlan(
-        memory_bytes=memory_bytes,
-        reserved_bytes=memory_bytes - need.weight_bytes - pool,
+        memory_bytes=memory,
+        reserved_bytes=memory - need.weight_bytes - pool,
         state_pool_bytes=np.zeros(shape),
         cache_pool_bytes=np.full(shape, pool),
         state_bytes=np.asarray(states),
@@ -189,7 +146,6 @@ RULES: Final[Mapping[str, Rules]] = {
     ),
     "blocks": Rules(blocks.resolve, blocks.room, _captured_blocks),
     "share": Rules(resolve_share, room_share),
-    "ideal": Rules(resolve_ideal, room_ideal),
 }
 
 
@@ -302,7 +258,7 @@ def in_server(
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.latency.setup import engine_setup
     >>> setup = engine_setup(load_hardware("h100"), "sglang", None, None)
     >>> told = in_server(load_model("Qwen/Qwen3-8B"), setup, ServerSettings(capture=4))
     >>> told.engine.graphs.sizes, told.server.overlap
@@ -358,7 +314,7 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.latency.setup import engine_setup
     >>> model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
     >>> prefill_rules(Deployment(model, engine_setup(chip, "sglang", None, None)))
     PrefillRules(chunk=8192, shares_passes=False, drafts_beside=False, receive_interval=1)

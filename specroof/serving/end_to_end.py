@@ -142,7 +142,7 @@ class EndToEnd:
         }
 
     def _banded_as(self, figure: str) -> str:
-        """Return which of `specroof.hardware.SERVED_FIGURES` has the band of a figure."""
+        """Return which of `specroof.hardware.engine.SERVED_FIGURES` has the band of a figure."""
         return figure
 
     @property

@@ -23,7 +23,8 @@ from specroof.frameworks import (
     release_of,
     those_where,
 )
-from specroof.hardware import Placement, ServerSettings
+from specroof.hardware.engine import ServerSettings
+from specroof.hardware.profile import Placement
 from specroof.units import format_drafts
 
 # --- Flags of a server without drafts: model, placement, formats and settings --------------------

@@ -10,7 +10,8 @@ from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.latency import Deployment, Work
+from specroof.latency.model import Work
+from specroof.latency.setup import Deployment
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import engine_pass_s, proposals, round_times
@@ -201,12 +202,12 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
         a drafter's own passes over prompts: a layer or a few, beside those of the model; and that
         acceptance may depend on the context: it is that of the middle.
     Source
-        `specroof.speedup.curve.round_times`, and mixed passes of `specroof.latency.model_latency`.
+        `specroof.speedup.curve.round_times`, and mixed passes of `specroof.latency.model`.
 
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.latency.setup import engine_setup
     >>> from specroof.serving.capacity import prefill_rules
     >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
     >>> served = Deployment(load_model("Qwen/Qwen3-8B"), setup)

@@ -21,14 +21,8 @@ from specroof import quantities as q
 from specroof.arrays import Array, BoolArray, IntArray, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import refuse
-from specroof.latency import Deployment
-from specroof.serving.capacity import (
-    PrefillRules,
-    RoomRule,
-    ServerRoom,
-    prefill_rules,
-    server_room,
-)
+from specroof.latency.setup import Deployment
+from specroof.serving.capacity import PrefillRules, RoomRule, ServerRoom, prefill_rules, server_room
 from specroof.serving.pass_prices import PassPrices, pass_prices
 from specroof.serving.served import served_curve, with_running
 from specroof.serving.workload import Load, Requests
@@ -1164,7 +1158,7 @@ def played_loads(
     Examples
     --------
     >>> from specroof import load_drafter, load_hardware, load_model
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.latency.setup import engine_setup
     >>> from specroof.serving.workload import Workload
     >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
     >>> deployment = Deployment(load_model("Qwen/Qwen3-8B"), setup)

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture, VisionTower
 from specroof.architecture.base import LATENT_KERNELS
+from specroof.architecture.model import Architecture, VisionTower
 from specroof.arrays import Array
 from specroof.frameworks import PoolRelease
-from specroof.hardware import Server, ServerSettings
+from specroof.hardware.engine import Server, ServerSettings
 from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
 from specroof.units import GIBIBYTE, MEBIBYTE, dtype_bytes
 

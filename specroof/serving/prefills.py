@@ -10,8 +10,9 @@ import numpy.typing as npt
 from specroof.arrays import Array, broadcast
 from specroof.cost import ForwardPass
 from specroof.errors import refuse
-from specroof.hardware import EngineProfile
-from specroof.latency import Deployment, Work, model_latency
+from specroof.hardware.engine import EngineProfile
+from specroof.latency.model import Work, model_latency
+from specroof.latency.setup import Deployment
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, prefill_pass

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture import Architecture, Core, DraftHead
+from specroof.architecture.base import Core
+from specroof.architecture.draft_heads import DraftHead
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array
 from specroof.cost import Options, replay_storage, storage
-from specroof.hardware import SERVER_KEYS, HardwareProfile, Placement, Server, ServerSettings
+from specroof.hardware.engine import SERVER_KEYS, Server, ServerSettings
+from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import device_bytes
 
 # --- What models keep on one device: weights, cache of each sequence, recurrent state ------------
@@ -71,7 +74,7 @@ def target_footprint(
     placement
         How weights and caches divide.
     options
-        Formats in the place of the checkpoint's own; see `specroof.latency.served_options`.
+        Formats in the place of the checkpoint's own; see `specroof.latency.setup.served_options`.
 
     Counts
         what `specroof.cost.forward` does, divided as a pass divides its work.

@@ -13,8 +13,8 @@ from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import expect
-from specroof.hardware import IDEAL_ENGINE, played_figure
-from specroof.latency import Deployment, Setup, check_placement
+from specroof.hardware.engine import IDEAL_ENGINE, played_figure
+from specroof.latency.setup import Deployment, Setup, check_placement
 from specroof.serving.capacity import (
     RoomRule,
     ServerRoom,
@@ -158,7 +158,7 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     Examples
     --------
     >>> from specroof import load_drafter, load_hardware, load_model
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.latency.setup import engine_setup
     >>> setup = engine_setup(load_hardware("h100"), "sglang", None, None)
     >>> deployment = Deployment(load_model("Qwen/Qwen3-8B"), setup)
     >>> mtp = load_drafter("mtp,accept=0.8")

@@ -10,14 +10,9 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, distinct, number_within, whole_within
 from specroof.errors import reject
-from specroof.hardware import HardwareProfile
-from specroof.latency import Deployment, Setup
-from specroof.serving.capacity import (
-    ServerRoom,
-    prefill_rules,
-    running_curve,
-    running_requests,
-)
+from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Deployment, Setup
+from specroof.serving.capacity import ServerRoom, prefill_rules, running_curve, running_requests
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.prefills import answer_rounds, piece_pass
 from specroof.serving.workload import Load, Workload

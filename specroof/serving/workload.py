@@ -11,8 +11,7 @@ import numpy.typing as npt
 from specroof.arrays import Array, array_within, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.errors import not_modelled, refuse, reject
-from specroof.hardware import ServerSettings
-from specroof.hardware.engine import SETTINGS
+from specroof.hardware.engine import SETTINGS, ServerSettings
 from specroof.reading.yaml_text import shown
 from specroof.units import Bounds, plain_number
 
@@ -483,7 +482,7 @@ def parse_server(text: str) -> ServerSettings:
     Parameters
     ----------
     text
-        ``KEY=VALUE[,KEY=VALUE…]`` with the keys of `specroof.hardware.SERVER_KEYS`.
+        ``KEY=VALUE[,KEY=VALUE…]`` with the keys of `specroof.hardware.engine.SERVER_KEYS`.
 
     Raises
     ------
@@ -512,7 +511,7 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
     Parameters
     ----------
     values
-        By the keys of `specroof.hardware.SERVER_KEYS`; text, or values of the right type.
+        By the keys of `specroof.hardware.engine.SERVER_KEYS`; text, or values of the right type.
     where
         What messages call the place.
 

@@ -9,43 +9,32 @@ from typing import Final, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import (
-    Acceptance,
-    ContextAcceptance,
-    acceptance_notes,
-    constant_acceptance,
-)
-from specroof.architecture import Architecture
+from specroof.acceptance import Acceptance, ContextAcceptance, acceptance_notes, constant_acceptance
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, IntArray, array_within, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters import (
-    Drafter,
-    DraftTime,
-    PassTime,
-    Proposals,
-    Round,
-    TokensPerRound,
-)
+from specroof.drafters import Drafter, DraftTime, PassTime, Proposals, Round, TokensPerRound
 from specroof.errors import OptionError, expect, refuse, reject
 from specroof.frameworks import LOCAL_FRAMEWORKS, those_where
-from specroof.hardware import HardwareProfile, Placement
-from specroof.latency import (
-    Deployment,
-    PassLatency,
-    Setup,
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.model import (
     Work,
-    check_placement,
-    draft_placement,
-    drafting_setup,
     engine_notes,
     memory_notes,
     micro_batches,
     model_latency,
     model_work,
-    pass_time,
-    reading_notes,
     setup_notes,
     without_launches,
+)
+from specroof.latency.pass_seconds import PassLatency, pass_time
+from specroof.latency.setup import (
+    Deployment,
+    Setup,
+    check_placement,
+    draft_placement,
+    drafting_setup,
+    reading_notes,
 )
 from specroof.speedup.reach import evidence_engine, evidence_notes
 from specroof.speedup.result import SpeedupCurve, best_index, tokens_spread
@@ -248,8 +237,8 @@ def engine_round_s(
     Examples
     --------
     >>> from specroof import constant_acceptance, load_drafter, load_hardware
-    >>> from specroof.hardware import EngineProfile
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.hardware.engine import EngineProfile
+    >>> from specroof.latency.setup import engine_setup
     >>> two_groups = Placement(tensor_parallel=2, attention_data_parallel=2)
     >>> engine = EngineProfile(name="e", round_overhead_s=1.0, round_sequence_overhead_s=0.5)
     >>> setup = replace(engine_setup(load_hardware("h100"), None, two_groups, None), engine=engine)
@@ -655,7 +644,7 @@ def pass_latency(deployment: Deployment, forward_pass: ForwardPass) -> PassLaten
         If the device cannot compute a dtype.
 
     Source
-        See `specroof.latency.pass_time`.
+        See `specroof.latency.pass_seconds.pass_time`.
     """
     model, setup = deployment.model, deployment.setup
     check_placement(model, setup.placement)

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from specroof.errors import Note
 from specroof.frameworks import version_parts
-from specroof.hardware import GENERIC, UNMEASURED_ATTENTION_BATCH, EngineProfile, Reach
-from specroof.latency import Deployment
+from specroof.hardware.engine import UNMEASURED_ATTENTION_BATCH, EngineProfile, Reach
+from specroof.hardware.profile import GENERIC
+from specroof.latency.setup import Deployment
 from specroof.speedup.result import counted_engines
 
 #: How near evidence is.
@@ -44,8 +45,8 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.hardware import Placement
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.hardware.profile import Placement
+    >>> from specroof.latency.setup import engine_setup
     >>> setup = engine_setup(load_hardware("h200"), "vllm", Placement(8, 8), None)
     >>> deployment_words(Deployment(load_model("deepseek-ai/DeepSeek-V3"), setup))
     {'attention': ('latent_attention',), 'formats': ('fp8-block',), 'placements': ('tp', 'ep')}
@@ -159,7 +160,7 @@ def nearness(
         beyond. None for an engine that does not know its evidence, as the ideal one.
 
     Source
-        `specroof.hardware.Reach`.
+        `specroof.hardware.engine.Reach`.
     """
     setup = deployment.setup
     reach = setup.engine.reach
@@ -249,13 +250,13 @@ def how_sure(
         As of `nearness`; the band is the widest of those of the drafters.
 
     Source
-        `nearness`, and `specroof.hardware.EngineProfile.band`.
+        `nearness`, and `specroof.hardware.engine.EngineProfile.band`.
 
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.hardware import Placement
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.hardware.profile import Placement
+    >>> from specroof.latency.setup import engine_setup
     >>> setup = engine_setup(load_hardware("h200"), "ideal", Placement(), None)
     >>> how_sure(Deployment(load_model("Qwen/Qwen3-8B"), setup), ["eagle3"], 1024, 8)
     'an upper bound: engine ideal is a roofline without overheads'
@@ -329,13 +330,13 @@ def evidence_notes(
         From `evidence_engine`; one without bands has none to speak of.
 
     Source
-        `specroof.hardware.EngineProfile.bands`, and `nearness`.
+        `specroof.hardware.engine.EngineProfile.bands`, and `nearness`.
 
     Examples
     --------
     >>> from specroof import load_hardware, load_model
-    >>> from specroof.hardware import Band
-    >>> from specroof.latency import engine_setup
+    >>> from specroof.hardware.engine import Band
+    >>> from specroof.latency.setup import engine_setup
     >>> setup = engine_setup(load_hardware("h200"), "ideal", None, None)
     >>> mtp = Band(width=0.0953, mean_error=0.042, points=40, engines={"sglang": 40}, batch_size=32)
     >>> made = EngineProfile(name="vllm", bands={"mtp": mtp})

@@ -11,14 +11,8 @@ import numpy.typing as npt
 from specroof.arrays import Array, IntArray, fields_of, number_within
 from specroof.drafters import TokensPerRound
 from specroof.errors import refuse
-from specroof.hardware import (
-    Band,
-    EngineProfile,
-    Placement,
-    ServedBands,
-    played_figure,
-    served_width,
-)
+from specroof.hardware.engine import Band, EngineProfile, ServedBands, played_figure, served_width
+from specroof.hardware.profile import Placement
 from specroof.units import format_drafts
 
 # --- How sure a speedup is: the band that holds 80 % of measurements, and the verdict in it ------
@@ -71,7 +65,7 @@ def band_ends(
     speedup
         s; the last axis is the draft length, and no draft is exactly 1.
     width
-        w, of the engine: see `specroof.hardware.Band.width_at`.
+        w, of the engine: see `specroof.hardware.engine.Band.width_at`.
     spread
         u below and above, of the acceptance: see `tokens_spread`.
 
@@ -232,11 +226,11 @@ def counted_engines(band: Band, engine: EngineProfile) -> str:
     """Return whose measurements a band counts, in parentheses; nothing where that is not known.
 
     Source
-        `specroof.hardware.Band.engines`.
+        `specroof.hardware.engine.Band.engines`.
 
     Examples
     --------
-    >>> from specroof.hardware import Band
+    >>> from specroof.hardware.engine import Band
     >>> band = Band(width=0.1, mean_error=0.04, points=9, engines={"sglang": 6, "vllm": 3})
     >>> counted_engines(band, EngineProfile(name="sglang"))
     ' (6 under sglang, 3 under vllm)'
@@ -299,7 +293,7 @@ class SpeedupCurve:
         `specroof.speedup.result.tokens_spread`.
     launched
         How many times as long rounds take as without launches that nobody timed, to which bands
-        reach; 1 where there are none: see `specroof.latency.without_launches`.
+        reach; 1 where there are none: see `specroof.latency.model.without_launches`.
     served_bands
         The engine's bands of TPOT, TTFT and throughput without drafts; empty where it has none.
     """
@@ -409,7 +403,7 @@ class SpeedupCurve:
         Parameters
         ----------
         figure
-            One of `specroof.hardware.SERVED_FIGURES`, whose band w is.
+            One of `specroof.hardware.engine.SERVED_FIGURES`, whose band w is.
         values
             v, axes as in the curve.
         per_speedup

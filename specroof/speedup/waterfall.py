@@ -10,7 +10,9 @@ from specroof.acceptance import accepted_at
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
-from specroof.latency import Deployment, PassLatency, micro_batches
+from specroof.latency.model import micro_batches
+from specroof.latency.pass_seconds import PassLatency
+from specroof.latency.setup import Deployment
 from specroof.speedup.curve import acceptance_of, engine_round_s, pass_latency, proposals
 from specroof.speedup.result import SpeedupCurve, speedup_of
 

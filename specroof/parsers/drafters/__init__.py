@@ -9,7 +9,7 @@ Source
 from collections.abc import Callable
 from typing import Final
 
-from specroof.architecture import DraftHead, MedusaHeads
+from specroof.architecture.draft_heads import DraftHead, MedusaHeads
 from specroof.errors import expect_word
 from specroof.parsers.drafters.blocks import (
     parse_dflash,

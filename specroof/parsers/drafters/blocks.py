@@ -9,21 +9,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import (
-    Architecture,
-    Block,
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import WeightFormat
+from specroof.architecture.draft_heads import (
     DraftHead,
-    GroupedQueryAttention,
-    LatentAttention,
-    Layer,
-    WeightFormat,
     block_head,
     draft_layer,
     draft_model,
     markov_step,
     replicated,
-    stack_layers,
 )
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block, Layer, stack_layers
 from specroof.parsers import parse_family
 from specroof.parsers.decoder import feed_forward_block
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes

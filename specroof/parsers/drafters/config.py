@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from specroof.architecture import DraftShape, WeightFormat
+from specroof.architecture.base import WeightFormat
+from specroof.architecture.draft_heads import DraftShape
 from specroof.parsers.decoder import head_counts, sliding_layers, split_head_dim
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
 from specroof.parsers.model_config import activation_dtype, config_name, quantization_section

@@ -9,25 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from specroof.architecture import (
-    HEADS,
-    Architecture,
-    Block,
+from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
+from specroof.architecture.base import HEADS, Linear, WeightFormat
+from specroof.architecture.draft_heads import (
     DraftHead,
-    GroupedQueryAttention,
-    Layer,
-    Linear,
     MedusaHeads,
-    SharedCacheAttention,
-    WeightFormat,
     draft_model,
     eagle3_head,
     eagle_head,
-    gated_pair,
     replicated,
-    stack_layers,
     with_first,
 )
+from specroof.architecture.model import Architecture, Block, Layer, gated_pair, stack_layers
 from specroof.parsers import PARSERS, parse_family
 from specroof.parsers.decoder import head_counts, sliding_layers
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes

@@ -8,13 +8,9 @@ Source
 
 from typing import Final
 
-from specroof.architecture import (
-    HEADS,
-    Architecture,
-    Block,
-    KimiDeltaAttention,
-    LightningAttention,
-)
+from specroof.architecture.base import HEADS
+from specroof.architecture.model import Architecture, Block
+from specroof.architecture.recurrent import KimiDeltaAttention, LightningAttention
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,

@@ -1,35 +1,23 @@
-"""DeepSeek-V2, V3, R1, V3.1 (latent attention), V3.2 (sparse indexer); Mistral Large 3; GLM-5.
+"""DeepSeek-V2, V3, R1, V3.1 (latent attention), V3.2 (sparse indexer); Mistral Large 3; GLM; Youtu.
 
 Source
     DeepSeek-V2 technical report, arXiv:2405.04434, section 2; DeepSeek-V3 technical report,
     arXiv:2412.19437, section 2.1; DeepSeek-V3.2 report, section 2; transformers 5,
-    `models/deepseek_v2/`, `models/deepseek_v3/`, `models/deepseek_v32/` and `models/mistral4/`
-    (`modeling_*.py`, `configuration_*.py`); the tensors of the published checkpoints; SGLang
-    `models/mistral_large_3.py`, which renames Mistral's matrices to DeepSeek's.
+    `models/deepseek_v2/`, `models/deepseek_v3/`, `models/deepseek_v32/`, `models/mistral4/`
+    and `models/youtu/` (`modeling_*.py`, `configuration_*.py`); the tensors of the published
+    checkpoints; SGLang `models/mistral_large_3.py`, which renames Mistral's matrices to DeepSeek's.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.architecture import (
-    ATTENTION_REPLICATED,
-    HEADS,
-    Architecture,
-    Block,
-    Indexer,
-    LatentAttention,
-    Linear,
-    Shard,
-    replicated,
-)
-from specroof.parsers.decoder import (
-    LayerPart,
-    decoder,
-    feed_forward_of,
-    listed_kinds,
-    matrices,
-)
+from specroof.architecture.attention import Indexer
+from specroof.architecture.base import ATTENTION_REPLICATED, HEADS, Linear, Shard
+from specroof.architecture.draft_heads import replicated
+from specroof.architecture.latent import LatentAttention
+from specroof.architecture.model import Architecture, Block
+from specroof.parsers.decoder import LayerPart, decoder, feed_forward_of, listed_kinds, matrices
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import ExpertTraits, Traits
@@ -48,14 +36,17 @@ _ROUTING: Final = ExpertTraits(
 _SOFTMAX: Final = replace(
     _ROUTING, correction_bias=False, dense=("first_k_dense_replace", 0), listed=False
 )
-#: Families that differ from V3 in their experts.
-_OTHERS: Final = {
+_USUAL: Final = Traits(routing=_ROUTING)
+#: Families that differ from V3 in more than their sizes.
+_TRAITS: Final = {
     # configuration_deepseek_v2.py: n_shared_experts 2
-    "deepseek_v2": replace(_SOFTMAX, shared=("n_shared_experts", 2)),
+    "deepseek_v2": Traits(routing=replace(_SOFTMAX, shared=("n_shared_experts", 2))),
     # configuration_glm4_moe_lite.py: all layers but the first have experts.
-    "glm4_moe_lite": replace(_ROUTING, dense=("first_k_dense_replace", 1)),
-    "mistral4": _SOFTMAX,
-    "mistral_large3": _SOFTMAX,
+    "glm4_moe_lite": Traits(routing=replace(_ROUTING, dense=("first_k_dense_replace", 1))),
+    "mistral4": Traits(routing=_SOFTMAX),
+    "mistral_large3": Traits(routing=_SOFTMAX),
+    # configuration_youtu.py: tie_word_embeddings True
+    "youtu": Traits(tied=True, passed_over="embedding_initializer_range"),
 }
 
 
@@ -94,7 +85,7 @@ class LatentShape:
 
 
 def parse_latent(config: ModelConfig) -> Architecture:
-    """Return a model of latent attention to all tokens: V2, V3, GLM-4.7-Flash, Mistral Large 3.
+    """Return a model whose layers attend alike, to all tokens.
 
     `num_key_value_heads` says nothing about its cache; V2-Lite does not compress its queries.
     """
@@ -149,11 +140,13 @@ def read_indexer(keys: Reader) -> Indexer:
 
 
 def _latent_decoder(config: ModelConfig, attentions: Sequence[LatentShape]) -> Architecture:
-    routing = _OTHERS.get(config.family, _ROUTING)
+    traits = _TRAITS.get(config.family, _USUAL)
+    config.keys.pass_over(traits.passed_over)
     return decoder(
         config,
         LayerPart(attentions, latent_block),
-        LayerPart(*feed_forward_of(config, Traits(routing=routing))),
+        LayerPart(*feed_forward_of(config, traits)),
+        tied_default=traits.tied,
     )
 
 
@@ -246,6 +239,14 @@ def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
     return _latent_decoder(config, [full if kind == _FULL else shared for kind in kinds])
 
 
+def listed_indexers(keys: Reader, n_layers: int) -> Sequence[str] | None:
+    """Return ``"full"`` or ``"shared"`` of each layer by ``indexer_types``; None without."""
+    kinds = listed_kinds(keys, "indexer_types", (_FULL, _SHARED), n_layers)
+    if kinds and kinds[0] == _SHARED:
+        keys.refuse("indexer_types", "full first, before which nothing is selected")
+    return kinds
+
+
 def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return whether each layer runs its indexer or takes over an earlier layer's selection.
 
@@ -253,11 +254,8 @@ def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
         `GlmMoeDsaConfig.__post_init__`: the list, else the pattern, else a stride that begins
         after some layers (``index_topk_freq`` 1 and ``index_skip_topk_offset`` 2 by default).
     """
-    kinds = listed_kinds(keys, "indexer_types", (_FULL, _SHARED), n_layers)
-    if kinds is not None:
-        if kinds[0] == _SHARED:
-            keys.refuse("indexer_types", "full first, before which nothing is selected")
-        return kinds
+    if listed := listed_indexers(keys, n_layers):
+        return listed
     if keys.has("index_topk_pattern"):
         pattern = keys.text("index_topk_pattern")
         if len(pattern) < n_layers or pattern[0] != "F" or not set(pattern) <= set(_LETTERS):

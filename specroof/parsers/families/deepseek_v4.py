@@ -10,22 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.architecture import (
+from specroof.architecture.attention import Indexer
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
     FP32,
     HEADS,
     WEIGHT_FORMATS,
-    Architecture,
-    Block,
-    CompressedAttention,
-    Compressor,
-    Indexer,
     Linear,
     Shard,
     WeightFormat,
-    replicated,
 )
+from specroof.architecture.compressed import CompressedAttention, Compressor
+from specroof.architecture.draft_heads import replicated
+from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
     ExpertsShape,
     LayerPart,

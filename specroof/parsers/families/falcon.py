@@ -7,7 +7,7 @@ Source
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.parsers.decoder import decoder_of
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import Traits

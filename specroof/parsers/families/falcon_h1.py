@@ -5,7 +5,7 @@ Source
     the same family in mlx-lm.
 """
 
-from specroof.architecture import Architecture, Block
+from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,

@@ -9,16 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.architecture import (
-    ATTENTION_REPLICATED,
-    FEED_FORWARD_REPLICATED,
-    Architecture,
-    AttentionShape,
-    Block,
-    GroupedQueryAttention,
-    Linear,
-    SharedCacheAttention,
-)
+from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
+from specroof.architecture.base import ATTENTION_REPLICATED, FEED_FORWARD_REPLICATED, Linear
+from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     ExpertsShape,
     LayerPart,

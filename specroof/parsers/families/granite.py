@@ -8,7 +8,7 @@ Source
 from collections.abc import Callable
 from typing import Final
 
-from specroof.architecture import Architecture, Block, gated_pair
+from specroof.architecture.model import Architecture, Block, gated_pair
 from specroof.parsers.decoder import (
     BlockBuilder,
     attention_block,

@@ -5,36 +5,27 @@ Source
     `transformers_utils/configs/hy_v4.py`, for the keys of its published file.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
-from specroof.architecture import (
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
     FP32,
     HEADS,
-    Architecture,
-    Block,
     Linear,
     Shard,
 )
-from specroof.parsers.decoder import (
-    LayerPart,
-    decoder,
-    extended,
-    feed_forward_of,
-    listed_kinds,
-    matrices,
+from specroof.architecture.model import Architecture, Block
+from specroof.parsers.decoder import LayerPart, decoder, extended, feed_forward_of, matrices
+from specroof.parsers.families.deepseek_v3 import (
+    LatentShape,
+    latent_block,
+    listed_indexers,
+    searching_shape,
 )
-from specroof.parsers.families.deepseek_v3 import LatentShape, latent_block, searching_shape
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import ExpertTraits, Traits
-from specroof.reading.json_text import Reader
-
-_FULL: Final = "full"
-_SHARED: Final = "shared"
 
 
 def parse_hy_v4(config: ModelConfig) -> Architecture:
@@ -47,7 +38,9 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
         keys.refuse("enable_ihc", "true")
     full = searching_shape(keys)
     shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
-    kinds = _indexer_kinds(keys, n_layers)
+    # HYV4Config.__post_init__: the first layer runs its indexer, and every fourth from the second.
+    usual = ["full" if index == 0 or index % 4 == 1 else "shared" for index in range(n_layers)]
+    kinds = listed_indexers(keys, n_layers) or usual
     # The class's file of vLLM: gated_mla and learnable_sink True, gating_type elementwise.
     gate_dims = {"elementwise": full.n_heads * full.value_dim, "headwise": full.n_heads}
     gate_dim = gate_dims[keys.text("gating_type", allowed=gate_dims, default="elementwise")]
@@ -85,18 +78,7 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
     head_mixing = n_streams * n_streams * hidden_size + n_streams + 1
     return decoder(
         config,
-        LayerPart([full if kind == _FULL else shared for kind in kinds], attention),
+        LayerPart([full if kind == "full" else shared for kind in kinds], attention),
         LayerPart(sparse, feed_forward),
         vector_params=hidden_size + head_mixing,
     )
-
-
-def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
-    """Return whether each layer runs its indexer or takes over an earlier layer's selection."""
-    kinds = listed_kinds(keys, "indexer_types", (_FULL, _SHARED), n_layers)
-    if kinds is None:
-        # HYV4Config.__post_init__: the first layer, and every fourth from the second on
-        return [_FULL if index == 0 or index % 4 == 1 else _SHARED for index in range(n_layers)]
-    if kinds[0] == _SHARED:
-        keys.refuse("indexer_types", "full first, before which nothing is selected")
-    return kinds

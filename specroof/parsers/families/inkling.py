@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.architecture import HEADS, Architecture, AttentionShape, Block, ShortConvolution
+from specroof.architecture.base import HEADS
+from specroof.architecture.model import Architecture, AttentionShape, Block
+from specroof.architecture.recurrent import ShortConvolution
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,

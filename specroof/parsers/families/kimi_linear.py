@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import (
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
     HEADS,
-    Architecture,
-    Block,
-    KimiDeltaAttention,
     Linear,
     Shard,
 )
+from specroof.architecture.model import Architecture, Block
+from specroof.architecture.recurrent import KimiDeltaAttention
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,

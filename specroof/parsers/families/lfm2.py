@@ -9,14 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from specroof.architecture import (
-    HEADS,
-    Architecture,
-    Block,
-    ShortConvolution,
-    gated_pair,
-    grouped_query_block,
-)
+from specroof.architecture.base import HEADS
+from specroof.architecture.model import Architecture, Block, gated_pair, grouped_query_block
+from specroof.architecture.recurrent import ShortConvolution
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,

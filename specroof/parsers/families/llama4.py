@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import Architecture, Block, ChunkedAttention
+from specroof.architecture.chunked import ChunkedAttention
+from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,

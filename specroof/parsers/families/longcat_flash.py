@@ -5,7 +5,8 @@ Source
     `models/longcat_flash/modeling_longcat_flash.py` and `configuration_longcat_flash.py`.
 """
 
-from specroof.architecture import Architecture, Block, Experts
+from specroof.architecture.experts import Experts
+from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import LayerPart, decoder, feed_forward_block, router
 from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.formats import LayerWeights

@@ -9,7 +9,8 @@ Source
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import WEIGHT_FORMATS, Architecture, AttentionShape
+from specroof.architecture.base import WEIGHT_FORMATS
+from specroof.architecture.model import Architecture, AttentionShape
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,

@@ -1,11 +1,10 @@
-"""MiniCPM3 and Youtu: dense decoders of latent attention.
+"""MiniCPM3: a dense decoder of latent attention.
 
 Source
-    transformers 5.23, `models/minicpm3/` and `models/youtu/` (`modeling_*.py`,
-    `configuration_*.py`).
+    transformers 5.23, `models/minicpm3/` (`modeling_*.py`, `configuration_*.py`).
 """
 
-from specroof.architecture import Architecture
+from specroof.architecture.model import Architecture
 from specroof.parsers.decoder import LayerPart, decoder, feed_forward_of
 from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
 from specroof.parsers.model_config import ModelConfig
@@ -32,17 +31,4 @@ def parse_minicpm3(config: ModelConfig) -> Architecture:
         LayerPart(*feed_forward_of(config, Traits())),
         tied_default=True,
         notes=(_NOTE,),
-    )
-
-
-def parse_youtu(config: ModelConfig) -> Architecture:
-    """Return a Youtu."""
-    # configuration_youtu.py: tie_word_embeddings True
-    shape = latent_shape(config.keys)
-    config.keys.pass_over("embedding_initializer_range")
-    return decoder(
-        config,
-        LayerPart([shape] * config.n_layers, latent_block),
-        LayerPart(*feed_forward_of(config, Traits())),
-        tied_default=True,
     )

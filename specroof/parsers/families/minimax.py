@@ -11,18 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import (
-    ATTENTION_REPLICATED,
-    HEADS,
-    Architecture,
-    AttentionShape,
-    Block,
-    BlockSparseAttention,
-    Indexer,
-    LightningAttention,
-    Linear,
-    by_kv_heads,
-)
+from specroof.architecture.attention import Indexer
+from specroof.architecture.base import ATTENTION_REPLICATED, HEADS, Linear, by_kv_heads
+from specroof.architecture.block_sparse import BlockSparseAttention
+from specroof.architecture.model import Architecture, AttentionShape, Block
+from specroof.architecture.recurrent import LightningAttention
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import FEED_FORWARD_REPLICATED, TENSOR, Architecture, Block, Experts
+from specroof.architecture.base import FEED_FORWARD_REPLICATED, TENSOR
+from specroof.architecture.experts import Experts
+from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
     BlockBuilder,
     attention_block,

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from specroof.architecture import HEADS, TENSOR, Architecture, Block, Linear, Shard
+from specroof.architecture.base import HEADS, TENSOR, Linear, Shard
+from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,

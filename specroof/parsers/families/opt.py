@@ -7,7 +7,9 @@ Source
 
 from typing import Final
 
-from specroof.architecture import HEADS, TENSOR, Architecture, Block, GroupedQueryAttention
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import HEADS, TENSOR
+from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import decoder, matrices, same_part
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig

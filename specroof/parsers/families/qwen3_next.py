@@ -12,20 +12,17 @@ from itertools import islice
 from math import isqrt
 from typing import Final
 
-from specroof.architecture import (
+from specroof.architecture.attention import Indexer
+from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
     HEADS,
-    Architecture,
-    AttentionShape,
-    Block,
-    BlockSparseAttention,
-    GatedDeltaNet,
-    Indexer,
     Linear,
     Shard,
-    ShortConvolution,
 )
+from specroof.architecture.block_sparse import BlockSparseAttention
+from specroof.architecture.model import Architecture, AttentionShape, Block
+from specroof.architecture.recurrent import GatedDeltaNet, ShortConvolution
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,

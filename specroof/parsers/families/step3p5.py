@@ -8,7 +8,8 @@ Source
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture import HEADS, Architecture, AttentionShape, Block
+from specroof.architecture.base import HEADS
+from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,
