@@ -492,8 +492,9 @@ class HardwareProfile(CheckedPart):
 
         Examples
         --------
-        >>> _EXAMPLE.server_memory_bytes / 1e9
-        79.2
+        >>> from specroof import load_hardware
+        >>> load_hardware("h100").server_memory_bytes / 1e9
+        85.03
         """
         if self.usable_memory_bytes is not None:
             return self.usable_memory_bytes
@@ -505,8 +506,9 @@ class HardwareProfile(CheckedPart):
 
         Examples
         --------
-        >>> replace(_EXAMPLE, compute_capability=10.3).compute_major
-        10
+        >>> from specroof import load_hardware
+        >>> load_hardware("h100").compute_major
+        9
         """
         return None if self.compute_capability is None else int(self.compute_capability)
 
@@ -516,8 +518,9 @@ class HardwareProfile(CheckedPart):
 
         Examples
         --------
-        >>> _EXAMPLE.fitted_family is None
-        True
+        >>> from specroof import load_hardware
+        >>> load_hardware("h100").fitted_family
+        'hopper'
         """
         reaches = (engine.reach for engine in self.engines.values())
         return next((reach.family for reach in reaches if reach and reach.family), None)
@@ -532,9 +535,9 @@ class HardwareProfile(CheckedPart):
 
         Examples
         --------
-        >>> power = DevicePower(board_watts=575.0, fixed_watts=200.0, core_watts=800.0)
-        >>> replace(_EXAMPLE, power=power).capped(400.0).power.watts
-        400.0
+        >>> from specroof import load_hardware
+        >>> load_hardware("rtx-5090").capped(450.0).power.watts
+        450.0
         """
         if self.power is None or None in {self.power.fixed_watts, self.power.core_watts}:
             reject(
@@ -557,8 +560,10 @@ class HardwareProfile(CheckedPart):
 
         Examples
         --------
-        >>> _EXAMPLE.engine(None).name, _EXAMPLE.engine("ideal").name
-        ('mine', 'ideal')
+        >>> from specroof import load_hardware
+        >>> h100 = load_hardware("h100")
+        >>> h100.engine(None).name, h100.engine("ideal").name
+        ('sglang', 'ideal')
         """
         expect("engine", name, str | None, "the name of an engine, or None")
         usual = self.default_engine or (_IDEAL if self.generic is None else GENERIC)
@@ -589,9 +594,10 @@ class HardwareProfile(CheckedPart):
 
         Examples
         --------
-        >>> own = replace(_EXAMPLE, default_engine=None, engines={"sglang": IDEAL_ENGINE})
-        >>> own.engine_of("sglang"), own.engine_of("vllm"), _EXAMPLE.engine_of("sglang")
-        ('sglang', None, None)
+        >>> from specroof import load_hardware
+        >>> h100 = load_hardware("h100")
+        >>> h100.engine_of("vllm"), h100.engine_of("mlx")
+        ('vllm', None)
         """
         expect("tool", tool, str | None, "the name of a serving tool, or None")
         stands_in = self.default_engine is None and self.generic is not None
@@ -608,8 +614,11 @@ class HardwareProfile(CheckedPart):
 
         Examples
         --------
-        >>> _EXAMPLE.owns("sglang"), replace(_EXAMPLE, default_engine="ideal").owns("sglang")
-        (True, False)
+        >>> from specroof import load_hardware
+        >>> h100 = load_hardware("h100")
+        >>> own = replace(h100, default_engine="mine", engines={"mine": h100.engine("vllm")})
+        >>> h100.owns("vllm"), own.owns("vllm")
+        (False, True)
         """
         if self.default_engine in {None, _IDEAL, *FRAMEWORKS}:
             return False
@@ -631,11 +640,14 @@ class HardwareProfile(CheckedPart):
 
         Examples
         --------
-        >>> _EXAMPLE.arithmetic("fp8"), _EXAMPLE.arithmetic("fp4")
-        (('fp8', 2e+15), ('fp8', 2e+15))
-        >>> _EXAMPLE.arithmetic("fp4", strict=True)
+        >>> from specroof import load_hardware
+        >>> h100 = load_hardware("h100")
+        >>> h100.arithmetic("fp8"), h100.arithmetic("fp4")
+        (('fp8', 1979000000000000.0), ('fp8', 1979000000000000.0))
+        >>> h100.arithmetic("fp4", strict=True)
         Traceback (most recent call last):
-        specroof.errors.ProfileError: Example GPU has no flops_per_s for 'fp4'; it has bf16, fp8
+        specroof.errors.ProfileError: NVIDIA H100 SXM 80GB has no flops_per_s for 'fp4'; it has
+        fp32, bf16, fp16, fp8, int8
         """
         expect_word("dtype", dtype, DTYPE_BYTES)
         flops_per_s = self.peak.flops_per_s
@@ -646,17 +658,6 @@ class HardwareProfile(CheckedPart):
         has = ", ".join(flops_per_s)
         message = f"{self.name} has no flops_per_s for {dtype!r}{wider}; it has {has}"
         raise ProfileError(message)
-
-
-#: What the examples above ask.
-_EXAMPLE: Final = HardwareProfile(
-    format_version=1,
-    name="Example GPU",
-    sources={},
-    peak=Peak(flops_per_s={"bf16": 1e15, "fp8": 2e15}, memory_bytes_per_s=3e12, memory_bytes=8e10),
-    default_engine="mine",
-    engines={"mine": EngineProfile(name="mine", memory_frac=0.85)},
-)
 
 
 @dataclass(frozen=True)
@@ -862,9 +863,21 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
 
     Examples
     --------
-    >>> parse_hardware(_EXAMPLE_FILE, source="example.yaml").peak.memory_bytes_per_s
+    >>> text = '''
+    ... format_version: 1
+    ... name: Example GPU
+    ... sources: {peak.flops_per_s: made up, peak.memory_bytes_per_s: made up,
+    ...   peak.memory_bytes: made up, engines.mine: made up}
+    ... peak:
+    ...   flops_per_s: {bf16: 1000.0e+12, fp8: 2000.0e+12}
+    ...   memory_bytes_per_s: 3.0e+12
+    ...   memory_bytes: 80.0e+9
+    ... default_engine: mine
+    ... engines: {mine: {memory_frac: 0.85, pass_overhead_s: 30.0e-6}}
+    ... '''
+    >>> parse_hardware(text, source="example.yaml").peak.memory_bytes_per_s
     3000000000000.0
-    >>> parse_hardware(_EXAMPLE_FILE.replace("3.0e+12", "3.0e12"), source="example.yaml")
+    >>> parse_hardware(text.replace("3.0e+12", "3.0e12"), source="example.yaml")
     Traceback (most recent call last):
     specroof.errors.ProfileError: example.yaml: peak.memory_bytes_per_s is '3.0e12', which YAML
     reads as text; write 3.0e+12
@@ -933,17 +946,3 @@ def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
         for without, one in content["generic"].items()
     }
     return _built({"engines": engines, "generic": generic}, LeftOutFits, source="left-out fits")
-
-
-_EXAMPLE_FILE: Final = """
-format_version: 1
-name: Example GPU
-sources: {peak.flops_per_s: made up, peak.memory_bytes_per_s: made up, peak.memory_bytes: made up,
-  engines.mine: made up}
-peak:
-  flops_per_s: {bf16: 1000.0e+12, fp8: 2000.0e+12}
-  memory_bytes_per_s: 3.0e+12
-  memory_bytes: 80.0e+9
-default_engine: mine
-engines: {mine: {memory_frac: 0.85, pass_overhead_s: 30.0e-6}}
-"""
