@@ -140,7 +140,7 @@ def _block_head(
         # Only a smaller vocabulary comes with a separate head.
         head_rows=drafted if own else 0,
         weight=config.plain,
-        dtype=config.dtype,
+        dtype=config.activation_dtype,
     )
     anchors, sized = config.setting("sample_from_anchor"), config.setting("block_size")
     block = None  # engines choose it

@@ -5,41 +5,33 @@ from dataclasses import dataclass, replace
 from specroof.architecture.base import WeightFormat
 from specroof.architecture.draft_heads import DraftShape
 from specroof.parsers.decoder import head_counts, sliding_layers, split_head_dim
-from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
-from specroof.parsers.model_config import activation_dtype, config_name, quantization_section
-from specroof.reading.json_text import MAX_LAYERS, Reader
+from specroof.parsers.formats import PLAIN_FORMATS, read_quantization
+from specroof.parsers.model_config import (
+    ModelConfig,
+    activation_dtype,
+    config_name,
+    quantization_section,
+)
+from specroof.reading.json_text import Reader
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DraftConfig:
-    """A drafter's config file, opened.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DraftConfig(ModelConfig):
+    """A drafter's config file, opened; it has no family.
+
+    Its `keys` are those of its layers: of `transformer_layer_config` or `text_config`, or the
+    root's.
 
     Parameters
     ----------
-    name
-        What outputs call it.
-    keys
-        The keys of its layers: those of `transformer_layer_config` or `text_config`, or the
-        root's.
-    root
-        The whole file.
     settings
         The keys of its method: those of `dflash_config` or `eagle_config`, or the root's.
     sidecar
         The `hf_quant_config.json` beside it.
-    dtype
-        Of activations.
-    quantization
-        How its matrices are stored.
     """
 
-    name: str
-    keys: Reader
-    root: Reader
     settings: Reader
     sidecar: Reader | None
-    dtype: str
-    quantization: Quantization
 
     @property
     def weight(self) -> WeightFormat:
@@ -50,11 +42,6 @@ class DraftConfig:
     def plain(self) -> WeightFormat:
         """The format of what lies around the layers: fusion and head."""
         return self.quantization.plain
-
-    @property
-    def n_layers(self) -> int:
-        """Layers of the drafter."""
-        return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
 
     def setting(self, key: str) -> Reader:
         """Return where a key of the method stands: in its own section, or in the root."""
@@ -69,11 +56,12 @@ def open_draft_config(root: Reader, *, name: str | None, sidecar: Reader | None)
     section = quantization_section(keys, root)
     return DraftConfig(
         name=name or config_name(root),
+        family="",
         keys=keys,
         root=root,
         settings=settings,
         sidecar=sidecar,
-        dtype=dtype,
+        activation_dtype=dtype,
         quantization=read_quantization(section, sidecar, PLAIN_FORMATS[dtype]),
     )
 
@@ -105,7 +93,7 @@ def layer_shapes(config: DraftConfig, *, qk_norm: bool, causal: bool = True) -> 
         causal=causal,
         weight=config.weight,
         plain=config.plain,
-        dtype=config.dtype,
+        dtype=config.activation_dtype,
     )
     return [replace(shape, window=window) for window in _windows(config)]
 

@@ -281,7 +281,7 @@ def parse_assistant(config: DraftConfig) -> DraftHead:
         weight=config.plain,
         # The head counts its rows; the table has all of them.
         lookup_params=vocab_size * size + centroids - sum(rows) * size,
-        dtype=config.dtype,
+        dtype=config.activation_dtype,
     )
     return DraftHead("mtp", model, target_size=backbone, vocab_size=vocab_size, rereads=False)
 
