@@ -65,3 +65,12 @@ def test_the_peaks_of_a_measured_chip_under_another_name_are_no_surer() -> None:
         assert curve.speedup_high is not None
         widths.append(np.log(curve.speedup_high / curve.speedup_low)[0, :, 1:])
     assert (widths[0] >= widths[1] - 1e-12).all()
+
+
+def test_only_chips_of_timed_kernels_have_the_bands_of_their_vendor() -> None:
+    generic = load_hardware("l40s").generic
+    assert generic is not None
+    anywhere, vendor = generic.known().engines["vllm"], generic.known().vendor_bands["nvidia"]
+    assert generic.engines["vllm"].served_bands == vendor["vllm"] != anywhere.served_bands
+    for other in ({"architecture": "volta"}, {"vendor": "amd"}, {"vendor": None}):
+        assert replace(generic, **other).engines["vllm"].served_bands == anywhere.served_bands
