@@ -15,8 +15,9 @@ BATCHES: Final = np.array([1, 2, 4, 5, 8, 9, 32, 33, 64, 256, 257, 512, 4096])
 CONTEXTS: Final = np.array([[1], [500], [1050], [1100], [1300], [2000], [8000], [33000], [131072]])
 
 
-def stand_ins() -> dict[str, EngineProfile]:
-    generic = load_hardware("h100").generic
+def stand_ins(chip: str = "h100") -> dict[str, EngineProfile]:
+    """Return what a chip of the same vendor, and of timed kernels, has that nobody measured."""
+    generic = load_hardware(chip).generic
     assert generic is not None
     return dict(generic.engines)
 
@@ -32,7 +33,7 @@ def test_kinds_that_somebody_measured_are_those_of_the_generic_engine() -> None:
 @pytest.mark.parametrize("chip", hardware_names())
 def test_no_stand_in_is_surer_than_a_measured_engine(chip: str) -> None:
     for name, engine in load_hardware(chip).engines.items():
-        for server, stand_in in stand_ins().items():
+        for server, stand_in in stand_ins(chip).items():
             for kind in KINDS:
                 own, far = engine.band(kind), stand_in.band(kind)
                 if own is not None:
@@ -64,3 +65,12 @@ def test_the_peaks_of_a_measured_chip_under_another_name_are_no_surer() -> None:
         assert curve.speedup_high is not None
         widths.append(np.log(curve.speedup_high / curve.speedup_low)[0, :, 1:])
     assert (widths[0] >= widths[1] - 1e-12).all()
+
+
+def test_only_chips_of_timed_kernels_have_the_bands_of_their_vendor() -> None:
+    generic = load_hardware("l40s").generic
+    assert generic is not None
+    anywhere, vendor = generic.known().engines["vllm"], generic.known().vendor_bands["nvidia"]
+    assert generic.engines["vllm"].served_bands == vendor["vllm"] != anywhere.served_bands
+    for other in ({"architecture": "volta"}, {"vendor": "amd"}, {"vendor": None}):
+        assert replace(generic, **other).engines["vllm"].served_bands == anywhere.served_bands

@@ -210,9 +210,6 @@ ShortName: TypeAlias = Annotated[str, "short_name"]
 MeasuredBatch: TypeAlias = Annotated[float, "measured_batch_size"]
 MeasuredLen: TypeAlias = Annotated[float, "measured_len"]
 Words: TypeAlias = Annotated[tuple[str, ...], "words"]
-ServedBands: TypeAlias = Mapping[
-    Annotated[str, "served_figure"], Mapping[Annotated[str, "concurrency_range"], "Band"]
-]
 
 #: What `EngineProfile.bands` calls drafters of every kind that it does not name.
 OTHER_DRAFTERS: Final = "other"
@@ -593,6 +590,12 @@ CONCURRENCY_ENDS: Final = (4, 32, 256)
 #: What `EngineProfile.served_bands` calls those ranges, and loads of all others.
 CONCURRENCY_RANGES: Final = (*(f"to-{end}" for end in CONCURRENCY_ENDS), "more")
 ANY_CONCURRENCY: Final = "any"
+
+
+#: Bands of served loads: by figure, then by the range of concurrency.
+ServedBands: TypeAlias = Mapping[
+    Annotated[str, "served_figure"], Mapping[Annotated[str, "concurrency_range"], Band]
+]
 
 
 def served_width(

@@ -13,7 +13,14 @@ import numpy as np
 from specroof.arrays import Array, number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word, reject
 from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN
-from specroof.hardware.engine import IDEAL_ENGINE, Collective, Dtype, EngineProfile, ShortName
+from specroof.hardware.engine import (
+    IDEAL_ENGINE,
+    Collective,
+    Dtype,
+    EngineProfile,
+    ServedBands,
+    ShortName,
+)
 from specroof.reading.yaml_text import field_kinds, parse_yaml, read_plain, shown
 from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES, Bounds
 
@@ -59,6 +66,9 @@ class Generic:
         A link of at most so many bytes/s is a bus.
     memory_bytes_per_s
         Of the chips that `layer_token_overhead_s` of the engines was fitted on.
+    vendor_bands
+        Bands of served loads by vendor, then by engine, of its families that were left out: for
+        its chips whose kernels were timed, in the place of those that hold for any chip.
     """
 
     engines: Mapping[str, EngineProfile]
@@ -66,6 +76,7 @@ class Generic:
     cards: Collective
     card_bytes_per_s: float
     memory_bytes_per_s: float
+    vendor_bands: Mapping[str, Mapping[str, ServedBands]] = field(default_factory=dict)
 
     def family_of(self, architecture: str | None) -> str:
         """Return the family of a chip's architecture; the last family takes all others."""
@@ -164,6 +175,7 @@ class GenericEngines:
         faster = max(self.memory_bytes_per_s / known.memory_bytes_per_s, 1.0)
         link_bytes_per_s = self.link_bytes_per_s
         on_bus = link_bytes_per_s is not None and link_bytes_per_s <= known.card_bytes_per_s
+        bands = known.vendor_bands.get(self.vendor or "", {}) if family.architectures else {}
         engines = {}
         for name, fitted in known.engines.items():
             engine = scaled_engine(fitted, compute=family.compute_frac, memory=family.memory_frac)
@@ -171,6 +183,7 @@ class GenericEngines:
                 engine,
                 layer_token_overhead_s=engine.layer_token_overhead_s / faster**0.5,
                 collective=known.cards if on_bus else engine.collective,
+                served_bands=bands.get(name, engine.served_bands),
             )
         return engines
 

@@ -73,12 +73,10 @@ def written_generic(generic: Generic) -> dict[str, Any]:
     generic
         What is to be written.
     """
-    return {
+    return _given(generic) | {
         "engines": written_engines(generic.engines),
         "families": {name: _given(family) for name, family in generic.families.items()},
         "cards": _given(generic.cards),
-        "card_bytes_per_s": generic.card_bytes_per_s,
-        "memory_bytes_per_s": generic.memory_bytes_per_s,
     }
 
 

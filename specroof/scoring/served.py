@@ -327,7 +327,7 @@ _SETUP: Final = attrgetter(
 )
 
 
-def _curve(load: Measurement) -> Hashable:
+def curve_of(load: Measurement) -> Hashable:
     """Return what the loads of one curve share: their set-up, and what is known of the release."""
     return _SETUP(load), of_former_release(load), launches_prompts(load)
 
@@ -472,7 +472,7 @@ def _plain_scores(
     *,
     played: bool = False,
 ) -> Iterator[ServedScore]:
-    for loads in grouped(plain, _curve).values():
+    for loads in grouped(plain, curve_of).values():
         engine, unseen = left_out_served(loads[0], by)
         # Which says nothing that was left out where the group has no server in it.
         if by in {None, "model", "chip"} and launches_prompts(loads[0]):
@@ -657,7 +657,7 @@ def _ratio_scores(
     engine, unseen = left_out_served(first, by)
     off_of = cache(partial(_ratio_off, engine))
     setups: list[tuple[_Ratio, ...]] = []
-    for setup in map(tuple, grouped(group, lambda ratio: _curve(ratio.load)).values()):
+    for setup in map(tuple, grouped(group, lambda ratio: curve_of(ratio.load)).values()):
         try:
             no_room = np.isnan(off_of(setup, known or 1.0))
         except SpecroofError as refusal:

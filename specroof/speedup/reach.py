@@ -64,12 +64,13 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
 def evidence_engine(deployment: Deployment) -> EngineProfile:
     """Return the engine whose bands speak for a deployment.
 
-    It is its own, or the generic one of its server where the chip's architecture is not known, and
-    where no measurement on the family of the chip has the attention, the format or the placement:
-    what is asked there is as strange as the chip would be, and with a strange kind of attention
-    the more, the more sequences there are: `UNMEASURED_ATTENTION_BATCH`. So is a kind of drafter
-    that was measured on other families alone. Bands of placements that it was not measured in are
-    wider, and those of releases that are newer than all that were measured: `Reach.drift`.
+    It is its own, or the generic one of its server: that of any chip where the architecture is not
+    known, and that of its vendor's where no measurement on the family of the chip has the
+    attention, the format or the placement. What is asked there is as strange as the chip would be,
+    and with a strange kind of attention the more, the more sequences there are:
+    `UNMEASURED_ATTENTION_BATCH`. So is a kind of drafter that was measured on other families alone.
+    Bands of placements that it was not measured in are wider, and those of releases that are newer
+    than all that were measured: `Reach.drift`.
 
     Source
         The choice of this library.
@@ -109,7 +110,7 @@ def _nearest_engine(deployment: Deployment) -> EngineProfile:
     far = unknown or strange
     if stand_ins is not None and (far or (reach is not None and reach.family)):
         server = engine.framework or engine.name
-        others = stand_ins.known().engines  # bands are those of any chip
+        others = stand_ins.known().engines if unknown else stand_ins.engines
         elsewhere = others.get(server, others[GENERIC])
         engine = elsewhere if far or reach is None else _with_kinds_of(engine, reach, elsewhere)
     if reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}:
