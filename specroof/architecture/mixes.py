@@ -351,9 +351,7 @@ def mixed(model: Architecture, name: str) -> Architecture:
             gqa = max(gqa, block.core.heads.n_heads / block.core.heads.n_kv_heads)
     is_70b = model.family in _70B_FAMILIES and model.n_layers == _70B_LAYERS and gqa > 1
     values = _70B_VALUES if is_70b else {}
-    order = model.layer_order or tuple(
-        place for place, layer in enumerate(model.layers) for _ in range(layer.count)
-    )
+    order = model.order
     with_values = [_has_values(model.layers[place]) for place in order]
 
     def form(layer: int, kind: str, row_len: int) -> WeightFormat:

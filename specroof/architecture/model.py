@@ -280,6 +280,12 @@ class Architecture:
         vectors = self.n_params - self.embedding_params - matrices
         return narrow + vectors * (dtype_bytes(self.vector_dtype) - dtype_bytes("bf16"))
 
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Which of `layers` each layer is: `layer_order`, or the order in which they are listed."""
+        listed = (place for place, layer in enumerate(self.layers) for _ in range(layer.count))
+        return self.layer_order or tuple(listed)
+
     def first_layers(self, count: int) -> "Architecture":
         """Return the model of the first layers alone, as an early exit runs it (LayerSkip).
 
@@ -302,8 +308,7 @@ class Architecture:
         4
         """
         kept = whole_within("count", count, Bounds(1, self.n_layers, whole=True))
-        listed = (place for place, layer in enumerate(self.layers) for _ in range(layer.count))
-        order = (self.layer_order or tuple(listed))[:kept]
+        order = self.order[:kept]
         places = list(dict.fromkeys(order))
         return replace(
             self,
@@ -327,8 +332,7 @@ class Architecture:
         >>> [layer.count for layer in model.with_host_experts(4).layers]
         [4, 5]
         """
-        listed = (place for place, layer in enumerate(self.layers) for _ in range(layer.count))
-        first = (self.layer_order or tuple(listed))[:count]
+        first = self.order[:count]
         layers = []
         for place, layer in enumerate(self.layers):
             held = first.count(place)

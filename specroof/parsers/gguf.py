@@ -114,14 +114,11 @@ class GgufHeader:
         Keys and values; long texts and arrays are left out.
     tensors
         By name.
-    data_offset
-        Bytes before the weights.
     """
 
     source: str
     metadata: Mapping[str, Value]
     tensors: Mapping[str, GgufTensor]
-    data_offset: int
 
     def refuse(self, key: str, value: object, allowed: str) -> NoReturn:
         """Raise the `ConfigError` of a key or a tensor."""
@@ -264,7 +261,7 @@ def _header(cursor: _Cursor, file_bytes: int) -> GgufHeader:
     if data_offset + max(ends) > file_bytes:
         allowed = f"the {data_offset + max(ends)} that its tensors take"
         cursor.refuse("its size", f"{file_bytes} bytes", allowed)
-    return GgufHeader(cursor.source, metadata, tensors, data_offset)
+    return GgufHeader(cursor.source, metadata, tensors)
 
 
 def _value(cursor: _Cursor, key: str, kind: int, depth: int) -> Value | None:
