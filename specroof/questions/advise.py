@@ -1430,12 +1430,15 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
 
 def _figures(row: LoadRow, load: str) -> str:
     """Return throughput, price where it is known, and the wait for the first token; if useful."""
-    if not is_told(*row.bands.get(q.TOKENS_PER_S.name, (None, None))):
+    told = {
+        one: is_told(*row.bands.get(one.name, (None, None))) for one in (q.TOKENS_PER_S, q.TTFT)
+    }
+    if not told[q.TOKENS_PER_S]:
         return "the others wait"
     usd = row.usd_per_million_tokens
     price = "" if usd is None else f" at ${format_price(usd)} a million"
-    wait = format_seconds(row.ttft_s or 0.0)
-    return f"{load} get {row.tokens_per_s:.0f} tok/s{price} and a first token after {wait}"
+    wait = f" and a first token after {format_seconds(row.ttft_s or 0.0)}" * told[q.TTFT]
+    return f"{load} get {row.tokens_per_s:.0f} tok/s{price}{wait}"
 
 
 def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
