@@ -13,7 +13,7 @@ from fitting.parameters import ENGINES, FITTED_WITH_DRAFTS, chip_family, fitted_
 from known_passes import pass_latency
 from specroof import forward_latency, hardware_names, load_hardware, load_model
 from specroof.architecture.attention import GroupedQueryAttention
-from specroof.architecture.base import Core, Linear
+from specroof.architecture.base import WEIGHT_FORMATS, Core, Linear
 from specroof.architecture.experts import Experts, distinct_experts, independent_tokens
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
@@ -467,6 +467,21 @@ def test_timed_experts_have_a_floor(
     both = stacked([model_work(model, one, forward) for one in (setup, spread)], [1, 1])
     alone = [float(model_latency(model, one, forward).work_s) for one in (setup, spread)]
     assert pass_time(both, setup.engine).work_s.tolist() == pytest.approx(alone)
+
+
+def test_weights_of_a_narrow_format_have_a_kernel_of_their_own() -> None:
+    kernel = ExpertKernel(floor_s=5.0, expert_s=0.0, memory_frac=1.0, compute_frac=1.0, tokens=6)
+    kernels = {"bf16": kernel, "int4": replace(kernel, floor_s=7.0)}
+    hardware = chip(real(expert_kernels=kernels))
+    setup, forward = engine_setup(hardware, "real", None, None), ForwardPass(1, 1, 0)
+    plain = Experts(n_experts=8, top_k=2, in_features=8, hidden_features=8)
+    narrow = replace(plain, weight=WEIGHT_FORMATS["int4"])
+    works = [model_work(toy(experts), setup, forward) for experts in (plain, narrow)]
+    floors = [float(pass_time(work, setup.engine).ops[0].floor_s) for work in works]
+    assert floors == [5, 7]
+    # Passes of both are timed together as each alone.
+    alone = [float(pass_time(work, setup.engine).work_s) for work in works]
+    assert pass_time(stacked(works, [1, 1]), setup.engine).work_s.tolist() == pytest.approx(alone)
 
 
 def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> None:

@@ -187,11 +187,12 @@ class Server:
 
 #: Kinds of operation that may have a separate share; `dense` covers all the others.
 OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
-#: Kinds of layer that may cost time on top of what every layer costs.
+#: Kinds of layer that may cost time on top of what every layer costs. An indexer picks entries and
+#: blocks of tokens, ``sparse_index``, or tokens, ``token_index``.
 #: The last two are blocks, attention or feed-forward, whose tokens are scaled and rounded to fp8 or
 #: fp4, in blocks of their own, before they are multiplied.
 LAYER_KINDS: Final = (
-    *("experts", "linear_attention", "latent_attention", "sparse_index"),
+    *("experts", "linear_attention", "latent_attention", "sparse_index", "token_index"),
     *("fp8_blocks", "fp4_blocks", "feed_forward"),
 )
 
@@ -783,8 +784,8 @@ class EngineProfile:
     expert_tile
         How experts speed up with their rows; None where their share is the same for all.
     expert_kernels
-        Experts as they are timed, by the dtype of their arithmetic; those of other dtypes have the
-        shares above.
+        Experts as they are timed, by the dtype of their arithmetic, or by the format of their
+        weights where that has kernels of its own; those of other dtypes have the shares above.
     expert_locality
         How dependent the routing of tokens is; None for independent tokens.
     row_kernels

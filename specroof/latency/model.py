@@ -526,7 +526,7 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
         first += size
         for op in chain.from_iterable(map(_parts_by_kernel, work.ops)):
             dtypes = (op.op.compute_dtype, op.compute_dtype)
-            key = (op.op.kind, *dtypes, op.settled, op.op.rows is None)
+            key = (op.op.kind, op.op.weight, *dtypes, op.settled, op.op.rows is None)
             ops.setdefault(key, []).append((op, where))
         for exchange in work.exchanges:
             what = exchange.collective

@@ -810,6 +810,8 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
 def expert_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> ExpertKernel | None:
     """Return the timed kernel of an operation; None of what is no experts, or of a prompt.
 
+    That of the format of its weights comes before that of the dtype of its arithmetic.
+
     Parameters
     ----------
     op, engine
@@ -831,8 +833,10 @@ def expert_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> Expert
     >>> [expert_kernel(op, engine, settled=settled) is kernel for settled in (False, True)]
     [True, False]
     """
-    timed = op.kind == "experts" and not settled and not op.on_host
-    return engine.expert_kernels.get(op.compute_dtype) if timed else None
+    if op.kind != "experts" or settled or op.on_host:
+        return None
+    kernels = engine.expert_kernels
+    return kernels.get(op.weight) or kernels.get(op.compute_dtype)
 
 
 def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | float, Array | float]:
