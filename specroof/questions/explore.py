@@ -355,7 +355,12 @@ class Cell:
 
 
 def cell_of(
-    model: Architecture, setup: Setup, axes: Axes, kinds: Sequence[str] = PRICED_KINDS
+    model: Architecture,
+    setup: Setup,
+    axes: Axes,
+    kinds: Sequence[str] = PRICED_KINDS,
+    *,
+    enough: bool = True,
 ) -> Cell:
     """Return the seconds of a model in a setup.
 
@@ -367,20 +372,25 @@ def cell_of(
         The grid.
     kinds
         Drafters to price.
+    enough
+        Whether a refusal says how many devices would have room.
 
     Raises
     ------
     SpecroofError
-        For a placement that does not divide the model, and a format that the chip lacks.
+        For a placement that does not divide the model, a format that the chip lacks, and a server
+        that has no room for a request of the shortest context.
     """
     deployment, ideal = Deployment(model, setup), load_drafter("ideal")
+    plain = _plain_room(deployment, axes)
+    if setup.engine != IDEAL_ENGINE:
+        _expect_room(plain(None)[1], enough=enough)
     contexts, batches, drafts = _columns(axes)
     # A chain of drafts is verified alike, whatever made it: one pass for all drafters.
     latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
     shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)
     verify_s = np.broadcast_to(latency.total_s, shape)
     proposed = proposals(ideal, constant_acceptance(1.0), drafts)
-    plain = _plain_room(deployment, axes)
     priced = {kind: _drafting(deployment, kind, axes, verify_s, plain) for kind in kinds}
     rules = {}
     if setup.engine != IDEAL_ENGINE:
@@ -498,7 +508,8 @@ def _drafting(
         engine_round_s=_engine_round_s(deployment.setup, drafter, proposed),
     )
     read = proposed.tokens_per_round[-1, 0, 0, drafts]
-    cubic_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
+    more_s = hermite(found.more_s, read) if found.more_s.any() else 0.0
+    cubic_s = found.draft_s[..., drafts] + more_s
     off = np.abs(cubic_s - probe_s[..., drafts]) / (cubic_s + verify_s[..., drafts])
     return found if float(off.max()) < _EXACT else None
 
@@ -775,10 +786,9 @@ class Exploration(Noted):
                         continue
                     check_placement(architecture, setup.placement)
                     setup = in_server(architecture, setup, server_of(None))
-                    _expect_room(
-                        architecture, setup, self.axes.context_len[0], enough=devices == largest
+                    cells[word, devices] = cell_of(
+                        architecture, setup, self.axes, kinds, enough=devices == largest
                     )
-                    cells[word, devices] = cell_of(architecture, setup, self.axes, kinds)
                 except SpecroofError as refusal:  # no engine, no such spread, or no room
                     refusals.setdefault(devices, str(refusal))
             counts += _runs_begun(cells, devices, begun, self.axes)
@@ -849,20 +859,18 @@ def _shown() -> set[tuple[str, str]]:
     return {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
 
 
-def _expect_room(model: Architecture, setup: Setup, context_len: float, *, enough: bool) -> None:
+def _expect_room(served: ServedRoom, *, enough: bool) -> None:
     """Refuse a server that has no room for one request, and say what would be enough."""
-    if setup.engine == IDEAL_ENGINE:
-        return
-    served = served_room(Deployment(model, setup), context_len=np.array([[context_len]]))
-    if served.largest_batch.item() < 1:
-        short_bytes = served.room.short_bytes.item()
+    room = served.room
+    if served.largest_batch[0, 0] < 1:
+        short_bytes = float(np.ravel(room.short_bytes)[0])
         message = (
             f"no room for one request: {format_binary_bytes(short_bytes)} more would be needed on "
             f"each device"
         )
         if enough:  # what is missing is spread over more devices, whose number doubles
-            missing = short_bytes / served.room.memory_bytes
-            count = setup.placement.devices * 2 ** np.ceil(np.log2(1 + missing))
+            missing = short_bytes / room.memory_bytes
+            count = served.need.placement.devices * 2 ** np.ceil(np.log2(1 + missing))
             message += f"; about {count:g} of them would do"
         raise OptionError(message)
 

@@ -15,7 +15,7 @@ from specroof.hardware import EngineProfile
 from specroof.latency import Deployment
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.questions.objects import drafter_of, published_drafters
-from specroof.speedup.reach import how_sure_at, nearness
+from specroof.speedup.reach import how_sure_at
 
 #: Drafters that a page begins with.
 _MOST_BEGUN: Final = 2
@@ -73,14 +73,9 @@ def sureness(deployment: Deployment, evidence: EngineProfile, kind: str) -> dict
         `batch_size`, `context_len`: the largest that was measured; None where all is as sure.
         `texts`: within both, beyond the batch, beyond the context, beyond both.
     """
-    near = nearness(deployment, [kind], 0, 0)
-    ends = {}
-    for axis, name in (("batch", "batch_size"), ("context", "context_len")):
-        known = (
-            []
-            if near is None
-            else [near[axis][key] for key in ("measured_to", "plain_measured_to")]
-        )
+    reach, ends = deployment.setup.engine.reach, {}
+    for name in ("batch_size", "context_len"):
+        known = [getattr(reach, f"{of}{name}", None) for of in ("drafted_", "")]
         ends[name] = min((end for end in known if end is not None), default=None)
     beyond = {name: math.inf if end is not None else 0 for name, end in ends.items()}
     loads = product((0, beyond["context_len"]), (0, beyond["batch_size"]))
