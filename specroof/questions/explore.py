@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from html import escape
 from itertools import product
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -46,7 +46,6 @@ from specroof.questions.objects import (
     HardwareLike,
     ModelLike,
     Values,
-    accepts,
     as_list,
     engine_name,
     hardware_of,
@@ -56,10 +55,10 @@ from specroof.questions.objects import (
     unique_list,
 )
 from specroof.questions.page_evidence import (
-    begun_drafters,
+    begun_kinds,
     published_speedups,
     sureness,
-    usual_drafters,
+    usual_drafter,
 )
 from specroof.questions.page_loads import (
     PLAYED,
@@ -739,10 +738,10 @@ class Exploration(Noted):
 
         kinds = {}
         for name, model in self.models.items():
-            begun = begun_drafters(model)
-            if self.is_whole or self.steady:  # acceptance is of what is played alone
-                begun = tuple(spec.partition(",")[0] for spec in begun)
-            kinds[name] = repr(replace(model, name="")), begun
+            begun = begun_kinds(model)
+            if not (self.is_whole or self.steady):  # acceptance is of what is played alone
+                begun = [usual_drafter(kind, model).name for kind in begun]
+            kinds[name] = repr(replace(model, name="")), tuple(begun)
         places, shared = list(kinds), dict[Any, int]()
         for name in sorted(kinds, key=lambda name: not played(name)):
             shared.setdefault(kinds[name], places.index(name))
@@ -762,10 +761,9 @@ class Exploration(Noted):
         cells: dict[tuple[str, int], Cell] = {}
         refusals: dict[int, str] = {}
         default_engine = ""
-        begun, counts = begun_drafters(architecture), 0
+        begun, counts = begun_kinds(architecture), 0
         # Layers that a checkpoint lacks draft on no server: a page of all models leaves them out.
-        held = {spec.partition(",")[0] for spec in begun}
-        left_out = {"mtp"} - held if self.is_whole else set[str]()
+        left_out = {"mtp"} - {*begun} if self.is_whole else set[str]()
         kinds = [kind for kind in PRICED_KINDS if kind not in left_out]
         for devices in self.devices:
             if devices > most:
@@ -799,13 +797,12 @@ class Exploration(Noted):
             at = max(own, key=lambda key: _most_begun(cells[key], begun, self.axes))
             deployment, priced = Deployment(architecture, cells[at].setup), cells[at].drafting
             rules = cells[at].setup.engine.rules
-            specs = [
-                spec
-                for spec in begun
-                if spec.partition(",")[0] in priced
-                and accepts(rules, getattr(load_drafter(spec).acceptance, "rule", None))
+            drafters = [
+                usual_drafter(kind, architecture, rules) for kind in begun if kind in priced
             ]
-            played = played_points(deployment, specs, self.axes.context_len, self.axes.batch_size)
+            played = played_points(
+                deployment, drafters, self.axes.context_len, self.axes.batch_size
+            )
             cells[at] = replace(cells[at], played=played)
         return Section(cells, refusals, default_engine or _default_word(profile.engine(None)))
 
@@ -893,8 +890,7 @@ def _most_begun(cell: Cell, begun: Sequence[str], axes: Axes) -> float:
     """Return how many requests run of those that the page begins with, with a draft each."""
     first = int(np.argmin(np.abs(np.array(axes.context_len) - PRESETS[0].context_len)))
     batch = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
-    kinds = (spec.partition(",")[0] for spec in begun)
-    rooms = (cell.drafting.get(kind, cell).room for kind in kinds)
+    rooms = (cell.drafting.get(kind, cell).room for kind in begun)
     return min(batch, *(float(room.largest[first, 1]) for room in rooms))
 
 
@@ -1007,66 +1003,67 @@ def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float 
 def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
     """Return every published profile: its name, model, kind, tokens per round and their spread.
 
-    One that states its temperature has its place in `moved_profiles` as `moved`.
+    One that states its temperature has its place in `moved_tokens` of all that do as `moved`.
 
     Parameters
     ----------
     max_draft_len
         The longest draft; None past the depth of a profile.
     """
-    moved = [profile.name for profile in _movable_profiles()]
-    return [
-        {
-            "name": profile.name,
-            "model": profile.model,
-            "kind": profile.kind,
-            "task": profile.task,
-            "rule": getattr(profile.acceptance(), "rule", None),
-            "temperature": getattr(profile.acceptance(), "temperature", None),
-            "moved": moved.index(profile.name) if profile.name in moved else None,
-            **_curves(profile.acceptance(), max_draft_len),
-        }
-        for profile in load_profiles()
+    found = [
+        _profile_json(profile, profile.acceptance(), max_draft_len) for profile in load_profiles()
     ]
+    return _placed(found)
 
 
-def _movable_profiles() -> list[AcceptanceProfile]:
-    """Return the published profiles that state the temperature from which they can be moved."""
-    return [
-        profile
-        for profile in load_profiles()
-        if getattr(profile.acceptance(), "temperature", None) is not None
-    ]
+def _profile_json(
+    profile: AcceptanceProfile, acceptance: Acceptance, max_draft_len: int
+) -> dict[str, Any]:
+    return {
+        **fields_of(profile, "name", "model", "kind", "task"),
+        **{name: getattr(acceptance, name, None) for name in ("rule", "temperature")},
+        **_curves(acceptance, max_draft_len),
+    }
 
 
-def moved_profiles(max_draft_len: int) -> Array:
-    """Return tokens per round of published profiles at `TEMPERATURES`, and how far they may be off.
+def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return acceptances with their places among those that state a temperature as `moved`."""
+    places = iter(range(len(rows)))
+    return [{**row, "moved": None if row["temperature"] is None else next(places)} for row in rows]
+
+
+def moved_tokens(acceptances: Iterable[Acceptance], max_draft_len: int) -> Array:
+    """Return tokens per round at `TEMPERATURES`, and how far they may be off.
 
     Parameters
     ----------
+    acceptances
+        Those that state no temperature are left out.
     max_draft_len
-        The longest draft; NaN past the depth of a profile.
+        The longest draft; NaN past the depth of an acceptance.
 
     Returns
     -------
     Array
-        Axes (profile that states its temperature, temperature, 3, draft length): tokens, and how
-        far they may lie below and above from `tokens_spread`.
+        Axes (acceptance, temperature, 3, draft length): tokens, and how far they may lie below and
+        above from `tokens_spread`.
 
     Source
         `specroof.acceptance.sampling.resampled_acceptance`.
     """
     lengths = np.arange(max_draft_len + 1)
-    return np.array(
+    found = np.array(
         [
             [
                 [moved.tokens_per_round(lengths), *tokens_spread(moved, lengths)]
                 for temperature in TEMPERATURES
-                for moved in [resampled_acceptance(profile.acceptance(), temperature)]
+                for moved in [resampled_acceptance(acceptance, temperature)]
             ]
-            for profile in _movable_profiles()
+            for acceptance in acceptances
+            if getattr(acceptance, "temperature", None) is not None
         ]
     )
+    return found.reshape(-1, len(TEMPERATURES), 3, len(lengths))  # also of none
 
 
 def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
@@ -1272,15 +1269,38 @@ def _typical(max_draft_len: int) -> dict[str, Any]:
             name: _share_grid(np.concatenate([curves[name] for curves in by_depth]))
             for name in ("tokens", "below", "above")
         }
-    return {**shapes, "moved": _share_grid(moved_profiles(max_draft_len))}
+    moved = moved_tokens((profile.acceptance() for profile in load_profiles()), max_draft_len)
+    return {**shapes, "moved": _share_grid(moved)}
 
 
-def _usual(models: Iterable[Architecture]) -> dict[str, Any]:
-    """Return the SPECs of drafters as `advise` asks about them, and by kind that of each model."""
-    each = [usual_drafters(model, PRICED_KINDS) for model in models]
-    specs = [*dict.fromkeys(spec for found in each for spec in found)]
-    kinds = zip(PRICED_KINDS, zip(*each, strict=True), strict=True)
-    return {"specs": specs, "of_models": {kind: [*map(specs.index, own)] for kind, own in kinds}}
+def _usual(models: Iterable[Architecture], max_draft_len: int) -> tuple[dict[str, Any], PageGrid]:
+    """Return the acceptance that `advise` takes of each kind where a SPEC names none, and it moved.
+
+    `rows` are as of `profile_tokens`, with the band of other texts, or other models; `of_models`
+    says which one a model has of a kind, `under` which one in its place on a server that accepts
+    drafts in another way.
+    """
+    profiles = {profile.name: profile for profile in load_profiles()}
+    rows: dict[str, tuple[dict[str, Any], Acceptance]] = {}
+
+    def place(drafter: Drafter) -> int:
+        acceptance = cast("Acceptance", drafter.acceptance)
+        profile = profiles[drafter.name.partition("profile=")[2]]
+        row = _profile_json(profile, acceptance, max_draft_len)
+        rows.setdefault(json.dumps(row), (row, acceptance))
+        return [*rows].index(json.dumps(row))
+
+    of_models: dict[str, list[int]] = {kind: [] for kind in PRICED_KINDS}
+    under: dict[str, dict[int, int]] = {name: {} for name in SERVERS if known_releases(name)}
+    for model, kind in product(models, PRICED_KINDS):
+        usual = place(usual_drafter(kind, model))
+        of_models[kind].append(usual)
+        for server, others in under.items():
+            if (own := place(usual_drafter(kind, model, server))) != usual:
+                others[usual] = own
+    moved = moved_tokens((acceptance for _, acceptance in rows.values()), max_draft_len)
+    placed = _placed([row for row, _ in rows.values()])
+    return {"rows": placed, "of_models": of_models, "under": under}, _share_grid(moved)
 
 
 def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
@@ -1288,13 +1308,14 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
     max_draft_len = answer.axes.max_draft_len
     profiles = profile_tokens(max_draft_len)
     names = [profile["name"] for profile in profiles]
+    usual, moved_usual = _usual(answer.models.values(), max_draft_len)
+    shapes = {**_typical(max_draft_len), "moved_usual": moved_usual}
     return {
         "models": list(answer.models),
         "grids": grids,
         "is_whole": answer.is_whole,
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
-        "begun": [begun_drafters(model) for model in answer.models.values()],
-        "usual": _usual(answer.models.values()),
+        "begun": [begun_kinds(model) for model in answer.models.values()],
         "accepts": {name: release(name).accepts for name in SERVERS if known_releases(name)},
         "own_profiles": [
             [
@@ -1329,7 +1350,7 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
         "cost_of": answer.options.cost_of,
         "options": answer.changed_options,
         # Read when the page has been drawn, and long: shapes, then flags and profiles.
-        "packed": packed([_typical(max_draft_len)], flags=_flags(answer), profiles=profiles),
+        "packed": packed([shapes], flags=_flags(answer), profiles=profiles, usual=usual),
         "temperatures": TEMPERATURES,
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,

@@ -2,13 +2,14 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any, Final
 
 from specroof.acceptance.published import published_with
 from specroof.architecture import Architecture
+from specroof.drafters import Drafter
 from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware import EngineProfile
@@ -26,9 +27,8 @@ _DIGITS: Final = 4
 # --- Drafters that exist for a model -------------------------------------------------------------
 
 
-@lru_cache(maxsize=512)
-def begun_drafters(model: Architecture) -> tuple[str, ...]:
-    """Return the drafters that a page begins with for a model, as SPECs.
+def begun_kinds(model: Architecture) -> Sequence[str]:
+    """Return the kinds of drafters that a page begins with for a model.
 
     Layers of its own and heads whose acceptance was measured; where there are none, a head to be
     trained.
@@ -36,24 +36,30 @@ def begun_drafters(model: Architecture) -> tuple[str, ...]:
     Examples
     --------
     >>> from specroof import load_model
-    >>> begun_drafters(load_model("Qwen/Qwen3-32B"))
-    ('eagle3,profile=qwen3-32b/eagle3/log-line', 'dflash,profile=qwen3-32b/dflash/sharegpt')
+    >>> begun_kinds(load_model("Qwen/Qwen3-32B"))
+    ['eagle3', 'dflash']
     """
     held = {*published_with(model.name), *["mtp"] * (MTP_NOTE in model.notes)}
     kinds = [kind for kind in ("mtp", "eagle3", "dflash") if kind in held] or ["eagle3"]
-    return usual_drafters(model, kinds[:_MOST_BEGUN])
+    return kinds[:_MOST_BEGUN]
 
 
-def usual_drafters(model: Architecture, kinds: Iterable[str]) -> tuple[str, ...]:
-    """Return drafters of some kinds with the acceptance that `advise` takes for a model, as SPECs.
+@lru_cache(maxsize=2048)
+def usual_drafter(kind: str, model: Architecture, server: str = "") -> Drafter:
+    """Return a drafter with the acceptance that `advise` takes where a SPEC names none.
+
+    Parameters
+    ----------
+    kind, model, server
+        What drafts for what, and the server that accepts drafts in its own way.
 
     Examples
     --------
     >>> from specroof import load_model
-    >>> usual_drafters(load_model("deepseek-ai/DeepSeek-R1"), ["mtp"])
-    ('mtp,profile=deepseek-v3.2/mtp/random',)
+    >>> usual_drafter("mtp", load_model("deepseek-ai/DeepSeek-R1")).name
+    'mtp,profile=deepseek-v3.2/mtp/random'
     """
-    return tuple(drafter_of(one).name for one in published_drafters([*kinds], model))
+    return drafter_of(*published_drafters(kind, model, server))
 
 
 # --- How near evidence is ------------------------------------------------------------------------
