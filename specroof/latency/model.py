@@ -26,7 +26,7 @@ from specroof.cost import (
     stored_as,
 )
 from specroof.cost.forward import joined_costs
-from specroof.errors import Note, Urgent, expect_word
+from specroof.errors import Note, Unfit, Urgent, expect_word
 from specroof.frameworks import LOCAL_FRAMEWORKS, SpreadContext
 from specroof.hardware import (
     GENERIC,
@@ -1419,7 +1419,7 @@ def memory_notes(
     batch = 1 + bisect_right(
         range(1, math.ceil(batches.max())), has, key=lambda size: float(needed(size))
     )
-    yield Urgent(
+    yield Unfit(
         f"{model.name} does not fit {setup.placement.devices} x {setup.hardware.name} from batch "
         f"size {batch} at context {context:g}: {format_binary_bytes(weights)} of weights and "
         f"{format_binary_bytes(per_sequence)} of cache per sequence on each device, which has "

@@ -118,7 +118,7 @@ PAGE_CHIPS: Final = (
 )
 _CONTEXTS: Final = (1024.0, 4096.0, 16384.0, 65536.0)
 _BATCHES: Final = tuple(2.0**power for power in range(9))
-_DEVICES: Final = (1, 2, 4, 8)
+DEVICES: Final = (1, 2, 4, 8)
 #: The default of each chip, then servers, and the textbook beside them.
 _ENGINES: Final = (None, "vllm", "sglang", "tensorrt-llm", "ideal")
 
@@ -901,7 +901,7 @@ def explore(request: ExploreRequest) -> Exploration:
     chips = PAGE_CHIPS if request.hardware is None else request.hardware
     hardware = _named("hardware", chips, hardware_of)
     engines = _ENGINES if request.engines is None else _engines(request.engines, hardware)
-    devices = _DEVICES if request.tensor_parallel is None else as_list(request.tensor_parallel)
+    devices = DEVICES if request.tensor_parallel is None else as_list(request.tensor_parallel)
     contexts = _points("context_len", request.context_len, _CONTEXTS)
     presets = [(one.context_len, one.output_len, one.prefix_hit_rate) for one in PRESETS]
     every = product(contexts, ANSWERS, HIT_RATES)

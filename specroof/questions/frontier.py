@@ -390,7 +390,8 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     OptionError
         If the model can be spread over none of them.
     """
-    placements, drafters = _placements(request), request.drafters_with_acceptance(request.drafters)
+    placements, every = _placements(request), request.drafters_with_acceptance(request.drafters)
+    drafters, left_out = request.without_unserved(every)
     targets = request.ttft_s or math.inf, request.tpot_s or math.inf
     # Of each number of devices the points are kept that no other beats, not its grid.
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
@@ -417,6 +418,8 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         for drafting, rate in enumerate(_rates_within(found, targets, load)):
             rates[drafting].extend(filter(None, [rate]))
         notes += found.notes
+        if found.limits and not found.limits[0].largest[0, 0]:
+            refusals += found.warnings
         if any(map(any, found.told)):
             notes.append(
                 f"batches above the default limit of {found.setup.engine.rules} for running requests "
@@ -445,7 +448,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
         there, context = deployments[point.devices], load.steady.context_len[0]
         chip = replace(chip, reach=nearness(there, kinds, context, [point.at_once]))
-    return chip, notes, [*refusals, *warnings]
+    return chip, notes, [*left_out, *refusals, *warnings]
 
 
 def _rank(chip: ChipFrontier) -> tuple[bool, float, float]:
