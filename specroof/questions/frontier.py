@@ -743,11 +743,12 @@ def _cheapest(answer: FrontierAnswer) -> str:
         default = answer.chips[0].by_default
         told += f"; it takes --server running={point.running_limit}, the default gives "
         told += "none as fast" if default is None else f"{default.drafter}: {_output(default)}"
+    load = f"batch {point.at_once:g}" if point.rate is None else f"{point.rate:g} requests/s"
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:
         place = f"x {answer.chips[0].hardware}"
     return in_line(
-        f"cheapest{wanted}: {point.drafter}, γ = {point.draft_len}, batch {round(point.at_once, 1):g} on "
+        f"cheapest{wanted}: {point.drafter}, γ = {point.draft_len}, {load} on "
         f"{point.devices} {place}: {told}"
     )
 
