@@ -704,11 +704,9 @@ def test_why_and_how_sure_are_those_of_the_commands(page: Opened) -> None:
             MODELS[0], chip, batch_size=batch, context_len=4096, draft_len=length, **asked
         )
         assert found.round is not None
-        parts = [name for name, _ in found.round.largest()]
+        parts = [name.replace(",", "") for name, _ in found.round.largest()]
         said = page.answer
-        assert (
-            re.findall(r"(?:: |, )([a-zA-Z][^:,+]*(?:, per \w+)?) \+", said)[: len(parts)] == parts
-        )
+        assert re.findall(r"(?:: |, )([a-zA-Z][^:,+]*) \+", said)[: len(parts)] == parts
         assert f"{found.round.steps:.2f} plain steps" in said
         assert f"How sure: {found.sureness}." in said
 

@@ -449,7 +449,7 @@ globalThis.specroofPage = (() => {
   /** What is known of its acceptance, in words. */
   const acceptanceWords = (drafter) =>
     ({
-      accept: () => `${Math.round(drafter.accept * 100)} % of each draft accepted`,
+      accept: () => `each draft accepted at a rate of ${Math.round(drafter.accept * 100)} %`,
       "accept-length": () => `${drafter.length} tokens per round with ${drafts(drafter.depth)}`,
       profile: () => `accepted as on ${profileOf(drafter).task || profileOf(drafter).name}`,
     })[specroof.isPublished(drafter) ? "profile" : drafter.law]?.() ?? "every draft accepted";
@@ -465,9 +465,12 @@ globalThis.specroofPage = (() => {
     return `Profile ${name}${ends[0] === ends[1] ? "" : `; with other ${others} ${ends.join(" to ")} tokens per round of ${drafts(last)}, which the band counts`}.`;
   }
 
+  /** Where the acceptance of a drafter comes from, in parentheses; a name like "your drafter" says it already. */
+  const origin = (drafter) => (KINDS[drafter.kind].startsWith("your ") && statusOf(drafter) === "yours" ? "" : ` (${statusOf(drafter)})`);
+
   /** A name that is short, and told apart from the others on the page. */
   function nameOf(drafter) {
-    const short = (one) => `${KINDS[one.kind]} (${statusOf(one)})`;
+    const short = (one) => `${KINDS[one.kind]}${origin(one)}`;
     const alike = state.drafters.filter((one) => short(one) === short(drafter));
     return alike.length > 1 ? `${KINDS[drafter.kind]}, ${acceptanceWords(drafter)}` : short(drafter);
   }
@@ -655,7 +658,7 @@ globalThis.specroofPage = (() => {
       { draft_len, tried, waits, missed } = curve.choice;
     const speeds = [0, length].map((one) => digits(curve.tokens_per_s_per_user[one]));
     const parts = [
-      `${length ? `${drafts(length)} of ` : ""}${KINDS[drafter.kind]}, ${acceptanceWords(drafter)} (${statusOf(drafter)}): ${speeds.join(" → ")} tokens/s for each user${state.length !== null || draft_len ? "" : ", if it drafted"}.`,
+      `${length ? `${drafts(length)} of ` : ""}${KINDS[drafter.kind]}, ${acceptanceWords(drafter)}${origin(drafter)}: ${speeds.join(" → ")} tokens/s for each user${state.length !== null || draft_len ? "" : ", if it drafted"}.`,
     ];
     if (state.length !== null) {
       const best = draft_len || tried;
@@ -694,7 +697,7 @@ globalThis.specroofPage = (() => {
     const parts = specroof.largestParts(specroof.addedParts(curve, cell, i, j, length));
     const prompts = promptShare(cell, curve);
     return `Why: ${tokens.toFixed(2)} tokens come out of a round of ${seconds(round_s)}, or ${(round_s / curve.verify_s[0]).toFixed(2)} plain steps. ${
-      parts.length ? `Most of what it adds: ${parts.map(([name, part_s]) => `${name} +${seconds(Number(part_s.toPrecision(2)))}`).join(", ")}.` : "It adds nothing to a plain step."
+      parts.length ? `Most of what it adds: ${parts.map(([name, part_s]) => `${name.replace(", ", " ")} +${seconds(Number(part_s.toPrecision(2)))}`).join(", ")}.` : "It adds nothing to a plain step."
     }${prompts > 0.05 ? ` Prompts take ${Math.round(100 * prompts)} % of the time without drafts, and gain nothing.` : ""}`;
   }
 
@@ -706,10 +709,11 @@ globalThis.specroofPage = (() => {
   }
 
   /** How near measurements are at this load, and how far predictions were off there: the sentence of the commands. */
-  function sure({ cell, section }, { kind }) {
+  function sure({ cell, section }, { kind, law }) {
     const { batch_size, context_len, texts } = section.sure[cell.sure[kind]];
     const beyond = (end, value) => Number(end !== null && value > end);
-    return `How sure: ${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)]}.`;
+    const assumed = law === "usual" && statusOf({ kind, law }).startsWith("assumed") ? tables.assumed : "";
+    return `How sure: ${assumed}${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)]}.`;
   }
 
   /** Points of plain decoding, or of a drafter at its best lengths, that a server runs. */

@@ -84,6 +84,7 @@ from specroof.questions.parameters import (
 from specroof.questions.request import Command, Output, question
 from specroof.questions.speculation import speculation_of
 from specroof.reading.words import whole_numbers, words
+from specroof.report.layout import ASSUMED
 from specroof.serving.capacity import (
     PrefillRules,
     ServedRoom,
@@ -380,7 +381,7 @@ def cell_of(
         For a placement that does not divide the model, a format that the chip lacks, and a server
         that has no room for a request of the shortest context.
     """
-    deployment, ideal = Deployment(model, setup), load_drafter("ideal")
+    deployment = Deployment(model, setup)
     plain = _plain_room(deployment, axes)
     if setup.engine != IDEAL_ENGINE:
         _expect_room(plain(None)[1], enough=enough)
@@ -389,7 +390,7 @@ def cell_of(
     latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
     shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)
     verify_s = np.broadcast_to(latency.total_s, shape)
-    proposed = proposals(ideal, constant_acceptance(1.0), drafts)
+    ideal, proposed = _bound(axes.max_draft_len)
     priced = {kind: _drafting(deployment, kind, axes, verify_s, plain) for kind in kinds}
     rules = {}
     if setup.engine != IDEAL_ENGINE:
@@ -483,7 +484,7 @@ def _drafting(
     depth = min(drafter.max_draft_len or axes.max_draft_len, axes.max_draft_len)
     target_s = (verify_s[..., :1], verify_s)
     try:
-        drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
+        _described(kind, deployment.model)  # refuses a model that the drafter does not fit
         time = draft_time(deployment, drafter, proposed, _columns(axes), target_s, engine_pass_s)
     except SpecroofError:
         return None
@@ -511,6 +512,19 @@ def _drafting(
     cubic_s = found.draft_s[..., drafts] + more_s
     off = np.abs(cubic_s - probe_s[..., drafts]) / (cubic_s + verify_s[..., drafts])
     return found if float(off.max()) < _EXACT else None
+
+
+@lru_cache(maxsize=8)
+def _bound(max_draft_len: int) -> tuple[Drafter, Proposals]:
+    """Return the drafter that takes nothing, and its rounds, which no model changes."""
+    ideal = load_drafter("ideal")
+    return ideal, proposals(ideal, constant_acceptance(1.0), np.arange(max_draft_len + 1))
+
+
+@lru_cache(maxsize=16)
+def _described(kind: str, model: Architecture) -> str:
+    """Return what a drafter of a kind is for a model."""
+    return load_drafter(kind).describe(model)
 
 
 @lru_cache(maxsize=16)
@@ -1354,6 +1368,7 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
         "temperatures": TEMPERATURES,
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
+        "assumed": ASSUMED,
         # What tells a server how many requests to run, where its default limits them.
         "running_flags": {
             name: setting_words(name, ServerSettings(running=1))[0][0] for name in USUAL_FRAMEWORKS
