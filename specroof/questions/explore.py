@@ -46,6 +46,7 @@ from specroof.questions.objects import (
     HardwareLike,
     ModelLike,
     Values,
+    accepts,
     as_list,
     engine_name,
     hardware_of,
@@ -1307,11 +1308,14 @@ def _usual(models: Iterable[Architecture], max_draft_len: int) -> tuple[dict[str
     of_models: dict[str, list[int]] = {kind: [] for kind in PRICED_KINDS}
     under: dict[str, dict[int, int]] = {name: {} for name in SERVERS if known_releases(name)}
     for model, kind in product(models, PRICED_KINDS):
-        usual = place(usual_drafter(kind, model))
+        drafter = usual_drafter(kind, model)
+        usual = place(drafter)
         of_models[kind].append(usual)
         for server, others in under.items():
-            if (own := place(usual_drafter(kind, model, server))) != usual:
-                others[usual] = own
+            if usual not in others and not accepts(
+                server, getattr(drafter.acceptance, "rule", None)
+            ):
+                others[usual] = place(usual_drafter(kind, model, server))
     moved = moved_tokens((acceptance for _, acceptance in rows.values()), max_draft_len)
     placed = _placed([row for row, _ in rows.values()])
     return {"rows": placed, "of_models": of_models, "under": under}, _share_grid(moved)
