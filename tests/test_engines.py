@@ -477,7 +477,7 @@ def test_weights_of_a_narrow_format_have_a_kernel_of_their_own() -> None:
     plain = Experts(n_experts=8, top_k=2, in_features=8, hidden_features=8)
     narrow = replace(plain, weight=WEIGHT_FORMATS["int4"])
     works = [model_work(toy(experts), setup, forward) for experts in (plain, narrow)]
-    floors = [float(pass_time(work, setup.engine).ops[0].floor_s) for work in works]
+    floors = [pass_time(work, setup.engine).ops[0].floor_s for work in works]
     assert floors == [5, 7]
     # Passes of both are timed together as each alone.
     alone = [float(pass_time(work, setup.engine).work_s) for work in works]

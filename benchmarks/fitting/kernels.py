@@ -17,6 +17,7 @@ from fitting.parameters import (
     chip_family,
     own,
     own_engine,
+    prompt_tiles,
     shared_engine,
     timed_experts,
     timed_layers,
@@ -206,6 +207,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         graphs=None,  # which sizes it captures is the deployer's choice
         prefill_launch_s=parameters.get(PREFILL_LAUNCH, 0.0),
         expert_kernels=timed_experts(layers["experts"]),
+        prefill_expert_tiles=prompt_tiles(layers["experts"]),
         former=None if former is None else replace(FORMER, expert_kernels=timed_experts(former)),
         # Of the seconds of a layer, those of a dense feed-forward: two matrices, and what is
         # between them. In its place experts have the router's matrix, and their own kernel.

@@ -270,6 +270,8 @@ FITS: Final = Path(__file__).with_name("fits.json")
 ALL: Final = "all"
 #: Experts, and layers of latent attention (`benchmarks/expert_kernels.py`).
 EXPERT_KERNELS: Final = Path(__file__).with_name("expert_kernels.json")
+#: Formats of weights that have kernels of their own in all passes.
+_WEIGHT_ONLY: Final = ("int4",)
 #: The floor of a router's matrix: on all chips that were timed, of TensorRT-LLM.
 _ROUTER_S: Final = 4e-6
 
@@ -405,7 +407,19 @@ def fitted_engine(
     measured = name in ENGINES and family in FITTED_WITH_DRAFTS
     said = beside_rounds if measured else tuple(FACTORS)
     engine = own_engine(replace(shared, name=name), whose, parameters, said)
-    return replace(engine, expert_kernels=_weight_only(engine, family)) if measured else engine
+    if not measured:
+        return engine
+    tiles = prompt_tiles(timed_layers()["servers"][name].get(family, {}))
+    return replace(engine, expert_kernels=_weight_only(engine, family), prefill_expert_tiles=tiles)
+
+
+def prompt_tiles(kernels: Mapping[str, Any]) -> dict[str, ExpertTile]:
+    """Return the tiles of experts over prompts, by what the file has them by."""
+    return {
+        key: ExpertTile(**kernel["prompts"]["tile"])
+        for key, kernel in kernels.items()
+        if "prompts" in kernel
+    }
 
 
 def _weight_only(engine: EngineProfile, family: str) -> dict[str, ExpertKernel]:
@@ -414,8 +428,9 @@ def _weight_only(engine: EngineProfile, family: str) -> dict[str, ExpertKernel]:
     What a layer with experts is fitted to take on top holds the floor of its kernels: they have
     what is left of theirs and of the router's.
     """
-    servers = timed_layers()["weight_only"]
-    timed = timed_experts(servers[engine.name].get(family) or servers["sglang"][family])
+    servers = timed_layers()["servers"]
+    own = servers[engine.name].get(family) or servers["sglang"][family]
+    timed = timed_experts({form: own[form] for form in _WEIGHT_ONLY if form in own})
     fitted_s = engine.layer_kind_overhead_s["experts"]
     return {
         form: replace(kernel, floor_s=max(kernel.floor_s + _ROUTER_S - fitted_s, 0.0))

@@ -848,9 +848,14 @@ def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | flo
     if busy.settled:
         share = engine.prefill_compute_frac.get(kind, share)
     reached: float | Array = share
-    if engine.expert_tile is not None and kind == "experts" and busy.op.rows is not None:
-        reached = tiled_share(engine.expert_tile, busy.op.rows, few=share)
-    if busy.settled and kind not in engine.prefill_compute_frac:
+    timed = None
+    if kind == "experts" and busy.op.rows is not None:
+        if busy.settled and not busy.op.on_host:
+            tiles = engine.prefill_expert_tiles
+            timed = tiles.get(busy.op.weight) or tiles.get(busy.op.compute_dtype)
+        tile = timed or engine.expert_tile
+        reached = share if tile is None else tiled_share(tile, busy.op.rows, few=share)
+    if busy.settled and timed is None and kind not in engine.prefill_compute_frac:
         reached = engine.prefill_frac * reached
     return reached, engine.kind_memory_frac.get(kind, engine.memory_frac)
 
@@ -995,7 +1000,7 @@ def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
     rows
         Rows per expert that is hit.
     few
-        The share with few rows.
+        The share with few rows, of a tile that has none of its own.
 
     Source
         Its two limits, and how it goes from one to the other: fits to published timings of fused
@@ -1008,7 +1013,7 @@ def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
     [0.1, 0.167, 0.5]
     """
     wasted = tile.wasted(rows)
-    return np.asarray(1 / (wasted / few + (1 - wasted) / tile.compute_frac))
+    return np.asarray(1 / (wasted / (tile.few_frac or few) + (1 - wasted) / tile.compute_frac))
 
 
 def _work_s(ops: Sequence[OpLatency], n_passes: int | None, granularity: str) -> Array:
