@@ -503,6 +503,35 @@ def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> No
     assert float(verified.compute_s) == pytest.approx(float(verified.op.flops) / share)
 
 
+@pytest.mark.parametrize(
+    ("weight", "settled", "share"),
+    [
+        # 256 rows as above: a tile of 16 wastes 16 in 272, one of 64 in 320.
+        ("bf16", False, 1 / (16 / 272 / 0.1 + 256 / 272 / 0.5)),
+        ("bf16", True, 1 / (16 / 272 / 0.2 + 256 / 272 / 0.25)),
+        ("int4", True, 1 / (64 / 320 / 0.1 + 256 / 320 / 0.4)),
+    ],
+)
+def test_experts_over_prompts_have_the_share_that_was_timed(
+    weight: str, settled: bool, share: float
+) -> None:
+    experts = Experts(n_experts=8, top_k=2, in_features=4, hidden_features=4)
+    timed = {
+        "bf16": ExpertTile(rows=16, compute_frac=0.25, few_frac=0.2),
+        "int4": ExpertTile(rows=64, compute_frac=0.4),
+    }
+    engine = real(
+        kind_compute_frac={"experts": 0.1},
+        expert_tile=ExpertTile(rows=16, compute_frac=0.5),
+        prefill_expert_tiles=timed,
+        prefill_frac=0.5,  # of what was not timed
+    )
+    setup = Setup(chip(engine), engine, Placement(), Options())
+    model = toy(replace(experts, weight=WEIGHT_FORMATS[weight]))
+    taken = model_latency(model, setup, ForwardPass(64, 16, 0, settled=settled)).ops[0]
+    assert float(taken.compute_s) == pytest.approx(float(taken.op.flops) / share)
+
+
 # --- recurrent state -----------------------------------------------------------------------------
 
 
