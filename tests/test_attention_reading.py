@@ -236,6 +236,7 @@ FASTER = {"llama.cpp": "matrix", "mlx": "matrix", "vllm": "split attention"}
     st.sampled_from([100, 4096, 32768, 131072]),
 )
 @example("google/gemma-4-E2B", ("a10", "vllm", 4), 17, 131072)
+@example("google/gemma-4-31B-it", ("h100", "sglang", 1), 5, 100)
 def test_a_longer_verification_is_no_faster_but_for_kernels_by_name(
     name: str, place: tuple[str, str, int], batch: int, context: int
 ) -> None:

@@ -508,8 +508,8 @@ class PassShape:
 
 
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip: a thread
-#: block that has the cache to itself multiplies full tiles, and reaches what dense matmuls do, not
-#: what attention of a few rows does.
+#: block that has the cache to itself multiplies full tiles, and reaches of the arithmetic what dense
+#: matmuls do, not what attention of a few rows does; of the bandwidth what other attention does.
 UNSPLIT: Final = "unsplit_attention"
 
 
@@ -848,7 +848,10 @@ def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | flo
         reached = tiled_share(engine.expert_tile, busy.op.rows, few=share)
     if busy.settled and kind not in engine.prefill_compute_frac:
         reached = engine.prefill_frac * reached
-    return reached, engine.kind_memory_frac.get(kind, engine.memory_frac)
+    memory_frac = engine.memory_frac
+    if kind == UNSPLIT:
+        memory_frac = engine.kind_memory_frac.get("attention", memory_frac)
+    return reached, engine.kind_memory_frac.get(kind, memory_frac)
 
 
 def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> PassLatency:
