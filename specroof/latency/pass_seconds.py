@@ -508,8 +508,8 @@ class PassShape:
 
 
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip: a thread
-#: block that has the cache to itself multiplies full tiles, and reaches of the arithmetic what dense
-#: matmuls do, not what attention of a few rows does; of the bandwidth what other attention does.
+#: block that has the cache to itself multiplies full tiles, and reaches of a chip's arithmetic what
+#: dense matmuls do, not what attention of a few rows does; of its bandwidth, what attention does.
 UNSPLIT: Final = "unsplit_attention"
 
 
