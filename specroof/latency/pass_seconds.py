@@ -454,6 +454,8 @@ def overlapped_s(compute_s: Array, memory_s: Array, norm: float | None) -> Array
     >>> times = np.array(3.0), np.array(4.0)
     >>> [float(overlapped_s(*times, norm)) for norm in (None, 2, 1)]
     [4.0, 5.0, 7.0]
+    >>> float(overlapped_s(*times, 3)) ** 3  # 27 + 64
+    91.0
     """
     if norm is None:
         return np.maximum(compute_s, memory_s)
