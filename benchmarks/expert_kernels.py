@@ -1,4 +1,4 @@
-"""Kernels of TensorRT-LLM that layers with experts have, distilled from published timings.
+"""Kernels that layers with experts have, distilled from published timings of TensorRT-LLM.
 
     python benchmarks/expert_kernels.py FOLDER [--write]
 
@@ -13,11 +13,14 @@ it) and prints, chip by chip, what `fitting.kernels` reads; with ``--write`` it 
 
   with E the experts that the device holds; M and F are those of the fullest device where experts
   are spread. The errors are those of models held out: each hidden width, number of experts and top
-  k in turn;
+  k in turn. Then, of experts that are not spread, how f grows with the rows of each over prompts of
+  up to 16384 tokens: `specroof.hardware.engine.ExpertTile`;
 - what a layer of latent attention takes on top of one of grouped queries: the two products that
   absorb its up-projection, one matrix more, and the longer kernel;
 - the floor of a matrix, of which layers with experts have others than those with a dense
-  feed-forward.
+  feed-forward;
+- of other servers, experts whose weights alone are int4, over the chips of a family;
+- the indexer of a layer of DeepSeek-V3.2 or GLM-5.
 
 Needs SciPy and pyarrow.
 """
@@ -25,7 +28,8 @@ Needs SciPy and pyarrow.
 import argparse
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -33,13 +37,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
+from fitting.parameters import ENGINES, FAMILIES
 from kernel_curves import columns, newest
 from specroof import load_hardware
-from specroof.architecture.base import Routing
+from specroof.architecture.base import WEIGHT_FORMATS, Routing
 from specroof.architecture.experts import distinct_experts, fullest_device
+from specroof.hardware.engine import ExpertTile
 from specroof.hardware.profile import HardwareProfile
+from specroof.latency.pass_seconds import tiled_share
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+Table: TypeAlias = dict[str, npt.NDArray[Any]]
 
 SOURCE: Final = "aiconfigurator-core 0.12.0, https://pypi.org/project/aiconfigurator-core/0.12.0"
 FRAMEWORK: Final = "trtllm"
@@ -67,38 +75,54 @@ FORMATS: Final = {
     "fp8": {"fp8_block": 1.0},
     "fp4": {"nvfp4": 0.5625, "w4a8_mxfp4_mxfp8": 0.53125, "w4a16_mxfp4": 0.53125},
 }
+#: Of weights that are multiplied in a wider dtype by kernels of their own, Marlin's on Hopper. The
+#: one model that the newest tables have, Kimi-K2.5, has a bf16 scale for each 32 of them.
+WEIGHT_ONLY: Final = {"int4": {"int4_wo": 0.5625}}
 WITHOUT_FP4: Final = ("w4a16_mxfp4",)
 ROUTING: Final = "power_law_1.01"
 #: Tokens routed by a power law visit as many experts as so many unrelated ones.
 EXPONENT: Final = 0.909
 #: The most tokens; the fewest experts and rows of a device's part of one.
 TOKENS, EXPERTS, WIDTH = 512, 32, 128
+#: The most tokens of prompts. With those of experts that are spread by a power law, where a device
+#: has most of them, models held out are 25 to 57 % off at the median, not 13 to 33.
+PROMPT: Final = 16384
+#: Where fits of tiles start, in rows and share of the peak, and their bounds.
+TILE: Final = (30.0, 0.3)
+TILE_BOUNDS: Final = ((0.1, 0.02), (1e4, 1.0))
 #: Where fits start, and their bounds: floor, seconds per expert, shares of memory and peak.
 START: Final = (15e-6, 0.1e-6, 0.8, 0.2)
 BOUNDS: Final = ((1e-6, 1e-10, 0.1, 1e-3), (2e-4, 2e-6, 1.1, 1.0))
+#: Sequences up to which indexers count.
+INDEXED: Final = 32
 #: Products of so few rows with so few weights take their floor.
 FLOOR_ROWS, FLOOR_WEIGHTS = 8, 3e6
 
 
 def amounts(
-    table: dict[str, npt.NDArray[Any]], chip: HardwareProfile, dtype: str
+    table: Table, chip: HardwareProfile, dtype: str, *, prompts: bool = False
 ) -> tuple[Floats, Floats]:
     """Return what decides about timings, and what model they are of.
 
     Returns
     -------
     tuple of arrays
-        Experts on a device, seconds at the peaks of memory and arithmetic, and seconds taken, shape
-        (4, timings); hidden width, experts and top k, shape (timings, 3).
+        Experts on a device, seconds at the peaks of memory and arithmetic, seconds taken, and rows
+        of an expert, shape (5, timings); hidden width, experts and top k, shape (3, timings).
     """
-    formats = FORMATS[dtype]
+    formats = (FORMATS | WEIGHT_ONLY)[dtype]
     if dtype == "fp4":
         own = dtype in chip.peak.flops_per_s
         formats = {name: size for name, size in formats.items() if own != (name in WITHOUT_FP4)}
     width = table["inter_size"] / table["moe_tp_size"]
     kept = np.isin(table["moe_dtype"], [*formats]) & (table["distribution"] == ROUTING)
-    kept &= (table["num_tokens"] <= TOKENS) & (table["num_experts"] >= EXPERTS) & (width >= WIDTH)
+    kept &= (table["num_experts"] >= EXPERTS) & (width >= WIDTH) & (table["num_tokens"] <= PROMPT)
+    kept &= (table["num_tokens"] > TOKENS) == prompts
     kept &= ~np.char.endswith(table["kernel_source"].astype(str), "nongated")
+    if (
+        prompts or dtype in WEIGHT_ONLY
+    ):  # spread ones fit no such curve: 18 % off at the median, not 12
+        kept &= table["moe_ep_size"] == 1
     names = ("num_tokens", "topk", "num_experts", "hidden_size", "moe_ep_size", "latency")
     tokens, top_k, experts, hidden, spread, taken_ms = (table[name][kept] for name in names)
     each = np.array([formats[name] for name in table["moe_dtype"][kept]])
@@ -118,15 +142,19 @@ def amounts(
         visits[same] = tokens[same] * k / devices * more[1]
     weights = 3 * hidden * width
     memory_s = each * visited * weights / chip.peak.memory_bytes_per_s
-    compute_s = 2 * visits * weights / chip.arithmetic(dtype, strict=False)[1]
-    known = np.stack([experts / spread, memory_s, compute_s, taken_s])
-    return known, setups[:, [3, 2, 1]]
+    multiplied = WEIGHT_FORMATS[dtype].compute_dtype
+    compute_s = 2 * visits * weights / chip.arithmetic(multiplied, strict=False)[1]
+    known = np.stack([experts / spread, memory_s, compute_s, taken_s, visits / visited])
+    return known, setups[:, [3, 2, 1]].T
 
 
-def seconds(curve: Floats, known: Floats) -> Floats:
-    """Return the seconds by a curve: see the module."""
-    held, memory_s, compute_s, _ = known
-    busy_s = np.hypot(memory_s / curve[2], compute_s / curve[3])
+def seconds(curve: Floats, known: Floats, tile: Floats | None = None) -> Floats:
+    """Return the seconds by a curve, and by a tile where one is given: see the module."""
+    held, memory_s, compute_s, _, rows = known
+    share = curve[3]
+    if tile is not None:
+        share = tiled_share(ExpertTile(rows=tile[0], compute_frac=tile[1]), rows, few=share)
+    busy_s = np.hypot(memory_s / curve[2], compute_s / share)
     return np.asarray(curve[0] + held * curve[1] + busy_s)
 
 
@@ -141,40 +169,71 @@ def fitted(known: Floats) -> Floats:
     return np.asarray(np.exp(found.x))
 
 
-def unseen(known: Floats, models: Floats) -> Floats | None:
-    """Return the relative errors of models held out in turn, absolute; None of fewer than three."""
-    shapes, which = np.unique(models, axis=0, return_inverse=True)
-    if len(shapes) < 3:
-        return None
+def fitted_tile(curve: Floats, known: Floats) -> Floats:
+    """Return rows and share of the tile that fits prompts best, beside a curve of few tokens."""
+    low, high = np.log(TILE_BOUNDS)
+
+    def off(logs: Floats) -> Floats:
+        return np.asarray(np.log(seconds(curve, known, np.exp(logs)) / known[3]))
+
+    found = least_squares(off, np.log(TILE), loss="soft_l1", f_scale=0.1, bounds=(low, high))
+    return np.asarray(np.exp(found.x))
+
+
+def unseen(known: Floats, models: Floats, curve: Floats | None = None) -> dict[str, float]:
+    """Return how far off models are that are held out in turn; nothing of fewer than three.
+
+    Of prompts, where a curve is given: it has seen the few tokens of all.
+    """
+    shapes, which = np.unique(models, axis=1, return_inverse=True)
+    if shapes.shape[1] < 3:
+        return {}
     parts = []
-    for place in range(len(shapes)):
+    for place in range(shapes.shape[1]):
         held_out = which.ravel() == place
         rest = known[:, held_out]
-        parts.append(seconds(fitted(known[:, ~held_out]), rest) / rest[3] - 1)
-    return np.asarray(np.abs(np.concatenate(parts)))
+        others = known[:, ~held_out]
+        taken_s = (
+            seconds(fitted(others), rest)
+            if curve is None
+            else seconds(curve, rest, fitted_tile(curve, others))
+        )
+        parts.append(taken_s / rest[3] - 1)
+    off = np.abs(np.concatenate(parts))
+    shares = {"unseen_median": 0.5, "unseen_p90": 0.9}
+    return {name: round(float(np.quantile(off, share)), 3) for name, share in shares.items()}
+
+
+def rounded(names: Sequence[str], fit: Floats) -> dict[str, Any]:
+    """Return fitted numbers by their names, to three digits."""
+    return {name: float(f"{one:.3g}") for name, one in zip(names, fit, strict=True)}
 
 
 def kernels(
-    table: dict[str, npt.NDArray[Any]], chip: HardwareProfile
-) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield the experts of each dtype that was timed."""
-    for dtype in FORMATS:
-        known, models = amounts(table, chip, dtype)
+    timed: Sequence[tuple[Table, HardwareProfile]], dtypes: Iterable[str] = FORMATS
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the experts of each dtype that was timed, on one chip or several together."""
+    for dtype in dtypes:
+        (known, models), (prompts, of_prompts) = (
+            (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+            for parts in (
+                [amounts(table, chip, dtype, prompts=long) for table, chip in timed]
+                for long in (False, True)
+            )
+        )
         if not known.size:
             continue
-        names = ("floor_s", "expert_s", "memory_frac", "compute_frac")
-        curve = {name: float(f"{one:.3g}") for name, one in zip(names, fitted(known), strict=True)}
-        errors = unseen(known, models)
-        found = {**curve, "tokens": TOKENS, "timings": known.shape[1]}
-        if errors is not None:
-            found |= {
-                "unseen_median": round(float(np.median(errors)), 3),
-                "unseen_p90": round(float(np.quantile(errors, 0.9)), 3),
-            }
+        curve = fitted(known)
+        found = rounded(("floor_s", "expert_s", "memory_frac", "compute_frac"), curve)
+        found |= {"tokens": TOKENS, "timings": known.shape[1]} | unseen(known, models)
+        if prompts.size:
+            tile = rounded(("rows", "compute_frac"), fitted_tile(curve, prompts))
+            tile |= {"few_frac": found["compute_frac"]}
+            found["prompts"] = {"tile": tile, **unseen(prompts, of_prompts, curve)}
         yield dtype, found
 
 
-def median_s(table: dict[str, npt.NDArray[Any]], kept: npt.NDArray[np.bool_]) -> float:
+def median_s(table: Table, kept: npt.NDArray[np.bool_]) -> float:
     """Return the median of the timings that are kept."""
     return float(np.median(table["latency"][kept])) * 1e-3
 
@@ -182,7 +241,7 @@ def median_s(table: dict[str, npt.NDArray[Any]], kept: npt.NDArray[np.bool_]) ->
 def floors(folder: Path, place: str) -> tuple[float, float]:
     """Return the seconds of latent attention on top, and the floor of a matrix."""
 
-    def timed(kernels: str, name: str) -> dict[str, npt.NDArray[Any]]:
+    def timed(kernels: str, name: str) -> Table:
         return columns(newest(folder, place, kernels, FRAMEWORK, name))
 
     matrices, products = timed("gemm", "gemm"), timed("mla_bmm", "mla_bmm")
@@ -208,6 +267,32 @@ def floors(folder: Path, place: str) -> tuple[float, float]:
     return absorbed_s + matrix_s + max(longer_s, 0.0), matrix_s
 
 
+def token_index_s(folder: Path) -> float:
+    """Return the seconds of an indexer of tokens, as layers without one differ from those with one.
+
+    Its matrices and keys are left out, which passes count themselves: some 2 us.
+    """
+    extra_s = []
+    for path in folder.glob("**/sparse_attention/sglang/*/dsa_generation_module_perf.parquet"):
+        table = columns(path)
+        usual = (table["batch_size"] <= INDEXED) & (table["step"] >= 1024)
+        usual &= table["step"] <= 16384
+        names = ("architecture", "kv_cache_dtype", "gemm_type", "num_heads", "batch_size", "step")
+        with_s, without_s = (
+            dict(
+                zip(
+                    zip(*(table[name][rows] for name in names), strict=True),
+                    table["latency"][rows] * 1e-3,
+                    strict=True,
+                )
+            )
+            for kind in ("dsa_generation_module", "dsa_generation_module_skip_indexer")
+            for rows in [usual & (table["op_name"] == kind)]
+        )
+        extra_s += [with_s[key] - without_s[key] for key in with_s.keys() & without_s.keys()]
+    return float(np.median(extra_s)) - 2e-6
+
+
 def main() -> None:
     """Print what is distilled, and write it where that is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -222,7 +307,7 @@ def main() -> None:
             key=lambda found: found.stat().st_size,
         )
         digest.update(path.read_bytes())
-        experts = dict(kernels(columns(path), load_hardware(name)))
+        experts = dict(kernels([(columns(path), load_hardware(name))]))
         latent_s, matrix_s = floors(words.folder, place)
         former = {}
         if "fp4" in experts:
@@ -230,9 +315,9 @@ def main() -> None:
             dtype, server, kernel = BLOCKS if blackwell else MXFP4
             beside = columns(newest(words.folder, place, "moe", server, "moe"))
             ran = beside["kernel_source"].astype(str) == kernel
-            timed = {key: column[ran] for key, column in beside.items()}
+            own = {key: column[ran] for key, column in beside.items()}
             former = {dtype: experts[dtype]} if blackwell else {}
-            experts[dtype] = dict(kernels(timed, load_hardware(name)))[dtype]
+            experts[dtype] = dict(kernels([(own, load_hardware(name))]))[dtype]
         chips[name] = {
             "release": path.parts[-2],
             "latent_attention_s": float(f"{latent_s:.3g}"),
@@ -241,13 +326,37 @@ def main() -> None:
             **({"former_experts": former} if former else {}),
         }
         print(name, json.dumps(chips[name]))
+    servers: dict[str, Any] = {}
+    for server, (family, relatives) in product(ENGINES, FAMILIES.items()):
+        paths = {
+            name: newest(words.folder, place, "moe", server, "moe")
+            for place, name in CHIPS.items()
+            if name in relatives
+        }
+        if not paths:
+            continue
+        for path in paths.values():
+            digest.update(path.read_bytes())
+        timed = [(columns(path), load_hardware(name)) for name, path in paths.items()]
+        found = dict(kernels(timed, (*FORMATS, *WEIGHT_ONLY)))
+        servers.setdefault(server, {})[family] = found
+        print(server, family, json.dumps(found))
+    token_s = float(f"{token_index_s(words.folder):.3g}")
+    print("token_index_s", token_s)
     if words.write:
         head = {
             "made_by": "benchmarks/expert_kernels.py",
             "source": SOURCE,
             "sha256": digest.hexdigest(),
         }
-        OUTPUT.write_text(json.dumps({**head, "chips": chips}, indent=1) + "\n", encoding="utf-8")
+        OUTPUT.write_text(
+            json.dumps(
+                {**head, "token_index_s": token_s, "chips": chips, "servers": servers},
+                indent=1,
+            )
+            + "\n",
+            encoding="utf-8",
+        )
 
 
 if __name__ == "__main__":

@@ -27,25 +27,20 @@ from urllib.parse import quote, unquote, urlencode
 import specroof
 from specroof import Placement
 from specroof.catalog.files import bundled
-from specroof.parsers.model_config import MTP_NOTE
-from specroof.questions.advise import Advice, ChipAdvice, chip_decision
+from specroof.questions.advise import USUAL_FRAMEWORKS, Advice, ChipAdvice, chip_decision
 from specroof.questions.advised_loads import AdvisedRow
-from specroof.questions.explore import PAGE_CHIPS
+from specroof.questions.explore import DEVICES, PAGE_CHIPS
+from specroof.questions.objects import usual_kinds
+from specroof.questions.page_loads import CLIENTS, PRESETS, USUAL_BATCH
 from specroof.report.layout import brief
 from specroof.serving.launch import YOUR_DRAFT_MODEL, server_command
 from specroof.units import format_price, format_seconds
 
 ROOT: Final = Path(__file__).parents[1]
-ENGINES: Final = ("vllm", "sglang")
-LOADS: Final = (1, 4, 16, 64, 256)
-#: What a server should have room for.
-USUAL_LOAD: Final = 16
-#: Tokens of a prompt and of an answer: a context of 4096 while half of the answer is decoded.
-INPUT_LEN, OUTPUT_LEN = 3840, 512
-DEVICES: Final = (1, 2, 4, 8)
-#: What the pages assume, and say that they do: tokens per round at the draft length at which such
-#: drafters were measured.
-DRAFTERS: Final = {"mtp": "mtp,accept-length=2.4@3", "eagle3": "eagle3,accept-length=2.8@3"}
+#: The first requests that the interactive page has a button for, at every other load of it.
+PRESET: Final = PRESETS[0]
+INPUT_LEN, OUTPUT_LEN = round(PRESET.workload.input_len), PRESET.output_len
+LOADS: Final = tuple(round(clients) for clients in CLIENTS[::2])
 STYLE: Final = """
 body { font: 1rem/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
@@ -170,8 +165,7 @@ def found_of(case: Case) -> Found | None:
     On the fewest devices that run the usual load with drafts, else on the most that there are.
     """
     best = None
-    model = specroof.load_model(case.model)
-    drafter = DRAFTERS["mtp" if MTP_NOTE in model.notes else "eagle3"]
+    drafter = usual_kinds(specroof.load_model(case.model), case.engine)[0]
     for devices in DEVICES:
         try:
             advice = specroof.advise(
@@ -189,7 +183,7 @@ def found_of(case: Case) -> Found | None:
             continue
         best = Found(case, drafter, advice)
         room = best.chip.plan.capacity
-        if room is None or room["speculative"]["largest_batch"] >= USUAL_LOAD:
+        if room is None or room["speculative"]["largest_batch"] >= USUAL_BATCH:
             break
     return best
 
@@ -233,12 +227,18 @@ def case_page(found: Found, foot: str) -> str:
     )
     reach = chip.reach(advice)
     settings = urlencode(
-        {"model": case.model, "chip": case.chip, "devices": found.devices, "drafter": found.drafter}
+        {
+            "model": case.model,
+            "chip": case.chip,
+            "engine": case.engine,
+            "devices": found.devices,
+            "drafter": found.drafter,
+        }
     )
     body = [
         f"<p><strong class={decision_class(chip)}>{escape(chip_decision(chip))}</strong></p>",
-        f"<p>The acceptance is an assumption: {escape(found.drafter)}, tokens per round (bonus "
-        f"included) at the drafts after the @. Yours moves every figure: try it on "
+        f"<p>The drafter is {escape(', '.join(advice.drafters))}: its acceptance is published, with this model or "
+        f"with others, as said below. Yours moves every figure: try it on "
         f'<a href="../../page/index.html#{escape(settings)}">the interactive page</a>, and '
         f"<code>specroof breakeven</code> finds the least that pays.</p>",
         "<table><tr><th>in flight</th><th>decision</th><th>drafts</th><th>speedup</th>"
@@ -326,8 +326,8 @@ def write_lists(folder: Path, cases: Iterable[Case], foot: str) -> set[Path]:
         text = page(f"{name}: does speculation pay?", [links], path=path, lists={}, foot=foot)
         (folder / path).write_text(text, encoding="utf-8")
     about = (
-        f"<p>Answers for {len(PAGE_CHIPS)} chips under {' and '.join(ENGINES)}, with an assumed "
-        f"acceptance: {' or '.join(DRAFTERS.values())}. To change load, drafter or acceptance, use "
+        f"<p>Answers for {len(PAGE_CHIPS)} chips under {' and '.join(USUAL_FRAMEWORKS)}, with the acceptance "
+        f"that is published with the model, or else with others. To change load, drafter or acceptance, use "
         '<a href="../page/index.html">the interactive page</a> or the '
         '<a href="../index.html">command line</a>.</p>'
     )
@@ -402,7 +402,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--chips", nargs="*", default=PAGE_CHIPS)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     given = parser.parse_args(words)
-    cases = [Case(*names) for names in product(given.models, given.chips, ENGINES)]
+    cases = [Case(*names) for names in product(given.models, given.chips, USUAL_FRAMEWORKS)]
     folder, foot = given.site / "answers", made_from()
     with ProcessPoolExecutor(given.workers) as pool:
         each = pool.map(write_case, repeat(folder), cases, repeat(foot), chunksize=8)

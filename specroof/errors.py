@@ -47,6 +47,12 @@ class Assumed(Urgent):
     __slots__ = ()
 
 
+class Unfit(Urgent):
+    """A note that a model lies beyond the memory of its devices, where no server's room says so."""
+
+    __slots__ = ()
+
+
 def printable(text: str) -> str:
     r"""Return a text that a terminal shows as it stands: other characters are spelt as in JSON.
 

@@ -1025,7 +1025,7 @@ ERRORS: Final = {
         ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
         (
             "verdict_accuracy",
-            "verdict right",
+            "decision right",
             "Share of speedups whose decision, on or off, is right.",
         ),
         ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
@@ -1044,4 +1044,4 @@ SPEEDUPS: Final = {
         ("ideal_speedup", "ideal", "Speedup by the ideal roofline."),
     )
 }
-IS_RIGHT: Final = quantity("is_right", "verdict", "Whether drafts pay as predicted.")
+IS_RIGHT: Final = quantity("is_right", "decision", "Whether drafts pay as predicted.")

@@ -219,7 +219,9 @@ def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
     found_too = advise("Qwen/Qwen3-32B", [bound, "b200"], **SMALL)
     assert [c.setup.hardware.name for c in found_too.chips] == ["NVIDIA B200 SXM", "NVIDIA L4"]
     assert any("has no measured engine" in one for one in found_too.warnings)
-    assert all(one.split(":")[0] in devices for one in found.warnings)
+    # What all chips share is said once, without their names.
+    assert sum("<YOUR-DRAFT-MODEL>" in one for one in found.warnings) == 1
+    assert sum(one.startswith("NVIDIA L4: ") for one in found_too.warnings) == 1
     fixed = advise("Qwen/Qwen3-8B", ["b200", "h100"], tensor_parallel=4, **SMALL)
     assert [c.setup.placement.devices for c in fixed.chips] == [4, 4]
 

@@ -127,7 +127,10 @@ def test_nothing_outside_of_cores_and_parsers_asks_for_a_class_of_cores() -> Non
 
 
 def test_kinds_of_layers_are_those_of_hardware_files() -> None:
-    names = ("deepseek-ai/DeepSeek-V3.2", "Qwen/Qwen3.5-35B-A3B", "nvidia/DeepSeek-V3.1-NVFP4")
+    names = (
+        *("deepseek-ai/DeepSeek-V3.2", "Qwen/Qwen3.5-35B-A3B", "nvidia/DeepSeek-V3.1-NVFP4"),
+        "deepseek-ai/DeepSeek-V4-Flash",
+    )
     setup = engine_setup(load_hardware("b200"), "ideal", None, None)
     named = {kind for name in names for kind in layer_kinds(load_model(name), setup)}
     assert named == {*LAYER_KINDS}

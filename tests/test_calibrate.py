@@ -174,6 +174,7 @@ def test_every_share_of_a_peak_moves_with_the_one_that_is_fitted() -> None:
         kind_compute_frac={"experts": 0.1},
         prefill_compute_frac={"attention": 0.9},
         expert_tile=ExpertTile(rows=16.0, compute_frac=0.5),
+        prefill_expert_tiles={"fp8": ExpertTile(rows=8.0, compute_frac=0.4, few_frac=0.1)},
         expert_kernels={
             "fp8": ExpertKernel(
                 floor_s=1e-5, expert_s=1e-7, memory_frac=0.8, compute_frac=0.2, tokens=512
@@ -190,6 +191,8 @@ def test_every_share_of_a_peak_moves_with_the_one_that_is_fitted() -> None:
     assert found.prefill_compute_frac["attention"] == 1.2
     assert found.expert_tile is not None
     assert (found.expert_tile.rows, found.expert_tile.compute_frac) == pytest.approx((16, 0.75))
+    tile = found.prefill_expert_tiles["fp8"]
+    assert (tile.rows, tile.compute_frac, tile.few_frac) == pytest.approx((8, 0.6, 0.15))
     kernel = found.expert_kernels["fp8"]
     assert (kernel.memory_frac, kernel.compute_frac) == pytest.approx((0.8, 0.3))
     slower = fitted["memory_frac"].apply(engine, 0.4)

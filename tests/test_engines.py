@@ -13,7 +13,7 @@ from fitting.parameters import ENGINES, FITTED_WITH_DRAFTS, chip_family, fitted_
 from known_passes import pass_latency
 from specroof import forward_latency, hardware_names, load_hardware, load_model
 from specroof.architecture.attention import GroupedQueryAttention
-from specroof.architecture.base import Core, Linear
+from specroof.architecture.base import WEIGHT_FORMATS, Core, Linear
 from specroof.architecture.experts import Experts, distinct_experts, independent_tokens
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
@@ -469,6 +469,21 @@ def test_timed_experts_have_a_floor(
     assert pass_time(both, setup.engine).work_s.tolist() == pytest.approx(alone)
 
 
+def test_weights_of_a_narrow_format_have_a_kernel_of_their_own() -> None:
+    kernel = ExpertKernel(floor_s=5.0, expert_s=0.0, memory_frac=1.0, compute_frac=1.0, tokens=6)
+    kernels = {"bf16": kernel, "int4": replace(kernel, floor_s=7.0)}
+    hardware = chip(real(expert_kernels=kernels))
+    setup, forward = engine_setup(hardware, "real", None, None), ForwardPass(1, 1, 0)
+    plain = Experts(n_experts=8, top_k=2, in_features=8, hidden_features=8)
+    narrow = replace(plain, weight=WEIGHT_FORMATS["int4"])
+    works = [model_work(toy(experts), setup, forward) for experts in (plain, narrow)]
+    floors = [pass_time(work, setup.engine).ops[0].floor_s for work in works]
+    assert floors == [5, 7]
+    # Passes of both are timed together as each alone.
+    alone = [float(pass_time(work, setup.engine).work_s) for work in works]
+    assert pass_time(stacked(works, [1, 1]), setup.engine).work_s.tolist() == pytest.approx(alone)
+
+
 def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> None:
     experts = Experts(n_experts=8, top_k=2, in_features=4, hidden_features=4)
     engine = real(
@@ -486,6 +501,35 @@ def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> No
     # 1024 tokens with 2 of 8 experts each: 256 rows, of which 16 in 272 are wasted.
     share = 1 / (16 / 272 / 0.1 + 256 / 272 / 0.5)
     assert float(verified.compute_s) == pytest.approx(float(verified.op.flops) / share)
+
+
+@pytest.mark.parametrize(
+    ("weight", "settled", "share"),
+    [
+        # 256 rows as above: a tile of 16 wastes 16 in 272, one of 64 in 320.
+        ("bf16", False, 1 / (16 / 272 / 0.1 + 256 / 272 / 0.5)),
+        ("bf16", True, 1 / (16 / 272 / 0.2 + 256 / 272 / 0.25)),
+        ("int4", True, 1 / (64 / 320 / 0.1 + 256 / 320 / 0.4)),
+    ],
+)
+def test_experts_over_prompts_have_the_share_that_was_timed(
+    weight: str, settled: bool, share: float
+) -> None:
+    experts = Experts(n_experts=8, top_k=2, in_features=4, hidden_features=4)
+    timed = {
+        "bf16": ExpertTile(rows=16, compute_frac=0.25, few_frac=0.2),
+        "int4": ExpertTile(rows=64, compute_frac=0.4),
+    }
+    engine = real(
+        kind_compute_frac={"experts": 0.1},
+        expert_tile=ExpertTile(rows=16, compute_frac=0.5),
+        prefill_expert_tiles=timed,
+        prefill_frac=0.5,  # of what was not timed
+    )
+    setup = Setup(chip(engine), engine, Placement(), Options())
+    model = toy(replace(experts, weight=WEIGHT_FORMATS[weight]))
+    taken = model_latency(model, setup, ForwardPass(64, 16, 0, settled=settled)).ops[0]
+    assert float(taken.compute_s) == pytest.approx(float(taken.op.flops) / share)
 
 
 # --- recurrent state -----------------------------------------------------------------------------

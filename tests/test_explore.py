@@ -34,7 +34,8 @@ from specroof.questions.explore import (
     site_files,
     typical_acceptance,
 )
-from specroof.questions.page_evidence import begun_drafters
+from specroof.questions.objects import published_drafters
+from specroof.questions.page_evidence import begun_kinds
 from specroof.questions.request import DeploymentRequest
 
 pytestmark = pytest.mark.slow
@@ -271,13 +272,16 @@ def test_a_section_holds_what_fits_and_nothing_else() -> None:
 
 
 def test_presets_are_not_told_of_drafts_that_have_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = ("eagle3,accept-length=2.8@3", "dflash,accept-length=5.4@15")
-    monkeypatch.setattr(explore_question, "begun_drafters", lambda _model: begun)
+    drafter = "{},accept-length={}".format
+    begun = {"eagle3": drafter("eagle3", "2.8@3"), "dflash": drafter("dflash", "5.4@15")}
+    monkeypatch.setattr(explore_question, "begun_kinds", lambda _model: [*begun])
+    usual = lambda kind, *_: specroof.load_drafter(begun[kind])  # noqa: E731 - one expression
+    monkeypatch.setattr(explore_question, "usual_drafter", usual)
     asked: dict[str, Any] = {"tensor_parallel": 1, "context_len": 1024, "batch_size": [8, 100]}
     found = specroof.explore("Qwen/Qwen3-32B", "h100", engines="sglang", **asked)
     played = found.section("Qwen/Qwen3-32B", "h100").cells["sglang", 1].played
     assert played is not None
-    assert played.drafters == begun
+    assert played.drafters == (*begun,)
     # Chat and batch jobs are at this context, and one of the loads is played.
     assert played.choices.shape[1:] == (2, 2, 1)
     eagle3, dflash = np.moveaxis(played.choices, 2, 0)
@@ -285,15 +289,26 @@ def test_presets_are_not_told_of_drafts_that_have_no_room(monkeypatch: pytest.Mo
     assert not dflash.any()
 
 
-def test_nothing_is_played_that_a_server_does_not_accept(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = ("eagle3,profile=qwen3-4b/eagle3/chat",)  # by rejection sampling
-    monkeypatch.setattr(explore_question, "begun_drafters", lambda _model: begun)
-    asked: dict[str, Any] = {"tensor_parallel": 1, "context_len": 1024, "batch_size": [1, 8]}
-    cells = (
-        specroof.explore("Qwen/Qwen3-4B", "b200", **asked).section("Qwen/Qwen3-4B", "b200").cells
-    )
-    played = {engine for (engine, _), cell in cells.items() if cell.played}
-    assert played == {"sglang", "vllm"}
+def test_a_page_has_the_usual_acceptance_of_each_server() -> None:
+    names = ["Qwen/Qwen3-4B", "deepseek-ai/DeepSeek-R1"]  # the one measured by rejection sampling
+    found = specroof.explore(names, "b200", tensor_parallel=1, steady=True, **SMALL)
+    usual = unpacked(tables(found.page)["packed"])[0]["shared"]["usual"]
+    lengths = np.arange(1, 4)
+    for (m, name), kind in itertools.product(enumerate(names), ("eagle3", "mtp")):
+        for server in ("vllm", "tensorrt-llm"):
+            place = usual["of_models"][kind][m]
+            row = usual["rows"][usual["under"][server].get(str(place), place)]
+            (one,) = published_drafters(kind, specroof.load_model(name), server)
+            assert isinstance(one, specroof.Drafter)
+            acceptance: Any = one.acceptance
+            assert one.name == f"{kind},profile={row['name']}"
+            tokens = np.array(row["tokens"][1:4])
+            assert tokens == pytest.approx(acceptance.tokens_per_round(lengths))
+            low, high = acceptance.band(lengths)
+            assert tokens / np.exp(row["below"][1:4]) == pytest.approx(low)
+            assert tokens * np.exp(row["above"][1:4]) == pytest.approx(high)
+    assert usual["under"]["tensorrt-llm"]
+    assert not usual["under"]["vllm"]
 
 
 def test_typical_lengths_are_what_they_are_stated_as() -> None:
@@ -433,11 +448,11 @@ def test_a_page_begins_with_the_drafter_that_advise_asks_about(name: str) -> Non
         name, "b200", tensor_parallel=8, framework="vllm", input_len=9, output_len=9, concurrency=1
     )
     begun = {*advised.drafters}
-    assert {*begun_drafters(specroof.load_model(name))} == begun
+    kinds = begun_kinds(specroof.load_model(name))
     found = specroof.explore([name], "b200", tensor_parallel=8, steady=True, **SMALL)
-    usual = tables(found.page)["usual"]
-    kinds = {spec.partition(",")[0]: spec for spec in begun}
-    assert {kind: usual["specs"][usual["of_models"][kind][0]] for kind in kinds} == kinds
+    usual = unpacked(tables(found.page)["packed"])[0]["shared"]["usual"]
+    rows = (usual["rows"][usual["of_models"][kind][0]]["name"] for kind in kinds)
+    assert {f"{kind},profile={row}" for kind, row in zip(kinds, rows, strict=True)} == begun
 
 
 # --- the command ---------------------------------------------------------------------------------

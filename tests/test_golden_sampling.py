@@ -297,3 +297,10 @@ def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> N
         temperature=1, **at,
     )  # fmt: skip
     assert line.startswith("drafter 'mtp,accept=0.8': the acceptance states no temperature")
+
+
+def test_ends_of_a_band_that_state_no_temperature_stay_as_they_are() -> None:
+    silent, stated = constant_acceptance(0.3), replace(constant_acceptance(0.9), temperature=0.0)
+    moved = resampled_acceptance(replace(GREEDY, between=(silent, stated)), 1.0)
+    assert silent in moved.between
+    assert stated not in moved.between

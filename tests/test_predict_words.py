@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import specroof
 from commands import answered, run
 from gridded import gridded
 from specroof import load_drafter, load_hardware, plot, predict
@@ -219,3 +220,24 @@ def test_points_of_several_chips_that_memory_cannot_hold_are_refused(
     refused = CliRunner().invoke(app, [*words, "--points", "-"])
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "CSV" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("predict", {"batch_size": 1}),
+        ("frontier", {"batch_size": [1, 2]}),
+        ("rollout", {"lengths": [100, 200]}),
+        ("capacity", {"context_len": 1024}),
+    ],
+)
+def test_a_drafter_that_the_framework_lacks_is_left_out(
+    question: str, words: dict[str, Any]
+) -> None:
+    drafters = ["dspark,accept=0.9", "eagle3,accept=0.7"]
+    asked = {"drafters": drafters, "framework": "tensorrt-llm", **words}
+    found = getattr(specroof, question)("Qwen/Qwen3-8B", "h100", **asked)
+    shown = {row.get("drafter") for row in found.to_dict()["rows"]}
+    assert "dspark" not in str(shown)
+    assert "eagle3" in str(shown)
+    assert sum("has no flag for dspark" in note for note in found.warnings) == 1

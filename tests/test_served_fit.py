@@ -27,8 +27,15 @@ from fitting.served_fit import (
 )
 from fitting.shared_fit import Points
 from specroof import load_hardware
+from specroof.architecture.base import WEIGHT_FORMATS, Linear
+from specroof.architecture.experts import Experts
+from specroof.architecture.model import Architecture, Block, Layer
+from specroof.cost import ForwardPass
 from specroof.evidence import Measurement, load_measurements
+from specroof.hardware.profile import Placement
+from specroof.latency.model import model_latency
 from specroof.latency.pass_seconds import all_reduce_s
+from specroof.latency.setup import engine_setup
 from specroof.scoring.left_out import SERVED_GROUPS, served_group
 
 pytestmark = pytest.mark.slow
@@ -77,6 +84,35 @@ def test_factors_of_all_of_a_server_of_a_family_and_of_both_multiply(
     assert own_engine(engine, ("all", "sglang"), {"layer of vllm": 3.0}) == own_engine(
         engine, (), {}
     )
+
+
+@pytest.mark.parametrize(
+    ("server", "chip", "timed_us"),
+    # aiconfigurator-core 0.12.0, Kimi-K2.5 in int4, routing by power_law_1.01, 4 tokens, tensor
+    # parallel 8: vLLM 0.24.0 and SGLang 0.5.14.
+    [("vllm", "h200", 74.5), ("vllm", "b200", 66.9), ("sglang", "h200", 59.0)],
+)
+def test_experts_of_int4_weights_take_what_was_timed(
+    shared: dict[str, float], server: str, chip: str, timed_us: float
+) -> None:
+    weight = replace(WEIGHT_FORMATS["int4"], element_bytes=0.5625)
+    layer = Layer((Block("feed_forward", (), Experts(384, 8, 7168, 2048, weight=weight)),))
+    model = Architecture("toy", "llama", 8, 9, (layer,), Linear("lm_head", 8, 9))
+    engine = served_engine(server, chip, shared)
+    hardware = replace(load_hardware(chip), engines={server: engine})
+    setup = engine_setup(hardware, server, Placement(8), None)
+    (op, _) = model_latency(model, setup, ForwardPass(4, 1, 0)).ops
+    # What a layer with experts takes on top holds a part of the floor.
+    seconds = float(op.seconds) + engine.layer_kind_overhead_s["experts"]
+    assert seconds * 1e6 == pytest.approx(timed_us, rel=0.15)
+
+
+def test_indexers_of_tokens_take_what_was_timed(shared: dict[str, float]) -> None:
+    # SGLang 0.5.14 on B200, GLM-5 in fp8, 8 heads, 4 sequences of 4096 tokens: 79.2 us, and 39.4
+    # without; 100.8 and 54.9 on H200. Some 2 us are its matrices'.
+    for chip, timed_us in (("b200", 37.8), ("h200", 43.9)):
+        seconds = served_engine("sglang", chip, shared).layer_kind_overhead_s["token_index"]
+        assert seconds * 1e6 == pytest.approx(timed_us, rel=0.15)
 
 
 def test_no_factor_moves_all_reduces_that_were_timed_alone(shared: dict[str, float]) -> None:

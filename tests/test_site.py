@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import answers
 import pytest
-from answers import DRAFTERS, Case, found_of, lost_links, main
+from answers import Case, found_of, lost_links, main
 from typer.testing import CliRunner
 
 from specroof.cli import app
@@ -130,7 +130,7 @@ def test_a_page_is_kept_until_something_changes(
 
 
 def test_where_drafts_pay_nowhere_the_command_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(DRAFTERS, "eagle3", "eagle3,accept=0.05")
+    monkeypatch.setattr(answers, "usual_kinds", lambda *_: ["eagle3,accept=0.05"])
     case = Case("Qwen/Qwen3-8B", "b200", "vllm")
     found = found_of(case)
     assert found is not None

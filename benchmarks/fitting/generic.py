@@ -19,7 +19,9 @@ from fitting.parameters import (
     fitted_parameters,
     own,
     own_engine,
+    prompt_tiles,
     shared_engine,
+    timed_layers,
 )
 from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import OTHER_DRAFTERS, Band, Collective, EngineProfile
@@ -116,8 +118,13 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
     )
     # What kernels reach of a memory, the fits call so; caches and experts keep their distance.
     weights = parameters["memory_frac"]
+    tiles = prompt_tiles(timed_layers()["servers"][whose]["hopper"])
     return replace(
         engine,
+        prefill_expert_tiles={
+            key: tile.scaled(1 / CHIP_FAMILIES["hopper"].compute_frac)
+            for key, tile in tiles.items()
+        },
         name=GENERIC,
         framework=None if name == GENERIC else name,
         memory_frac=1.0,

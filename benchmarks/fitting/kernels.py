@@ -4,12 +4,9 @@ Shares of the peaks and the time of an all-reduce come from its kernels; what a 
 them is taken from the fit to SGLang and vLLM, which replay captured graphs as it does.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -20,10 +17,13 @@ from fitting.parameters import (
     chip_family,
     own,
     own_engine,
+    prompt_tiles,
     shared_engine,
+    timed_experts,
+    timed_layers,
 )
 from specroof.errors import ProfileError
-from specroof.hardware.engine import Collective, EngineProfile, ExpertKernel, FormerReleases
+from specroof.hardware.engine import Collective, EngineProfile, FormerReleases
 from specroof.hardware.profile import HardwareProfile, scaled_engine
 from specroof.units import MICROSECOND
 
@@ -35,9 +35,6 @@ KERNEL_SOURCE: Final = (
     "kernels of TensorRT-LLM 1.3.0rc20 (1.0.0 on A100): aiconfigurator, "
     "https://github.com/ai-dynamo/aiconfigurator/tree/095f58a/aic-core/src/aiconfigurator_core"
 )
-
-#: Experts, and layers of latent attention (`benchmarks/expert_kernels.py`).
-EXPERT_KERNELS: Final = Path(__file__).with_name("expert_kernels.json")
 
 #: Releases that ran other experts in fp8 blocks on Blackwell, and the month from which on loads
 #: that state none are of later ones. A step of DeepSeek-R1 on 8 B200 takes 1.14 to 1.44 times as
@@ -183,7 +180,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     if chip is None:
         message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
         raise ProfileError(message)
-    timed, layers = _KERNELS[chip], _timed_layers()[_SAME_DIE.get(chip, chip)]
+    timed, layers = _KERNELS[chip], timed_layers()["chips"][_SAME_DIE.get(chip, chip)]
     family = chip_family(hardware)
     fitted = shared_engine("vllm", family, parameters)
     reached = timed.compute_frac
@@ -209,8 +206,9 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
         prefill_launch_s=parameters.get(PREFILL_LAUNCH, 0.0),
-        expert_kernels=_timed_experts(layers["experts"]),
-        former=None if former is None else replace(FORMER, expert_kernels=_timed_experts(former)),
+        expert_kernels=timed_experts(layers["experts"]),
+        prefill_expert_tiles=prompt_tiles(layers["experts"]),
+        former=None if former is None else replace(FORMER, expert_kernels=timed_experts(former)),
         # Of the seconds of a layer, those of a dense feed-forward: two matrices, and what is
         # between them. In its place experts have the router's matrix, and their own kernel.
         layer_overhead_s=scaled.layer_overhead_s - 3 * layers["matrix_s"],
@@ -224,22 +222,6 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     names = (EVERYONE, KERNEL_ENGINE, family, f"{KERNEL_ENGINE} {family}")
     said = [name for name in FACTORS if not name.startswith(_TIMED)]
     return own_engine(kernels, names, parameters, said)
-
-
-def _timed_experts(kernels: Mapping[str, Any]) -> dict[str, ExpertKernel]:
-    """Return the experts of a layer by the dtype of their arithmetic."""
-    names = [field.name for field in fields(ExpertKernel)]
-    return {
-        dtype: ExpertKernel(**{name: kernel[name] for name in names})
-        for dtype, kernel in kernels.items()
-    }
-
-
-@cache
-def _timed_layers() -> Mapping[str, Any]:
-    """Return what layers with experts and of latent attention take, by chips."""
-    chips: Mapping[str, Any] = json.loads(EXPERT_KERNELS.read_text(encoding="utf-8"))["chips"]
-    return chips
 
 
 def _collective(

@@ -7,7 +7,7 @@ by engines but for what a speculative round costs. `benchmarks/fit_engines.py` f
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from specroof.hardware.engine import (
     CapturedGraphs,
     Collective,
     EngineProfile,
+    ExpertKernel,
     ExpertLocality,
     ExpertTile,
 )
@@ -267,6 +268,12 @@ PREFILL_LAUNCH: Final = "prefill_launch_s"
 FITS: Final = Path(__file__).with_name("fits.json")
 #: The fit to all sources, which the hardware files hold.
 ALL: Final = "all"
+#: Experts, and layers of latent attention (`benchmarks/expert_kernels.py`).
+EXPERT_KERNELS: Final = Path(__file__).with_name("expert_kernels.json")
+#: Formats of weights that have kernels of their own in all passes.
+_WEIGHT_ONLY: Final = ("int4",)
+#: The floor of a router's matrix: on all chips that were timed, of TensorRT-LLM.
+_ROUTER_S: Final = 4e-6
 
 
 @cache
@@ -399,7 +406,52 @@ def fitted_engine(
     whose = (EVERYONE, name, family, f"{name} {family}")
     measured = name in ENGINES and family in FITTED_WITH_DRAFTS
     said = beside_rounds if measured else tuple(FACTORS)
-    return own_engine(replace(shared, name=name), whose, parameters, said)
+    engine = own_engine(replace(shared, name=name), whose, parameters, said)
+    if not measured:
+        return engine
+    tiles = prompt_tiles(timed_layers()["servers"][name].get(family, {}))
+    return replace(engine, expert_kernels=_weight_only(engine, family), prefill_expert_tiles=tiles)
+
+
+def prompt_tiles(kernels: Mapping[str, Any]) -> dict[str, ExpertTile]:
+    """Return the tiles of experts over prompts, by what the file has them by."""
+    return {
+        key: ExpertTile(**kernel["prompts"]["tile"])
+        for key, kernel in kernels.items()
+        if "prompts" in kernel
+    }
+
+
+def _weight_only(engine: EngineProfile, family: str) -> dict[str, ExpertKernel]:
+    """Return the experts whose weights alone are narrow, as they are timed.
+
+    What a layer with experts is fitted to take on top holds the floor of its kernels: they have
+    what is left of theirs and of the router's.
+    """
+    servers = timed_layers()["servers"]
+    own = servers[engine.name].get(family) or servers["sglang"][family]
+    timed = timed_experts({form: own[form] for form in _WEIGHT_ONLY if form in own})
+    fitted_s = engine.layer_kind_overhead_s["experts"]
+    return {
+        form: replace(kernel, floor_s=max(kernel.floor_s + _ROUTER_S - fitted_s, 0.0))
+        for form, kernel in timed.items()
+    }
+
+
+def timed_experts(kernels: Mapping[str, Any]) -> dict[str, ExpertKernel]:
+    """Return timed experts of a layer, by what the file has them by."""
+    names = [field.name for field in fields(ExpertKernel)]
+    return {
+        key: ExpertKernel(**{name: kernel[name] for name in names})
+        for key, kernel in kernels.items()
+    }
+
+
+@cache
+def timed_layers() -> Mapping[str, Any]:
+    """Return what layers with experts and of latent attention take: `EXPERT_KERNELS`."""
+    layers: Mapping[str, Any] = json.loads(EXPERT_KERNELS.read_text(encoding="utf-8"))
+    return layers
 
 
 def own_engine(
@@ -530,7 +582,10 @@ def _overheads(name: str, family: str, parameters: Mapping[str, float]) -> dict[
     return {
         "pass_overhead_s": parameters["pass_s"],
         "layer_overhead_s": slower * parameters["layer_s"],
-        "layer_kind_overhead_s": {key.removeprefix("layer_s."): parameters[key] for key in kinds},
+        "layer_kind_overhead_s": {
+            **{key.removeprefix("layer_s."): parameters[key] for key in kinds},
+            "token_index": timed_layers()["token_index_s"],
+        },
         "layer_token_overhead_s": token_share * parameters["layer_token_s"],
         "prefill_kernel_overhead_s": parameters["prefill_kernel_s"],
         "sequence_overhead_s": parameters["sequence_s"],

@@ -197,7 +197,7 @@ def resampled_acceptance(
         between targets of little and of much entropy, unless the curve states one.
     Ignores
         temperatures above 1, where nothing was measured; lossy rules, which only a measurement
-        knows.
+        knows; what a temperature does to those curves of `between` that state none.
     Source
         `accepted_rates`.
 
@@ -257,7 +257,9 @@ def resampled_acceptance(
     others = [
         end
         for curve in acceptance.between
-        for moved_end in [resampled_acceptance(curve, temperature, rule)]
+        for moved_end in [
+            curve if curve.temperature is None else resampled_acceptance(curve, temperature, rule)
+        ]
         for end in (moved_end, *moved_end.between)
     ]
     how_sure = (

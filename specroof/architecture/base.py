@@ -578,6 +578,8 @@ class OpCost:
     outputs
         Outputs of a matrix, which kernels deal out to thread blocks; infinitely many where they are
         more than enough for any device.
+    weight
+        Name of the format of the weights; empty of an operation whose kernel it does not decide.
     """
 
     name: str
@@ -599,6 +601,7 @@ class OpCost:
     on_host: bool = False
     weight_parts: tuple[tuple[float, float], ...] = ()
     outputs: float = math.inf
+    weight: str = ""
 
     @property
     def memory_bytes(self) -> Array:

@@ -138,6 +138,7 @@ class Experts(Core):
                 routing=Routing(self.n_experts, self.top_k, self.n_shared, tokens, hit),
                 on_host=self.on_host,
                 weight_parts=self.weight.parts,
+                weight=self.weight.name,
             )
         ]
 

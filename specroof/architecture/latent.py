@@ -72,7 +72,7 @@ class LatentAttention(SoftmaxAttention):
     @property
     def overhead_kinds(self) -> tuple[str, ...]:
         """Layer kinds for which engines charge an overhead."""
-        return ("latent_attention", "sparse_index") if self.indexer else ("latent_attention",)
+        return ("latent_attention", "token_index") if self.indexer else ("latent_attention",)
 
     @property
     def top_k(self) -> int | None:

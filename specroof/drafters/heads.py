@@ -174,12 +174,13 @@ def timed_drafter(
     """
     runs = where or Where()
     shaped = lru_cache(maxsize=8)(geometry)
+    fitting = lru_cache(maxsize=8)(lambda target: fitted(shaped(target), target))
 
     def draft(round_: Round) -> DraftTime:
         if round_.target is None:
             message = "a round without `target` has no drafter built for it"
             raise ValueError(message)
-        head = fitted(shaped(round_.target), round_.target)
+        head = fitting(round_.target)
         if runs.hardware is not None or runs.tensor_parallel is not None:
             if round_.on_own_devices is None:
                 message = "a round without `on_own_devices` prices no passes on other devices"
@@ -193,7 +194,7 @@ def timed_drafter(
 
     def describe(target: Architecture) -> str:
         head = shaped(target)
-        fitted(head, target)
+        fitting(target)
         kinds = ", ".join(f"{count} {kind}" for kind, count in head.model.layer_kinds.items())
         owner = "the target's head" if head.shares_head else "a separate head"
         parts = [f"{origin}: {format_count(head.n_params)} parameters ({kinds}) and {owner}"]

@@ -382,6 +382,10 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
         kind_compute_frac=_scaled(engine.kind_compute_frac, factor),
         prefill_compute_frac=_scaled(engine.prefill_compute_frac, factor),
         expert_tile=engine.expert_tile and engine.expert_tile.scaled(factor, most=_MOST_SHARE),
+        prefill_expert_tiles={
+            key: tile.scaled(factor, most=_MOST_SHARE)
+            for key, tile in engine.prefill_expert_tiles.items()
+        },
         expert_kernels={
             dtype: kernel.scaled(compute=factor, most=_MOST_SHARE)
             for dtype, kernel in engine.expert_kernels.items()

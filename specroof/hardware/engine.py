@@ -187,11 +187,12 @@ class Server:
 
 #: Kinds of operation that may have a separate share; `dense` covers all the others.
 OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
-#: Kinds of layer that may cost time on top of what every layer costs.
+#: Kinds of layer that may cost time on top of what every layer costs. An indexer picks entries and
+#: blocks of tokens, ``sparse_index``, or tokens, ``token_index``.
 #: The last two are blocks, attention or feed-forward, whose tokens are scaled and rounded to fp8 or
 #: fp4, in blocks of their own, before they are multiplied.
 LAYER_KINDS: Final = (
-    *("experts", "linear_attention", "latent_attention", "sparse_index"),
+    *("experts", "linear_attention", "latent_attention", "sparse_index", "token_index"),
     *("fp8_blocks", "fp4_blocks", "feed_forward"),
 )
 
@@ -336,7 +337,8 @@ class ExpertTile:
     .. math:: \frac{1}{s(r)} = \frac{\varphi}{s_{few}} + \frac{1 - \varphi}{s_{many}},
         \quad \varphi = \frac{r_0}{r_0 + r}
 
-    with the share of experts in `EngineProfile.kind_compute_frac` for few rows.
+    with the share of experts in `EngineProfile.kind_compute_frac` for few rows, unless the tile has
+    one of its own.
 
     Attributes
     ----------
@@ -344,14 +346,18 @@ class ExpertTile:
         :math:`r_0`, rows per expert at which half of the way is made.
     compute_frac
         :math:`s_{many}`, share of the peak with many rows.
+    few_frac
+        :math:`s_{few}`; None for the engine's.
     """
 
     rows: Annotated[float, "expert_rows"]
     compute_frac: Share
+    few_frac: Share | None = None
 
     def scaled(self, factor: float, *, most: float = math.inf) -> "ExpertTile":
-        """Return the tile with its share times `factor`, but at most `most`."""
-        return replace(self, compute_frac=min(self.compute_frac * factor, most))
+        """Return the tile with its shares times `factor`, but at most `most`."""
+        few = self.few_frac and min(self.few_frac * factor, most)
+        return replace(self, compute_frac=min(self.compute_frac * factor, most), few_frac=few)
 
     def wasted(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
         r"""Return :math:`\varphi`, by how much few rows decide."""
@@ -782,9 +788,12 @@ class EngineProfile:
         What an all-reduce costs; None where collectives are free, as on the ideal engine.
     expert_tile
         How experts speed up with their rows; None where their share is the same for all.
+    prefill_expert_tiles
+        The same over prompts as it is timed, by the format of weights or the dtype of arithmetic,
+        in the place of `expert_tile` and of the shares above.
     expert_kernels
-        Experts as they are timed, by the dtype of their arithmetic; those of other dtypes have the
-        shares above.
+        Experts as they are timed, by the dtype of their arithmetic, or by the format of their
+        weights where that has kernels of its own; those of other dtypes have the shares above.
     expert_locality
         How dependent the routing of tokens is; None for independent tokens.
     row_kernels
@@ -848,6 +857,7 @@ class EngineProfile:
     request_latency_s: Seconds = 0.0
     collective: Collective | None = None
     expert_tile: ExpertTile | None = None
+    prefill_expert_tiles: Mapping[Dtype, ExpertTile] = field(default_factory=dict)
     expert_kernels: Mapping[Dtype, ExpertKernel] = field(default_factory=dict)
     expert_locality: ExpertLocality | None = None
     row_kernels: Mapping[ShortName, RowKernel] = field(default_factory=dict)

@@ -240,6 +240,9 @@ def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> En
         engine,
         **shares,
         expert_tile=None if tile is None else tile.scaled(compute),
+        prefill_expert_tiles={
+            key: one.scaled(compute) for key, one in engine.prefill_expert_tiles.items()
+        },
         expert_kernels={
             dtype: kernel.scaled(compute=compute, memory=memory)
             for dtype, kernel in engine.expert_kernels.items()

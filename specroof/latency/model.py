@@ -26,7 +26,7 @@ from specroof.cost import (
     stored_as,
 )
 from specroof.cost.forward import joined_costs
-from specroof.errors import Note, Urgent, expect_word
+from specroof.errors import Note, Unfit, Urgent, expect_word
 from specroof.frameworks import LOCAL_FRAMEWORKS, SpreadContext
 from specroof.hardware.engine import LAYER_KINDS, CapturedGraphs, RowKernel
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
@@ -526,7 +526,7 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
         first += size
         for op in chain.from_iterable(map(_parts_by_kernel, work.ops)):
             dtypes = (op.op.compute_dtype, op.compute_dtype)
-            key = (op.op.kind, *dtypes, op.settled, op.op.rows is None)
+            key = (op.op.kind, op.op.weight, *dtypes, op.settled, op.op.rows is None)
             ops.setdefault(key, []).append((op, where))
         for exchange in work.exchanges:
             what = exchange.collective
@@ -1022,15 +1022,24 @@ def _known_ops(counted: _Counted) -> list[OpCost]:
     )
 
 
-def _ops(
+@lru_cache(maxsize=16)
+def _known_joined(first: _Counted, second: _Counted) -> tuple[list[OpCost], ...]:
+    return joined_costs(_ops_of(first), _ops_of(second))
+
+
+def _ops_of(counted: _Counted) -> list[OpCost]:
+    few = counted.forward.size <= _FEW_POINTS
+    return _known_ops(counted) if few else _known_ops.__wrapped__(counted)
+
+
+def _counted(
     model: Architecture,
     setup: Setup,
     forward: ForwardPass,
     by_sequence: bool,
-) -> list[OpCost]:
+) -> _Counted:
     locality, reading = setup.engine.expert_locality, attention_reading(model, setup)
-    operations = _known_ops if forward.size <= _FEW_POINTS else _known_ops.__wrapped__
-    counted = _Counted(
+    return _Counted(
         model,
         served_options(model, setup),
         None if locality is None else (locality.run, locality.batch),
@@ -1039,7 +1048,15 @@ def _ops(
         forward,
         reading,
     )
-    ops = operations(counted)
+
+
+def _ops(
+    model: Architecture,
+    setup: Setup,
+    forward: ForwardPass,
+    by_sequence: bool,
+) -> list[OpCost]:
+    ops = _ops_of(_counted(model, setup, forward, by_sequence))
     return [replace(op, on_host=True) for op in ops] if setup.on_host else [*ops]
 
 
@@ -1065,11 +1082,13 @@ def _mixed_work(
     padded, eager = padded_pass(together, setup.engine.graphs)
     padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
     decoding = replace(forward, matmul_len=forward.query_len + padding)
-    costs = [_ops(model, setup, batch, by_sequence) for batch in (decoding, prompts)]
-    both, alone, beside = joined_costs(*costs)
+    counted = [_counted(model, setup, batch, by_sequence) for batch in (decoding, prompts)]
+    few = all(one.forward.size <= _FEW_POINTS for one in counted)
+    joined = _known_joined if few else _known_joined.__wrapped__
+    both, alone, beside = joined(*counted)
     # One row of tokens: as many kernels as a pass of either.
     kernels, launches = (
-        count(costs[0], model.n_layers) for count in (launched_kernels, served_calls)
+        count(_ops_of(counted[0]), model.n_layers) for count in (launched_kernels, served_calls)
     )
     shape = PassShape(
         model.n_layers,
@@ -1405,7 +1424,7 @@ def memory_notes(
     batch = 1 + bisect_right(
         range(1, math.ceil(batches.max())), has, key=lambda size: float(needed(size))
     )
-    yield Urgent(
+    yield Unfit(
         f"{model.name} does not fit {setup.placement.devices} x {setup.hardware.name} from batch "
         f"size {batch} at context {context:g}: {format_binary_bytes(weights)} of weights and "
         f"{format_binary_bytes(per_sequence)} of cache per sequence on each device, which has "

@@ -812,6 +812,8 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
 def expert_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> ExpertKernel | None:
     """Return the timed kernel of an operation; None of what is no experts, or of a prompt.
 
+    That of the format of its weights comes before that of the dtype of its arithmetic.
+
     Parameters
     ----------
     op, engine
@@ -833,8 +835,10 @@ def expert_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> Expert
     >>> [expert_kernel(op, engine, settled=settled) is kernel for settled in (False, True)]
     [True, False]
     """
-    timed = op.kind == "experts" and not settled and not op.on_host
-    return engine.expert_kernels.get(op.compute_dtype) if timed else None
+    if op.kind != "experts" or settled or op.on_host:
+        return None
+    kernels = engine.expert_kernels
+    return kernels.get(op.weight) or kernels.get(op.compute_dtype)
 
 
 def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | float, Array | float]:
@@ -846,9 +850,14 @@ def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | flo
     if busy.settled:
         share = engine.prefill_compute_frac.get(kind, share)
     reached: float | Array = share
-    if engine.expert_tile is not None and kind == "experts" and busy.op.rows is not None:
-        reached = tiled_share(engine.expert_tile, busy.op.rows, few=share)
-    if busy.settled and kind not in engine.prefill_compute_frac:
+    timed = None
+    if kind == "experts" and busy.op.rows is not None:
+        if busy.settled and not busy.op.on_host:
+            tiles = engine.prefill_expert_tiles
+            timed = tiles.get(busy.op.weight) or tiles.get(busy.op.compute_dtype)
+        tile = timed or engine.expert_tile
+        reached = share if tile is None else tiled_share(tile, busy.op.rows, few=share)
+    if busy.settled and timed is None and kind not in engine.prefill_compute_frac:
         reached = engine.prefill_frac * reached
     memory_frac = engine.memory_frac
     if kind == UNSPLIT:
@@ -996,7 +1005,7 @@ def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
     rows
         Rows per expert that is hit.
     few
-        The share with few rows.
+        The share with few rows, of a tile that has none of its own.
 
     Source
         Its two limits, and how it goes from one to the other: fits to published timings of fused
@@ -1009,7 +1018,7 @@ def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
     [0.1, 0.167, 0.5]
     """
     wasted = tile.wasted(rows)
-    return np.asarray(1 / (wasted / few + (1 - wasted) / tile.compute_frac))
+    return np.asarray(1 / (wasted / (tile.few_frac or few) + (1 - wasted) / tile.compute_frac))
 
 
 def _work_s(ops: Sequence[OpLatency], n_passes: int | None, granularity: str) -> Array:

@@ -528,7 +528,9 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
 def _spread_notes(model: Architecture, facts: Release) -> Iterator[str]:
     """Yield what is not known of a spread context, or priced otherwise."""
     name, spread = facts.framework, facts.spread_context
-    indexed = any("sparse_index" in core.overhead_kinds for _, core in model.counted_cores)
+    indexed = any(
+        {"sparse_index", "token_index"} & {*core.overhead_kinds} for _, core in model.counted_cores
+    )
     if spread is None:
         yield f"what {name} exchanges for a spread context was not read; priced as {STAND_IN}'s"
     elif spread.index_keys_whole and indexed:

@@ -168,11 +168,9 @@ class Outcomes(ServedCurve):
         workers = 1 if case.split is None else case.split.decode_workers
         each = replace(self.decoding, batch_size=self.decoding.batch_size / workers)
         beyond = "the rest wait" if case.room == "queue" else "larger batches have no room"
-        said = [*self.rate_warnings, *self.room.warnings(each, beyond)]
         devices = self._devices_needed(case)
-        if devices is not None:
-            said.append(f"a request runs on {devices} x {self.curve.hardware}: --tp {devices}")
-        return said
+        enough = "" if devices is None else f", and --tp {devices} has room"
+        return [*self.rate_warnings, *self.room.warnings(each, beyond, enough)]
 
     def _devices_needed(self, case: Case) -> int | None:
         """Return how many devices hold a request, if these hold none and others do."""

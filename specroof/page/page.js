@@ -37,8 +37,8 @@ globalThis.specroofPage = (() => {
     "llama.cpp": "llama.cpp",
     ideal: "roofline",
   };
-  const LAWS = { profile: "published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
-  const PRICED = Object.keys(tables.usual.of_models);
+  const LAWS = { usual: "as published", profile: "one published profile", "accept-length": "tokens per round", accept: "rate of each draft" };
+  let PRICED; // kinds with an acceptance of their own, by `tables.usual`
   /** Bands that span a larger factor say too little. */
   const WIDEST_BAND = 3,
     NOT_USEFUL = "not usefully predicted here";
@@ -86,13 +86,15 @@ globalThis.specroofPage = (() => {
   /** Drafters that a page begins with: those of the model that its server runs, else shares of a step. */
   function usualDrafters() {
     const setup = setups[0];
-    const own = tables.begun[tables.models.indexOf(state.model)]
+    const own = begunKinds(state.model)
       .map(parsedSpec)
       .filter((drafter) => !setup.cell || (offered(setup.cell, drafter.kind) && !refused(setup, drafter)));
     if (own.length) return own;
-    const others = [usualSpec("ngram"), "block,accept=0.89,cost=0.1,drafts=16"].map(parsedSpec);
+    const others = ["ngram", "block,accept=0.89,cost=0.1,drafts=16"].map(parsedSpec);
     return [others.find((drafter) => !setup.cell || (offered(setup.cell, drafter.kind) && !refused(setup, drafter)))];
   }
+
+  const begunKinds = (model) => tables.begun[tables.models.indexOf(model)];
 
   function nearest(values, wanted) {
     return values.reduce((best, one) => (Math.abs(one - wanted) < Math.abs(best - wanted) ? one : best));
@@ -133,16 +135,32 @@ globalThis.specroofPage = (() => {
     return `${drafter.kind}${law()}${cost}${drafter.kind === "block" ? `,drafts=${drafter.drafts}` : ""}`;
   }
 
+  /** The temperature that the acceptance of a drafter was measured at; null where none is stated. */
+  const statedTemperature = (drafter) => (specroof.isPublished(drafter) ? profileOf(drafter).temperature : null);
+
   /** The temperature to which the acceptance of a drafter is moved; undefined where it is as measured. */
   function movedTo(drafter) {
-    const own = drafter.law === "profile" ? profileOf(drafter).temperature : null;
+    const own = statedTemperature(drafter);
     return own === null || own === state.temperature ? undefined : (state.temperature ?? undefined);
   }
 
-  /** A drafter at the temperature that is asked for: as it is computed, and as a command spells it. */
-  const sampled = (drafter) => ({ ...drafter, temperature: movedTo(drafter) });
-  const sampledSpec = (drafter) =>
-    movedTo(drafter) === undefined ? spec(drafter) : `${spec(drafter)},temperature=${movedTo(drafter)}`;
+  /** Whether a command moves all drafters by one flag: it refuses one whose acceptance states no temperature. */
+  const movedByFlag = () =>
+    state.drafters.some((one) => one.law === "usual" && movedTo(one) !== undefined) &&
+    state.drafters.every((one) => one.kind === "ideal" || statedTemperature(one) !== null);
+
+  /** A drafter on a server at the temperature that is asked for: as it is computed, and as a command spells it. */
+  function sampled(drafter, framework = setups[0].cell?.framework) {
+    const temperature = movedTo(drafter);
+    if (drafter.law !== "usual") return { ...drafter, temperature };
+    if (temperature !== undefined && !movedByFlag())
+      return { ...drafter, law: "profile", profile: profileOf(drafter).name, temperature };
+    return { ...drafter, usual: usualPlace(drafter.kind, framework), temperature };
+  }
+  function sampledSpec(drafter) {
+    const { temperature, ...one } = sampled(drafter);
+    return temperature === undefined || movedByFlag() ? spec(drafter) : `${spec(one)},temperature=${temperature}`;
+  }
 
   function parsedSpec(text) {
     const [kind, ...pairs] = text.split(",");
@@ -160,8 +178,8 @@ globalThis.specroofPage = (() => {
       return values.get(key) ?? "";
     };
     if (kind !== "ideal") {
-      drafter.law = Object.keys(LAWS).find((law) => values.has(law)) || "accept";
-      const given = take(drafter.law);
+      drafter.law = Object.keys(LAWS).find((law) => values.has(law)) || (PRICED.includes(kind) ? "usual" : "accept");
+      const given = drafter.law === "usual" ? "" : take(drafter.law);
       if (drafter.law === "accept") drafter.accept = numberIn(name("accept"), given, 0, 1, 0.01);
       if (drafter.law === "profile")
         drafter.profile = oneOf(
@@ -316,7 +334,7 @@ globalThis.specroofPage = (() => {
     const simulated = shownSetups().every((setup) => !setup.cell || setup.cell.played);
     if (!simulated || Math.min(...at) < 0 || !state.limited || state.tpot || state.ttft) return closed;
     const as = (one) => {
-      const order = cell.played.drafters.indexOf(sampledSpec(one));
+      const order = movedTo(one) === undefined ? cell.played.drafters.indexOf(spec(one)) : -1;
       return order < 0 ? null : specroof.played(closed, tables, cell.played, [at[0], order, at[1]]);
     };
     return state.drafters.every(as) ? as(drafter) : closed;
@@ -325,7 +343,7 @@ globalThis.specroofPage = (() => {
   /** One drafter at one load of the steady state, and the drafts that are advised there. */
   function inClosedForm(drafter, cell, c, b) {
     const load = loadOf(cell, tables.context_len[c]);
-    const curve = specroof.curve(sampled(drafter), cell, tables, c, b, state.limited, load);
+    const curve = specroof.curve(sampled(drafter, cell.framework), cell, tables, c, b, state.limited, load);
     const targets = { tpot: state.tpot || Infinity, ttft: state.ttft || Infinity };
     return { ...curve, choice: specroof.decided(curve, targets) };
   }
@@ -400,25 +418,30 @@ globalThis.specroofPage = (() => {
 
   // --- what drafters are called, and where their acceptance comes from ---------------------------
 
-  const profileOf = (drafter) => tables.profiles.find(({ name }) => name === drafter.profile);
+  /** Where `tables.usual` has the acceptance of a kind, as a server accepts drafts. */
+  function usualPlace(kind, framework) {
+    const place = tables.usual.of_models[kind][tables.models.indexOf(state.model)];
+    return tables.usual.under[framework]?.[place] ?? place;
+  }
+
+  const profileOf = (drafter) =>
+    drafter.law === "usual"
+      ? tables.usual.rows[usualPlace(drafter.kind, setups[0].cell?.framework)]
+      : tables.profiles.find(({ name }) => name === drafter.profile);
   const ownProfiles = (kind) =>
     tables.own_profiles[tables.models.indexOf(state.model)]
       .map((place) => tables.profiles[place])
       .filter((profile) => profile.kind === kind);
 
-  /** A drafter of a kind with the acceptance that the command line takes for the model where none is given. */
-  const usualSpec = (kind) => tables.usual.specs[tables.usual.of_models[kind][tables.models.indexOf(state.model)]];
-
   /** Whether the acceptance of a drafter was measured, is assumed, or is what the reader says. */
   function statusOf(drafter) {
     if (drafter.kind === "ideal") return "accepts all";
-    if (drafter.law === "profile") {
-      const { model, kind, temperature } = profileOf(drafter),
+    if (specroof.isPublished(drafter)) {
+      const { name, model, kind, temperature } = profileOf(drafter),
         asked = movedTo(drafter);
       const moved = asked === undefined ? "" : ` at T=${temperature}, moved to T=${asked}`;
-      if (ownProfiles(kind).includes(profileOf(drafter))) return `measured${moved}`;
-      const isUsual = PRICED.includes(drafter.kind) && parsedSpec(usualSpec(drafter.kind)).profile === drafter.profile;
-      return `${isUsual ? "assumed, as" : "measured"} on ${model}${moved}`;
+      if (ownProfiles(kind).some((profile) => profile.name === name)) return `measured${moved}`;
+      return `${drafter.law === "usual" ? "assumed, as" : "measured"} on ${model}${moved}`;
     }
     return "yours";
   }
@@ -426,14 +449,28 @@ globalThis.specroofPage = (() => {
   /** What is known of its acceptance, in words. */
   const acceptanceWords = (drafter) =>
     ({
-      accept: () => `${Math.round(drafter.accept * 100)} % of each draft accepted`,
+      accept: () => `each draft accepted at a rate of ${Math.round(drafter.accept * 100)} %`,
       "accept-length": () => `${drafter.length} tokens per round with ${drafts(drafter.depth)}`,
-      profile: () => `accepted as on ${profileOf(drafter).task || drafter.profile}`,
-    })[drafter.law]?.() ?? "every draft accepted";
+      profile: () => `accepted as on ${profileOf(drafter).task || profileOf(drafter).name}`,
+    })[specroof.isPublished(drafter) ? "profile" : drafter.law]?.() ?? "every draft accepted";
+
+  /** What the acceptance of a drafter leaves open, or that it is a bound; empty where there is nothing to say. */
+  function aboutAcceptance(drafter) {
+    if (drafter.kind === "ideal") return "Accepts every draft and costs nothing: what no drafter can exceed.";
+    if (drafter.law !== "usual") return "";
+    const { name, tokens, below, above } = profileOf(drafter),
+      last = tokens.filter((one) => one !== null).length - 1;
+    const ends = [-below[last], above[last]].map((far) => (tokens[last] * Math.exp(far)).toFixed(2));
+    const others = statusOf(drafter).startsWith("measured") ? "texts" : "models and texts";
+    return `Profile ${name}${ends[0] === ends[1] ? "" : `; with other ${others} ${ends.join(" to ")} tokens per round of ${drafts(last)}, which the band counts`}.`;
+  }
+
+  /** Where the acceptance of a drafter comes from, in parentheses; a name like "your drafter" says it already. */
+  const origin = (drafter) => (KINDS[drafter.kind].startsWith("your ") && statusOf(drafter) === "yours" ? "" : ` (${statusOf(drafter)})`);
 
   /** A name that is short, and told apart from the others on the page. */
   function nameOf(drafter) {
-    const short = (one) => `${KINDS[one.kind]} (${statusOf(one)})`;
+    const short = (one) => `${KINDS[one.kind]}${origin(one)}`;
     const alike = state.drafters.filter((one) => short(one) === short(drafter));
     return alike.length > 1 ? `${KINDS[drafter.kind]}, ${acceptanceWords(drafter)}` : short(drafter);
   }
@@ -621,7 +658,7 @@ globalThis.specroofPage = (() => {
       { draft_len, tried, waits, missed } = curve.choice;
     const speeds = [0, length].map((one) => digits(curve.tokens_per_s_per_user[one]));
     const parts = [
-      `${length ? `${drafts(length)} of ` : ""}${KINDS[drafter.kind]}, ${acceptanceWords(drafter)} (${statusOf(drafter)}): ${speeds.join(" → ")} tokens/s for each user${state.length !== null || draft_len ? "" : ", if it drafted"}.`,
+      `${length ? `${drafts(length)} of ` : ""}${KINDS[drafter.kind]}, ${acceptanceWords(drafter)}${origin(drafter)}: ${speeds.join(" → ")} tokens/s for each user${state.length !== null || draft_len ? "" : ", if it drafted"}.`,
     ];
     if (state.length !== null) {
       const best = draft_len || tried;
@@ -637,7 +674,8 @@ globalThis.specroofPage = (() => {
       parts.push("One rate is taken at every depth; later drafts of published drafters are accepted less often.");
     if (movedTo(drafter) !== undefined) {
       const deepest = profileOf(drafter).tokens.filter((one) => one !== null).length - 1;
-      const [before, after] = [drafter, sampled(drafter)].map((one) => specroof.tokensPerRound(one, tables)[deepest].toFixed(2));
+      const moved = sampled(drafter);
+      const [before, after] = [{ ...moved, temperature: undefined }, moved].map((one) => specroof.tokensPerRound(one, tables)[deepest].toFixed(2));
       parts.push(`Acceptance was measured at temperature ${profileOf(drafter).temperature} and is moved to ${movedTo(drafter)}: ${before} tokens per round of ${drafts(deepest)} become ${after}.`);
     }
     const flag = raised(setup, curve);
@@ -659,7 +697,7 @@ globalThis.specroofPage = (() => {
     const parts = specroof.largestParts(specroof.addedParts(curve, cell, i, j, length));
     const prompts = promptShare(cell, curve);
     return `Why: ${tokens.toFixed(2)} tokens come out of a round of ${seconds(round_s)}, or ${(round_s / curve.verify_s[0]).toFixed(2)} plain steps. ${
-      parts.length ? `Most of what it adds: ${parts.map(([name, part_s]) => `${name} +${seconds(Number(part_s.toPrecision(2)))}`).join(", ")}.` : "It adds nothing to a plain step."
+      parts.length ? `Most of what it adds: ${parts.map(([name, part_s]) => `${name.replace(", ", " ")} +${seconds(Number(part_s.toPrecision(2)))}`).join(", ")}.` : "It adds nothing to a plain step."
     }${prompts > 0.05 ? ` Prompts take ${Math.round(100 * prompts)} % of the time without drafts, and gain nothing.` : ""}`;
   }
 
@@ -671,10 +709,11 @@ globalThis.specroofPage = (() => {
   }
 
   /** How near measurements are at this load, and how far predictions were off there: the sentence of the commands. */
-  function sure({ cell, section }, { kind }) {
+  function sure({ cell, section }, { kind, law }) {
     const { batch_size, context_len, texts } = section.sure[cell.sure[kind]];
     const beyond = (end, value) => Number(end !== null && value > end);
-    return `How sure: ${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)]}.`;
+    const assumed = law === "usual" && statusOf({ kind, law }).startsWith("assumed") ? tables.assumed : "";
+    return `How sure: ${assumed}${texts[2 * beyond(context_len, state.context) + beyond(batch_size, state.batch)]}.`;
   }
 
   /** Points of plain decoding, or of a drafter at its best lengths, that a server runs. */
@@ -857,7 +896,7 @@ globalThis.specroofPage = (() => {
     if (cell.played && state.model2) return "Closed form of the steady state: the set-up beside it is not simulated.";
     const other = setup.section.cells.find((one) => one.engine === cell.engine && one.played);
     const names = tables.presets.map(({ name }) => name).join(", ");
-    return `Closed form of the steady state${other ? `. Simulated are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.map((text) => KINDS[parsedSpec(text).kind]).join(" or ")} as the page begins, within the server's limits and without targets` : ""}.`;
+    return `Closed form of the steady state${other ? `. Simulated are ${names} with ${runs(tables.clients)} requests on ${plural(other.devices, "device")}, drafted by ${other.played.drafters.map((kind) => KINDS[kind]).join(" or ")} as the page begins, within the server's limits and without targets` : ""}.`;
   }
 
   function noSetup(setup) {
@@ -1351,6 +1390,7 @@ globalThis.specroofPage = (() => {
     ["specroof", name, state.model, "-H", state.chip, "--tp", state.devices, "--engine", state.engine, ...words]
       .map((word) => quoted(String(word)))
       .join(" ");
+  const temperatureFlag = () => (movedByFlag() ? ["--temperature", state.temperature] : []);
   const requestFlags = () => [
     ...["--input-len", promptLen(), "--output-len", state.answer],
     ...["--prefix-hit-rate", state.hits, ...(isPlayed(setups[0]) ? [] : ["--steady"])],
@@ -1361,6 +1401,7 @@ globalThis.specroofPage = (() => {
       ...(loadOf(setups[0].cell) ? requestFlags() : ["--context", state.context]),
       ...[isPlayed(setups[0]) ? "--concurrency" : "--batch", state.batch],
       ...state.drafters.flatMap((one) => ["--drafter", sampledSpec(one)]),
+      ...temperatureFlag(),
       ...optionFlags(),
       ...(state.limited ? [] : ["--no-capacity"]),
       ...(served() ? ["--server", served()] : []),
@@ -1379,6 +1420,7 @@ globalThis.specroofPage = (() => {
       ...requestFlags(),
       ...["--concurrency", state.batch],
       ...["--drafter", sampledSpec(state.drafters[inFocus()])],
+      ...temperatureFlag(),
       ...inMilliseconds("--tpot", state.tpot),
       ...inMilliseconds("--ttft", state.ttft),
       ...optionFlags(),
@@ -1395,6 +1437,7 @@ globalThis.specroofPage = (() => {
       `drafters=[${state.drafters.map((one) => text(sampledSpec(one))).join(", ")}],`,
       `${load}=${state.batch}, ${loadOf(setups[0].cell) ? `input_len=${promptLen()}, output_len=${state.answer}, prefix_hit_rate=${state.hits}${steady}` : `context_len=${state.context}`}, tensor_parallel=${state.devices}, engine=${text(state.engine)},`,
     ];
+    if (movedByFlag()) lines.push(`temperature=${state.temperature},`);
     if (options.length) lines.push(`options={${options.join(", ")}},`);
     if (!state.limited) lines.push("capacity=False,");
     if (served()) lines.push(`server=${text(served())},`);
@@ -1590,7 +1633,7 @@ globalThis.specroofPage = (() => {
     $("context").setAttribute("aria-valuetext", $("context-value").textContent);
     $("batch").setAttribute("aria-valuetext", plural(state.batch, "request"));
     $("hits").disabled = $("ttft").disabled = !state.answer;
-    const unmoved = state.drafters.filter((one) => one.kind !== "ideal" && (one.law !== "profile" || profileOf(one).temperature === null));
+    const unmoved = state.drafters.filter((one) => one.kind !== "ideal" && statedTemperature(one) === null);
     $("unmoved").textContent =
       state.temperature === null || !unmoved.length
         ? ""
@@ -1683,8 +1726,8 @@ globalThis.specroofPage = (() => {
   function newDrafter(kind, before) {
     const drafter = { kind };
     if (kind === "ideal") return drafter;
-    if (PRICED.includes(kind)) withLaw(drafter, "profile");
-    else withLaw(drafter, before.law && before.law !== "profile" ? before.law : "accept", before);
+    if (PRICED.includes(kind)) withLaw(drafter, "usual");
+    else withLaw(drafter, before.law && !specroof.isPublished(before) ? before.law : "accept", before);
     if (kind === "autoregressive" || kind === "block") drafter.cost = before.cost ?? 0.1;
     if (kind === "block") drafter.drafts = before.drafts ?? 15;
     return drafter;
@@ -1698,7 +1741,7 @@ globalThis.specroofPage = (() => {
     if (law === "accept-length") Object.assign(drafter, { length, depth });
     if (law === "profile") {
       const { kind } = drafter;
-      drafter.profile = PRICED.includes(kind) ? parsedSpec(usualSpec(kind)).profile : profilesFor(kind)[0].name;
+      drafter.profile = PRICED.includes(kind) ? profileOf({ kind, law: "usual" }).name : profilesFor(kind)[0].name;
     }
   }
 
@@ -1723,11 +1766,11 @@ globalThis.specroofPage = (() => {
       }),
       drafter.kind,
     );
-    the("says").hidden = drafter.kind !== "ideal";
-    the("says").textContent = "Accepts every draft and costs nothing: what no drafter can exceed.";
+    the("says").textContent = aboutAcceptance(drafter);
+    the("says").hidden = !the("says").textContent;
     fill(
       the("law"),
-      Object.entries(LAWS).map(([law, text]) => [law, text, law === "profile" && !profilesFor(drafter.kind).length]),
+      Object.entries(LAWS).map(([law, text]) => [law, text, law === "usual" && !PRICED.includes(drafter.kind)]),
       drafter.law,
     );
     const shows = {
@@ -1797,7 +1840,7 @@ globalThis.specroofPage = (() => {
       return;
     }
     // Devices are chosen that run the batch with a draft of each drafter; else those that run the most of it.
-    const kinds = state.drafters.length ? state.drafters.map(({ kind }) => kind) : tables.begun[tables.models.indexOf(words.model)].map((text) => parsedSpec(text).kind);
+    const kinds = state.drafters.length ? state.drafters.map(({ kind }) => kind) : begunKinds(words.model);
     const room = (cell) => Math.min(state.batch, ...kinds.map((kind) => mostDrafted(cell, kind, ...at())));
     setup.cell =
       grids.find((cell) => cell.devices === words.devices) ||
@@ -1987,8 +2030,9 @@ globalThis.specroofPage = (() => {
   }
 
   async function start() {
-    const { things, flags, profiles } = await specroof.unpacked(tables.packed);
-    Object.assign(tables, { typical: things[0], flags, profiles });
+    const { things, flags, profiles, usual } = await specroof.unpacked(tables.packed);
+    Object.assign(tables, { typical: things[0], flags, profiles, usual });
+    PRICED = Object.keys(usual.of_models);
     listen();
     await fromAddress();
   }

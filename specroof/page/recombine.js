@@ -138,13 +138,18 @@ globalThis.specroof = (() => {
     return row(shape[name], before + Math.round((drafter.length - 1) * tables.length_steps));
   }
 
-  /** A published profile, moved to the temperature that the drafter is sampled at if it says one. */
+  /** Whether the acceptance is a published one: the usual one of its kind, or a profile by its name. */
+  const isPublished = ({ law }) => law === "usual" || law === "profile";
+
+  /** A published acceptance, moved to the temperature that the drafter is sampled at if it says one. */
   function measured(drafter, tables) {
-    const profile = tables.profiles.find((one) => one.name === drafter.profile);
+    const isUsual = drafter.law === "usual";
+    const profile = isUsual ? tables.usual.rows[drafter.usual] : tables.profiles.find((one) => one.name === drafter.profile);
     if (drafter.temperature === undefined) return profile;
-    const at = tables.temperatures.indexOf(drafter.temperature);
+    const at = tables.temperatures.indexOf(drafter.temperature),
+      moved = isUsual ? tables.typical.moved_usual : tables.typical.moved;
     const curve = (place) =>
-      Array.from(row(tables.typical.moved, profile.moved, at, place), (one, length) =>
+      Array.from(row(moved, profile.moved, at, place), (one, length) =>
         profile.tokens[length] === null ? null : one,
       );
     return { ...profile, tokens: curve(0), below: curve(1), above: curve(2) };
@@ -154,7 +159,7 @@ globalThis.specroof = (() => {
   function tokensPerRound(drafter, tables) {
     const lengths = Array.from({ length: tables.max_draft_len + 1 }, (_, length) => length);
     if (drafter.kind === "ideal") return lengths.map((length) => length + 1);
-    if (drafter.law === "profile") {
+    if (isPublished(drafter)) {
       return measured(drafter, tables).tokens.map((one) => (one === null ? NaN : one));
     }
     if (drafter.law === "accept-length") {
@@ -173,7 +178,7 @@ globalThis.specroof = (() => {
 
   /** How far tokens per round may lie below or above, as logarithms; 0 where the spread is not known. */
   function tokensSpread(drafter, tables, side, length) {
-    if (drafter.law === "profile") return measured(drafter, tables)[side][length];
+    if (isPublished(drafter)) return measured(drafter, tables)[side][length];
     if (drafter.law !== "accept-length") return 0;
     return typical(drafter, tables, side)[length];
   }
@@ -439,6 +444,7 @@ globalThis.specroof = (() => {
     row,
     ends,
     hermite,
+    isPublished,
     tokensPerRound,
     curve,
     decided,

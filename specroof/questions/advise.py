@@ -841,8 +841,16 @@ def advise(request: AdviseRequest) -> Advice:
         model_name=_model_name(request),
         policies=policies,
         notes=tuple(dict.fromkeys(chain.from_iterable(notes))),
-        warnings=(*unfit, *dict.fromkeys(w for chip in chips for w in chip.warnings)),
+        warnings=(*unfit, *_warnings_of(chips)),
     )
+
+
+def _warnings_of(chips: Sequence[ChipAdvice]) -> Iterator[str]:
+    """Yield the warnings of all chips, once, and behind the name of a chip those of a few."""
+    every = dict.fromkeys(chain.from_iterable(chip.warnings for chip in chips))
+    for warning in every:
+        names = [chip.setup.hardware.name for chip in chips if warning in chip.warnings]
+        yield warning if len(names) == len(chips) else f"{', '.join(names)}: {warning}"
 
 
 def _chip_advice(
@@ -903,7 +911,6 @@ def _chip_advice(
         *([] if captured is None else _uncaptured(setup, plan, captured)),
         *_nodes(setup, wanted.frameworks),
     ]
-    place = f"{setup.hardware.name}: " if len(as_list(request.hardware)) > 1 else ""
     point = None
     if use.split is None:  # a benchmark starts one server
         point = least_certain(request, wanted, given, prediction, plan)
@@ -922,7 +929,7 @@ def _chip_advice(
             *(one for one in prediction.notes if not (raised and one.startswith(RAISED_LIMIT))),
             *use.notes,
         ),
-        warnings=tuple(f"{place}{warning}" for warning in dict.fromkeys(warnings)),
+        warnings=tuple(dict.fromkeys(warnings)),
         worker_launches=of_workers,
         refused=refused,
     )

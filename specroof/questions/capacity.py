@@ -195,7 +195,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     deployment, split = request.resolved_workers()
     model, setup = deployment.model, deployment.setup
     check_placement(model, setup.placement)
-    drafters = request.sampled_drafters(request.drafters)
+    drafters, left_out = request.without_unserved(request.sampled_drafters(request.drafters))
     if request.draft_len is not None and not drafters:
         refuse("draft_len", request.draft_len, "with a drafter")
     rows = [_row(served_room(deployment, context_len=context))]
@@ -218,7 +218,7 @@ def capacity(request: CapacityRequest) -> Capacity:
         *(model, setup, context, tuple(rows)),
         split=split,
         notes=tuple(notes),
-        warnings=tuple(warnings),
+        warnings=(*left_out, *warnings),
     )
 
 

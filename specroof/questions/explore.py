@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
 from html import escape
 from itertools import product
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -55,10 +55,10 @@ from specroof.questions.objects import (
     unique_list,
 )
 from specroof.questions.page_evidence import (
-    begun_drafters,
+    begun_kinds,
     published_speedups,
     sureness,
-    usual_drafters,
+    usual_drafter,
 )
 from specroof.questions.page_loads import (
     PLAYED,
@@ -84,6 +84,7 @@ from specroof.questions.parameters import (
 from specroof.questions.request import Command, Output, question
 from specroof.questions.speculation import speculation_of
 from specroof.reading.words import whole_numbers, words
+from specroof.report.layout import ASSUMED
 from specroof.serving.capacity import (
     PrefillRules,
     ServedRoom,
@@ -118,7 +119,7 @@ PAGE_CHIPS: Final = (
 )
 _CONTEXTS: Final = (1024.0, 4096.0, 16384.0, 65536.0)
 _BATCHES: Final = tuple(2.0**power for power in range(9))
-_DEVICES: Final = (1, 2, 4, 8)
+DEVICES: Final = (1, 2, 4, 8)
 #: The default of each chip, then servers, and the textbook beside them.
 _ENGINES: Final = (None, "vllm", "sglang", "tensorrt-llm", "ideal")
 
@@ -354,7 +355,12 @@ class Cell:
 
 
 def cell_of(
-    model: Architecture, setup: Setup, axes: Axes, kinds: Sequence[str] = PRICED_KINDS
+    model: Architecture,
+    setup: Setup,
+    axes: Axes,
+    kinds: Sequence[str] = PRICED_KINDS,
+    *,
+    enough: bool = True,
 ) -> Cell:
     """Return the seconds of a model in a setup.
 
@@ -366,20 +372,25 @@ def cell_of(
         The grid.
     kinds
         Drafters to price.
+    enough
+        Whether a refusal says how many devices would have room.
 
     Raises
     ------
     SpecroofError
-        For a placement that does not divide the model, and a format that the chip lacks.
+        For a placement that does not divide the model, a format that the chip lacks, and a server
+        that has no room for a request of the shortest context.
     """
-    deployment, ideal = Deployment(model, setup), load_drafter("ideal")
+    deployment = Deployment(model, setup)
+    plain = _plain_room(deployment, axes)
+    if setup.engine != IDEAL_ENGINE:
+        _expect_room(plain(None)[1], enough=enough)
     contexts, batches, drafts = _columns(axes)
     # A chain of drafts is verified alike, whatever made it: one pass for all drafters.
     latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
     shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)
     verify_s = np.broadcast_to(latency.total_s, shape)
-    proposed = proposals(ideal, constant_acceptance(1.0), drafts)
-    plain = _plain_room(deployment, axes)
+    ideal, proposed = _bound(axes.max_draft_len)
     priced = {kind: _drafting(deployment, kind, axes, verify_s, plain) for kind in kinds}
     rules = {}
     if setup.engine != IDEAL_ENGINE:
@@ -473,7 +484,7 @@ def _drafting(
     depth = min(drafter.max_draft_len or axes.max_draft_len, axes.max_draft_len)
     target_s = (verify_s[..., :1], verify_s)
     try:
-        drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
+        _described(kind, deployment.model)  # refuses a model that the drafter does not fit
         time = draft_time(deployment, drafter, proposed, _columns(axes), target_s, engine_pass_s)
     except SpecroofError:
         return None
@@ -497,9 +508,23 @@ def _drafting(
         engine_round_s=_engine_round_s(deployment.setup, drafter, proposed),
     )
     read = proposed.tokens_per_round[-1, 0, 0, drafts]
-    cubic_s = found.draft_s[..., drafts] + hermite(found.more_s, read)
+    more_s = hermite(found.more_s, read) if found.more_s.any() else 0.0
+    cubic_s = found.draft_s[..., drafts] + more_s
     off = np.abs(cubic_s - probe_s[..., drafts]) / (cubic_s + verify_s[..., drafts])
     return found if float(off.max()) < _EXACT else None
+
+
+@lru_cache(maxsize=8)
+def _bound(max_draft_len: int) -> tuple[Drafter, Proposals]:
+    """Return the drafter that takes nothing, and its rounds, which no model changes."""
+    ideal = load_drafter("ideal")
+    return ideal, proposals(ideal, constant_acceptance(1.0), np.arange(max_draft_len + 1))
+
+
+@lru_cache(maxsize=16)
+def _described(kind: str, model: Architecture) -> str:
+    """Return what a drafter of a kind is for a model."""
+    return load_drafter(kind).describe(model)
 
 
 @lru_cache(maxsize=16)
@@ -727,10 +752,10 @@ class Exploration(Noted):
 
         kinds = {}
         for name, model in self.models.items():
-            begun = begun_drafters(model)
-            if self.is_whole or self.steady:  # acceptance is of what is played alone
-                begun = tuple(spec.partition(",")[0] for spec in begun)
-            kinds[name] = repr(replace(model, name="")), begun
+            begun = begun_kinds(model)
+            if not (self.is_whole or self.steady):  # acceptance is of what is played alone
+                begun = [usual_drafter(kind, model).name for kind in begun]
+            kinds[name] = repr(replace(model, name="")), tuple(begun)
         places, shared = list(kinds), dict[Any, int]()
         for name in sorted(kinds, key=lambda name: not played(name)):
             shared.setdefault(kinds[name], places.index(name))
@@ -750,10 +775,9 @@ class Exploration(Noted):
         cells: dict[tuple[str, int], Cell] = {}
         refusals: dict[int, str] = {}
         default_engine = ""
-        begun, counts = begun_drafters(architecture), 0
+        begun, counts = begun_kinds(architecture), 0
         # Layers that a checkpoint lacks draft on no server: a page of all models leaves them out.
-        held = {spec.partition(",")[0] for spec in begun}
-        left_out = {"mtp"} - held if self.is_whole else set[str]()
+        left_out = {"mtp"} - {*begun} if self.is_whole else set[str]()
         kinds = [kind for kind in PRICED_KINDS if kind not in left_out]
         for devices in self.devices:
             if devices > most:
@@ -774,10 +798,9 @@ class Exploration(Noted):
                         continue
                     check_placement(architecture, setup.placement)
                     setup = in_server(architecture, setup, server_of(None))
-                    _expect_room(
-                        architecture, setup, self.axes.context_len[0], enough=devices == largest
+                    cells[word, devices] = cell_of(
+                        architecture, setup, self.axes, kinds, enough=devices == largest
                     )
-                    cells[word, devices] = cell_of(architecture, setup, self.axes, kinds)
                 except SpecroofError as refusal:  # no engine, no such spread, or no room
                     refusals.setdefault(devices, str(refusal))
             counts += _runs_begun(cells, devices, begun, self.axes)
@@ -788,13 +811,12 @@ class Exploration(Noted):
             at = max(own, key=lambda key: _most_begun(cells[key], begun, self.axes))
             deployment, priced = Deployment(architecture, cells[at].setup), cells[at].drafting
             rules = cells[at].setup.engine.rules
-            specs = [
-                spec
-                for spec in begun
-                if spec.partition(",")[0] in priced
-                and accepts(rules, getattr(load_drafter(spec).acceptance, "rule", None))
+            drafters = [
+                usual_drafter(kind, architecture, rules) for kind in begun if kind in priced
             ]
-            played = played_points(deployment, specs, self.axes.context_len, self.axes.batch_size)
+            played = played_points(
+                deployment, drafters, self.axes.context_len, self.axes.batch_size
+            )
             cells[at] = replace(cells[at], played=played)
         return Section(cells, refusals, default_engine or _default_word(profile.engine(None)))
 
@@ -848,20 +870,18 @@ def _shown() -> set[tuple[str, str]]:
     return {(scene.model, load_hardware(scene.chip).name) for scene in SCENES}
 
 
-def _expect_room(model: Architecture, setup: Setup, context_len: float, *, enough: bool) -> None:
+def _expect_room(served: ServedRoom, *, enough: bool) -> None:
     """Refuse a server that has no room for one request, and say what would be enough."""
-    if setup.engine == IDEAL_ENGINE:
-        return
-    served = served_room(Deployment(model, setup), context_len=np.array([[context_len]]))
-    if served.largest_batch.item() < 1:
-        short_bytes = served.room.short_bytes.item()
+    room = served.room
+    if served.largest_batch[0, 0] < 1:
+        short_bytes = float(np.ravel(room.short_bytes)[0])
         message = (
             f"no room for one request: {format_binary_bytes(short_bytes)} more would be needed on "
             f"each device"
         )
         if enough:  # what is missing is spread over more devices, whose number doubles
-            missing = short_bytes / served.room.memory_bytes
-            count = setup.placement.devices * 2 ** np.ceil(np.log2(1 + missing))
+            missing = short_bytes / room.memory_bytes
+            count = served.need.placement.devices * 2 ** np.ceil(np.log2(1 + missing))
             message += f"; about {count:g} of them would do"
         raise OptionError(message)
 
@@ -884,8 +904,7 @@ def _most_begun(cell: Cell, begun: Sequence[str], axes: Axes) -> float:
     """Return how many requests run of those that the page begins with, with a draft each."""
     first = int(np.argmin(np.abs(np.array(axes.context_len) - PRESETS[0].context_len)))
     batch = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
-    kinds = (spec.partition(",")[0] for spec in begun)
-    rooms = (cell.drafting.get(kind, cell).room for kind in kinds)
+    rooms = (cell.drafting.get(kind, cell).room for kind in begun)
     return min(batch, *(float(room.largest[first, 1]) for room in rooms))
 
 
@@ -896,7 +915,7 @@ def explore(request: ExploreRequest) -> Exploration:
     chips = PAGE_CHIPS if request.hardware is None else request.hardware
     hardware = _named("hardware", chips, hardware_of)
     engines = _ENGINES if request.engines is None else _engines(request.engines, hardware)
-    devices = _DEVICES if request.tensor_parallel is None else as_list(request.tensor_parallel)
+    devices = DEVICES if request.tensor_parallel is None else as_list(request.tensor_parallel)
     contexts = _points("context_len", request.context_len, _CONTEXTS)
     presets = [(one.context_len, one.output_len, one.prefix_hit_rate) for one in PRESETS]
     every = product(contexts, ANSWERS, HIT_RATES)
@@ -998,66 +1017,67 @@ def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float 
 def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
     """Return every published profile: its name, model, kind, tokens per round and their spread.
 
-    One that states its temperature has its place in `moved_profiles` as `moved`.
+    One that states its temperature has its place in `moved_tokens` of all that do as `moved`.
 
     Parameters
     ----------
     max_draft_len
         The longest draft; None past the depth of a profile.
     """
-    moved = [profile.name for profile in _movable_profiles()]
-    return [
-        {
-            "name": profile.name,
-            "model": profile.model,
-            "kind": profile.kind,
-            "task": profile.task,
-            "rule": getattr(profile.acceptance(), "rule", None),
-            "temperature": getattr(profile.acceptance(), "temperature", None),
-            "moved": moved.index(profile.name) if profile.name in moved else None,
-            **_curves(profile.acceptance(), max_draft_len),
-        }
-        for profile in load_profiles()
+    found = [
+        _profile_json(profile, profile.acceptance(), max_draft_len) for profile in load_profiles()
     ]
+    return _placed(found)
 
 
-def _movable_profiles() -> list[AcceptanceProfile]:
-    """Return the published profiles that state the temperature from which they can be moved."""
-    return [
-        profile
-        for profile in load_profiles()
-        if getattr(profile.acceptance(), "temperature", None) is not None
-    ]
+def _profile_json(
+    profile: AcceptanceProfile, acceptance: Acceptance, max_draft_len: int
+) -> dict[str, Any]:
+    return {
+        **fields_of(profile, "name", "model", "kind", "task"),
+        **{name: getattr(acceptance, name, None) for name in ("rule", "temperature")},
+        **_curves(acceptance, max_draft_len),
+    }
 
 
-def moved_profiles(max_draft_len: int) -> Array:
-    """Return tokens per round of published profiles at `TEMPERATURES`, and how far they may be off.
+def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return acceptances with their places among those that state a temperature as `moved`."""
+    places = iter(range(len(rows)))
+    return [{**row, "moved": None if row["temperature"] is None else next(places)} for row in rows]
+
+
+def moved_tokens(acceptances: Iterable[Acceptance], max_draft_len: int) -> Array:
+    """Return tokens per round at `TEMPERATURES`, and how far they may be off.
 
     Parameters
     ----------
+    acceptances
+        Those that state no temperature are left out.
     max_draft_len
-        The longest draft; NaN past the depth of a profile.
+        The longest draft; NaN past the depth of an acceptance.
 
     Returns
     -------
     Array
-        Axes (profile that states its temperature, temperature, 3, draft length): tokens, and how
-        far they may lie below and above from `tokens_spread`.
+        Axes (acceptance, temperature, 3, draft length): tokens, and how far they may lie below and
+        above from `tokens_spread`.
 
     Source
         `specroof.acceptance.sampling.resampled_acceptance`.
     """
     lengths = np.arange(max_draft_len + 1)
-    return np.array(
+    found = np.array(
         [
             [
                 [moved.tokens_per_round(lengths), *tokens_spread(moved, lengths)]
                 for temperature in TEMPERATURES
-                for moved in [resampled_acceptance(profile.acceptance(), temperature)]
+                for moved in [resampled_acceptance(acceptance, temperature)]
             ]
-            for profile in _movable_profiles()
+            for acceptance in acceptances
+            if getattr(acceptance, "temperature", None) is not None
         ]
     )
+    return found.reshape(-1, len(TEMPERATURES), 3, len(lengths))  # also of none
 
 
 def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
@@ -1263,15 +1283,41 @@ def _typical(max_draft_len: int) -> dict[str, Any]:
             name: _share_grid(np.concatenate([curves[name] for curves in by_depth]))
             for name in ("tokens", "below", "above")
         }
-    return {**shapes, "moved": _share_grid(moved_profiles(max_draft_len))}
+    moved = moved_tokens((profile.acceptance() for profile in load_profiles()), max_draft_len)
+    return {**shapes, "moved": _share_grid(moved)}
 
 
-def _usual(models: Iterable[Architecture]) -> dict[str, Any]:
-    """Return the SPECs of drafters as `advise` asks about them, and by kind that of each model."""
-    each = [usual_drafters(model, PRICED_KINDS) for model in models]
-    specs = [*dict.fromkeys(spec for found in each for spec in found)]
-    kinds = zip(PRICED_KINDS, zip(*each, strict=True), strict=True)
-    return {"specs": specs, "of_models": {kind: [*map(specs.index, own)] for kind, own in kinds}}
+def _usual(models: Iterable[Architecture], max_draft_len: int) -> tuple[dict[str, Any], PageGrid]:
+    """Return the acceptance that `advise` takes of each kind where a SPEC names none, and it moved.
+
+    `rows` are as of `profile_tokens`, with the band of other texts, or other models; `of_models`
+    says which one a model has of a kind, `under` which one in its place on a server that accepts
+    drafts in another way.
+    """
+    profiles = {profile.name: profile for profile in load_profiles()}
+    rows: dict[str, tuple[dict[str, Any], Acceptance]] = {}
+
+    def place(drafter: Drafter) -> int:
+        acceptance = cast("Acceptance", drafter.acceptance)
+        profile = profiles[drafter.name.partition("profile=")[2]]
+        row = _profile_json(profile, acceptance, max_draft_len)
+        rows.setdefault(json.dumps(row), (row, acceptance))
+        return [*rows].index(json.dumps(row))
+
+    of_models: dict[str, list[int]] = {kind: [] for kind in PRICED_KINDS}
+    under: dict[str, dict[int, int]] = {name: {} for name in SERVERS if known_releases(name)}
+    for model, kind in product(models, PRICED_KINDS):
+        drafter = usual_drafter(kind, model)
+        usual = place(drafter)
+        of_models[kind].append(usual)
+        for server, others in under.items():
+            if usual not in others and not accepts(
+                server, getattr(drafter.acceptance, "rule", None)
+            ):
+                others[usual] = place(usual_drafter(kind, model, server))
+    moved = moved_tokens((acceptance for _, acceptance in rows.values()), max_draft_len)
+    placed = _placed([row for row, _ in rows.values()])
+    return {"rows": placed, "of_models": of_models, "under": under}, _share_grid(moved)
 
 
 def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
@@ -1279,13 +1325,14 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
     max_draft_len = answer.axes.max_draft_len
     profiles = profile_tokens(max_draft_len)
     names = [profile["name"] for profile in profiles]
+    usual, moved_usual = _usual(answer.models.values(), max_draft_len)
+    shapes = {**_typical(max_draft_len), "moved_usual": moved_usual}
     return {
         "models": list(answer.models),
         "grids": grids,
         "is_whole": answer.is_whole,
         "params": [[model.n_params, model.n_active_params] for model in answer.models.values()],
-        "begun": [begun_drafters(model) for model in answer.models.values()],
-        "usual": _usual(answer.models.values()),
+        "begun": [begun_kinds(model) for model in answer.models.values()],
         "accepts": {name: release(name).accepts for name in SERVERS if known_releases(name)},
         "own_profiles": [
             [
@@ -1320,10 +1367,11 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
         "cost_of": answer.options.cost_of,
         "options": answer.changed_options,
         # Read when the page has been drawn, and long: shapes, then flags and profiles.
-        "packed": packed([_typical(max_draft_len)], flags=_flags(answer), profiles=profiles),
+        "packed": packed([shapes], flags=_flags(answer), profiles=profiles, usual=usual),
         "temperatures": TEMPERATURES,
         "length_depths": list(LENGTH_DEPTHS),
         "length_steps": LENGTH_STEPS,
+        "assumed": ASSUMED,
         # What tells a server how many requests to run, where its default limits them.
         "running_flags": {
             name: setting_words(name, ServerSettings(running=1))[0][0] for name in USUAL_FRAMEWORKS

@@ -383,7 +383,8 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     OptionError
         If the model can be spread over none of them.
     """
-    placements, drafters = _placements(request), request.drafters_with_acceptance(request.drafters)
+    placements, every = _placements(request), request.drafters_with_acceptance(request.drafters)
+    drafters, left_out = request.without_unserved(every)
     targets = request.ttft_s or math.inf, request.tpot_s or math.inf
     # Of each number of devices the points are kept that no other beats, not its grid.
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
@@ -410,6 +411,8 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         for drafting, rate in enumerate(_rates_within(found, targets, load)):
             rates[drafting].extend(filter(None, [rate]))
         notes += found.notes
+        if found.limits and not found.limits[0].largest[0, 0]:
+            refusals += found.warnings
         if any(map(any, found.told)):
             notes.append(
                 f"batches above the default limit of {found.setup.engine.rules} for running requests "
@@ -438,7 +441,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
         there, context = deployments[point.devices], load.steady.context_len[0]
         chip = replace(chip, reach=nearness(there, kinds, context, [point.at_once]))
-    return chip, notes, [*refusals, *warnings]
+    return chip, notes, [*left_out, *refusals, *warnings]
 
 
 def _rank(chip: ChipFrontier) -> tuple[bool, float, float]:
@@ -733,11 +736,12 @@ def _cheapest(answer: FrontierAnswer) -> str:
         default = answer.chips[0].by_default
         told += f"; it takes --server running={point.running_limit}, the default gives "
         told += "none as fast" if default is None else f"{default.drafter}: {_output(default)}"
+    load = f"batch {point.at_once:g}" if point.rate is None else f"{point.rate:g} requests/s"
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:
         place = f"x {answer.chips[0].hardware}"
     return in_line(
-        f"cheapest{wanted}: {point.drafter}, γ = {point.draft_len}, batch {round(point.at_once, 1):g} on "
+        f"cheapest{wanted}: {point.drafter}, γ = {point.draft_len}, {load} on "
         f"{point.devices} {place}: {told}"
     )
 

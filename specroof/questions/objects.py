@@ -241,7 +241,7 @@ def usd_per_hour(hardware: HardwareProfile, given: Prices | None) -> float | Non
     Raises
     ------
     OptionError
-        For a price that none can be.
+        For a price that is negative or not finite.
     """
     if isinstance(given, Mapping):
         named = {hardware_of(name).name: price for name, price in given.items()}

@@ -2,20 +2,21 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any, Final
 
 from specroof.acceptance.published import published_with
 from specroof.architecture.model import Architecture
+from specroof.drafters import Drafter
 from specroof.evidence import measured_speedups
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.setup import Deployment
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.questions.objects import drafter_of, published_drafters
-from specroof.speedup.reach import how_sure_at, nearness
+from specroof.speedup.reach import how_sure_at
 
 #: Drafters that a page begins with.
 _MOST_BEGUN: Final = 2
@@ -26,9 +27,8 @@ _DIGITS: Final = 4
 # --- Drafters that exist for a model -------------------------------------------------------------
 
 
-@lru_cache(maxsize=512)
-def begun_drafters(model: Architecture) -> tuple[str, ...]:
-    """Return the drafters that a page begins with for a model, as SPECs.
+def begun_kinds(model: Architecture) -> Sequence[str]:
+    """Return the kinds of drafters that a page begins with for a model.
 
     Layers of its own and heads whose acceptance was measured; where there are none, a head to be
     trained.
@@ -36,24 +36,30 @@ def begun_drafters(model: Architecture) -> tuple[str, ...]:
     Examples
     --------
     >>> from specroof import load_model
-    >>> begun_drafters(load_model("Qwen/Qwen3-32B"))
-    ('eagle3,profile=qwen3-32b/eagle3/log-line', 'dflash,profile=qwen3-32b/dflash/sharegpt')
+    >>> begun_kinds(load_model("Qwen/Qwen3-32B"))
+    ['eagle3', 'dflash']
     """
     held = {*published_with(model.name), *["mtp"] * (MTP_NOTE in model.notes)}
     kinds = [kind for kind in ("mtp", "eagle3", "dflash") if kind in held] or ["eagle3"]
-    return usual_drafters(model, kinds[:_MOST_BEGUN])
+    return kinds[:_MOST_BEGUN]
 
 
-def usual_drafters(model: Architecture, kinds: Iterable[str]) -> tuple[str, ...]:
-    """Return drafters of some kinds with the acceptance that `advise` takes for a model, as SPECs.
+@lru_cache(maxsize=2048)
+def usual_drafter(kind: str, model: Architecture, server: str = "") -> Drafter:
+    """Return a drafter with the acceptance that `advise` takes where a SPEC names none.
+
+    Parameters
+    ----------
+    kind, model, server
+        What drafts for what, and the server that accepts drafts in its own way.
 
     Examples
     --------
     >>> from specroof import load_model
-    >>> usual_drafters(load_model("deepseek-ai/DeepSeek-R1"), ["mtp"])
-    ('mtp,profile=deepseek-v3.2/mtp/random',)
+    >>> usual_drafter("mtp", load_model("deepseek-ai/DeepSeek-R1")).name
+    'mtp,profile=deepseek-v3.2/mtp/random'
     """
-    return tuple(drafter_of(one).name for one in published_drafters([*kinds], model))
+    return drafter_of(*published_drafters(kind, model, server))
 
 
 # --- How near evidence is ------------------------------------------------------------------------
@@ -73,14 +79,9 @@ def sureness(deployment: Deployment, evidence: EngineProfile, kind: str) -> dict
         `batch_size`, `context_len`: the largest that was measured; None where all is as sure.
         `texts`: within both, beyond the batch, beyond the context, beyond both.
     """
-    near = nearness(deployment, [kind], 0, 0)
-    ends = {}
-    for axis, name in (("batch", "batch_size"), ("context", "context_len")):
-        known = (
-            []
-            if near is None
-            else [near[axis][key] for key in ("measured_to", "plain_measured_to")]
-        )
+    reach, ends = deployment.setup.engine.reach, {}
+    for name in ("batch_size", "context_len"):
+        known = [getattr(reach, f"{of}{name}", None) for of in ("drafted_", "")]
         ends[name] = min((end for end in known if end is not None), default=None)
     beyond = {name: math.inf if end is not None else 0 for name, end in ends.items()}
     loads = product((0, beyond["context_len"]), (0, beyond["batch_size"]))

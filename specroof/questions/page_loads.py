@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import numpy as np
 
 from specroof.arrays import Array, fields_of
-from specroof.catalog import load_drafter
+from specroof.drafters import Drafter
 from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
@@ -150,7 +150,7 @@ class PlayedPoints:
     Parameters
     ----------
     drafters
-        What drafts, as a SPEC.
+        Kinds of drafters.
     choices
         `draft_len`, `tried_draft_len`, both ends of `near_best`, and the place of the decision in
         `DECISIONS`; `tried_draft_len` is 0 where the server has no room for drafts.
@@ -209,7 +209,7 @@ def at_points(
 
 def played_points(
     deployment: Deployment,
-    drafters: Sequence[str],
+    drafters: Sequence[Drafter],
     context_len: Sequence[float],
     batch_size: Sequence[float],
 ) -> PlayedPoints | None:
@@ -218,7 +218,7 @@ def played_points(
     Parameters
     ----------
     deployment, drafters
-        What is served, on a server that has limits, and what drafts, as SPECs.
+        What is served, on a server that has limits, and what drafts, each with its acceptance.
     context_len, batch_size
         The axes of the page.
 
@@ -232,21 +232,22 @@ def played_points(
         return None
     rows = [
         _figures(fields)
-        for preset, spec in product(presets, drafters)
-        for fields in _rows(deployment, preset, clients, spec)
+        for preset, drafter in product(presets, drafters)
+        for fields in _rows(deployment, preset, clients, drafter)
     ]
     grid = np.transpose(rows).reshape(-1, len(presets), len(drafters), len(clients))
-    return PlayedPoints(tuple(drafters), *np.split(grid, [len(grid) - len(PLAYED)]))
+    kinds = tuple(drafter.kind for drafter in drafters)
+    return PlayedPoints(kinds, *np.split(grid, [len(grid) - len(PLAYED)]))
 
 
 def _rows(
-    deployment: Deployment, preset: Preset, clients: Sequence[float], spec: str
+    deployment: Deployment, preset: Preset, clients: Sequence[float], drafter: Drafter
 ) -> list[dict[str, Any]]:
     """Return the fields of `LoadRow` at each load."""
     counts = [int(REQUESTS_PER_CLIENT * count) for count in clients]
     load = Load(clients, [preset.context_len], preset.workload, requests=counts)
     case = Case(deployment, load, "queue")
-    one = outcomes(case, load_drafter(spec), max_draft_len=DEFAULT_MAX_DRAFT_LEN)
+    one = outcomes(case, drafter, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
     return [*load_fields(one, load, money_of(deployment.setup))]
 
 

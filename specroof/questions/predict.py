@@ -568,9 +568,10 @@ def predict(request: PredictRequest) -> Prediction:
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
     ]
     case = asked_case(request, load, (*targets,))
-    drafters, deployment = request.drafters_with_acceptance(request.drafters), case.deployment
+    every, deployment = request.drafters_with_acceptance(request.drafters), case.deployment
+    drafters, left_out = request.without_unserved(every)
     found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
-    warnings = (*found.warnings, *absent_layers(deployment.model, drafters))
+    warnings = (*left_out, *found.warnings, *absent_layers(deployment.model, drafters))
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
     given = request.price_per_hour
     return replace(found, draft_len=lengths, warnings=warnings, price_per_hour=given)

@@ -449,6 +449,17 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         found = published_drafters(given, self.architecture, self._server)
         return self.sampled_drafters(found)
 
+    def without_unserved(self, drafters: Sequence[Drafter]) -> tuple[list[Drafter], list[str]]:
+        """Return drafters that the framework runs, if one is named, and why others are left out."""
+        facts = None if self.framework is None else release_of(self._server)
+        if facts is None:
+            return [*drafters], []
+        left_out = [one for one in drafters if one.kind in SERVED_KINDS - {*facts.methods}]
+        said = [
+            f"{one.name} is left out: {facts.name} has no flag for {one.kind}" for one in left_out
+        ]
+        return [one for one in drafters if one not in left_out], said
+
     def drafter_or_usual(self, given: DrafterLike | None) -> DrafterLike:
         """Return the drafter of a question about one; the first of the usual kinds for None."""
         return usual_kinds(self.architecture, self._server)[0] if given is None else given

@@ -541,9 +541,10 @@ _STALE: Final = (
 def rollout(request: RolloutRequest) -> Rollout:
     """Predict the time of a batch of prompts with long-tailed answers, with drafts and without."""
     if request.accept_length is None or request.drafters is None:
-        drafters = request.drafters_with_acceptance(request.drafters)
+        every = request.drafters_with_acceptance(request.drafters)
     else:  # one without an acceptance begins with that of the first step
-        drafters = request.sampled_drafters(request.drafters)
+        every = request.sampled_drafters(request.drafters)
+    drafters, left_out = request.without_unserved(every)
     if not drafters:
         refuse("drafters", request.drafters, "at least one")
     by_step = [name for name in ("accept_length", "entropy") if getattr(request, name) is not None]
@@ -569,7 +570,7 @@ def rollout(request: RolloutRequest) -> Rollout:
         else drafter
         for drafter, (lengths, by_step) in zip(drafters, drifts, strict=True)
     ]
-    found, notes, warnings = list[DrafterRollout](), list[str](), list[str]()
+    found, notes, warnings = list[DrafterRollout](), list[str](), left_out
     for here, place in asked:
         deployment = here.resolved()
         money = money_of(deployment.setup, None, request.price_per_hour)

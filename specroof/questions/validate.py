@@ -868,7 +868,7 @@ def own_text(validation: OwnValidation) -> str:
     )
     both = [pair for pair in pairs if pair[0].scored.kind == "speedup"]
     speedups = format_table(
-        ["point", "drafts", "measured speedup", "predicted", "off", "ideal", "off", "verdict"],
+        ["point", "drafts", "measured speedup", "predicted", "off", "ideal", "off", "decision"],
         [_speedup_cells(*pair) for pair in both],
     )
     absent = "no load was measured with and without drafts: no speedup to compare"

@@ -303,6 +303,10 @@ def page(answer: Titled, *parts: str, found: str = "", more: Sequence[str] = ())
     return "\n\n".join(filter(None, [head, *shown, end]))
 
 
+#: How a sentence of how sure an answer is begins, where its acceptance was measured elsewhere.
+ASSUMED: Final = "the acceptance is assumed; of times: "
+
+
 def closing(
     notes: Sequence[str], warnings: Sequence[str], *, sureness: str = "", is_more: bool = False
 ) -> str:
@@ -322,8 +326,7 @@ def closing(
     lines = [note_lines([*warnings, *urgent])]
     if sureness:
         assumed = any(isinstance(note, Assumed) for note in urgent)
-        of_times = "the acceptance is assumed; of times: " if assumed else ""
-        lines.append(wrapped(f"how sure: {of_times}{sureness}"))
+        lines.append(wrapped(f"how sure: {ASSUMED * assumed}{sureness}"))
     if shows_notes():
         lines.append(note_lines(notes))
     elif notes or is_more:

@@ -200,5 +200,5 @@ def _by_what_they_say(
 
 
 def _beside(points: Sequence[Measurement], predicted: Iterable[float]) -> tuple[Scored, ...]:
-    """Return measurements beside what is predicted, shapes levelled."""
+    """Pair each measurement with its prediction; relative curves are scaled to the same mean."""
     return tuple(levelled(map(scored, points, predicted)))

@@ -421,7 +421,7 @@ class ServerRoom:
     largest: Array
     bound_by: npt.NDArray[Any]
 
-    def warnings(self, curve: SpeedupCurve, beyond: str) -> Iterator[str]:
+    def warnings(self, curve: SpeedupCurve, beyond: str, enough: str = "") -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.
 
         Parameters
@@ -430,6 +430,8 @@ class ServerRoom:
             Over the contexts and draft lengths of this room.
         beyond
             What becomes of more requests.
+        enough
+            What would have room for one, behind a comma.
         """
         most, bound = self.largest, self.bound_by
         largest = curve.batch_size.max()
@@ -450,11 +452,15 @@ class ServerRoom:
             if most[i, 0]:
                 yield f"requests at once at context {context:g}: {', '.join(parts)}; {beyond}"
             else:
-                short = format_binary_bytes(float(self.plain.room.short_bytes[i, 0]))
-                yield (
-                    f"context {context:g}: not one request fits: {short} more would be needed on "
-                    f"each device"
+                need = self.plain.need
+                sizes = (
+                    *(need.target.weight_bytes, need.hardware.server_memory_bytes),
+                    float(self.plain.room.short_bytes[i, 0]),
                 )
+                yield (
+                    "context {:g}: not one request fits: {} of weights on each device, which has {}; "
+                    "{} more would be needed{}"
+                ).format(context, *map(format_binary_bytes, sizes), enough)
         if (raised := self.raised_running(largest, known)) is not None:
             yield Urgent(
                 f"a default of {self.drafting.server.framework} limits the running requests: "

@@ -12,7 +12,7 @@ from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array, IntArray
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.errors import expect
+from specroof.errors import Unfit, expect
 from specroof.hardware.engine import IDEAL_ENGINE, played_figure
 from specroof.latency.setup import Deployment, Setup, check_placement
 from specroof.serving.capacity import (
@@ -239,6 +239,8 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
 
         whole = end_to_end(decoding, deployment, load.workload)
     if memory is not None:
+        notes = tuple(note for note in decoding.notes if not isinstance(note, Unfit))
+        decoding = replace(decoding, notes=notes)  # its warnings say how much is missing
         each = memory.largest.astype(np.float64)[:, None, :]
         largest = np.broadcast_to(each, decoding.round_s.shape)
     return ServedCurve(decoding, memory, whole, largest=largest)

@@ -81,7 +81,9 @@ class Workload:
     @property
     def requests(self) -> str:
         """What a request is, in words: "8192 tokens in, 1024 out"."""
-        lengths = f"{plain_number(self.input_len)} tokens in, {plain_number(self.output_len)} out"
+        # Of a trace they are means, whose decimals say nothing.
+        tokens_in, tokens_out = map(plain_number, np.round([self.input_len, self.output_len]))
+        lengths = f"{tokens_in} tokens in, {tokens_out} out"
         cached = f", {self.prefix_hit_rate:.0%} of a prompt cached" if self.prefix_hit_rate else ""
         return lengths + cached
 
