@@ -236,6 +236,7 @@ FASTER = {"llama.cpp": "matrix", "mlx": "matrix", "vllm": "split attention"}
     st.sampled_from([100, 4096, 32768, 131072]),
 )
 @example("google/gemma-4-E2B", ("a10", "vllm", 4), 17, 131072)
+@example("google/gemma-4-31B-it", ("h100", "sglang", 1), 5, 100)
 def test_a_longer_verification_is_no_faster_but_for_kernels_by_name(
     name: str, place: tuple[str, str, int], batch: int, context: int
 ) -> None:
@@ -330,12 +331,16 @@ def chip_of(multiprocessors: int | None) -> HardwareProfile:
 
 
 def test_idle_multiprocessors_take_their_share_with_them() -> None:
-    verify = ForwardPass(batch_size=1, query_len=4, context_len=1000)
-
-    def found(multiprocessors: int | None, **placed: int) -> tuple[float, float, str]:
+    def found(
+        multiprocessors: int | None,
+        placement: Placement | None = None,
+        core: Core = LLAMA,
+        query_len: int = 4,
+    ) -> tuple[float, float, str]:
+        verify = ForwardPass(batch_size=1, query_len=query_len, context_len=1000)
         engine = EngineProfile(name="vllm")
-        setup = Setup(chip_of(multiprocessors), engine, Placement(**placed), Options())
-        op = pass_time(model_work(model_of(LLAMA), setup, verify), engine).ops[0]
+        setup = Setup(chip_of(multiprocessors), engine, placement or Placement(), Options())
+        op = pass_time(model_work(model_of(core), setup, verify), engine).ops[0]
         return float(op.compute_s), float(op.memory_s), op.op.kind
 
     busy = found(32)
@@ -345,10 +350,13 @@ def test_idle_multiprocessors_take_their_share_with_them() -> None:
     assert found(16)[:2] == busy[:2]
     assert found(None)[:2] == busy[:2]  # not known: none is idle
     # On two devices each has half of the blocks, half of the work, and all of its units.
-    assert found(128, tensor_parallel=2)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
+    assert found(128, Placement(2))[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
     # Two groups for one sequence: one has it, with 32 blocks.
-    groups = {"tensor_parallel": 2, "attention_data_parallel": 2}
-    assert found(128, **groups)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
+    groups = Placement(2, attention_data_parallel=2)
+    assert found(128, groups)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
+    # Two heads with two tiles of 64 rows each: of four blocks two read the same.
+    few = replace(LLAMA, n_heads=2, n_kv_heads=1)
+    assert found(128, groups, few, 128)[1] == pytest.approx(128 / 2 * 512 * 1128 / 1e12)
 
 
 @pytest.mark.parametrize(

@@ -356,6 +356,8 @@ def test_defaults_limit_what_runs_while_drafting() -> None:
     deep = room("Qwen/Qwen3-0.6B", "vllm", "dflash,accept=0.8", context=64, verify=16)
     assert deep.room.limits["drafted tokens"] == 8192 // 16
     assert deep.room.bound_by == "drafted tokens"
+    one = room("Qwen/Qwen3-0.6B", "vllm", "dspark,accept=0.8", context=64, verify=2, chunk=512)
+    assert one.room.limits["drafted tokens"] == 512  # a draft each
 
 
 def test_a_state_has_one_dtype() -> None:

@@ -184,3 +184,4 @@ def test_points_of_a_grid_reach_its_ends_in_steps(
     assert np.all(points[1:] <= (step * points[:-1] + whole) * (1 + 1e-9))
     assert not whole or np.all(points == np.rint(points))
     assert np.all(np.diff(points) > 0)
+    assert first * step ** (len(points) - 2) < last * (1 + 1e-9)  # no more than that takes

@@ -278,6 +278,7 @@ def test_a_request_holds_what_its_server_has_room_for(engine: str, reserves: boo
     # One at a time is room as well.
     alone = replace(deployment, setup=in_server(deployment.model, setup, ServerSettings(running=1)))
     assert server(3, 400, alone).capacity.tolist() == [1, 1, 1]
+    assert server(3, 400, alone).runs(2)
 
     # Prices reach to as many as run at once: clients, requests, and what there is room for.
     for few in (server(3, 400), server(1, 3, rate=[1.0])):

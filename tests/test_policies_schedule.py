@@ -61,6 +61,7 @@ def test_every_further_range_gains_what_it_takes() -> None:
     rates = [[0.5, 0.5, 1.0], [0.94, 1.0, 0.5], [1.0, 0.94, 0.5]]
     assert len(best_schedule([1, 2, 3], rates).ranges) == 3
     assert best_schedule([1, 2, 3], rates, least_gain=0.03).ranges == ((1, 1, 2), (2, 3, 0))
+    assert best_schedule([1, 2, 3], rates, least_gain=0.2).ranges == ((1, 3, 0),)
 
 
 def test_a_length_that_cannot_be_is_never_chosen() -> None:

@@ -74,8 +74,9 @@ def test_bad_values_are_refused(bad: dict[Any, Any]) -> None:
         server_settings(bad)
 
 
-def told(engine: str, **settings: Any) -> tuple[Setup, Setup]:
-    before = engine_setup(load_hardware("h100"), engine, None, None)
+def told(engine: str, stages: int = 1, **settings: Any) -> tuple[Setup, Setup]:
+    placement = Placement(pipeline_parallel=stages)
+    before = engine_setup(load_hardware("h100"), engine, placement, None)
     return before, in_server(load_model("Qwen/Qwen3.5-4B"), before, ServerSettings(**settings))
 
 
@@ -85,6 +86,9 @@ def test_what_nobody_states_stays_as_the_engine_has_it() -> None:
     assert after.options == before.options
     assert after.server is not None
     assert (after.server.running, after.server.memory_frac, after.server.overlap) == (3, 0.5, True)
+    # SGLang's arg_groups/overrides.py, _pipeline_parallel_overlap_disable.
+    places = [("sglang", 1), ("sglang", 2), ("vllm", 2)]
+    assert [told(*place)[1].engine.overlap for place in places] == [True, False, True]
 
 
 def test_without_overlap_the_device_waits_for_the_host() -> None:

@@ -75,6 +75,33 @@ def test_groups_add_up_to_the_pass(granularity: str) -> None:
     assert groups["recurrent state"] == pytest.approx(state)
 
 
+@pytest.mark.parametrize(
+    ("model", "chip", "batch_size", "draft_len", "overlaps"),
+    [
+        # FLOP a byte of Qwen3-8B on 295 of H100: 64 of matmuls in a step, 512 in a round; 4 and 32
+        # of attention.
+        ("Qwen/Qwen3-8B", "h100", 64, 7, {"round"}),
+        # Qwen3-32B on 68 of an M2 Max: 128 in a step, 2048 in a round; 8 and 128 of attention.
+        ("Qwen/Qwen3-32B", "m2-max", 128, 15, {"step"}),
+    ],
+)
+def test_operations_that_overlap_in_one_of_two_passes_add_up(
+    model: str, chip: str, batch_size: int, draft_len: int, overlaps: set[str]
+) -> None:
+    found = explain(
+        model, chip, drafter="ideal", engine="ideal", options={"granularity": "pass"},
+        batch_size=batch_size, draft_len=draft_len,
+    )  # fmt: skip
+    parts = found.round
+    assert parts is not None
+    step, verification = parts.decode_parts_s, group_seconds(found.latency)
+    assert {
+        name for name, groups in (("step", step), ("round", verification))
+        if "overlap between operations" in groups
+    } == overlaps  # fmt: skip
+    assert sum(parts.added_s.values()) == pytest.approx(parts.round_s - parts.decode_s)
+
+
 def test_the_sentence_names_what_adds_most() -> None:
     loses = explain(
         "Qwen/Qwen3-30B-A3B", CHIP, drafter="eagle3,accept=0.3", draft_len=3, batch_size=4

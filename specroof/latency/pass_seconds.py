@@ -454,6 +454,8 @@ def overlapped_s(compute_s: Array, memory_s: Array, norm: float | None) -> Array
     >>> times = np.array(3.0), np.array(4.0)
     >>> [float(overlapped_s(*times, norm)) for norm in (None, 2, 1)]
     [4.0, 5.0, 7.0]
+    >>> float(overlapped_s(*times, 3)) ** 3  # 27 + 64
+    91.0
     """
     if norm is None:
         return np.maximum(compute_s, memory_s)
@@ -508,8 +510,8 @@ class PassShape:
 
 
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip: a thread
-#: block that has the cache to itself multiplies full tiles, and reaches what dense matmuls do, not
-#: what attention of a few rows does.
+#: block that has the cache to itself multiplies full tiles, and reaches of a chip's arithmetic what
+#: dense matmuls do, not what attention of a few rows does; of its bandwidth, what attention does.
 UNSPLIT: Final = "unsplit_attention"
 
 
@@ -857,7 +859,10 @@ def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | flo
         reached = share if tile is None else tiled_share(tile, busy.op.rows, few=share)
     if busy.settled and timed is None and kind not in engine.prefill_compute_frac:
         reached = engine.prefill_frac * reached
-    return reached, engine.kind_memory_frac.get(kind, engine.memory_frac)
+    memory_frac = engine.memory_frac
+    if kind == UNSPLIT:
+        memory_frac = engine.kind_memory_frac.get("attention", memory_frac)
+    return reached, engine.kind_memory_frac.get(kind, memory_frac)
 
 
 def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> PassLatency:

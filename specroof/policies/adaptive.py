@@ -414,7 +414,7 @@ SGLANG_SLOTS: Final[Mapping[int, tuple[tuple[int, ...], float]]] = {
     32: ((0, 1), 0.0),
     64: ((0,), 0.0),
 }
-_SMOOTHING, _INTERVAL, _WARM_UP = 0.2, 5, 10
+_SMOOTHING: Final = 0.2
 #: Rounds after which the slot has settled, or goes round in a cycle; and in which it is watched.
 _SETTLED, _WATCHED = 1000, 1000
 
@@ -432,7 +432,8 @@ def sglang_rounds(batch_size: int, accepted: ArrayLike, initial: int) -> Array:
         The draft length that the server is told to begin with.
 
     Ignores
-        how the mean of a batch varies from round to round.
+        how the mean of a batch varies from round to round; that the server decides after 10 rounds
+        and then every 5: lengths settle where they do when it decides every round.
     Source
         SGLang 0.5.23 ``srt/speculative/adaptive_spec_params.py``: ``DEFAULT_ADAPTIVE_CONFIG`` and
         ``AdaptiveStepSlot``.
@@ -454,8 +455,6 @@ def sglang_rounds(batch_size: int, accepted: ArrayLike, initial: int) -> Array:
         counts[step] += number > _SETTLED
         if step:
             mean += _SMOOTHING * (known[step] - mean)
-        if number <= _WARM_UP or (number - _WARM_UP) % _INTERVAL:
-            continue
         last = len(candidates) - 1
         if not step:
             place = min(place + 1, last)

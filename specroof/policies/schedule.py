@@ -202,8 +202,8 @@ def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
     best, before = cost[0], [np.zeros(n + 1, dtype=int)]
     lost = [float(best[n])]
     for used in range(2, min(most_ranges, n) + 1):
+        # A range without a load is never the choice: fewer ranges do as well.
         totals = best[:, None] + np.where(np.tri(n + 1, dtype=bool), np.inf, cost)
-        totals[: used - 1] = np.inf  # each range before holds a load
         before.append(np.argmin(totals, axis=0))
         best = np.min(totals, axis=0)
         # A range may gain only together with the one after it.
