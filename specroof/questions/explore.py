@@ -626,6 +626,9 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
 
     Counts
         clients that ask again as soon as they are answered, as `predict` does.
+    Ignores
+        that p is below 0 where verifications take more tokens than a pass may have: pages pack
+        logarithms, and are several percent off at the longest drafts of such loads.
     Source
         `specroof.serving.prefills.request_timing`, which is linear in the seconds of a round.
     """
