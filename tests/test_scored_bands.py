@@ -307,7 +307,7 @@ def test_speedups_are_held_by_bands_without_their_source() -> None:
 
 @pytest.mark.slow
 @pytest.mark.xfail(
-    strict=True, reason="22 of 62 cells are; 35 would be by chance, were misses independent"
+    strict=True, reason="32 of 77 cells are; 48 would be by chance, were misses independent"
 )
 def test_bands_hold_75_to_85_percent_of_each_cell(
     validated: Validation, served_validated: ServedValidation
