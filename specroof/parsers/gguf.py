@@ -441,7 +441,7 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
 
     Examples
     --------
-    >>> header = GgufHeader("m.gguf", {"general.architecture": "mamba"}, {}, 64)
+    >>> header = GgufHeader("m.gguf", {"general.architecture": "mamba"}, {})
     >>> parse_gguf([header], name="m")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     specroof.errors.ConfigError: m.gguf: general.architecture is mamba; allowed: deepseek2, ...
@@ -511,7 +511,7 @@ def parse_gguf_mtp(headers: Sequence[GgufHeader], *, name: str) -> DraftHead:
     --------
     >>> metadata = {"general.architecture": "llama", "llama.block_count": 2}
     >>> table = GgufTensor("token_embd.weight", (64, 100), "f16")
-    >>> header = GgufHeader("m.gguf", metadata, {table.name: table}, 64)
+    >>> header = GgufHeader("m.gguf", metadata, {table.name: table})
     >>> parse_gguf_mtp([header], name="m")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     specroof.errors.ConfigError: m.gguf: llama.nextn_predict_layers is missing; allowed: ...
