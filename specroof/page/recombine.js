@@ -305,7 +305,7 @@ globalThis.specroof = (() => {
     return { request_s: seconds.map((pair) => pair[0]), first_s: seconds.map((pair) => pair[1]) };
   }
 
-  /** A value of logarithms over tokens per round, or draft lengths and shares accepted, straight between them. */
+  /** A value over tokens per round, or draft lengths and shares accepted, straight between those that are packed. */
   function between(logs, tables, length, share, tokens) {
     const drafts = tables.request_drafts,
       shares = tables.request_shares;
@@ -314,18 +314,16 @@ globalThis.specroof = (() => {
       while (k < values.length - 2 && values[k + 1] <= at) k++;
       return [k, (at - values[k]) / (values[k + 1] - values[k])];
     };
+    // Logarithms of sizes, with the signs of the values.
+    const value = (k) => Math.sign(logs[k]) * Math.exp(Math.abs(logs[k])) * tables.request_least;
     if (logs.length === tables.request_tokens.length) {
       const [n, t] = place(tables.request_tokens, tokens);
-      return Math.exp((1 - t) * logs[n] + t * logs[n + 1]) * tables.request_least;
+      return (1 - t) * value(n) + t * value(n + 1);
     }
     const [d, u] = place(drafts, length),
       [s, v] = place(shares, share);
-    const at = (dd, ss) => logs[dd * shares.length + ss];
-    return (
-      Math.exp(
-        (1 - u) * ((1 - v) * at(d, s) + v * at(d, s + 1)) + u * ((1 - v) * at(d + 1, s) + v * at(d + 1, s + 1)),
-      ) * tables.request_least
-    );
+    const at = (dd, ss) => value(dd * shares.length + ss);
+    return (1 - u) * ((1 - v) * at(d, s) + v * at(d, s + 1)) + u * ((1 - v) * at(d + 1, s) + v * at(d + 1, s + 1));
   }
 
   // A first token that comes so many times later is a price that throughput alone does not tell.

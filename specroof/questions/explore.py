@@ -232,7 +232,7 @@ _WIDTH_QUANTUM: Final = 1e-5
 #: those to a first token, whose bands are far wider, by two; twice as much on the page of all
 #: models.
 _REQUEST_QUANTA: Final = {"rounds": 4e-3, "prompt_s": 8e-3, "first_rounds": 4e-2, "first_s": 4e-2}
-#: Stands for no seconds at all, of which there is no logarithm.
+#: Stands for no seconds at all, of which there is no logarithm, and is the unit of others.
 _NO_SECONDS: Final = 1e-9
 
 
@@ -626,9 +626,6 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
 
     Counts
         clients that ask again as soon as they are answered, as `predict` does.
-    Ignores
-        that p is below 0 where verifications take more tokens than a pass may have: pages pack
-        logarithms, and are several percent off at the longest drafts of such loads.
     Source
         `specroof.serving.prefills.request_timing`, which is linear in the seconds of a round.
     """
@@ -1494,13 +1491,14 @@ def _scale_s(cell: Cell) -> np.ndarray:
 
 
 def _requests_json(grid: Mapping[str, Array], axes: Axes) -> dict[str, PageGrid]:
-    """Return logarithms, axes (workload, batch, draft length, share).
+    """Return logarithms with the sign of their values, axes (workload, batch, draft length, share).
 
     One draft length is left out: axes (workload, batch, tokens per round).
     """
     found = {}
     for name, values in grid.items():
-        logs = np.log(np.maximum(np.nan_to_num(values), _NO_SECONDS) / _NO_SECONDS)
+        known = np.nan_to_num(values)
+        logs = np.sign(known) * np.log(np.maximum(np.abs(known), _NO_SECONDS) / _NO_SECONDS)
         *_, batches, drafts, shares = values.shape
         sides = (drafts, shares) if drafts > 1 else (shares,)
         rows = logs.reshape(-1, batches, *sides)
