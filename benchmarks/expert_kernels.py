@@ -85,7 +85,7 @@ EXPONENT: Final = 0.909
 #: The most tokens; the fewest experts and rows of a device's part of one.
 TOKENS, EXPERTS, WIDTH = 512, 32, 128
 #: The most tokens of prompts. With those of experts that are spread by a power law, where a device
-#: has most of them, models held out are 25 to 57 % off at the median, not 13 to 33.
+#: has most of them, models held out are 12 to 57 % off at the median, not 6 to 38.
 PROMPT: Final = 16384
 #: Where fits of tiles start, in rows and share of the peak, and their bounds.
 TILE: Final = (30.0, 0.3)
@@ -228,7 +228,6 @@ def kernels(
         found |= {"tokens": TOKENS, "timings": known.shape[1]} | unseen(known, models)
         if prompts.size:
             tile = rounded(("rows", "compute_frac"), fitted_tile(curve, prompts))
-            tile |= {"few_frac": found["compute_frac"]}
             found["prompts"] = {"tile": tile, **unseen(prompts, of_prompts, curve)}
         yield dtype, found
 

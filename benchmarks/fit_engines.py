@@ -257,7 +257,7 @@ def of_vendor(scores: Sequence[ServedScore], vendor: str | None) -> list[ServedS
     Blackwell; of AMD's two, that of CDNA4 holds 21 % of the loads on CDNA3.
     """
     own = [one for one in scores if chip_of(one.point.hardware or "").vendor == vendor]
-    return own if len({loads_family(one.point) for one in own}) > 2 else [*scores]
+    return own if len({loads_family(one.point) for one in own}) > 2 else list(scores)
 
 
 def all_served_bands() -> tuple[
@@ -294,15 +294,12 @@ def all_served_bands() -> tuple[
                 del bands[_RATE]
             near[server, family] = reaching(bands, reach_of(server, family))
     far = loads_beside_predictions(loads, "family")
-    makers = [str(chip_of(one.point.hardware or "").vendor) for one in far]
-    by_vendor = {
-        vendor: strange_bands(
-            of_vendor(far, vendor),
-            {place: bands for place, bands in near.items() if vendors[place[1]] == vendor},
-        )
-        for vendor in sorted({*makers})
-        if of_vendor(far, vendor) != far
-    }
+    by_vendor = {}
+    for vendor in sorted(filter(None, {*vendors.values()})):
+        own_far = of_vendor(far, vendor)
+        if len(own_far) < len(far):
+            nearer = {place: bands for place, bands in near.items() if vendors[place[1]] == vendor}
+            by_vendor[vendor] = strange_bands(own_far, nearer)
     return near, strange_bands(far, near, *by_vendor.values()), by_vendor
 
 

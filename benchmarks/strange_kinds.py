@@ -13,21 +13,13 @@ It makes 66 fits: ten minutes on two cores.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from itertools import filterfalse
 from typing import Final
 
 import numpy as np
 
-from fitting.kernels import KERNEL_CHIPS, KERNEL_ENGINE
-from fitting.parameters import (
-    ALL,
-    FITTED_BESIDE_ROUNDS,
-    PREFILL_LAUNCH,
-    family_of,
-    stored_fits,
-)
-from fitting.served_fit import ServedPoints, fit_factors, fitted_loads, prefill_launch_s
-from fitting.shared_fit import NOT_FITTED, Points, engine_of, in_processes
+from fitting.parameters import ALL, FITTED_BESIDE_ROUNDS, family_of, stored_fits
+from fitting.served_fit import ServedPoints, fit_without, fitted_loads
+from fitting.shared_fit import NOT_FITTED, Points, engine_key, engine_of, in_processes
 from specroof import load_drafter
 from specroof.evidence import Measurement, load_measurements
 from specroof.evidence.measurement import chip_of
@@ -64,27 +56,21 @@ def fits_without(cells: Sequence[Cell], loads: Sequence[Measurement]) -> list[di
     served = ServedPoints(loads, shared)
 
     def fitted(task: int) -> dict[str, float]:
-        kind = cells[task][0]
-
-        def without(point: Measurement) -> bool:
-            return cell_of(kind, point) == cells[task]
-
-        launch_s = prefill_launch_s(filterfalse(without, served.loads), shared)
-        own = {**shared, PREFILL_LAUNCH: launch_s}
-        return own | fit_factors(own, served, drafted, without)
+        cell = cells[task]
+        return fit_without(
+            shared, shared, served, drafted, lambda point: cell_of(cell[0], point) == cell
+        )
 
     return in_processes(fitted, len(cells))
 
 
-def held(cell: Cell, fit: Mapping[str, float], loads: Sequence[Measurement]) -> np.ndarray:
+def held(fit: Mapping[str, float], loads: Sequence[Measurement]) -> np.ndarray:
     """Return whether bands hold TPOT, shape (loads, 2): of a strange chip, and of its family."""
     found = []
     for alike in grouped(loads, curve_of).values():
         chip = chip_of(alike[0].hardware or "")
         server = alike[0].engine or ""
-        names = {*chip.aliases} & {*KERNEL_CHIPS}
-        place = names.pop() if server == KERNEL_ENGINE else cell[2]
-        engine = engine_of((server, place, False), fit)
+        engine = engine_of(engine_key(alike[0]), fit)
         predicted = played_figures(alike, engine, load_drafter("ideal"))[TPOT][:, 0]
         off = np.log(predicted / [load.tpot_s for load in alike])
         clients = [load.concurrency or 1 for load in alike]
@@ -103,7 +89,7 @@ def main() -> None:
     }
     shares = defaultdict(list)
     for cell, fit in zip(groups, fits_without([*groups], loads), strict=True):
-        inside = held(cell, fit, groups[cell]).mean(axis=0)
+        inside = held(fit, groups[cell]).mean(axis=0)
         print(
             f"{' '.join(cell):50s} {len(groups[cell]):4d} loads {inside[0]:5.0%} {inside[1]:5.0%}"
         )

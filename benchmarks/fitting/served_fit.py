@@ -475,6 +475,29 @@ def prefill_launch_s(loads: Iterable[Measurement], shared: Mapping[str, float]) 
     return float(np.median([np.quantile(each, 0.25) for each in found.values()])) if found else 0.0
 
 
+def fit_without(
+    own: Mapping[str, float],
+    shared: Mapping[str, float],
+    served: ServedPoints,
+    drafted: Points,
+    without: Callable[[Measurement], bool],
+) -> dict[str, float]:
+    """Return a fit with the factors of servers, of what is left.
+
+    Parameters
+    ----------
+    own, shared
+        What all share: by the fit without the same, and by that to all, which says how long
+        launches wait.
+    served, drafted, without
+        As of `fit_factors`.
+    """
+    counted = filterfalse(without, served.loads)
+    start = {**own, PREFILL_LAUNCH: prefill_launch_s(counted, shared)}
+    factors = fit_factors(start, served, drafted, without)
+    return {**start, **{key: float(f"{factor:.4g}") for key, factor in factors.items()}}
+
+
 def fitted_loads() -> list[Measurement]:
     """Return the served loads that are fitted to: of known lengths, on servers of `PAIRS`."""
     return [
@@ -528,14 +551,9 @@ def with_factors(
 
     def fitted(task: int) -> dict[str, float]:
         name, group, left_out = tasks[task]
-
-        def without(point: Measurement) -> bool:
-            return group(point) == left_out
-
-        counted = filterfalse(without, served.loads)
-        own = {**fits.get(name, shared), PREFILL_LAUNCH: prefill_launch_s(counted, shared)}
-        factors = fit_factors(own, served, drafted, without)
-        return {**own, **{key: float(f"{factor:.4g}") for key, factor in factors.items()}}
+        return fit_without(
+            fits.get(name, shared), shared, served, drafted, lambda point: group(point) == left_out
+        )
 
     found = in_processes(fitted, len(tasks))
     return {name: fit for (name, _, _), fit in zip(tasks, found, strict=True)}
