@@ -1301,8 +1301,9 @@ def _usual(models: Iterable[Architecture], max_draft_len: int) -> tuple[dict[str
         acceptance = cast("Acceptance", drafter.acceptance)
         profile = profiles[drafter.name.partition("profile=")[2]]
         row = _profile_json(profile, acceptance, max_draft_len)
-        rows.setdefault(json.dumps(row), (row, acceptance))
-        return [*rows].index(json.dumps(row))
+        text = json.dumps(row)
+        rows.setdefault(text, (row, acceptance))
+        return [*rows].index(text)
 
     of_models: dict[str, list[int]] = {kind: [] for kind in PRICED_KINDS}
     under: dict[str, dict[int, int]] = {name: {} for name in SERVERS if known_releases(name)}

@@ -24,7 +24,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import RUNS, release, release_of
+from specroof.frameworks import RUNS, Release, release, release_of
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
@@ -429,8 +429,7 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
             As `sampled` and `unique_list` do, and where the framework that is named runs none.
         """
         drafters = unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
-        facts = None if self.framework is None else release_of(self._server)
-        kinds = {drafter.kind for drafter in drafters}
+        facts, kinds = self._named_release, {drafter.kind for drafter in drafters}
         if facts is not None and kinds and kinds <= SERVED_KINDS - {*facts.methods}:
             what = ", ".join(sorted(kinds))
             reject(f"{facts.name} has no flag for {what}", ", ".join(facts.methods))
@@ -451,7 +450,7 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
 
     def without_unserved(self, drafters: Sequence[Drafter]) -> tuple[list[Drafter], list[str]]:
         """Return drafters that the framework runs, if one is named, and why others are left out."""
-        facts = None if self.framework is None else release_of(self._server)
+        facts = self._named_release
         if facts is None:
             return [*drafters], []
         left_out = [one for one in drafters if one.kind in SERVED_KINDS - {*facts.methods}]
@@ -463,6 +462,11 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
     def drafter_or_usual(self, given: DrafterLike | None) -> DrafterLike:
         """Return the drafter of a question about one; the first of the usual kinds for None."""
         return usual_kinds(self.architecture, self._server)[0] if given is None else given
+
+    @property
+    def _named_release(self) -> Release | None:
+        """The facts of the framework that is named; None without one, or where none were read."""
+        return None if self.framework is None else release_of(self._server)
 
     @cached_property
     def _server(self) -> str:
