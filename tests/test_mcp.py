@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import resource
+import shlex
 import subprocess
 import sys
 import threading
@@ -159,7 +160,7 @@ def test_the_guard_lets_only_own_and_allowed_files_through(
 def test_without_the_sdk_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp_types", None)
     assert "pip install mcp" in refused("mcp")
-    assert "is a file" in refused("mcp --allow", __file__)
+    assert "is a file" in refused("mcp --allow", shlex.quote(__file__))
 
 
 def test_a_load_beyond_the_budget_is_refused_before_it_is_played() -> None:

@@ -43,7 +43,7 @@ STEPS = {1: 53, 2: 104, 3: 119, 4: 129, 5: 177, 6: 194, 7: 208, 8: 193, 9: 241, 
 RECORDED = Path(__file__).parent / "data" / "llama_bench" / "one_core.json"
 
 #: Answers as `llama-bench` and `llama-batched-bench` do, of the machine above.
-FAKE = f"""#!{sys.executable}
+FAKE = f"""
 import json, sys
 words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 with open(__file__ + ".calls", "a") as calls:
@@ -69,7 +69,9 @@ else:
 def tool(folder: Path, code: str, name: str = "llama-bench") -> Path:
     """Write a program."""
     path = folder / name
-    path.write_text(code if code[:2] == "#!" else f"#!{sys.executable}\n{code}", encoding="utf-8")
+    # The shell runs Python on the file, as no path with a space may follow "#!".
+    start = f"""#!/bin/sh\n''''exec "{sys.executable}" "$0" "$@" # '''\n"""
+    path.write_text(code if code[:2] == "#!" else start + code, encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
