@@ -168,9 +168,11 @@ def _highest(overviews: "Sequence[Overview]") -> float:
 
 
 def _most(page: _Page) -> str:
-    """Return the best speedup of a page in words: bounds of textbooks are none beside others."""
-    real = [one for one in page.overviews if "ideal" not in {one.engine, one.drafter}]
-    return f"Up to {_highest(real or page.overviews):.2f}x"
+    """Return the best speedup of a page in words: bounds of textbooks apart, where others are."""
+    bounds = [one for one in page.overviews if "ideal" in {one.engine, one.drafter}]
+    real = [one for one in page.overviews if one not in bounds]
+    apart = f" (ideal: {_highest(bounds):.2f}x)" if real and bounds else ""
+    return f"Up to {_highest(real or bounds):.2f}x{apart}"
 
 
 def _with_drafts(overview: "Overview") -> Array:

@@ -472,7 +472,7 @@ def sweep_text(
 def _counted(overviews: Sequence[Overview]) -> str:
     kinds: dict[str, set[Any]] = {
         "model": {overview.model for overview in overviews},
-        "chip": {(overview.hardware, overview.devices) for overview in overviews},
+        "chip": {overview.hardware for overview in overviews},
         "drafter": {overview.drafter for overview in overviews},
     }
     return ", ".join(
@@ -488,7 +488,7 @@ def _configurations(overviews: Sequence[Overview]) -> Sequence[Overview]:
 
 def _best_table(overviews: Sequence[Overview]) -> str:
     """Return the configuration with the most tokens per second, for each model and load."""
-    overviews = _configurations(overviews)
+    every, overviews = overviews, _configurations(overviews)
     models = list(dict.fromkeys(overview.model for overview in overviews))
     shown = models[:_MOST_BEST]
     each = max(1, _MOST_BEST // len(shown))
@@ -505,6 +505,8 @@ def _best_table(overviews: Sequence[Overview]) -> str:
     table += f"\nand {', and '.join(left_out)}" if left_out else ""
     if any(overview.is_by_rate for overview in overviews):
         table += "\nat a rate, a speedup is that of the mean time of a request"
+    if len(overviews) < len(every):
+        table += "\nideal, a bound, is left out"
     return table
 
 
