@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from commands import answered, refused, run
-from specroof import advise, load_hardware, load_model, predict
+from specroof import Options, advise, load_hardware, load_model, predict
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
 from specroof.policies.decision import decide
@@ -119,6 +119,30 @@ def test_the_command_spreads_the_model_as_it_was_asked() -> None:
         "--osl 200 --concurrency 8 --drafter eagle3,accept=0.9 --framework sglang"
     ).replace(" \\\n ", "")
     assert "--tp-size 4 --attn-dp-size 2 --ep-size 4 --kv-cache-dtype fp8_e4m3 --spec" in printed
+
+
+@pytest.mark.parametrize(
+    ("framework", "weights", "is_served"),
+    [
+        # vLLM and SGLang quantize to fp8 as they load; any other format is a checkpoint's own.
+        ("vllm", "fp8", True),
+        ("sglang", "fp8", True),
+        ("vllm", "int4", False),
+        ("sglang", "nvfp4", False),
+        ("tensorrt-llm", "fp8", False),
+        ("llama.cpp", "q4_k_m", True),  # whose file is left for the reader to name
+        ("vllm", "bf16", True),  # what the checkpoint has
+    ],
+)
+def test_weights_that_the_command_does_not_serve_are_named(
+    framework: str, weights: str, is_served: bool
+) -> None:
+    found = advise(
+        "Qwen/Qwen3-8B", "h100", framework=framework, options=Options(weight_dtype=weights), input_len=100,
+        output_len=50, concurrency=1, drafters="eagle3,accept-length=2.8@3",
+    )  # fmt: skip
+    assert f"checkpoint with weights in {weights}" in found.text() or is_served
+    assert "checkpoint with weights" not in found.text() or not is_served
 
 
 def test_a_kind_without_a_flag_says_so() -> None:

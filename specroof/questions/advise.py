@@ -1078,6 +1078,7 @@ def _told(
     is_file = own.casefold().endswith(".gguf") or (":" in own and own.count("/") == 1)
     if is_file and own != str(request.model):
         weights = weights or own
+    options = options_of(request.options)
     return speculation_of(
         drafter,
         wanted.model,
@@ -1086,7 +1087,10 @@ def _told(
         top_k=int(spec.get("top-k", 1)),
         data_parallel=request.attention_data_parallel,
         pipeline_parallel=request.pipeline_parallel,
-        kv_cache=options_of(request.options).kv_dtype,
+        kv_cache=options.kv_dtype,
+        weight_dtype=None
+        if options.weight_dtype == wanted.model.weight_format
+        else options.weight_dtype,
         p_min=float(spec.get("p-min", 0)),
         n_min=int(float(spec.get("n-min", 0))),
         on_host=spec.get("device") == "cpu",

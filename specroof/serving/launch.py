@@ -245,6 +245,8 @@ class Speculation:
         Groups of devices, each with attention over separate sequences.
     kv_cache
         Dtype of the cache in the place of the checkpoint's, for servers that read it in a file.
+    weight_dtype
+        Format of the model's weights in the place of the checkpoint's.
     pipeline_parallel
         Stages of layers.
     p_min, n_min
@@ -281,6 +283,7 @@ class Speculation:
     settings: ServerSettings = field(default_factory=ServerSettings)
     data_parallel: int = 1
     kv_cache: str | None = None
+    weight_dtype: str | None = None
     pipeline_parallel: int = 1
     p_min: float = 0.0
     n_min: int = 0
@@ -400,6 +403,12 @@ def launch(plan: Speculation, framework: str) -> Launch:
         settings = _joined(settings, _filled_config(facts.command.cache_config, value=dtype))
     elif plan.kv_cache is not None:
         notes.append(_not_told(facts.name, "kv-cache", plan.kv_cache))
+    is_told = plan.weight_dtype in {None, *facts.weights} or "$file" in facts.command.start
+    if not is_told:
+        notes.append(
+            f"serve a checkpoint with weights in {plan.weight_dtype}: {facts.name} has no flag that "
+            f"makes them"
+        )
     if how.file:
         groups = facts.command.groups_config if plan.data_parallel > 1 else {}
         files[how.file] = _yaml({**config, **settings, **groups})
