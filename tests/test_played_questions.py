@@ -345,6 +345,15 @@ def test_no_rate_is_largest_where_none_is_in_time() -> None:
     assert not frontier(MODEL, CHIP, **asked, rate=1).series[0].largest_rates
 
 
+def test_as_many_requests_run_as_come_while_one_is_answered() -> None:
+    # Little 1961: requests in a second times the seconds of one, with drafts as without.
+    for point in frontier(MODEL, CHIP, **ASKED, **REQUESTS, rate=[2, 8], requests=200).records:
+        answer = REQUESTS["output_len"]
+        one_s = point["ttft_s"] + (answer - 1) / point["tokens_per_s_per_user"]
+        per_s = point["tokens_per_s_per_device"] * point["devices"] / answer
+        assert point["running"] == pytest.approx(per_s * one_s, rel=0.05)
+
+
 def test_a_frontier_of_clients_is_of_what_99_percent_get(trace_file: Path) -> None:
     found = frontier(MODEL, CHIP, **ASKED, **REQUESTS, batch_size=[2, 8], requests="3x")
     one = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[2, 8], requests="3x").played[0]

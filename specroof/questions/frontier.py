@@ -545,7 +545,7 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     columns["devices"] = np.array(found.devices)
     columns |= {name: values[:, None] for name, values in loads.items()}
     if load.kind != "concurrency":  # how many run, on average
-        columns["running"] = curve.batch_size[:, None]
+        columns["running"] = one.running
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate
     columns |= {_PER_USER: np.where(late, np.nan, users), "running_limit": _told(found, place)}
