@@ -13,6 +13,7 @@ from specroof import (
     EngineProfile,
     Options,
     Placement,
+    capacity,
     constant_acceptance,
     load_drafter,
     load_hardware,
@@ -411,3 +412,27 @@ def test_a_default_limit_on_running_requests_is_raised_and_a_stated_one_holds() 
     told = predict("Qwen/Qwen3-8B", "h100", **words, server={"running": 32})
     assert any("with 1 draft of eagle3,accept=0.6 (running)" in one for one in told.warnings)
     assert not [one for one in told.notes if "--server running=" in one]
+
+
+def test_a_limit_is_raised_as_far_as_ranks_hold_requests_whole() -> None:
+    where: dict[str, Any] = {
+        "tensor_parallel": 8,
+        "expert_parallel": 8,
+        "attention_data_parallel": 8,
+        "engine": "sglang",
+    }
+    model, chip, drafter = "deepseek-ai/DeepSeek-V3.2", "h200", "mtp,accept-length=2.4@3"
+
+    def held(told: int) -> int:
+        rows = capacity(
+            model, chip, **where, drafters=[drafter], context_len=4500, server={"running": told}
+        ).rows
+        return rows[-1].largest_batch
+
+    most = max(told for told in range(8, 1025, 8) if held(told) == told)
+    for clients in (512, 1000, 1024):  # no more clients take a limit away
+        found = predict(
+            model, chip, **where, drafters=[drafter], input_len=4000, output_len=1000,
+            concurrency=[clients], steady=True,
+        )  # fmt: skip
+        assert any(f"--server running={min(clients, most)} " in note for note in found.notes)

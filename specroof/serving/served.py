@@ -312,7 +312,11 @@ def raised_limits(
             powers = [pair and 2 ** math.ceil(math.log2(pair[1] / ranks)) for pair in found]
             return [power and ranks * power for power in powers]
         default = next(pair[0] for pair in found if pair is not None)
-        most = _most_held(lambda told: float(held(told).largest[:, lengths].max()), default, wanted)
+        most = ranks * _most_held(
+            lambda told: float(held(ranks * told).largest[:, lengths].max()) / ranks,
+            max(1, default // ranks),
+            wanted // ranks,
+        )
         return [pair and min(pair[1], most) for pair in found]
 
     drafts = slice(1, None) if by_default.largest.shape[1] > 1 else slice(0)
@@ -322,7 +326,8 @@ def raised_limits(
 def _most_held(held: Callable[[int], float], default: int, wanted: int) -> int:
     """Return the largest limit up to `wanted` at which a server holds so many; else its default.
 
-    A larger limit takes memory, for what a server keeps of each request that may run.
+    All are of one of the ranks that requests are dealt out to. A larger limit takes memory, for
+    what a server keeps of each request that may run.
     """
     if held(wanted) >= wanted:
         return wanted
