@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -376,3 +377,31 @@ def test_workers_of_a_framework_that_refuses_the_drafter_have_no_flags() -> None
     assert chip.rows[0].draft_len
     assert set(chip.engine_config.values()) == {None}
     assert chip.worker_launches == {}
+
+
+def test_a_band_is_as_wide_as_errors_of_decoding_and_of_prompts_make_it() -> None:
+    def of_three_drafts(tokens: float, **more: Any) -> Any:
+        asked: dict[str, Any] = {
+            "prefill": "1x2", "decode": "1x2", "engine": "vllm", "input_len": 8000,
+            "output_len": 200, "concurrency": [1, 4, 8, 32, 128], "max_draft_len": 3,
+        }  # fmt: skip
+        drafter = f"eagle3,accept-length={tokens}@3"
+        return predict("Qwen/Qwen3-32B", "h100", drafters=drafter, **asked | more).outcomes[0]
+
+    found = of_three_drafts(2.8)
+    low, high = (end[0, :, 3] for end in found.speedup_ends)
+    decoding = found.decoding.speedup_low[0, :, 3] / found.decoding.speedup[0, :, 3]
+    # Fewer tokens a round are a slower round by so much, and more of them a faster one.
+    slower, faster = (
+        of_three_drafts(min(2.8 * decoding[0] ** way, 4)).curve.speedup[0, :, 3] for way in (1, -1)
+    )
+    assert decoding == pytest.approx(decoding[0])
+    assert np.all(low <= slower)
+    assert np.all(faster <= high)
+    # With next to no prompts it is the band of decoding; where they alone limit, nearly a point.
+    short = of_three_drafts(2.8, input_len=8, output_len=4000, concurrency=[1])
+    assert short.speedup_ends[0] == pytest.approx(short.decoding.speedup_low, rel=0.01, nan_ok=True)
+    assert high[-1] / low[-1] < 1.05
+    # A token after the first is as sure as decoding is, whatever the prompts take.
+    tpot = found.figure_ends["tpot_s"]
+    assert np.all(tpot[1][0, :, 3] / tpot[0][0, :, 3] > decoding**-2)

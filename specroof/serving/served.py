@@ -341,7 +341,7 @@ def _most_held(held: Callable[[int], float], default: int, wanted: int) -> int:
 #: Arrays of curves with the axes (context_len, batch_size, draft_len), and of what is around them.
 _CURVE: Final = (
     *("tokens_per_round", "draft_s", "verify_s", "round_s", "launched", "running_batch"),
-    "request_token_s",
+    *("request_token_s", "decoding_share"),
 )
 _WHOLE: Final = ("decoding_round_s", "delay_s", "first_s")
 _WORKERS: Final = ("decode_batch", "prefill_s", "transfer_s", "prefill_busy", "link_busy")

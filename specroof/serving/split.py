@@ -434,6 +434,7 @@ def split_curves(
             running=running,
             request_lengths=workload.requests,
             request_token_s=np.asarray(service_s - decode_s)[..., 0] / output_len,
+            decoding_share=np.asarray(1 - first_s / service_s),
         ),
         decoding_round_s=np.asarray(tokens * decode_s / output_len),
         delay_s=np.asarray((service_s - decode_s - lost_s) / running),

@@ -294,6 +294,9 @@ class SpeedupCurve:
     launched
         How many times as long rounds take as without launches that nobody timed, to which bands
         reach; 1 where there are none: see `specroof.latency.model.without_launches`.
+    decoding_share
+        Share of `round_s` in which requests are decoded, where prompts have workers of their own,
+        which they wait for in the rest; 1 elsewhere.
     served_bands
         The engine's bands of TPOT, TTFT and throughput without drafts; empty where it has none.
     """
@@ -321,6 +324,7 @@ class SpeedupCurve:
     band: Band | None = None
     spread: tuple[Array | float, Array | float] = (0.0, 0.0)
     launched: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
+    decoding_share: Array = field(default_factory=lambda: np.ones((1, 1, 1)))
     served_bands: ServedBands = field(default_factory=dict)
 
     @property
@@ -376,13 +380,42 @@ class SpeedupCurve:
             )
         )
 
-    @cached_property
-    def ends_as_priced(self) -> tuple[Array, Array] | None:
-        """The ends of the band of each speedup, with launches that nobody timed as priced."""
+    @property
+    def _width(self) -> Array | None:
+        """The half-width of the band of each speedup of decoding, in natural logarithms."""
         if self.band is None:
             return None
-        width = self.band.width_at(self.running_batch, self.context_len[:, None, None])
-        return band_ends(self.speedup, width, self.spread)
+        return self.band.width_at(self.running_batch, self.context_len[:, None, None])
+
+    @cached_property
+    def ends_as_priced(self) -> tuple[Array, Array] | None:
+        r"""The ends of the band of each speedup, with launches that nobody timed as priced.
+
+        .. math:: 1 - d_\gamma + d_\gamma e^{\pm w}
+
+        is what an error w of decoding makes of the seconds of a request, with d the
+        `decoding_share`. One of prompts moves a speedup by :math:`d_0 - d_\gamma` of it; its band
+        is that of the first token of a request alone. Where none is known, the band is that of
+        decoding.
+
+        Ignores
+            that a queue evens errors out: where prompts alone limit throughput, drafts change
+            nothing, however fast they are.
+        Source
+            Counting: throughput of clients is their number over the seconds of a request, of which
+            errors of decoding and of prompts move their shares.
+        """
+        if self._width is None:
+            return None
+        share, figure = self.decoding_share, played_figure(self.served_bands, "ttft_s")
+        prompts = served_width(self.served_bands, figure, 1.0, self.context_len)
+        if prompts is None or np.isnan(prompts).any() or not (share < 1).any():
+            return band_ends(self.speedup, self._width, self.spread)
+        of_prompts = (share[..., :1] - share) * prompts[:, None, None]
+        below, above = (np.hypot(self._width, side) for side in self.spread)
+        slower = np.log1p(share * np.expm1(below))
+        faster = -np.log1p(share * np.expm1(-above))
+        return band_ends(self.speedup, of_prompts, (slower, faster))
 
     @cached_property
     def _ends(self) -> tuple[Array, Array] | None:
@@ -422,7 +455,10 @@ class SpeedupCurve:
             return None
         below = above = np.zeros(values.shape)
         if per_speedup:
-            low, high = self.ends_as_priced or band_ends(self.speedup, np.nan, self.spread)
+            # TPOT is of decoding alone.
+            ends = self.ends_as_priced if per_speedup > 0 else None
+            width_of_gain = np.nan if self._width is None else self._width
+            low, high = ends or band_ends(self.speedup, width_of_gain, self.spread)
             below, above = np.log(self.speedup / low), np.log(high / self.speedup)
         if per_speedup < 0:
             below, above = above, below
