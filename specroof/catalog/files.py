@@ -170,7 +170,9 @@ def study_path(name: str) -> Path:
 def suggestion(name: str, known: list[str]) -> str:
     """Return the end of a message that names what `name` may have been meant for."""
     asked, spelled = name.casefold(), {entry.casefold(): entry for entry in known}
-    # One that goes on where another ends is mostly a later release of it.
-    close = sorted((one for one in spelled if asked.startswith(one)), key=len)[-1:]
+    owns = {one: one.rpartition("/")[2] for one in (asked, *spelled)}
+    # One that goes on where another ends is mostly a later release of it, or it in another format.
+    close = [one for one in spelled if owns[asked].startswith(owns[one])]
+    close = sorted(close, key=lambda one: len(owns[one]))[-1:]
     close = close or difflib.get_close_matches(asked, [*spelled], n=3)
     return f"; did you mean {' or '.join(spelled[one] for one in close)}?" if close else ""

@@ -473,7 +473,7 @@ def _block_share(values: Values, name: str) -> Drafter:
 def _whole(key: str, value: float, most: int | None = None) -> int:
     if not float(value).is_integer() or (most is not None and not 1 <= value <= most):
         bounds = "" if most is None else f" from 1 to {most}"
-        reject(f"{key} is {value:g}", f"a whole number{bounds}")
+        reject(f"{key} is {value:.12g}", f"a whole number{bounds}")
     return int(value)
 
 
