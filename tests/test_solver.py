@@ -239,6 +239,8 @@ def test_a_longer_draft_than_measured_is_worth_measuring_where_one_load_gains_by
     (note,) = found.measuring_notes
     assert "2 drafts" in note
     assert "batch 16," in note
+    (note,) = replace(found, batch_size=np.array([15.54, 4096.0])).measuring_notes
+    assert "batch 16," in note  # as many run on average, and none runs in part
 
 
 # --- depth ---------------------------------------------------------------------------------------
