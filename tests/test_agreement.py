@@ -87,13 +87,15 @@ def drawn(seed: int) -> Draw:
     if spec and "config" in spec and "Qwen" not in model:
         spec = "eagle3"
     length = round(1 + draw.uniform(0.3, 0.8) * drafts, 2)
-    asked = {
+    asked: dict[str, Any] = {
         "model": model,
         "hardware": draw.choice(CHIPS),
         "framework": draw.choice(SERVERS),
         "tensor_parallel": devices,
         "server": draw.choice(MEMORY),
     }
+    if asked["hardware"] == "mi300x" and "tensorrt" in asked["framework"]:  # which it has not
+        asked["hardware"] = "h100"
     load, (prompt, answer) = dict(draw.choice(LOADS)), draw.choice(SIZES)
     if "context_len" not in load:
         load |= {"input_len": prompt, "output_len": answer}

@@ -221,3 +221,16 @@ def test_no_name_of_a_chip_a_vendor_a_server_or_a_family_stands_in_code() -> Non
         if known.search(text.casefold())
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("word", ["framework", "engine"])
+@pytest.mark.parametrize("chip", ["mi300x", "m4-max", "gaudi3", "tpu-v6e"])
+def test_tensorrt_is_refused_on_chips_that_have_no_cuda(word: str, chip: str) -> None:
+    # It compiles engines of TensorRT for CUDA; vLLM and SGLang have builds for other vendors.
+    bound: dict[str, Any] = {word: "trt-llm"}
+    chips: Any
+    for chips in (chip, ["h100", chip]):
+        with pytest.raises(OptionError, match=rf"^{word} is 'tensorrt-llm'.*nvidia alone"):
+            predict("Qwen/Qwen3-0.6B", chips, **bound)
+    free: dict[str, Any] = {word: "vllm"}
+    assert predict("Qwen/Qwen3-0.6B", chip, **free).rows

@@ -29,6 +29,7 @@ class _Name:
     one_user: bool = False
     stands_in: bool = False
     runs: str = ""
+    vendor: str = ""
 
 
 _NAMES: Final = {
@@ -43,6 +44,8 @@ FRAMEWORKS: Final = tuple(n for n, row in _NAMES.items() if not (row.one_user or
 LOCAL_FRAMEWORKS: Final = tuple(name for name, row in _NAMES.items() if row.one_user)
 #: Software that runs the files of another, whose rules it has.
 RUNS: Final[Mapping[str, str]] = {name: row.runs for name, row in _NAMES.items() if row.runs}
+#: The vendor of the chips that software is bound to, where it is.
+BOUND_TO: Final[Mapping[str, str]] = {n: row.vendor for n, row in _NAMES.items() if row.vendor}
 #: All server software.
 SERVERS: Final = (*_NAMES,)
 #: What people call it, without capitals and with hyphens.

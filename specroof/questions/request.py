@@ -24,7 +24,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import RUNS, Release, release, release_of
+from specroof.frameworks import BOUND_TO, RUNS, Release, release, release_of
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
@@ -487,6 +487,10 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
         if self.power_cap is not None:
             hardware = hardware.capped(self.power_cap)
         engine, framework = engine_name(self.engine), framework_of(self.framework)[0]
+        for name, server in {"framework": framework, "engine": engine}.items():
+            vendor = BOUND_TO.get(server or "", hardware.vendor)
+            if vendor != hardware.vendor and hardware.vendor is not None:
+                refuse(name, server, f"on {hardware.name} any other: it runs on {vendor} alone")
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         if framework is None:
