@@ -121,6 +121,20 @@ def test_the_command_spreads_the_model_as_it_was_asked() -> None:
     assert "--tp-size 4 --attn-dp-size 2 --ep-size 4 --kv-cache-dtype fp8_e4m3 --spec" in printed
 
 
+def test_drafts_that_change_nothing_are_no_gain() -> None:
+    # Where prefill workers are busy all the time, no drafter makes more tokens per second.
+    found = advise(
+        "Qwen/Qwen3-32B", "h100", prefill="1x2", decode="1x2", framework="vllm", input_len=8000,
+        output_len=200, concurrency=[1, 8, 128], drafters="eagle3,accept-length=2.8@3",
+    )  # fmt: skip
+    (chip,) = found.chips
+    assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip)
+    # At a rate that the plain server cannot keep up with, there is no speedup, and a gain.
+    behind = [replace(row, speedup=math.nan) for row in chip.rows if row.is_open]
+    late = replace(chip, plan=replace(chip.plan, rows=tuple(behind)))
+    assert "drafting stays on at 128 in flight: the best estimate is a gain" in _conditions(late)
+
+
 @pytest.mark.parametrize(
     ("framework", "weights", "is_served"),
     [

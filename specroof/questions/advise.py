@@ -1414,8 +1414,12 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     if missed:
         yield f"off where drafts miss the {' and the '.join(missed)}"
     open_at = [row for row in rows if row.is_open and row.draft_len]
-    if open_at:
-        yield f"drafting stays on at {_at(open_at)} {unit}: the best estimate is a gain"
+    # It is NaN where the plain server falls behind a rate: the largest rate decides there.
+    even = [row for row in open_at if round(row.speedup, 2) <= 1.0]
+    gaining = [row for row in open_at if row not in even]
+    for some, why in (gaining, "the best estimate is a gain"), (even, "it changes nothing there"):
+        if some:
+            yield f"drafting stays on at {_at(some)} {unit}: {why}"
     bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
         row, default = bound[-1]
