@@ -71,6 +71,11 @@ def test_pages_without_a_curve_and_lines_beyond_the_most_are_left_out() -> None:
     assert sum(one.get_marker() != "None" for one in lines) == 8
 
 
+@pytest.mark.parametrize(("loads", "says"), [(1, "1 load has no"), (2, "2 loads have no")])
+def test_loads_without_room_are_counted_in_words(loads: int, says: str) -> None:
+    assert says in sweep_text([overview("model", "chip")], [], points=6, without_room=loads)
+
+
 def test_the_roofline_of_a_study_is_no_finding_of_its_chart_and_table_but_named() -> None:
     real = overview("model", "chip")
     bound = replace(real, engine="ideal", devices=2, best_speedup=real.best_speedup * 3)

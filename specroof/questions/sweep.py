@@ -463,7 +463,8 @@ def sweep_text(
     more = len(usual) - _MOST_NOTES
     if shows_notes() and more > 0:
         usual = [*usual[:_MOST_NOTES], f"manifest.json, which --output writes, has {more} more"]
-    failed = [f"{without_room} loads have no room in memory"] if without_room else []
+    lack = "load has" if without_room == 1 else "loads have"
+    failed = [f"{without_room} {lack} no room in memory"] if without_room else []
     sentences = closing([*urgent, *usual], failed)
     parts = [title, _best_table(overviews), _stops_table(overviews), sentences]
     return "\n\n".join(filter(None, parts))
