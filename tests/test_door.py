@@ -464,8 +464,11 @@ def test_a_wrong_call_names_the_question_and_its_arguments() -> None:
     with pytest.raises(TypeError) as unknown:
         specroof.capacity("Qwen/Qwen3-8B", "h100", draftr="eagle3")  # type: ignore[call-arg]
     told = str(unknown.value)
-    assert told.startswith("capacity(): got an unexpected keyword argument 'draftr'; allowed: ")
-    assert " drafters," in told
+    assert told.startswith("capacity(): got an unexpected keyword argument 'draftr'; did you mean ")
+    assert "mean drafters?; allowed: model, hardware" in told
+    # Questions about one drafter have no list of them.
+    with pytest.raises(TypeError, match=r"did you mean drafter\?"):
+        specroof.breakeven("Qwen/Qwen3-8B", "h100", drafters=["eagle3"])  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^predict\(\): missing a required .*argument: 'hardware'"):
         specroof.predict("Qwen/Qwen3-8B")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"^predict\(\): too many positional arguments; allowed: "):

@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar, get_args, get_origin
 
@@ -205,11 +206,14 @@ def question(
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as mistake:  # of the caller: named after the question, not the request
-                allowed = ", ".join(signature.parameters)
+                known = [*signature.parameters]
+                allowed = ", ".join(known)
                 unknown = [word for word in kwargs if word not in signature.parameters]
                 left_out = [said for word in unknown if (said := not_modelled(word))]
                 why = f" ({'; '.join(left_out)})" if left_out else ""
-                message = f"{answer.__name__}(): {mistake}{why}; allowed: {allowed}"
+                near = [one for word in unknown for one in get_close_matches(word, known, n=1)]
+                meant = f"; did you mean {' or '.join(near)}?" if near else ""
+                message = f"{answer.__name__}(): {mistake}{why}{meant}; allowed: {allowed}"
                 raise TypeError(message) from None
             chips = given.get("hardware")
             _refuse_stray_prices(given)
