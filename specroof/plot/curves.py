@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from specroof.acceptance.curve import Acceptance
 from specroof.arrays import Array
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.plot.lines import (
     CROSS,
     RING,
@@ -238,8 +238,7 @@ def _names(
         Without curves, or if one has no such place.
     """
     if not curves:
-        message = "curves is empty; allowed: one or more"
-        raise OptionError(message)
+        reject("curves is empty", "one or more")
     points = list[Mapping[str, str]]()
     for curve in curves:
         _check_place("context_index", context_index, curve.context_len)
@@ -253,8 +252,7 @@ def _names(
 
 def _check_place(name: str, index: int, axis: Array) -> None:
     if not -len(axis) <= index < len(axis):
-        message = f"{name} is {index}; allowed: from 0 to {len(axis) - 1}"
-        raise OptionError(message)
+        reject(f"{name} is {index}", f"from 0 to {len(axis) - 1}")
 
 
 def _range_of(lines: Sequence[Line]) -> str:
@@ -400,8 +398,7 @@ def plot_acceptance(
     """
     depths = [curve.max_draft_len for _, curve in curves if curve.max_draft_len is not None]
     if not depths or len(depths) < len(curves):
-        message = "curves is empty, or holds one without end; allowed: one or more measured curves"
-        raise OptionError(message)
+        reject("curves is empty, or holds one without end", "one or more measured curves")
     panels: dict[str, list[Line]] = {"survival": [], "tokens_per_round": []}
     for i, (name, curve) in enumerate((*curves, *fits)):
         depth = curve.max_draft_len or int(np.ceil(_BEYOND * max(depths)))

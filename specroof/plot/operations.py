@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, NullFormatter
 
-from specroof.errors import OptionError
+from specroof.errors import OptionError, reject
 from specroof.latency.pass_seconds import PassLatency
 from specroof.plot.bars import Bar, Fill, plot_bars
 from specroof.plot.labels import Label, place_labels
@@ -74,11 +74,9 @@ class _Op:
 def _ops(latency: PassLatency, devices: int = 1) -> list[_Op]:
     """Return the operations of one pass, longest first, and what each device does of them."""
     if np.size(latency.total_s) != 1:
-        message = f"latency holds {np.size(latency.total_s)} passes; allowed: one"
-        raise OptionError(message)
+        reject(f"latency holds {np.size(latency.total_s)} passes", "one")
     if not latency.ops:
-        message = "latency holds no operation; allowed: one or more"
-        raise OptionError(message)
+        reject("latency holds no operation", "one or more")
     found = [
         _Op(
             name=op.op.name,
@@ -164,8 +162,7 @@ def plot_roofline(
 def _roofs(ops: Sequence[_Op], flops_per_s: Mapping[str, float]) -> dict[str, float]:
     """Return the peaks of the dtypes that a pass computes in, highest first."""
     if not ops:
-        message = "latency holds no operation with arithmetic and bytes; allowed: one or more"
-        raise OptionError(message)
+        reject("latency holds no operation with arithmetic and bytes", "one or more")
     dtypes = dict.fromkeys(op.dtype for op in ops)
     missing = [dtype for dtype in dtypes if dtype not in flops_per_s]
     if missing:

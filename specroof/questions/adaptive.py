@@ -493,10 +493,7 @@ def _costs(
         alone_s = draft_s[1:, -1] + verify_s[1:, -1]
         engine_s = round_s[1, -1] - alone_s[0]
         if not np.allclose(round_s[1:, -1], alone_s + engine_s, atol=0.0):
-            message = (
-                f"drafter {curve.drafter!r} drafts while the target verifies; allowed: before it"
-            )
-            raise OptionError(message)
+            reject(f"drafter {curve.drafter!r} drafts while the target verifies", "before it")
         steps = np.diff(draft_s, axis=0)
         drafts = np.arange(batch_size * depth + 1) / batch_size
         return BatchCosts(

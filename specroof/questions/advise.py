@@ -311,8 +311,7 @@ def _wanted(request: AdviseRequest) -> Wanted:
         request.drafters_with_acceptance(request.drafters),
     )
     if not drafters:
-        message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
-        raise OptionError(message)
+        reject("drafters is empty", "at least one drafter (--drafter SPEC)")
     server, version = framework_of(request.framework)
     frameworks = USUAL_FRAMEWORKS if server is None else (server,)
     if version:
@@ -345,8 +344,7 @@ def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> 
         refuse("traffic", request.traffic, "where no requests are simulated")
     if mix is not None:
         if any(one is not None for one in given):
-            message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
-            raise OptionError(message)
+            reject("input_len or output_len is given with a mix in traffic", "one of both")
         cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
         workload = replace(mix.workload, prefix_hit_rate=cached)
         return Load(clients, [mix.mean_context_len], workload)
@@ -822,8 +820,7 @@ def advise(request: AdviseRequest) -> Advice:
         unfit.append(f"{wanted.model.name} does not fit on {most} x {profile.name}")
     if not chips:
         allowed = " or ".join(sorted(enough)) or "a chip that holds it, or narrower --weights"
-        message = f"hardware: {'; '.join(unfit)}; allowed: {allowed}"
-        raise OptionError(message)
+        reject(f"hardware: {'; '.join(unfit)}", allowed)
     chips.sort(key=_rank)
     point = chips[0].to_measure
     if request.bench and point is None:

@@ -10,7 +10,7 @@ from specroof import quantities as q
 from specroof.acceptance import constant_acceptance
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect, refuse
+from specroof.errors import expect, refuse, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
@@ -340,8 +340,7 @@ def _wish(request: BreakevenRequest, drafter: Drafter, case: Case) -> Wish:
         allowed = f"at most {longest + 1}, the tokens of {longest} drafts and 1"
         refuse("speedup", request.speedup, allowed)
     if drafter.is_ideal and parameter in _PER_LOAD:
-        message = f"drafter is 'ideal', whose {parameter} is given; allowed: another drafter"
-        raise OptionError(message)
+        reject(f"drafter is 'ideal', whose {parameter} is given", "another drafter")
     most = 1
     if parameter in AXES:
         most = _MOST[parameter] if request.most is None else request.most

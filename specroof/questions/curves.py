@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from specroof import cost
 from specroof.acceptance import Acceptance, ContextAcceptance
 from specroof.cost import ForwardPass, OpCost
-from specroof.errors import OptionError, expect
+from specroof.errors import expect, reject
 from specroof.hardware.profile import Placement
 from specroof.latency.pass_seconds import PassLatency
 from specroof.latency.setup import Deployment, Setup, engine_setup
@@ -92,8 +92,7 @@ class _Placed:
         expect("engine", self.engine, str | None, "the name of an engine of the hardware, or None")
         if self.tensor_parallel is not None:
             if placement is not None:
-                message = "placement and tensor_parallel are both given; allowed: one of them"
-                raise OptionError(message)
+                reject("placement and tensor_parallel are both given", "one of them")
             placement = Placement(self.tensor_parallel)
         return engine_setup(hardware, self.engine, placement, options_of(self.options))
 

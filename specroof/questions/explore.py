@@ -24,7 +24,7 @@ from specroof.arrays import Array, IntArray, array_within, fields_of, whole_with
 from specroof.catalog import load_drafter, load_hardware, model_names
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
-from specroof.errors import OptionError, SpecroofError, expect
+from specroof.errors import OptionError, SpecroofError, expect, reject
 from specroof.frameworks import FRAMEWORKS, SERVERS, known_releases, release
 from specroof.hardware.engine import (
     BATCH_WIDENING,
@@ -950,8 +950,7 @@ def _named(name: str, given: Any, load: Callable[[Any], _Named]) -> dict[str, _N
     """
     names = as_list(given)
     if not names:
-        message = f"{name} is empty; allowed: at least one"
-        raise OptionError(message)
+        reject(f"{name} is empty", "at least one")
     pairs = zip(names, unique_list(name, names, load), strict=True)
     return {os.fspath(w) if isinstance(w, str | os.PathLike) else o.name: o for w, o in pairs}
 

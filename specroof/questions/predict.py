@@ -14,7 +14,7 @@ from specroof import quantities as q
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import Note, OptionError, refuse
+from specroof.errors import Note, refuse, reject
 from specroof.hardware.engine import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
@@ -516,8 +516,7 @@ def shared_max_draft_len(drafters: Sequence[Drafter], max_draft_len: int | None)
         If no drafter drafts that far.
     """
     if not drafters:
-        message = "drafters is empty; allowed: at least one drafter"
-        raise OptionError(message)
+        reject("drafters is empty", "at least one drafter")
     accepted = [acceptance_of(drafter) for drafter in drafters]
     if max_draft_len is None:
         return DEFAULT_MAX_DRAFT_LEN

@@ -11,7 +11,7 @@ from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
-from specroof.errors import OptionError
+from specroof.errors import OptionError, reject
 from specroof.latency.setup import Deployment
 from specroof.montecarlo import (
     ExactnessResult,
@@ -193,8 +193,7 @@ def chain_acceptance(drafter: Drafter) -> Acceptance:
     if drafter.is_ideal:
         return constant_acceptance(1.0)
     if drafter.propose is not chain_proposals:
-        message = f"drafter is {drafter.name!r}, which proposes no chain; allowed: a chain or block"
-        raise OptionError(message)
+        reject(f"drafter is {drafter.name!r}, which proposes no chain", "a chain or block")
     if not isinstance(drafter.acceptance, Acceptance):
         message = f"drafter {drafter.name!r} has no acceptance; give one, as in accept=0.8"
         raise OptionError(message)
@@ -264,8 +263,7 @@ class Exactness(Noted):
 def sampling_is_exact(request: ExactRequest) -> Exactness:
     """Run speculative sampling on distributions and test its output against the target's."""
     if (request.target is None) != (request.draft is None):
-        message = "target and draft belong together; allowed: both or neither"
-        raise OptionError(message)
+        reject("target and draft belong together", "both or neither")
     if request.target is None or request.draft is None:
         pair = random_distributions(
             request.vocabulary, request.closeness, contexts=request.markov, seed=request.seed

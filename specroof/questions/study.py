@@ -16,7 +16,7 @@ from specroof.catalog import load_drafter, load_hardware, load_model, read_text,
 from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
-from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
+from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, reject
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.outcomes.case import Case
@@ -539,8 +539,7 @@ def _lookups(
 
 def _refuse_family(number: int, family: str) -> None:
     known = ", ".join(sorted(PARSERS))
-    message = f"targets.{number}.family is {shown(family)}; allowed: {known}"
-    raise OptionError(message)
+    reject(f"targets.{number}.family is {shown(family)}", known)
 
 
 def _texts(value: object) -> Iterator[tuple[int, str]]:

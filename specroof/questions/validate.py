@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 from specroof import quantities as q
 from specroof.arrays import fields_of
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, refuse, reject
 from specroof.evidence import Measurement, shape_group
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.benchmark import (
@@ -128,8 +128,7 @@ class ValidateRequest(Recorded):
         given.pop("results", None)
         for name, value in given.items():
             if value is not None:
-                message = f"{name} is {value!r} without benchmark files; allowed: with results"
-                raise OptionError(message)
+                reject(f"{name} is {value!r} without benchmark files", "with results")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, Urgent, refuse
+from specroof.errors import Urgent, refuse, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
@@ -163,8 +163,7 @@ def worth(request: WorthRequest) -> Worth:
     case = one_context(request)
     (drafter,) = request.sampled_drafters(request.drafter_or_usual(request.drafter))
     if drafter.is_ideal:
-        message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
-        raise OptionError(message)
+        reject("drafter is 'ideal', which nothing improves", "another drafter")
     load, deployment = case.load, case.deployment
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
@@ -246,8 +245,7 @@ def lengths_within(request: Any, usual: Sequence[float], drafts: int) -> list[fl
         if not 1 <= real_number(one) <= drafts + 1:
             refuse("accept_length", one, f"numbers from 1 to {drafts + 1}")
     if not given:
-        message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
-        raise OptionError(message)
+        reject(f"accept_length has none up to {drafts + 1}", f"lengths of {drafts} drafts")
     return sorted({real_number(one) for one in given})
 
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
-from specroof.errors import OutputError, expect, expect_word, optional_library, refuse
+from specroof.errors import OutputError, expect, expect_word, optional_library, refuse, reject
 from specroof.report.columns import Columns, arrow_batch, listed_columns
 from specroof.report.layout import columns_csv
 from specroof.report.writing import clear_stale, refused, whole_file
@@ -106,8 +106,7 @@ class _Folder:
             with refused(path, _TO_READ):
                 is_link = path.is_symlink()
             if is_link:
-                message = f"{path}: is a link; allowed: files and folders of the sweep itself"
-                raise OutputError(message)
+                reject(f"{path}: is a link", "files and folders of the sweep itself", OutputError)
         return path
 
     def prepare(self, *folders: str) -> None:
@@ -125,8 +124,9 @@ class _Folder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            message = f"{self.url}: another sweep writes there; allowed: another folder, or later"
-            raise OutputError(message) from None
+            reject(
+                f"{self.url}: another sweep writes there", "another folder, or later", OutputError
+            )
         except OSError:  # network disks without locks
             pass
         try:
@@ -246,8 +246,7 @@ class _Remote:
         try:
             yield
         except kind as failure:
-            message = f"{self.url}: {str(failure) or type(failure).__name__}; allowed: {allowed}"
-            raise OutputError(message) from None
+            reject(f"{self.url}: {str(failure) or type(failure).__name__}", allowed, OutputError)
 
 
 # --- Tables as files: Parquet, CSV and JSON Lines, written some rows at a time -------------------

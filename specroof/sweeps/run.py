@@ -19,7 +19,7 @@ from multiprocessing.connection import wait as wait_for_any
 from typing import Any, Final
 
 from specroof.arrays import whole_within
-from specroof.errors import OptionError, OutputError, optional_library, refuse
+from specroof.errors import OptionError, OutputError, optional_library, refuse, reject
 from specroof.questions.study_grid import StudyLike
 from specroof.questions.sweep import study_of
 from specroof.report.layout import json_line
@@ -170,8 +170,7 @@ def on_cluster(
                 yield task.result()
     # What is cancelled has lost its scheduler; what cannot be imported lacks specroof there.
     except (OSError, ImportError, CancelledError, distributed.KilledWorker) as failure:
-        message = f"{address}: {failure}; allowed: a cluster of dask that can be reached"
-        raise OutputError(message) from None
+        reject(f"{address}: {failure}", "a cluster of dask that can be reached", OutputError)
 
 
 def write_by_number(
@@ -342,8 +341,9 @@ def _manifest(place: Place) -> dict[str, Any] | None:
         return None
     manifest = parse_manifest(content)
     if manifest is None:
-        message = f"{place.url}/{MANIFEST} is not the manifest of a sweep; allowed: another folder"
-        raise OutputError(message)
+        reject(
+            f"{place.url}/{MANIFEST} is not the manifest of a sweep", "another folder", OutputError
+        )
     return manifest
 
 
