@@ -33,26 +33,10 @@ from specroof.policies.adaptive import (
 )
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, ServedAnswer, sure_of
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
 from specroof.questions.objects import Values, as_list, options_of, server_of
-from specroof.questions.parameters import (
-    FORMULAS,
-    BatchSize,
-    Capacity,
-    ChainDrafter,
-    Concurrency,
-    ContextLen,
-    DraftModel,
-    LengthParameters,
-    LengthRange,
-    MaxDraftLen,
-    PlayedParameters,
-    PolicyParameters,
-    RequestCount,
-    Seed,
-    like,
-)
 from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
@@ -96,7 +80,7 @@ _SAME_PASS: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveRequest(PolicyParameters, LengthParameters, DeploymentRequest):
+class AdaptiveRequest(p.PolicyParameters, p.LengthParameters, DeploymentRequest):
     """Ask what adaptive draft lengths gain.
 
     Examples
@@ -108,11 +92,11 @@ class AdaptiveRequest(PolicyParameters, LengthParameters, DeploymentRequest):
      'oracle']
     """
 
-    drafter: ChainDrafter
+    drafter: p.ChainDrafter
     batch_size: Annotated[
         Values | None,
-        like(
-            BatchSize,
+        p.like(
+            p.BatchSize,
             about="Sequences in flight, a number or a list. One that is named twice lasts twice as "
             "long.",
             about_flag="Sequences in flight, comma-separated. Name one twice to give it twice the "
@@ -120,14 +104,14 @@ class AdaptiveRequest(PolicyParameters, LengthParameters, DeploymentRequest):
             shown=",".join(map(str, USUAL_LOADS)),
         ),
     ] = None
-    context_len: ContextLen = None
-    concurrency: Concurrency = None
-    requests: RequestCount = None
-    length_range: LengthRange = None
-    max_draft_len: MaxDraftLen = None
-    capacity: Capacity = None
-    draft_model: DraftModel = None
-    seed: Seed = 0
+    context_len: p.ContextLen = None
+    concurrency: p.Concurrency = None
+    requests: p.RequestCount = None
+    length_range: p.LengthRange = None
+    max_draft_len: p.MaxDraftLen = None
+    capacity: p.Capacity = None
+    draft_model: p.DraftModel = None
+    seed: p.Seed = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -450,7 +434,7 @@ def _load(request: AdaptiveRequest, loads: Iterable[int]) -> Load:
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
     refuse_one_token(load.workload)
-    drawn = PlayedParameters(
+    drawn = p.PlayedParameters(
         requests=request.requests, length_range=request.length_range, seed=request.seed
     )
     return played_load(drawn, load) if load.workload is not None or drawn.is_played else load
@@ -569,7 +553,7 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
 
 COMMAND: Final = Command(
     question=adaptive,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw the gain of each policy by load.",
     to_paste=True,

@@ -18,11 +18,11 @@ from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, OnChips, ServedAnswer, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import Values
-from specroof.questions.parameters import FORMULAS, AnyDrafter, BatchSize, DraftLen, Parameter, like
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.report.layout import format_table, page, wrapped
@@ -62,10 +62,10 @@ class BreakevenRequest(LoadsRequest):
     0.1
     """
 
-    drafter: AnyDrafter = None
+    drafter: p.AnyDrafter = None
     solve: Annotated[
         str,
-        Parameter(
+        p.Parameter(
             "What to find: accept, the least acceptance rate; accept-length, with draft_len "
             "drafts, bonus included; cost, the largest cost of drafting, a share of the plain step "
             "for drafters that are given as one and a factor on the drafting time of others; batch "
@@ -78,19 +78,19 @@ class BreakevenRequest(LoadsRequest):
             names=lambda: SOLVED,
         ),
     ] = "accept"
-    speedup: Annotated[float, Parameter("Speedup that is wanted; 1 breaks even.")] = 1.0
-    batch_size: Annotated[Values | None, like(BatchSize, shown="1,2,4,…,256")] = None
+    speedup: Annotated[float, p.Parameter("Speedup that is wanted; 1 breaks even.")] = 1.0
+    batch_size: Annotated[Values | None, p.like(p.BatchSize, shown="1,2,4,…,256")] = None
     draft_len: Annotated[
         int | None,
-        like(
-            DraftLen,
+        p.like(
+            p.DraftLen,
             in_python="For an acceptance length the drafter's block or 3 if None.",
             shown="the best of 1 to 16",
         ),
     ] = None
     most: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "Largest batch or context to try.",
             in_python="Of larger ones nothing is known: `Row.unknown_from`.",
             shown="4096; 1048576",
@@ -435,7 +435,7 @@ def _run_cells(row: BreakevenRow) -> list[str]:
 
 COMMAND: Final = Command(
     question=breakeven,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw the answer against the load.",
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"

@@ -17,9 +17,9 @@ from specroof.frameworks import FRAMEWORKS, IDEAL, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.setup import Deployment, check_placement
 from specroof.quantities import cell_of, records_of
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, ServedAnswer
 from specroof.questions.objects import DrafterLike, hardware_of
-from specroof.questions.parameters import FORMATS, ContextLen, Drafters, DraftLen, like
 from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
 from specroof.questions.splits import split_name
 from specroof.report.layout import format_table, page
@@ -48,18 +48,18 @@ class CapacityRequest(WorkerRequest):
     """
 
     context_len: Annotated[
-        float, like(ContextLen, about="Cached tokens of each request: its prompt and answer.")
+        float, p.like(p.ContextLen, about="Cached tokens of each request: its prompt and answer.")
     ] = 4096
     drafters: Annotated[
         DrafterLike | Sequence[DrafterLike],
-        like(
-            Drafters,
+        p.like(
+            p.Drafters,
             about="Drafters, each KIND[,key=value…]; none for plain decoding alone. Needs no "
             f"acceptance. Kinds: {', '.join(KINDS)}.",
             in_python="",
         ),
     ] = ()
-    draft_len: Annotated[int | None, like(DraftLen, shown="the drafter's block, or 3")] = None
+    draft_len: Annotated[int | None, p.like(p.DraftLen, shown="the drafter's block, or 3")] = None
 
     def resolved(self) -> Deployment:
         """Return the model and its setup; a server needs no measured engine to have rules."""
@@ -338,7 +338,7 @@ def _short(row: CapacityRow) -> str:
 
 COMMAND: Final = Command(
     question=capacity,
-    options=(*FORMATS, "recurrent_state"),
+    options=(*p.FORMATS, "recurrent_state"),
     chart="Draw the memory of a device, line by line.",
     example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"
     "--drafter mtp --server prefix-cache=off",

@@ -13,16 +13,9 @@ from specroof.errors import OptionError, expect, refuse
 from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
 from specroof.outcomes.case import Case
 from specroof.outcomes.solve import Solution, Wish, solve
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, ServedAnswer, rows_table
 from specroof.questions.objects import DrafterLike
-from specroof.questions.parameters import (
-    FORMULAS,
-    ContextLen,
-    DraftLen,
-    OneDrafter,
-    Parameter,
-    like,
-)
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.report.layout import format_table, in_line, page, shows_notes, wrapped
 from specroof.serving.served import served_curve
@@ -44,11 +37,13 @@ class ExplainRequest(DeploymentRequest):
     0.0
     """
 
-    batch_size: Annotated[float, Parameter("Sequences in the pass.", "--batch --concurrency")] = 1
-    context_len: Annotated[float | None, like(ContextLen, shown="4096; 0 with --prefill")] = None
+    batch_size: Annotated[float, p.Parameter("Sequences in the pass.", "--batch --concurrency")] = 1
+    context_len: Annotated[float | None, p.like(p.ContextLen, shown="4096; 0 with --prefill")] = (
+        None
+    )
     query_len: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "New positions of each sequence: 1 decodes, γ + 1 verifies; of a prefill, the tokens "
             "of the prompt.",
             about_flag="New positions of each sequence: 1 decodes, γ + 1 verifies. With --prefill, "
@@ -58,7 +53,7 @@ class ExplainRequest(DeploymentRequest):
     ] = None
     prefill: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Time a prompt of query_len tokens: logits and recurrent state of its last position "
             "only.",
             about_flag="Time a prompt of --query-len tokens: logits and recurrent state of its "
@@ -67,12 +62,12 @@ class ExplainRequest(DeploymentRequest):
     ] = False
     drafter: Annotated[
         DrafterLike | None,
-        like(
-            OneDrafter,
+        p.like(
+            p.OneDrafter,
             about="Compare a round of this drafter, given with its acceptance, with a plain step.",
         ),
     ] = None
-    draft_len: DraftLen = None
+    draft_len: p.DraftLen = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -435,7 +430,7 @@ def explain_charts(explanation: Explanation) -> dict[str, Any]:
 
 COMMAND: Final = Command(
     question=explain,
-    options=FORMULAS,
+    options=p.FORMULAS,
     chart="Draw the roofline, and time per operation (NAME-time); with --drafter first the waterfall "
     "of the round, then NAME-roofline and NAME-time.",
     example="specroof explain Qwen/Qwen3-8B -H b200 --batch 32 for a plain step, with\n"

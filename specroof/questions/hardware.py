@@ -12,9 +12,9 @@ from specroof.catalog import hardware_names, hardware_words, load_hardware, take
 from specroof.catalog.files import suggestion
 from specroof.errors import expect, refuse
 from specroof.hardware.profile import HardwareProfile
+from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.objects import HardwareLike, hardware_of
-from specroof.questions.parameters import Hardware, Parameter, like
 from specroof.questions.request import Command, Output, question
 from specroof.report.layout import note_lines
 from specroof.units import format_binary_bytes, format_si
@@ -30,7 +30,7 @@ class HardwareRequest:
     """Ask what a chip can do."""
 
     hardware: Annotated[
-        HardwareLike, like(Hardware, about="A YAML file, a name or an alias.", flag="NAME")
+        HardwareLike, p.like(p.Hardware, about="A YAML file, a name or an alias.", flag="NAME")
     ]
 
 
@@ -38,14 +38,14 @@ class HardwareRequest:
 class CheckRequest:
     """Ask whether a hardware file is sound."""
 
-    file: Annotated[str | os.PathLike[str], Parameter("Your own YAML file.", "FILE")]
+    file: Annotated[str | os.PathLike[str], p.Parameter("Your own YAML file.", "FILE")]
 
 
 @dataclass(frozen=True)
 class NewRequest:
     """Ask for a hardware file to fill in."""
 
-    name: Annotated[str, Parameter("What the chip is called.", "NAME")]
+    name: Annotated[str, p.Parameter("What the chip is called.", "NAME")]
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,9 +13,9 @@ from specroof.catalog import model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
+from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.objects import ModelLike, model_of
-from specroof.questions.parameters import Family, Model
 from specroof.questions.request import Command, question
 from specroof.report.layout import closing, format_table
 from specroof.units import format_binary_bytes, format_count
@@ -36,19 +36,19 @@ class ModelsRequest:
 class ModelRequest:
     """Ask for the sizes of a model."""
 
-    model: Model
+    model: p.Model
     _: KW_ONLY
-    family: Family = None
+    family: p.Family = None
 
 
 @dataclass(frozen=True)
 class DiffRequest:
     """Ask in what two models differ."""
 
-    first: Model
-    second: Model
+    first: p.Model
+    second: p.Model
     _: KW_ONLY
-    family: Family = None
+    family: p.Family = None
 
 
 @dataclass(frozen=True, kw_only=True)

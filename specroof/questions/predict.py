@@ -31,6 +31,7 @@ from specroof.outcomes.rows import (
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
 from specroof.quantities import NOT_USEFUL, is_useful, labelled, records_of
+from specroof.questions import parameters as p
 from specroof.questions.answer import (
     Charted,
     Of,
@@ -42,16 +43,6 @@ from specroof.questions.answer import (
 )
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import as_list, money_of, price_notes, usd_per_hour
-from specroof.questions.parameters import (
-    FORMULAS,
-    Drafters,
-    MaxDraftLen,
-    Parameter,
-    PricePerHour,
-    TpotS,
-    TtftS,
-    like,
-)
 from specroof.questions.played_loads import load_json, played_charts, played_tables, told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_text
@@ -537,11 +528,11 @@ class PredictRequest(LoadsRequest):
     (1, 2, 17)
     """
 
-    drafters: Drafters = None
-    max_draft_len: MaxDraftLen = None
+    drafters: p.Drafters = None
+    max_draft_len: p.MaxDraftLen = None
     draft_len: Annotated[
         int | Sequence[int] | None,
-        Parameter(
+        p.Parameter(
             "Drafts per round to show side by side, as in 1,2,3.",
             "--show-draft-len",
             read=whole_numbers,
@@ -549,9 +540,9 @@ class PredictRequest(LoadsRequest):
             former="--draft-len",
         ),
     ] = None
-    ttft_s: Annotated[float | None, like(TtftS, in_python="Of played requests.")] = None
-    tpot_s: Annotated[float | None, like(TpotS, in_python="Of played requests.")] = None
-    price_per_hour: PricePerHour = None
+    ttft_s: Annotated[float | None, p.like(p.TtftS, in_python="Of played requests.")] = None
+    tpot_s: Annotated[float | None, p.like(p.TpotS, in_python="Of played requests.")] = None
+    price_per_hour: p.PricePerHour = None
 
 
 @question(PredictRequest, on_chips=OnChips)
@@ -929,7 +920,7 @@ def measured_near(
 
 COMMAND: Final = Command(
     question=predict,
-    options=(*FORMULAS, "cost_of"),
+    options=(*p.FORMULAS, "cost_of"),
     points=True,
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "

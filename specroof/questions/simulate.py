@@ -20,8 +20,8 @@ from specroof.montecarlo import (
     simulate_exactness,
 )
 from specroof.montecarlo import simulate_batch as simulated
+from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, ServedAnswer, rows_table
-from specroof.questions.parameters import ChainDrafter, ContextLen, DraftLen, Parameter, Seed, like
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page
@@ -37,13 +37,13 @@ from specroof.units import format_drafts, format_seconds
 class TimesRequest(DeploymentRequest):
     """Ask how times spread while batches are decoded round by round."""
 
-    drafter: ChainDrafter
-    batch_size: Annotated[int, Parameter("Sequences at the start.", "--batch")] = 8
-    context_len: Annotated[float, like(ContextLen)] = 4096
-    draft_len: DraftLen = None
-    output_len: Annotated[int, Parameter("Tokens of each answer.")] = 256
-    n_batches: Annotated[int, Parameter("Batches to decode.", "--batches")] = 200
-    seed: Seed = 0
+    drafter: p.ChainDrafter
+    batch_size: Annotated[int, p.Parameter("Sequences at the start.", "--batch")] = 8
+    context_len: Annotated[float, p.like(p.ContextLen)] = 4096
+    draft_len: p.DraftLen = None
+    output_len: Annotated[int, p.Parameter("Tokens of each answer.")] = 256
+    n_batches: Annotated[int, p.Parameter("Batches to decode.", "--batches")] = 200
+    seed: p.Seed = 0
 
 
 #: What is timed, by the names of `BatchSimulation`.
@@ -206,24 +206,24 @@ class ExactRequest:
 
     target: Annotated[
         Sequence[float] | None,
-        Parameter(
+        p.Parameter(
             "The target's distribution, as in 0.5,0.3,0.2.",
             in_python="Random ones if None.",
             read=numbers,
         ),
     ] = None
     draft: Annotated[
-        Sequence[float] | None, Parameter("The drafter's distribution.", read=numbers)
+        Sequence[float] | None, p.Parameter("The drafter's distribution.", read=numbers)
     ] = None
     _: KW_ONLY
-    vocabulary: Annotated[int, Parameter("Tokens of random distributions.")] = 16
+    vocabulary: Annotated[int, p.Parameter("Tokens of random distributions.")] = 16
     closeness: Annotated[
-        float, Parameter("How alike random distributions are; 1 makes them equal.")
+        float, p.Parameter("How alike random distributions are; 1 makes them equal.")
     ] = 0.5
-    markov: Annotated[bool, Parameter("Random distributions depend on the token before.")] = False
-    draft_len: Annotated[int, like(DraftLen)] = 4
-    n_tokens: Annotated[int, Parameter("Tokens to commit.", "--tokens")] = 200_000
-    seed: Seed = 0
+    markov: Annotated[bool, p.Parameter("Random distributions depend on the token before.")] = False
+    draft_len: Annotated[int, p.like(p.DraftLen)] = 4
+    n_tokens: Annotated[int, p.Parameter("Tokens to commit.", "--tokens")] = 200_000
+    seed: p.Seed = 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)

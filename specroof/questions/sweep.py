@@ -13,8 +13,8 @@ from specroof.arrays import fields_of
 from specroof.errors import OptionError, Urgent, expect
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
+from specroof.questions import parameters as p
 from specroof.questions.answer import Answer
-from specroof.questions.parameters import Parameter
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import question
 from specroof.questions.study_grid import Study, StudyLike
@@ -170,7 +170,7 @@ class SweepRequest:
 
     study: Annotated[
         StudyLike,
-        Parameter(
+        p.Parameter(
             "A study file, the name of a bundled study, a mapping with the keys of a study file, "
             "or a `Study`."
         ),

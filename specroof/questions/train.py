@@ -25,6 +25,7 @@ from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
+from specroof.questions import parameters as p
 from specroof.questions.answer import (
     Charted,
     OnChips,
@@ -35,15 +36,6 @@ from specroof.questions.answer import (
 )
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
-from specroof.questions.parameters import (
-    FORMULAS,
-    ContextLen,
-    MeasuredDraftLen,
-    OneDrafter,
-    Parameter,
-    PricePerHour,
-    like,
-)
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.worth import (
@@ -96,38 +88,38 @@ class TrainRequest(LoadsRequest):
 
     drafter: Annotated[
         DrafterLike,
-        like(OneDrafter, about="What is trained, KIND[,key=value…]; needs no acceptance."),
+        p.like(p.OneDrafter, about="What is trained, KIND[,key=value…]; needs no acceptance."),
     ] = "eagle3"
-    samples: Annotated[float, Parameter("Conversations that the drafter is trained on.")]
-    sample_len: Annotated[float, Parameter("Tokens of a conversation, on average.")] = 540
+    samples: Annotated[float, p.Parameter("Conversations that the drafter is trained on.")]
+    sample_len: Annotated[float, p.Parameter("Tokens of a conversation, on average.")] = 540
     answer_len: Annotated[
         float | None,
-        Parameter(
+        p.Parameter(
             "Tokens of a conversation that the target writes anew, since a drafter learns from the "
             "target's own answers; 0 where they are at hand, as in the log of its server.",
             shown="three quarters of sample_len",
         ),
     ] = None
-    epochs: Annotated[float, Parameter("Times that training goes through all samples.")] = 2
+    epochs: Annotated[float, p.Parameter("Times that training goes through all samples.")] = 2
     unrolled_steps: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "Passes through the drafter for each token of training.",
             shown=f"{UNROLLED_STEPS['eagle3']} for eagle3, the block of block drafters, else 1",
         ),
     ] = None
     training_devices: Annotated[
-        int | None, Parameter("Devices that train.", shown="8, or those of the server if more")
+        int | None, p.Parameter("Devices that train.", shown="8, or those of the server if more")
     ] = None
     online: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Make hidden states in every epoch, in place of keeping them on disk.", "--online"
         ),
     ] = False
     accept_length: Annotated[
         Values | None,
-        Parameter(
+        p.Parameter(
             "Acceptance lengths that the trained drafter may reach, bonus included.",
             about_flag="Acceptance lengths that the trained drafter may reach, bonus included, "
             "comma-separated.",
@@ -135,11 +127,11 @@ class TrainRequest(LoadsRequest):
             shown="what published drafters of that kind and so many samples reach",
         ),
     ] = None
-    draft_len: Annotated[int | None, like(MeasuredDraftLen, shown="3, or the block")] = None
+    draft_len: Annotated[int | None, p.like(p.MeasuredDraftLen, shown="3, or the block")] = None
     against: Annotated[
         DrafterLike | None,
-        like(
-            OneDrafter,
+        p.like(
+            p.OneDrafter,
             flag="--against",
             about="A drafter that needs no training, KIND[,key=value…], to compare with; without "
             "acceptance, with the published one.",
@@ -148,14 +140,14 @@ class TrainRequest(LoadsRequest):
     ] = None
     tokens_per_day: Annotated[
         Values,
-        Parameter(
+        p.Parameter(
             "Output tokens that are served in a day, a number or a list.",
             about_flag="Output tokens that are served in a day, comma-separated.",
             read=numbers,
         ),
     ] = USUAL_TRAFFIC
-    context_len: ContextLen = None
-    price_per_hour: PricePerHour = None
+    context_len: p.ContextLen = None
+    price_per_hour: p.PricePerHour = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -670,7 +662,7 @@ def train_text(answer: Trained) -> str:
 
 COMMAND: Final = Command(
     question=train,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw what is saved over time, by traffic.",
     example="specroof train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000 --isl 1024\n"

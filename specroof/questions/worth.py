@@ -17,6 +17,7 @@ from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.outcomes.solve import Wish, largest_rate, solve
+from specroof.questions import parameters as p
 from specroof.questions.answer import (
     Charted,
     OnChips,
@@ -28,16 +29,6 @@ from specroof.questions.answer import (
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
 from specroof.questions.objects import Values, as_list, money_of
-from specroof.questions.parameters import (
-    FORMULAS,
-    AnyDrafter,
-    ContextLen,
-    MeasuredDraftLen,
-    Parameter,
-    PricePerHour,
-    TpotS,
-    like,
-)
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.reading.words import numbers
@@ -67,20 +58,20 @@ class WorthRequest(LoadsRequest):
     [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     """
 
-    drafter: AnyDrafter = None
+    drafter: p.AnyDrafter = None
     accept_length: Annotated[
         Values | None,
-        Parameter(
+        p.Parameter(
             "Acceptance lengths to compare, bonus included, a number or a list.",
             about_flag="Acceptance lengths to compare, bonus included, comma-separated.",
             read=numbers,
             shown="3 to 9",
         ),
     ] = None
-    draft_len: Annotated[int | None, like(MeasuredDraftLen, former="--draft-len")] = None
-    context_len: ContextLen = None
-    tpot_s: Annotated[float | None, like(TpotS, shown="the time of plain decoding")] = None
-    price_per_hour: PricePerHour = None
+    draft_len: Annotated[int | None, p.like(p.MeasuredDraftLen, former="--draft-len")] = None
+    context_len: p.ContextLen = None
+    tpot_s: Annotated[float | None, p.like(p.TpotS, shown="the time of plain decoding")] = None
+    price_per_hour: p.PricePerHour = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -393,7 +384,7 @@ def worth_text(answer: Worth) -> str:
 
 COMMAND: Final = Command(
     question=worth,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw speedup and users against the length.",
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"
