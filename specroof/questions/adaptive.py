@@ -34,7 +34,7 @@ from specroof.policies.adaptive import (
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
 from specroof.questions import parameters as p
-from specroof.questions.answer import Charted, ServedAnswer, sure_of
+from specroof.questions.answer import OfDrafter
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
 from specroof.questions.objects import Values, as_list, options_of, server_of
 from specroof.questions.played_loads import told
@@ -45,7 +45,7 @@ from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import Launch, launch
 from specroof.serving.served import served_curve
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load
 from specroof.speedup.curve import draft_depth, engine_pass_s, longest_draft
 from specroof.units import format_drafts
 
@@ -134,7 +134,7 @@ class AdaptiveRow(OfLoad):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Adaptive(ServedAnswer, Charted):
+class Adaptive(OfDrafter):
     """What adaptive draft lengths gain.
 
     Attributes
@@ -154,9 +154,6 @@ class Adaptive(ServedAnswer, Charted):
         Sentences for the reader.
     """
 
-    drafter: str
-    context_len: float
-    workload: Workload | None
     confidence: float
     draft_len: int
     load_draft_len: tuple[int, ...]
@@ -170,12 +167,15 @@ class Adaptive(ServedAnswer, Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        return f"{self.served}, {load}: {self.drafter}"
+        return f"{self.served}, {self.asked_words}: {self.drafter}"
 
     def text(self) -> str:
         """Return the gain of each policy at each load, and the meaning of each policy."""
-        return adaptive_text(self)
+        table, meaning = policies_parts(self)
+        flags, lines = self.launch, list[str]()
+        if flags is not None:
+            lines = [f"by load, {flags.release}:", folded(flags.text), *flags.file_lines]
+        return page(self, table, "\n".join(lines), found=wrapped(self.found), more=[meaning])
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the gain of each policy."""
@@ -190,12 +190,6 @@ class Adaptive(ServedAnswer, Charted):
             f"best policy: {best}, {gains[best]:+.1%} tokens/s over {format_drafts(self.draft_len)} "
             f"at all loads; the oracle reaches {most:+.1%}"
         )
-
-    @property
-    def sureness(self) -> str:
-        """How near measurements are, in one sentence."""
-        kind = self.drafter.partition(",")[0]
-        return sure_of(self.deployment, [kind], self.rows)
 
     @property
     def policies(self) -> dict[str, list[AdaptiveRow]]:
@@ -219,7 +213,6 @@ class Adaptive(ServedAnswer, Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = self.served_json(self.workload, self.context_len)
         totals = {policy: self.total_gain(policy) for policy in self.policies}
         choice = {
             **fields_of(self, "draft_len", "load_draft_len"),
@@ -229,7 +222,7 @@ class Adaptive(ServedAnswer, Charted):
             ],
             "launch": None if self.launch is None else asdict(self.launch),
         }
-        return self.envelope(case | fields_of(self, "drafter", "confidence"), choice)
+        return self.envelope(self.case | fields_of(self, "drafter", "confidence"), choice)
 
 
 @question(AdaptiveRequest)
@@ -505,15 +498,6 @@ _MEANING: Final = {
     STEPS: "SGLang's --speculative-adaptive with its default steps: by batch and mean acceptance",
     "oracle": "drafts that will be accepted, as far as they pay: no policy can beat it",
 }
-
-
-def adaptive_text(answer: Adaptive) -> str:
-    """Return the gain of each policy at each load, and the meaning of each policy."""
-    table, meaning = policies_parts(answer)
-    flags, lines = answer.launch, list[str]()
-    if flags is not None:
-        lines = [f"by load, {flags.release}:", folded(flags.text), *flags.file_lines]
-    return page(answer, table, "\n".join(lines), found=wrapped(answer.found), more=[meaning])
 
 
 def policies_parts(answer: Adaptive) -> tuple[str, str]:

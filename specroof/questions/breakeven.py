@@ -167,7 +167,17 @@ class Breakeven(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the answer at each load as a table, with the most that could be reached."""
-        return breakeven_text(self)
+        if self.solve in _SEVERAL:
+            header = [
+                "context" if self.solve == "batch" else "batch",
+                *(f"largest {self.solve}", "γ", "at most", f"{_SEVERAL[self.solve]} that pay"),
+            ]
+            table = format_table(header, [_run_cells(row) for row in self.rows], left=[4])
+        else:
+            told = {"answer": "", "speedup": "now", "value": self.solve}
+            shown = [replace(row, answer="") if row.answer == "at" else row for row in self.rows]
+            table = rows_table(shown, _SHOWN, **told)
+        return page(self, table, found=wrapped(self.found))
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the answer against the load: values, or the runs that pay."""
@@ -396,21 +406,6 @@ def _at_load(
 # --- Break-even points, as a table ---------------------------------------------------------------
 
 _SEVERAL: Final = {"batch": "batches", "context": "contexts"}
-
-
-def breakeven_text(answer: Breakeven) -> str:
-    """Return the answer at each load as a table, with the most that could be reached."""
-    if answer.solve in _SEVERAL:
-        header = [
-            "context" if answer.solve == "batch" else "batch",
-            *(f"largest {answer.solve}", "γ", "at most", f"{_SEVERAL[answer.solve]} that pay"),
-        ]
-        table = format_table(header, [_run_cells(row) for row in answer.rows], left=[4])
-    else:
-        told = {"answer": "", "speedup": "now", "value": answer.solve}
-        shown = [replace(row, answer="") if row.answer == "at" else row for row in answer.rows]
-        table = rows_table(shown, _SHOWN, **told)
-    return page(answer, table, found=wrapped(answer.found))
 
 
 _SHOWN: Final = (

@@ -154,7 +154,22 @@ class Capacity(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the memory line by line, a column for each drafter, and the largest batch."""
-        return capacity_text(self)
+        records, known = records_of(self.rows), CapacityRow.quantities()
+        lines = [
+            [sign + known[name].title, *(cell_of(known[name], one[name]) for one in records)]
+            for name, sign in _SIGNS.items()
+            if name in records[0]
+        ]
+        if self.split is not None:
+            most = [str((row.workers or 1) * row.largest_batch) for row in self.rows]
+            lines.append(["- over all workers", *most])
+        lines.append([q.BOUND_BY.title, *(row.bound_by for row in self.rows)])
+        drafters = [f"{_short(row)}: {row.drafter}" for row in self.rows if row.drafter]
+        table = format_table(["", *map(_short, self.rows)], lines)
+        largest = (f"{row.largest_batch} ({_short(row)})" for row in self.rows)
+        return page(
+            self, table, found=f"requests at once: {', '.join(largest)}", more=["\n".join(drafters)]
+        )
 
     def figures(self) -> dict[str, Any]:
         """Return what fills a device, plain and with each drafter, and the most requests beside."""
@@ -307,26 +322,6 @@ _SIGNS: Final = {
     "state_per_request_bytes": "",
     "largest_batch": "",
 }
-
-
-def capacity_text(found: Capacity) -> str:
-    """Return the memory line by line, a column for each drafter, and the largest batch."""
-    records, known = records_of(found.rows), CapacityRow.quantities()
-    lines = [
-        [sign + known[name].title, *(cell_of(known[name], one[name]) for one in records)]
-        for name, sign in _SIGNS.items()
-        if name in records[0]
-    ]
-    if found.split is not None:
-        most = [str((row.workers or 1) * row.largest_batch) for row in found.rows]
-        lines.append(["- over all workers", *most])
-    lines.append([q.BOUND_BY.title, *(row.bound_by for row in found.rows)])
-    drafters = [f"{_short(row)}: {row.drafter}" for row in found.rows if row.drafter]
-    table = format_table(["", *map(_short, found.rows)], lines)
-    largest = (f"{row.largest_batch} ({_short(row)})" for row in found.rows)
-    return page(
-        found, table, found=f"requests at once: {', '.join(largest)}", more=["\n".join(drafters)]
-    )
 
 
 def _short(row: CapacityRow) -> str:

@@ -144,11 +144,38 @@ class Explanation(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the operations of the pass, longest first, or the parts of the round."""
-        return explanation_text(self)
+        if self.round is not None:
+            return _round_text(self, self.round)
+        total = f"the pass takes {format_seconds(float(self.latency.total_s))}"
+        if self.first_token_s is not None:
+            total += f"; time to first token: {format_seconds(self.first_token_s)}"
+        rows = self.rows
+        shown = rows if shows_notes() or len(rows) <= _MOST_ROWS + 1 else rows[:_MOST_ROWS]
+        rest = ""
+        if len(shown) < len(rows):
+            share = sum(row.share for row in rows[_MOST_ROWS:])
+            rest = f"and {len(rows) - len(shown)} more rows, {share:.1%} of the time (--notes)"
+        table = "\n".join(filter(None, [rows_table(shown, _SHOWN), rest]))
+        return page(self, table, found=total)
 
     def figures(self) -> dict[str, Any]:
         """Return the roofline, and the time of each operation; a round's waterfall first."""
-        return explain_charts(self)
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+        peak = self.setup.hardware.peak
+        roofline = plot.plot_roofline(
+            self.latency,
+            flops_per_s=peak.flops_per_s,
+            memory_bytes_per_s=peak.memory_bytes_per_s,
+            devices=self.setup.placement.tensor_parallel,  # a stage at a time
+            title=self.title,
+        )
+        time = plot.plot_time_per_op(self.latency, title=self.title)
+        if self.round is None:
+            return {"": roofline, "-time": time}
+        found = ". ".join(self.why.split(". ")[:2]).replace(". A", "; a")
+        waterfall = plot.plot_waterfall(self.round, title=f"{self.title}\n{found}")
+        return {"": waterfall, "-roofline": roofline, "-time": time}
 
     @property
     def rows(self) -> tuple[OperationRow, ...]:
@@ -356,23 +383,6 @@ def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
     )
 
 
-def explanation_text(explanation: Explanation) -> str:
-    """Return the operations of a pass as a table, longest first, and what it adds up to."""
-    if explanation.round is not None:
-        return _round_text(explanation, explanation.round)
-    total = f"the pass takes {format_seconds(float(explanation.latency.total_s))}"
-    if explanation.first_token_s is not None:
-        total += f"; time to first token: {format_seconds(explanation.first_token_s)}"
-    rows = explanation.rows
-    shown = rows if shows_notes() or len(rows) <= _MOST_ROWS + 1 else rows[:_MOST_ROWS]
-    rest = ""
-    if len(shown) < len(rows):
-        share = sum(row.share for row in rows[_MOST_ROWS:])
-        rest = f"and {len(rows) - len(shown)} more rows, {share:.1%} of the time (--notes)"
-    table = "\n".join(filter(None, [rows_table(shown, _SHOWN), rest]))
-    return page(explanation, table, found=total)
-
-
 #: Parts below this share of a plain step stand in one row, unless all notes are shown.
 _SMALL_PART: Final = 0.005
 
@@ -403,29 +413,6 @@ def _round_text(explanation: Explanation, parts: RoundParts) -> str:
 
 def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
     return [name, format_seconds(seconds), f"{seconds / parts.decode_s:.2f}"]
-
-
-# --- The charts -----------------------------------------------------------------------------------
-
-
-def explain_charts(explanation: Explanation) -> dict[str, Any]:
-    """Return the roofline of a pass, and the time of each operation; a round's waterfall first."""
-    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
-
-    peak = explanation.setup.hardware.peak
-    roofline = plot.plot_roofline(
-        explanation.latency,
-        flops_per_s=peak.flops_per_s,
-        memory_bytes_per_s=peak.memory_bytes_per_s,
-        devices=explanation.setup.placement.tensor_parallel,  # a stage at a time
-        title=explanation.title,
-    )
-    time = plot.plot_time_per_op(explanation.latency, title=explanation.title)
-    if explanation.round is None:
-        return {"": roofline, "-time": time}
-    found = ". ".join(explanation.why.split(". ")[:2]).replace(". A", "; a")
-    waterfall = plot.plot_waterfall(explanation.round, title=f"{explanation.title}\n{found}")
-    return {"": waterfall, "-roofline": roofline, "-time": time}
 
 
 COMMAND: Final = Command(

@@ -281,7 +281,19 @@ class FrontierAnswer(Charted):
 
     def text(self) -> str:
         """Return the cheapest point, a frontier for each series with its cheapest point marked."""
-        return frontier_text(self)
+        parts = [_chips_table(self)] if len(self.chips) > 1 else []
+        for chip in self.chips:
+            place = f"{chip.hardware}: " if len(self.chips) > 1 else ""
+            for one in chip.series:
+                table = rows_table(one.points, _SHOWN) if one.points else "no batch has room"
+                parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
+        return page(
+            self,
+            *parts,
+            _largest_rates(self),
+            found=wrapped(_cheapest(self)),
+            more=[compared_on({chip.hardware: (chip.engine, chip.reach) for chip in self.chips})],
+        )
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the frontiers, with the target of TPOT."""
@@ -664,23 +676,6 @@ def _devices(chip: ChipFrontier) -> str:
     counts = sorted({point.devices for one in chip.series for point in one.points})
     many = " to ".join(dict.fromkeys(map(str, counts[:1] + counts[-1:])))
     return f"{many} x {chip.hardware}" if counts else chip.hardware
-
-
-def frontier_text(answer: FrontierAnswer) -> str:
-    """Return the chips side by side, a frontier for each series, and the cheapest of all."""
-    parts = [_chips_table(answer)] if len(answer.chips) > 1 else []
-    for chip in answer.chips:
-        place = f"{chip.hardware}: " if len(answer.chips) > 1 else ""
-        for one in chip.series:
-            table = rows_table(one.points, _SHOWN) if one.points else "no batch has room"
-            parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
-    return page(
-        answer,
-        *parts,
-        _largest_rates(answer),
-        found=wrapped(_cheapest(answer)),
-        more=[compared_on({chip.hardware: (chip.engine, chip.reach) for chip in answer.chips})],
-    )
 
 
 def _chips_table(answer: FrontierAnswer) -> str:

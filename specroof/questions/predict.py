@@ -231,7 +231,29 @@ class Prediction(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the decision, the loads with the best draft lengths, and how sure they are."""
-        return prediction_text(self)
+        lengths, parts, more = self.draft_len, [self.table], list[str]()
+        if self.played:
+            is_asked = bool(lengths) or self.played[0].has_targets
+            (parts if is_asked else more).append(played_tables(self.played, lengths))
+        elif lengths:
+            parts.append(lengths_table(self.headline_curves, lengths))
+        if self.split is not None:
+            best = [
+                (drafter, i, int(whole.curve.best_draft_len[0, i]))
+                for drafter, whole in enumerate(self.end_to_end)
+                for i in range(len(self.load.batch_size))
+            ]
+            more += split_text(self, self.split, best)
+        if shows_notes():
+            more += [
+                prefill_line(self.end_to_end[0]) if self.end_to_end else "",
+                pays_lines(self.survey),
+                self.bands_line(self.load.batch_size),
+                source_lines(self.curves),
+            ]
+        rows, each = self.rows, len(self.rows) // len(self.outcomes)
+        lines = [decision_line(rows[at : at + each]) for at in range(0, len(rows), each)]
+        return page(self, *parts, found="\n".join(map(wrapped, lines)), more=more)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -656,33 +678,6 @@ _BRIEF: Final = (
 )
 #: What it has besides where drafts are off.
 _TRIED: Final = ("tried_draft_len", "tried_speedup", "tried_speedup_band")
-
-
-def prediction_text(prediction: Prediction) -> str:
-    """Return the decision, a table of the loads, and how sure they are; more with the notes."""
-    lengths, parts, more = prediction.draft_len, [prediction.table], list[str]()
-    if prediction.played:
-        is_asked = bool(lengths) or prediction.played[0].has_targets
-        (parts if is_asked else more).append(played_tables(prediction.played, lengths))
-    elif lengths:
-        parts.append(lengths_table(prediction.headline_curves, lengths))
-    if prediction.split is not None:
-        best = [
-            (drafter, i, int(whole.curve.best_draft_len[0, i]))
-            for drafter, whole in enumerate(prediction.end_to_end)
-            for i in range(len(prediction.load.batch_size))
-        ]
-        more += split_text(prediction, prediction.split, best)
-    if shows_notes():
-        more += [
-            prefill_line(prediction.end_to_end[0]) if prediction.end_to_end else "",
-            pays_lines(prediction.survey),
-            prediction.bands_line(prediction.load.batch_size),
-            source_lines(prediction.curves),
-        ]
-    rows, each = prediction.rows, len(prediction.rows) // len(prediction.outcomes)
-    lines = [decision_line(rows[at : at + each]) for at in range(0, len(rows), each)]
-    return page(prediction, *parts, found="\n".join(map(wrapped, lines)), more=more)
 
 
 # --- What the notes hold besides ------------------------------------------------------------------

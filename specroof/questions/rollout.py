@@ -480,7 +480,40 @@ class Rollout(Charted):
 
     def text(self) -> str:
         """Return the decision, the makespan of each policy, and how sure they are."""
-        return rollout_text(self)
+        lengths = self.output_len_summary
+        asked = (
+            f"answers: {lengths['mean']:.0f} tokens on average, {lengths['p50']:.0f} at p50, "
+            f"{lengths['p99']:.0f} at p99, {lengths['max']:.0f} at most; prompts: "
+            f"{plain_number(self.input_len)} tokens"
+        )
+        lines, parts, more = list[str](), list[str](), [asked]
+        for one in self.drafters:
+            place = f"{one.setup.hardware.name}: " if len(self.setups) > 1 else ""
+            drafting = one.policies[1:]
+            shown = next((policy for policy in drafting if policy.decision != "off"), drafting[0])
+            decision, _, gain = decision_line([shown]).partition("; ")
+            how = ", by its schedule alone" if shown is not drafting[0] else ""
+            lines.append(wrapped(f"{decision}; {place}{gain}{how}"))
+            gains = [
+                f"{gain:.2f}x with {drafts}"
+                for drafts, gain in enumerate(one.speedup.tolist())
+                if drafts and math.isfinite(gain)
+            ]
+            name = _named(self, one)
+            parts.append(f"{name}\n{rows_table(one.policies, _SHOWN)}")
+            more.append(f"{name}, fixed lengths: {', '.join(gains)}")
+            if one.steps:
+                kept = f"speedup, γ={one.policies[1].draft_len}"
+                titles = {
+                    "speedup": kept,
+                    "best_draft_len": "best γ",
+                    "best_speedup": "speedup, best γ",
+                }
+                titles["step_speedup"] = "step speedup"
+                parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
+            if one.retraining:
+                parts.append(wrapped(retraining_line(one)))
+        return page(self, *parts, found="\n".join(lines), more=[*more, _MEANING])
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of answers over time; with drift, that of the steps too."""
@@ -802,44 +835,6 @@ _SHOWN: Final = (
     *("policy", "makespan_s", "makespan_s_band", "speedup", "speedup_band", "decision"),
     *("tail_share", "step_speedup", "ranges"),
 )
-
-
-def rollout_text(answer: Rollout) -> str:
-    """Return the decision, the makespan of each policy, and the meaning of each policy."""
-    lengths = answer.output_len_summary
-    asked = (
-        f"answers: {lengths['mean']:.0f} tokens on average, {lengths['p50']:.0f} at p50, "
-        f"{lengths['p99']:.0f} at p99, {lengths['max']:.0f} at most; prompts: "
-        f"{plain_number(answer.input_len)} tokens"
-    )
-    lines, parts, more = list[str](), list[str](), [asked]
-    for one in answer.drafters:
-        place = f"{one.setup.hardware.name}: " if len(answer.setups) > 1 else ""
-        drafting = one.policies[1:]
-        shown = next((policy for policy in drafting if policy.decision != "off"), drafting[0])
-        decision, _, gain = decision_line([shown]).partition("; ")
-        how = ", by its schedule alone" if shown is not drafting[0] else ""
-        lines.append(wrapped(f"{decision}; {place}{gain}{how}"))
-        gains = [
-            f"{gain:.2f}x with {drafts}"
-            for drafts, gain in enumerate(one.speedup.tolist())
-            if drafts and math.isfinite(gain)
-        ]
-        name = _named(answer, one)
-        parts.append(f"{name}\n{rows_table(one.policies, _SHOWN)}")
-        more.append(f"{name}, fixed lengths: {', '.join(gains)}")
-        if one.steps:
-            kept = f"speedup, γ={one.policies[1].draft_len}"
-            titles = {
-                "speedup": kept,
-                "best_draft_len": "best γ",
-                "best_speedup": "speedup, best γ",
-            }
-            titles["step_speedup"] = "step speedup"
-            parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
-        if one.retraining:
-            parts.append(wrapped(retraining_line(one)))
-    return page(answer, *parts, found="\n".join(lines), more=[*more, _MEANING])
 
 
 def retraining_line(one: DrafterRollout) -> str:

@@ -247,7 +247,19 @@ class Exactness(Noted):
 
     def text(self) -> str:
         """Return the counts, a line for each claim."""
-        return exactness_text(self)
+        result = self.result
+        follows = "follow" if result.p_value >= 0.001 else "DO NOT follow"
+        return "\n".join(
+            [
+                f"{result.n_tokens} tokens in {result.n_rounds} rounds",
+                f"the tokens {follows} the target: chi-squared {result.chi_squared:.1f} at "
+                f"{result.degrees_of_freedom} degrees of freedom, p = {result.p_value:.3f}",
+                f"acceptance {result.acceptance_rate:.4f}, 1 - total variation distance "
+                f"{result.expected_acceptance_rate:.4f} ({result.acceptance_z:+.1f} sigma)",
+                f"tokens per round {result.tokens_per_round:.4f}, by the formula "
+                f"{result.expected_tokens_per_round:.4f} ({result.tokens_per_round_z:+.1f} sigma)",
+            ]
+        )
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -274,26 +286,6 @@ def sampling_is_exact(request: ExactRequest) -> Exactness:
         simulate_exactness(
             *pair, draft_len=request.draft_len, n_tokens=request.n_tokens, seed=request.seed
         )
-    )
-
-
-# --- Simulated tokens as text --------------------------------------------------------------------
-
-
-def exactness_text(answer: Exactness) -> str:
-    """Return the counts of speculative sampling, a line for each claim."""
-    result = answer.result
-    follows = "follow" if result.p_value >= 0.001 else "DO NOT follow"
-    return "\n".join(
-        [
-            f"{result.n_tokens} tokens in {result.n_rounds} rounds",
-            f"the tokens {follows} the target: chi-squared {result.chi_squared:.1f} at "
-            f"{result.degrees_of_freedom} degrees of freedom, p = {result.p_value:.3f}",
-            f"acceptance {result.acceptance_rate:.4f}, 1 - total variation distance "
-            f"{result.expected_acceptance_rate:.4f} ({result.acceptance_z:+.1f} sigma)",
-            f"tokens per round {result.tokens_per_round:.4f}, by the formula "
-            f"{result.expected_tokens_per_round:.4f} ({result.tokens_per_round_z:+.1f} sigma)",
-        ]
     )
 
 

@@ -26,23 +26,16 @@ from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.questions import parameters as p
-from specroof.questions.answer import (
-    Charted,
-    OnChips,
-    ServedAnswer,
-    decision_line,
-    rows_table,
-    sure_of,
-)
+from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.worth import (
-    asked_words,
     at_lengths,
     length_notes,
     lengths_within,
+    loads_words,
     one_context,
 )
 from specroof.reading.words import numbers
@@ -214,7 +207,7 @@ class TrainDay(q.Row):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Trained(ServedAnswer, Charted):
+class Trained(OfDrafter):
     """What a drafter costs to train, and what it would bring.
 
     Attributes
@@ -235,9 +228,6 @@ class Trained(ServedAnswer, Charted):
         Sentences for the reader.
     """
 
-    drafter: str
-    context_len: float
-    workload: Workload | None
     samples: float
     sample_len: float
     epochs: float
@@ -247,19 +237,14 @@ class Trained(ServedAnswer, Charted):
     against: str | None
     rows: tuple[TrainRow, ...]
 
+    banded = ("speedup",)
     chart = q.Lines(("day",), ("times_paid",), by=("tokens_per_day",))
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
         samples = f"{self.drafter} trained on {format_count(self.samples)} samples"
-        return f"{self.served}, {asked_words(self)}: {samples}"
-
-    @property
-    def sureness(self) -> str:
-        """How near measurements are, in one sentence."""
-        kind = self.drafter.partition(",")[0]
-        return sure_of(self.deployment, [kind], self.rows, _BANDED)
+        return f"{self.served}, {loads_words(self)}: {samples}"
 
     @property
     def expected(self) -> list[TrainRow]:
@@ -286,7 +271,34 @@ class Trained(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return what training costs, and when it has paid by length and traffic."""
-        return train_text(self)
+        traffics = list(dict.fromkeys(row.tokens_per_day for row in self.rows))
+        rows = self.rows[:: len(traffics)]
+        paid = {
+            f"paid at {format_count(tokens)}/day": [
+                _days(row) for row in self.rows[place :: len(traffics)]
+            ]
+            for place, tokens in enumerate(traffics)
+        }
+        shown = [*_SHOWN]
+        if len({row.load for row in rows}) == 1:
+            shown = [name for name in _SHOWN if name not in LOAD_KEYS]
+        first = [row for row in rows if row.load == rows[0].load]
+        decision = decision_line(
+            first, [f"{row.accept_length:.3g}" for row in first], " tokens/round"
+        )
+        beside = (
+            f"savings are counted against {self.against or 'plain decoding'}, with at most "
+            f"{format_drafts(self.draft_len)}; if drift halves them within {math.log(2):.0%} of the time "
+            "until paid, training never pays"
+        )
+        return page(
+            self,
+            rows_table(rows, shown, paid),
+            wrapped(beside),
+            found="\n".join(
+                map(wrapped, [decision, paid_line(self), cost_line(self), answers_line(self)])
+            ),
+        )
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of savings over time, a line for each traffic."""
@@ -302,13 +314,12 @@ class Trained(ServedAnswer, Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = self.served_json(self.workload, self.context_len)
         trained = fields_of(
             self,
             *("drafter", "against", "samples", "sample_len", "epochs"),
             *("unrolled_steps", "draft_len"),
         )
-        return self.envelope(case | trained, {"training": asdict(self.training)})
+        return self.envelope(self.case | trained, {"training": asdict(self.training)})
 
 
 @question(TrainRequest, on_chips=OnChips)
@@ -562,10 +573,6 @@ _SHOWN: Final = (
 )
 
 
-#: Figures whose bands may say too little.
-_BANDED: Final = ("speedup",)
-
-
 def paid_line(answer: Trained, most: int | None = None) -> str:
     """Return when the training has paid at the middle length, by traffic, of so many at most."""
     length = f"with {answer.expected[0].accept_length:.3g} tokens/round"
@@ -628,36 +635,6 @@ def _range(ends: Sequence[float]) -> str:
     """Return what is expected, and the ends around it."""
     least, usual, most = map(_plain, ends)
     return f"{usual} (likely {least} to {most})"
-
-
-def train_text(answer: Trained) -> str:
-    """Return what training costs, when it has paid, and a row for each load and length."""
-    traffics = list(dict.fromkeys(row.tokens_per_day for row in answer.rows))
-    rows = answer.rows[:: len(traffics)]
-    paid = {
-        f"paid at {format_count(tokens)}/day": [
-            _days(row) for row in answer.rows[place :: len(traffics)]
-        ]
-        for place, tokens in enumerate(traffics)
-    }
-    shown = [*_SHOWN]
-    if len({row.load for row in rows}) == 1:
-        shown = [name for name in _SHOWN if name not in LOAD_KEYS]
-    first = [row for row in rows if row.load == rows[0].load]
-    decision = decision_line(first, [f"{row.accept_length:.3g}" for row in first], " tokens/round")
-    beside = (
-        f"savings are counted against {answer.against or 'plain decoding'}, with at most "
-        f"{format_drafts(answer.draft_len)}; if drift halves them within {math.log(2):.0%} of the time "
-        "until paid, training never pays"
-    )
-    return page(
-        answer,
-        rows_table(rows, shown, paid),
-        wrapped(beside),
-        found="\n".join(
-            map(wrapped, [decision, paid_line(answer), cost_line(answer), answers_line(answer)])
-        ),
-    )
 
 
 COMMAND: Final = Command(
