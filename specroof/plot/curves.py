@@ -187,7 +187,9 @@ def plot_by_batch(
             for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
         )
         low, high = (
-            None if end is None else _at_best(curve, end)[context_index, ascending]
+            None
+            if end is None
+            else np.where(room, curve.at_best(end)[context_index, ascending], np.nan)
             for end in _bands(curve, curves)
         )
         lines["speedup"].append(Line(name, batches, gain, low, high, missing=batches[~room]))
@@ -278,12 +280,6 @@ def _bands(
     if len(curves) > _MOST_BANDS:
         return None, None
     return curve.speedup_low, curve.speedup_high
-
-
-def _at_best(curve: "SpeedupCurve", values: Array) -> Array:
-    """Return values at the best draft length of each context and batch; NaN without room."""
-    best = np.take_along_axis(values, curve.best_draft_len[..., None], axis=-1)[..., 0]
-    return np.where(curve.drafts_run, best, np.nan)
 
 
 def _speedup_label(what: str, curves: "Sequence[SpeedupCurve]") -> str:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, NullFormatter
 
+from specroof.arrays import grouped
 from specroof.errors import OptionError, reject
 from specroof.latency.pass_seconds import PassLatency
 from specroof.plot.bars import Bar, Fill, plot_bars
@@ -218,9 +219,7 @@ def _draw_roofs(axes: Axes, roofs: Mapping[str, float], memory_bytes_per_s: floa
 
 def _draw_place(axes: Axes, place: Sequence[_Op], total_s: float) -> None:
     """Draw a mark for each kind in a place, the large ones below the small."""
-    alike: dict[tuple[str, str], list[_Op]] = {}
-    for op in place:
-        alike.setdefault((op.kind, op.bound), []).append(op)
+    alike = grouped(place, lambda op: (op.kind, op.bound))
     for (kind, bound), ops in sorted(alike.items(), key=lambda item: -_seconds(item[1])):
         axes.scatter(
             ops[0].intensity,

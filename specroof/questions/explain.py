@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.arrays import fields_of
+from specroof.arrays import fields_of, grouped
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
@@ -327,13 +327,13 @@ _SHOWN: Final = (
 
 def operation_rows(latency: PassLatency) -> list[OperationRow]:
     """Return the operations of a pass at one operating point and what is none, longest first."""
-    alike: dict[tuple[object, ...], list[OpLatency]] = {}
-    for one in latency.ops:
+
+    def cost(one: OpLatency) -> tuple[str, ...]:
         each_s = f"{float(one.seconds) / one.op.count:.9g}"
-        key = (one.op.name, one.op.kind, one.compute_dtype, each_s)
-        alike.setdefault(key, []).append(one)
+        return one.op.name, one.op.kind, one.compute_dtype, each_s
+
     total_s = float(latency.total_s)
-    rows = [_row(ops, total_s) for ops in alike.values()]
+    rows = [_row(ops, total_s) for ops in grouped(latency.ops, cost).values()]
     rows += [
         OperationRow(
             op=name, kind=kind, count=1, bound=kind, seconds=seconds, share=seconds / total_s

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Annotated, Any, Final
 
 from specroof import quantities as q
-from specroof.arrays import fields_of
+from specroof.arrays import fields_of, grouped
 from specroof.errors import OptionError, refuse, reject
 from specroof.evidence import Measurement, shape_group
 from specroof.questions import parameters as p
@@ -41,7 +41,6 @@ from specroof.scoring.scores import (
     Errors,
     Regret,
     Scored,
-    grouped,
     mean,
     round_costs,
     worst_regrets,
