@@ -43,9 +43,6 @@ from specroof.serving.capacity import in_server
 ResultFile: TypeAlias = str | os.PathLike[str]
 
 
-#: The title of how results came about, in help.
-
-
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """Benchmark results, and the deployment that they measured.
