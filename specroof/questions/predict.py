@@ -310,7 +310,7 @@ class Prediction(ServedAnswer, Charted):
     @property
     def grid(self) -> dict[str, Any]:
         """Every draft length of every load, as ``--grid`` prints it."""
-        refuse_long_texts(self.curves, self.end_to_end, "JSON")
+        self.refuse_many(1, "JSON")
         curve, shape = self.curves[0], self.curves[0].round_s.shape
         loads = load_columns(self.asked_load, curve.batch_size)
         load = [*loads][-1]
@@ -364,7 +364,7 @@ class Prediction(ServedAnswer, Charted):
         OptionError
             For more rows than memory holds.
         """
-        refuse_many_predictions(self, 1, "")
+        self.refuse_many(1, "")
         return tuple(
             LoadRow(model=self.model.name, hardware=self.setup.hardware.name, **fields)
             for one, arrays in zip(self.outcomes, self.load_arrays, strict=True)
@@ -404,12 +404,22 @@ class Prediction(ServedAnswer, Charted):
     def to_csv(self, of: Of = "rows") -> str:
         """Return the rows as the CSV that ``--csv`` writes; "points" as ``--points`` does."""
         if of == "points":
-            refuse_long_texts(self.curves, self.end_to_end, "CSV")
+            self.refuse_many(1, "CSV")
         return super().to_csv(of)
 
     def refuse_many(self, chips: int, form: str) -> None:
-        """Refuse predictions for several chips that are more than memory holds."""
-        refuse_many_predictions(self, chips, form)
+        """Refuse predictions for several chips that are more than memory holds.
+
+        Of JSON and CSV those whose text would take gigabytes, which a sweep writes part by part.
+        """
+        shape, curves = self.curves[0].round_s.shape, len(self.curves) * chips
+        weight = REQUEST_WEIGHT if self.end_to_end else 1
+        if form:
+            why = f" as {form}, which takes {TEXT_WEIGHT} times the memory of arrays"
+            refuse_many_points(shape, curves=curves, weight=TEXT_WEIGHT * weight, why=why)
+            return
+        refuse_many_points(shape, curves=curves, weight=weight)
+        refuse_many_points((*shape[:2], 1), curves=curves, weight=ROW_WEIGHT, why=" as rows")
 
     def figures(self) -> dict[str, Any]:
         """Return speedup against draft length, and what a grid of this shape can show besides.
@@ -624,44 +634,7 @@ def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]
     ]
 
 
-# --- A prediction as JSON and as tables -----------------------------------------------------------
-
-
-def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
-    """Refuse predictions for several chips that are more than memory holds.
-
-    Parameters
-    ----------
-    first
-        The prediction for one of the chips.
-    chips
-        How many there are.
-    form
-        ``"JSON"`` or ``"CSV"`` where their text is wanted; ``""`` for the predictions themselves.
-
-    Raises
-    ------
-    OptionError
-        For more points than memory holds over all chips.
-    """
-    if form:
-        refuse_long_texts(first.curves * chips, first.end_to_end, form)
-        return
-    shape, curves = first.curves[0].round_s.shape, len(first.curves) * chips
-    refuse_many_points(shape, curves=curves, weight=REQUEST_WEIGHT if first.end_to_end else 1)
-    refuse_many_points((*shape[:2], 1), curves=curves, weight=ROW_WEIGHT, why=" as rows")
-
-
-def refuse_long_texts(
-    curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd], form: str
-) -> None:
-    """Refuse curves whose text would take gigabytes, which a sweep writes part by part."""
-    refuse_many_points(
-        curves[0].round_s.shape,
-        curves=len(curves),
-        weight=TEXT_WEIGHT * (REQUEST_WEIGHT if counted else 1),
-        why=f" as {form}, which takes {TEXT_WEIGHT} times the memory of arrays",
-    )
+# --- A prediction as a table ----------------------------------------------------------------------
 
 
 #: Columns of the table for people.
