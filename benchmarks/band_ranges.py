@@ -23,13 +23,13 @@ from operator import attrgetter
 
 import numpy as np
 
+from specroof.arrays import grouped
 from specroof.evidence import request_lengths, shape_group
 from specroof.evidence.measurement import chip_of
 from specroof.scoring import validation
 from specroof.scoring.bands import Miss, band_of, miss_quantile, misses_of
 from specroof.scoring.left_out import served_of
 from specroof.scoring.long_contexts import long_context_scores
-from specroof.scoring.scores import grouped
 from specroof.scoring.served import TPOT_RATIO, served_validation
 from specroof.scoring.splits import ACCEPTANCE, split_scores
 from specroof.speedup.reach import evidence_engine

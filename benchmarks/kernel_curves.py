@@ -41,6 +41,7 @@ from fitting.served_fit import _SETUP, _Group
 from specroof import load_hardware
 from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.experts import Experts
+from specroof.arrays import grouped
 from specroof.cost import ForwardPass
 from specroof.engines.record import Record
 from specroof.engines.record import _Group as PublishedGroup
@@ -60,7 +61,7 @@ from specroof.latency.model import Work, model_work
 from specroof.latency.pass_seconds import OpWork, PassWork, pass_time
 from specroof.latency.setup import Deployment, ways
 from specroof.scoring.left_out import left_out_engine, left_out_served, published_cases
-from specroof.scoring.scores import TRUSTED, grouped
+from specroof.scoring.scores import TRUSTED
 from specroof.scoring.served import implausible, plain_scores
 
 Floats: TypeAlias = npt.NDArray[np.float64]

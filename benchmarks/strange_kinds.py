@@ -21,12 +21,13 @@ from fitting.parameters import ALL, FITTED_BESIDE_ROUNDS, family_of, stored_fits
 from fitting.served_fit import ServedPoints, fit_without, fitted_loads
 from fitting.shared_fit import NOT_FITTED, Points, engine_key, engine_of, in_processes
 from specroof import load_drafter
+from specroof.arrays import grouped
 from specroof.evidence import Measurement, load_measurements
 from specroof.evidence.measurement import chip_of
 from specroof.hardware.engine import IDEAL_ENGINE, served_width
 from specroof.hardware.profile import GENERIC
 from specroof.scoring.left_out import served_of
-from specroof.scoring.scores import TRUSTED, grouped
+from specroof.scoring.scores import TRUSTED
 from specroof.scoring.served import curve_of, played_figures
 from specroof.speedup.reach import deployment_words
 

@@ -1,10 +1,10 @@
-"""Array aliases, and numbers of a caller: real, finite and within the bounds of their quantity."""
+"""Array aliases, groups, and numbers of a caller: real and within the bounds of their quantity."""
 
 import math
 import numbers
 import sys
-from collections.abc import Callable, Sized
-from typing import Any, Final
+from collections.abc import Callable, Hashable, Iterable, Sized
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -221,6 +221,28 @@ def _holds_masked(values: object, axes: int = _MOST_AXES) -> bool:
     if isinstance(values, list | tuple) and axes:
         return any(_holds_masked(value, axes - 1) for value in values)
     return isinstance(values, np.ma.MaskedArray)
+
+
+# --- Groups --------------------------------------------------------------------------------------
+
+_Member = TypeVar("_Member")
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def grouped(
+    members: Iterable[_Member], key: Callable[[_Member], _Key]
+) -> dict[_Key, list[_Member]]:
+    """Return members by what they have in common, in the order in which they come.
+
+    Examples
+    --------
+    >>> grouped(["h200", "b200", "h100"], lambda name: name[0])
+    {'h': ['h200', 'h100'], 'b': ['b200']}
+    """
+    groups: dict[_Key, list[_Member]] = {}
+    for member in members:
+        groups.setdefault(key(member), []).append(member)
+    return groups
 
 
 # --- Objects and arrays as JSON has them ----------------------------------------------------------

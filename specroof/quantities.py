@@ -377,6 +377,29 @@ _times: Final = "{:.2f}x".format
 _whole: Final = "{:.0f}".format
 _three: Final = "{:.3g}".format
 
+# --- Kinds of figures: those of one unit are spelt alike -----------------------------------------
+
+_seconds = partial(quantity, unit="s", spelt=format_seconds)
+_usd = partial(quantity, unit="USD", spelt=format_price)
+_days = partial(quantity, unit="days", spelt=lambda days: f"{_three(days)} days", better="less")
+_gains = partial(quantity, spelt=_times, better="more")
+_rates = partial(quantity, unit="requests/s", spelt=_three)
+_throughput = partial(quantity, unit="tokens/s", spelt=_whole, better="more")
+_drafts = partial(quantity, unit="tokens", is_count=True)
+_tokens = partial(_drafts, spelt=_general)
+_spans = partial(quantity, unit="tokens", spelt=lambda ends: runs_spelt([ends]))
+_requests = partial(quantity, unit="requests", is_count=True)
+_sequences = partial(quantity, unit="sequences", spelt=_general, is_count=True)
+_amounts = partial(quantity, spelt=format_count)
+
+
+def _plain(one: Quantity) -> Quantity:
+    """Return the same figure without drafts, which has no band and is not compared."""
+    name, title = f"plain_{one.name}", f"plain {one.title}"
+    alike = {"unit": one.unit, "spelt": one.spelt, "is_count": one.is_count}
+    return quantity(name, title, "The same without drafts.", **alike)
+
+
 # --- What rows are told apart by -----------------------------------------------------------------
 
 TARGET: Final = quantity("target", "target", "Number of a model on its devices in a study.")
@@ -385,32 +408,19 @@ MODEL: Final = quantity("model", "model", "Name of the model.")
 HARDWARE: Final = quantity("hardware", "chip", "Name of the chip.")
 ENGINE: Final = quantity("engine", "engine", "Name of the engine profile.")
 DRAFTER: Final = quantity("drafter", "drafter", "What drafts.")
-CONTEXT_LEN: Final = quantity(
-    *("context_len", "context", "Tokens cached for each sequence; of requests the mean."),
-    unit="tokens",
-    spelt=_general,
-    is_count=True,
+CONTEXT_LEN: Final = _tokens(
+    "context_len", "context", "Tokens cached for each sequence; of requests the mean."
 )
-BATCH_SIZE: Final = quantity(
-    *("batch_size", "batch", "Sequences that are decoded together over all devices."),
-    unit="sequences",
-    spelt=_general,
-    is_count=True,
+BATCH_SIZE: Final = _sequences(
+    "batch_size", "batch", "Sequences that are decoded together over all devices."
 )
-CONCURRENCY: Final = quantity(
-    *("concurrency", "clients", "Requests that clients keep in flight."),
-    unit="requests",
-    spelt=_general,
-    is_count=True,
+CONCURRENCY: Final = _requests(
+    "concurrency", "clients", "Requests that clients keep in flight.", spelt=_general
 )
-RATE: Final = quantity(
-    "rate", "req/s in", "Requests that arrive in a second.", unit="requests/s", spelt=_three
-)
+RATE: Final = _rates("rate", "req/s in", "Requests that arrive in a second.")
 REQUESTS: Final = quantity("requests", "requests", "Requests that are simulated.", is_count=True)
 DEVICES: Final = quantity("devices", "devices", "Devices that serve.", is_count=True)
-DRAFT_LEN: Final = quantity(
-    "draft_len", "γ", "Drafts per round; 0 is off.", unit="tokens", is_count=True
-)
+DRAFT_LEN: Final = _drafts("draft_len", "γ", "Drafts per round; 0 is off.")
 ACCEPT_LENGTH: Final = quantity(
     *("accept_length", "tokens/round", "Tokens per round as measured, bonus included."),
     unit="tokens",
@@ -418,10 +428,8 @@ ACCEPT_LENGTH: Final = quantity(
     better="more",
 )
 
-RUNNING_LIMIT: Final = quantity(
-    *("running_limit", "--server running", "Limit of running requests, as a flag of the server."),
-    unit="requests",
-    is_count=True,
+RUNNING_LIMIT: Final = _requests(
+    "running_limit", "--server running", "Limit of running requests, as a flag of the server."
 )
 IS_CHEAPEST: Final = quantity(
     *("is_cheapest", "", "Whether it is the cheapest point that is fast enough."),
@@ -431,30 +439,19 @@ IS_CHEAPEST: Final = quantity(
 # --- What is decided -----------------------------------------------------------------------------
 
 DECISION: Final = quantity("decision", "decision", "Whether to draft: on, off or unclear.")
-SPEEDUP: Final = quantity(
+SPEEDUP: Final = _gains(
     *("speedup", "speedup", "Time of the same work without drafts, over that with them."),
-    spelt=_times,
-    better="more",
     has_band=True,
 )
-TRIED_DRAFT_LEN: Final = quantity(
-    *("tried_draft_len", "tried γ", "Drafts that the decision judges, on or off."),
-    unit="tokens",
-    is_count=True,
+TRIED_DRAFT_LEN: Final = _drafts(
+    "tried_draft_len", "tried γ", "Drafts that the decision judges, on or off."
 )
-TRIED_SPEEDUP: Final = quantity(
-    *("tried_speedup", "tried", "Speedup of the drafts that the decision judges."),
-    spelt=_times,
-    better="more",
-    has_band=True,
+TRIED_SPEEDUP: Final = _gains(
+    "tried_speedup", "tried", "Speedup of the drafts that the decision judges.", has_band=True
 )
-REASON: Final = quantity(
-    *("reason", "reason", "Why there is no speedup: memory, or unsustained."),
-)
-ENOUGH_DRAFTS: Final = quantity(
-    *("enough_drafts", "enough", "Drafts beyond which more bring less than 1 %."),
-    unit="tokens",
-    is_count=True,
+REASON: Final = quantity("reason", "reason", "Why there is no speedup: memory, or unsustained.")
+ENOUGH_DRAFTS: Final = _drafts(
+    "enough_drafts", "enough", "Drafts beyond which more bring less than 1 %."
 )
 GAIN_PER_TOKEN: Final = quantity(
     *("gain_per_token", "gain per token", "Speedup for each further token per round."),
@@ -462,27 +459,19 @@ GAIN_PER_TOKEN: Final = quantity(
     better="more",
 )
 
-WORTH_MEASURING: Final = quantity(
-    *("worth_measuring", "longer γ", "Drafts beyond the measured depth that may gain more."),
-    unit="tokens",
-    is_count=True,
+WORTH_MEASURING: Final = _drafts(
+    "worth_measuring", "longer γ", "Drafts beyond the measured depth that may gain more."
 )
-WORTH_MEASURING_SPEEDUP: Final = quantity(
+WORTH_MEASURING_SPEEDUP: Final = _gains(
     *("worth_measuring_speedup", "longer", "Speedup of the drafts that are worth measuring."),
-    spelt=_times,
-    better="more",
     has_band=True,
 )
 LIMITED_BY: Final = quantity(
-    *(
-        "limited_by",
-        "limited by",
-        "What holds the speedup back most: a target that is missed first.",
-    ),
+    "limited_by", "limited by", "What holds the speedup back most: a target that is missed first."
 )
 #: Speedups without each thing that holds them back.
 SPEEDUP_WITHOUT: Final = {
-    name: quantity(f"speedup_without_{name}", f"without {name}", about, spelt=_times, better="more")
+    name: _gains(f"speedup_without_{name}", f"without {name}", about)
     for name, about in {
         "memory": "Speedup if as many requests ran with drafts as without.",
         "verification": "Speedup if a verification took no longer than a plain step.",
@@ -492,11 +481,9 @@ SPEEDUP_WITHOUT: Final = {
     }.items()
 }
 MEETS_TARGETS: Final = quantity(
-    *("meets_targets", "in time", "Whether targets are met, as far as bands say, or unclear."),
+    "meets_targets", "in time", "Whether targets are met, as far as bands say, or unclear."
 )
-PLAIN_MEETS_TARGETS: Final = quantity(
-    *("plain_meets_targets", "plain in time", "The same without drafts."),
-)
+PLAIN_MEETS_TARGETS: Final = _plain(MEETS_TARGETS)
 
 SOLVE: Final = quantity("solve", "solve", "What is solved for.")
 WANTED_SPEEDUP: Final = quantity(
@@ -521,31 +508,19 @@ RUNS: Final = quantity(
 
 # --- Times, throughput, money --------------------------------------------------------------------
 
-TPOT: Final = quantity(
-    *("tpot_s", "TPOT", "Mean seconds between tokens of an answer."),
-    unit="s",
-    spelt=format_seconds,
-    better="less",
-    has_band=True,
+TPOT: Final = _seconds(
+    "tpot_s", "TPOT", "Mean seconds between tokens of an answer.", better="less", has_band=True
 )
-TTFT: Final = quantity(
+TTFT: Final = _seconds(
     *("ttft_s", "TTFT", "Mean seconds from sending a request to its first token."),
-    unit="s",
-    spelt=format_seconds,
     better="less",
     has_band=True,
 )
-TOKENS_PER_S: Final = quantity(
-    *("tokens_per_s", "tok/s", "Output tokens of all requests in a second."),
-    unit="tokens/s",
-    spelt=_whole,
-    better="more",
-    has_band=True,
+TOKENS_PER_S: Final = _throughput(
+    "tokens_per_s", "tok/s", "Output tokens of all requests in a second.", has_band=True
 )
-PRICE: Final = quantity(
+PRICE: Final = _usd(
     *("usd_per_million_tokens", "$/Mtok", "US dollars of a million output tokens."),
-    unit="USD",
-    spelt=format_price,
     better="less",
     has_band=True,
 )
@@ -562,83 +537,46 @@ TOKENS_PER_ROUND: Final = quantity(
     spelt="{:.2f}".format,
     better="more",
 )
-NEAR_BEST: Final = quantity(
-    *("near_best", "near best", "Shortest and longest draft within 1 % of the best speedup."),
-    unit="tokens",
-    spelt=lambda ends: runs_spelt([ends]),
+NEAR_BEST: Final = _spans(
+    "near_best", "near best", "Shortest and longest draft within 1 % of the best speedup."
 )
-WITHIN_BAND: Final = quantity(
-    *("within_band", "within band", "Shortest and longest draft whose band reaches the best one."),
-    unit="tokens",
-    spelt=lambda ends: runs_spelt([ends]),
+WITHIN_BAND: Final = _spans(
+    "within_band", "within band", "Shortest and longest draft whose band reaches the best one."
 )
-PLAIN_TPOT: Final = quantity(
-    *("plain_tpot_s", "plain TPOT", "The same without drafts."), unit="s", spelt=format_seconds
-)
-PLAIN_TTFT: Final = quantity(
-    *("plain_ttft_s", "plain TTFT", "The same without drafts."), unit="s", spelt=format_seconds
-)
-PLAIN_TOKENS_PER_S: Final = quantity(
-    *("plain_tokens_per_s", "plain tok/s", "The same without drafts."),
-    unit="tokens/s",
-    spelt=_whole,
-)
-PLAIN_PRICE: Final = quantity(
-    *("plain_usd_per_million_tokens", "plain $/Mtok", "The same without drafts."),
-    unit="USD",
-    spelt=format_price,
-)
+PLAIN_TPOT: Final = _plain(TPOT)
+PLAIN_TTFT: Final = _plain(TTFT)
+PLAIN_TOKENS_PER_S: Final = _plain(TOKENS_PER_S)
+PLAIN_PRICE: Final = _plain(PRICE)
 USER_TOKENS: Final = quantity(
     *("tokens_per_s_per_user", "per user", "Tokens a second of one user after the first."),
     unit="tokens/s",
     spelt="{:.1f}".format,
     better="more",
 )
-DEVICE_TOKENS: Final = quantity(
+DEVICE_TOKENS: Final = _throughput(
     *("tokens_per_s_per_device", "per device", "Output tokens of all requests for each device."),
-    unit="tokens/s",
-    spelt=_whole,
-    better="more",
     has_band=True,
 )
-RUNNING: Final = quantity(
-    *("running", "running", "Requests that run at a time, on average."),
-    unit="requests",
-    spelt="{:.1f}".format,
-    is_count=True,
+RUNNING: Final = _requests(
+    "running", "running", "Requests that run at a time, on average.", spelt="{:.1f}".format
 )
-PLAIN_RUNNING: Final = quantity(
-    *("plain_running", "plain running", "The same without drafts."),
-    unit="requests",
-    spelt="{:.1f}".format,
-    is_count=True,
+PLAIN_RUNNING: Final = _plain(RUNNING)
+TPOT_LIMIT: Final = _seconds(
+    "tpot_limit_s", "may wait", "Seconds that a user may wait for each token."
 )
-TPOT_LIMIT: Final = quantity(
-    *("tpot_limit_s", "may wait", "Seconds that a user may wait for each token."),
-    unit="s",
-    spelt=format_seconds,
-)
-USERS: Final = quantity(
+USERS: Final = _requests(
     *("users", "users", "The most requests at once that wait no longer per token than they may."),
-    unit="requests",
-    is_count=True,
     better="more",
 )
-STABLE_RATE: Final = quantity(
+STABLE_RATE: Final = _rates(
     *("largest_stable_rate", "keeps up with", "Requests a second that drafts answer at most."),
-    unit="requests/s",
-    spelt=_three,
     better="more",
 )
-PLAIN_STABLE_RATE: Final = quantity(
-    *("plain_largest_stable_rate", "without drafts", "The same without drafts."),
-    unit="requests/s",
-    spelt=_three,
+PLAIN_STABLE_RATE: Final = _rates(
+    "plain_largest_stable_rate", "without drafts", "The same without drafts."
 )
-LARGEST_RATE: Final = quantity(
+LARGEST_RATE: Final = _rates(
     *("largest_rate", "most req/s", "Requests a second of which p99 waits no longer than it may."),
-    unit="requests/s",
-    spelt=_three,
     better="more",
 )
 
@@ -656,21 +594,21 @@ for _name, _about in {
     "prefill_s": "Seconds of a prompt on its worker.",
     "transfer_s": "Seconds of a cache on its link.",
 }.items():
-    quantity(_name, _name, _about, unit="s", spelt=format_seconds, better="less")
+    _seconds(_name, _name, _about, better="less")
 for _name, _about in {
     "input_len": "Tokens of a prompt.",
     "output_len": "Tokens of an answer.",
     "near_best_shortest": "The shortest draft within 1 % of the best.",
     "near_best_longest": "The longest draft within 1 % of the best.",
 }.items():
-    quantity(_name, _name, _about, unit="tokens", spelt=_general, is_count=True)
+    _tokens(_name, _name, _about)
 for _name, _about in {
     "largest_batch_drafting": "The most that run with the best drafts.",
     "running_drafting": "Sequences that run at a time with the best drafts.",
     "effective_batch": "Sequences that are decoded at a time, on average.",
     "decode_batch": "Sequences of a decode worker.",
 }.items():
-    quantity(_name, _name, _about, unit="sequences", spelt=_general, is_count=True)
+    _sequences(_name, _name, _about)
 quantity(
     *("verify_len", "verified", "Positions that a verification computes for each sequence."),
     unit="positions",
@@ -678,11 +616,8 @@ quantity(
 )
 quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=_general)
 quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
-REQUEST_RATE: Final = quantity(
-    *("requests_per_s", "req/s", "Requests that end in a second."),
-    unit="requests/s",
-    spelt=_three,
-    better="more",
+REQUEST_RATE: Final = _rates(
+    "requests_per_s", "req/s", "Requests that end in a second.", better="more"
 )
 
 # --- Policies, rollouts --------------------------------------------------------------------------
@@ -708,27 +643,21 @@ RANGES: Final = quantity(
     *("ranges", "drafts", "Ranges of running requests, first and last, with drafts per round."),
     spelt=ranges_spelt,
 )
-MAKESPAN: Final = quantity(
+MAKESPAN: Final = _seconds(
     *("makespan_s", "makespan", "Seconds from the first prompt to the last token of a job."),
-    unit="s",
-    spelt=format_seconds,
     better="less",
     has_band=True,
 )
-MOST_RUNNING: Final = quantity(
-    *("most_running", "most running", "The most requests that run at a time."),
-    unit="requests",
-    is_count=True,
+MOST_RUNNING: Final = _requests(
+    "most_running", "most running", "The most requests that run at a time."
 )
 TAIL_SHARE: Final = quantity(
     *("tail_share", "tail", "Share of a makespan after nine tenths of the answers have ended."),
     spelt="{:.0%}".format,
     better="less",
 )
-STEP_SPEEDUP: Final = quantity(
-    *("step_speedup", "step", "Speedup of a training step that waits for its rollout."),
-    spelt=_times,
-    better="more",
+STEP_SPEEDUP: Final = _gains(
+    "step_speedup", "step", "Speedup of a training step that waits for its rollout."
 )
 STEP: Final = quantity("step", "step", "Step of a training run, from 1.", is_count=True)
 
@@ -739,7 +668,7 @@ INTERVAL: Final = quantity(
     spelt=lambda name: name.replace("_", " "),
 )
 MEAN_S, P50_S, P95_S, P99_S = (
-    quantity(f"{name}_s", name, about, unit="s", spelt=format_seconds, better="less")
+    _seconds(f"{name}_s", name, about, better="less")
     for name, about in {
         "mean": "Mean seconds.",
         "p50": "Seconds that half of them stay within.",
@@ -759,12 +688,8 @@ _bytes = partial(quantity, unit="bytes", spelt=_signed_bytes)
 
 WORKER: Final = quantity("worker", "worker", "What its workers do: prefill or decode.")
 WORKERS: Final = quantity("workers", "workers", "How many of them there are.", is_count=True)
-LARGEST_BATCH: Final = quantity(
-    *("largest_batch", "most requests", "The most sequences that run at once."),
-    unit="sequences",
-    spelt=_general,
-    is_count=True,
-    better="more",
+LARGEST_BATCH: Final = _sequences(
+    "largest_batch", "most requests", "The most sequences that run at once.", better="more"
 )
 BOUND_BY: Final = quantity("bound_by", "limited by", "What limits how many requests run at once.")
 MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory of a device.")
@@ -797,7 +722,6 @@ PROMPTS_LIMIT: Final = quantity(
 
 
 _moved = partial(quantity, unit="bytes", spelt=lambda value: format_si(value, "B"))
-_seconds = partial(quantity, unit="s", spelt=format_seconds)
 _share = partial(quantity, spelt="{:.1%}".format)
 _off = partial(quantity, spelt="{:+.1%}".format)
 _number = partial(quantity, is_count=True, spelt=_general)
@@ -855,8 +779,8 @@ def _tensors_spelt(amounts: Mapping[str, Mapping[str, float]]) -> str:
 NAME: Final = quantity("name", "name", "What it is asked for as.")
 NOTES: Final = quantity("notes", "notes", "What to know about it.", spelt="; ".join)
 FAMILY: Final = quantity("family", "family", "Family whose rules it follows.")
-PARAMS: Final = quantity("params", "params", "Parameters.", spelt=format_count)
-ACTIVE_PARAMS: Final = quantity("active_params", "active", "Those of a token.", spelt=format_count)
+PARAMS: Final = _amounts("params", "params", "Parameters.")
+ACTIVE_PARAMS: Final = _amounts("active_params", "active", "Those of a token.")
 WEIGHT_FORMATS: Final = quantity(
     "weight_formats", "formats", "Elements of matrices by their format.", spelt=_formats_spelt
 )
@@ -877,9 +801,8 @@ RATIO: Final = quantity("ratio", "b / a", "The second over the first.", spelt="{
 
 # --- Training of a drafter -----------------------------------------------------------------------
 
-TOKENS_PER_DAY: Final = quantity(
-    *("tokens_per_day", "tokens/day", "Output tokens that are served in a day."),
-    spelt=format_count,
+TOKENS_PER_DAY: Final = _amounts(
+    "tokens_per_day", "tokens/day", "Output tokens that are served in a day."
 )
 SAVED_HOURS: Final = quantity(
     *("saved_hours_per_day", "saved h/day", "Device-hours that the drafter saves in a day."),
@@ -887,46 +810,33 @@ SAVED_HOURS: Final = quantity(
     spelt=_three,
     better="more",
 )
-SAVED_USD: Final = quantity(
-    *("saved_usd_per_day", "saved $/day", "US dollars that the drafter saves in a day."),
-    unit="USD",
-    spelt=format_price,
-    better="more",
+SAVED_USD: Final = _usd(
+    "saved_usd_per_day", "saved $/day", "US dollars that the drafter saves in a day.", better="more"
 )
-DAYS_UNTIL_PAID: Final = quantity(
+DAYS_UNTIL_PAID: Final = _days(
     *("days_until_paid", "paid after", "Days of serving that save what the training cost."),
-    unit="days",
-    spelt=lambda days: f"{_three(days)} days",
-    better="less",
     has_band=True,
 )
-LEAST_HALF_LIFE: Final = quantity(
+LEAST_HALF_LIFE: Final = _days(
     *(
         "least_half_life_days",
         "half-life",
         "Half-life of the savings below which the training never pays.",
     ),
-    unit="days",
-    spelt=lambda days: f"{_three(days)} days",
-    better="less",
 )
-TOKENS_UNTIL_PAID: Final = quantity(
+TOKENS_UNTIL_PAID: Final = _amounts(
     *("tokens_until_paid", "tokens until paid", "Output tokens that save what the training cost."),
-    spelt=format_count,
     better="less",
 )
-REQUESTS_UNTIL_PAID: Final = quantity(
+REQUESTS_UNTIL_PAID: Final = _amounts(
     *("requests_until_paid", "requests until paid", "Answers that save what the training cost."),
-    spelt=format_count,
     better="less",
 )
 DAY: Final = quantity(
-    *("day", "day", "Days since the drafter is served."), unit="days", spelt=_general
+    "day", "day", "Days since the drafter is served.", unit="days", spelt=_general
 )
-TIMES_PAID: Final = quantity(
-    *("times_paid", "saved ÷ cost (paid at 1)", "What is saved, over what the training cost."),
-    spelt=_times,
-    better="more",
+TIMES_PAID: Final = _gains(
+    "times_paid", "saved ÷ cost (paid at 1)", "What is saved, over what the training cost."
 )
 
 # --- Chips ---------------------------------------------------------------------------------------

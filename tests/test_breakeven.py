@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import specroof
 from specroof import OptionError, breakeven, plot
 from specroof.cli import app
-from specroof.questions.breakeven import breakeven_text
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 
@@ -71,7 +70,7 @@ def test_the_end_of_a_search_is_no_answer() -> None:
     assert (row.answer, row.value, row.unknown_from) == ("beyond", None, 17)
     assert row.draft_len
     assert row.record["unknown_from"] == found.records[0]["unknown_from"] == 17
-    text = breakeven_text(found)
+    text = found.text()
     assert "> 16" in text
     assert "from 17 on" in text
     assert any("from 17 on" in note for note in found.notes)
@@ -100,7 +99,7 @@ def test_a_batch_needs_room() -> None:
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=200_000, most=64
     )
     assert nowhere.rows[0].record["ceiling"] is None
-    assert "no room" in breakeven_text(nowhere)
+    assert "no room" in nowhere.text()
 
 
 def test_the_largest_context_is_the_last_that_is_predicted() -> None:
@@ -159,7 +158,7 @@ def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -
     assert endless.rows[0].value == inside.value
     assert endless.rows[1].value is not None
     assert not endless.warnings
-    cells = breakeven_text(found).splitlines()[5].split()
+    cells = found.text().splitlines()[5].split()
     assert cells == ["4096", "8", "-", "-", "-", "-", "no", "room"]
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import specroof
 from specroof import OptionError, frontier
 from specroof.cli import app
-from specroof.questions.frontier import FrontierPoint, frontier_text
+from specroof.questions.frontier import FrontierPoint
 from specroof.report.layout import on_screen, show_notes
 from specroof.speedup import curve as axes
 
@@ -59,8 +59,8 @@ def test_a_batch_without_room_is_on_no_frontier() -> None:
     nothing = frontier("Qwen/Qwen3-32B", CHIP, drafters=SPEC, batch_size=1, context_len=400_000)
     assert [one.points for one in nothing.series] == [(), ()]
     assert nothing.cheapest is None
-    assert "no batch has room" in frontier_text(nothing)
-    assert "cheapest: none" in frontier_text(nothing)
+    assert "no batch has room" in nothing.text()
+    assert "cheapest: none" in nothing.text()
     assert nothing.plot().axes[0].get_xlabel() == "Tokens/s per user"
 
 
@@ -79,12 +79,12 @@ def test_a_chip_without_a_price_says_which_flag() -> None:
     answer = frontier(MODEL, "b300", **ASKED)
     assert answer.series[0].points[0].usd_per_million_tokens is None
     assert answer.notes[0].startswith("price of NVIDIA B300 SXM unknown: --price-per-hour USD")
-    text = frontier_text(answer)
+    text = answer.text()
     assert "per million tokens" not in text.partition("note:")[0]
     watts = frontier(MODEL, "tpu-v5e", drafters=SPEC, batch_size=1, capacity=False)
     assert watts.series[0].points[0].joules_per_million_tokens is None
     assert any("watts of" in note and "unknown" in note for note in watts.notes)
-    assert "MJ/Mtok" not in frontier_text(watts)
+    assert "MJ/Mtok" not in watts.text()
 
 
 def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None:
@@ -100,7 +100,7 @@ def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None
     assert slow.series[0].cheapest == slow.series[0].points[0]
     never = frontier(MODEL, CHIP, **ASKED, tpot_s=1e-5)
     assert never.cheapest is None
-    assert "cheapest within 0.01 ms per token: none" in frontier_text(never)
+    assert "cheapest within 0.01 ms per token: none" in never.text()
 
 
 def test_devices_that_do_not_divide_the_heads_are_left_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from specroof import MeasurementError, OptionError, rollout, speedup_curve, train
 from specroof.arrays import Array
-from specroof.questions.rollout import rollout_text, step_speedup
+from specroof.questions.rollout import step_speedup
 from specroof.serving.workload import LENGTH_LAWS
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
@@ -335,4 +335,4 @@ def test_several_drafters_share_one_row_without_drafts() -> None:
     assert [row.policy for row in found.rows].count("off") == 1
     assert len(found.rows) == 5
     assert len(found.plot().axes) == 2
-    assert "step" not in rollout_text(found).splitlines()[6]
+    assert "step" not in found.text().splitlines()[6]

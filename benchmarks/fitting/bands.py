@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from specroof.arrays import grouped
 from specroof.engines.calibration import BAND_SHARE
 from specroof.hardware.engine import (
     CONCURRENCY_RANGES,
@@ -15,7 +16,6 @@ from specroof.hardware.engine import (
     served_cells,
 )
 from specroof.scoring.bands import LEAST_SOURCES, Miss, band_of, unseen_shares
-from specroof.scoring.scores import grouped
 from specroof.scoring.served import ServedScore
 
 

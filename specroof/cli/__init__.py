@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, get_args, get_type_hints
 import typer
 
 from specroof.cli.output import drop, ready_streams, say_aside, screen_width
-from specroof.errors import OptionError, SpecroofError, not_modelled, one_line, refuse
+from specroof.errors import OptionError, SpecroofError, not_modelled, one_line, refuse, reject
 from specroof.questions import QUESTIONS
 from specroof.report.layout import on_screen
 
@@ -83,8 +83,7 @@ def _refuse_repeats(given: Sequence[Any]) -> None:
     """
     for option in given:
         if option.name in _ONCE and given.count(option) > 1:
-            message = f"{option.opts[0]} is given twice; allowed: once"
-            raise OptionError(message)
+            reject(f"{option.opts[0]} is given twice", "once")
 
 
 class CommandGroup(typer.core.TyperGroup):

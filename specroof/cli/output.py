@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import typer
 
-from specroof.errors import OutputError, printable
+from specroof.errors import OutputError, printable, reject
 from specroof.report.layout import fitted, json_line
 
 # --- Standard output and error as they are: closed, full, a terminal, in any encoding ------------
@@ -53,8 +53,7 @@ def ready_streams() -> None:
         If standard output is closed: Python would write nothing, and not say so.
     """
     if sys.stdout is None:
-        message = "standard output is closed; allowed: a terminal, a file or a pipe"
-        raise OutputError(message)
+        reject("standard output is closed", "a terminal, a file or a pipe", OutputError)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_NAME)
@@ -188,15 +187,15 @@ def figure_files(path: Path, draw: Figures) -> dict[Path, bytes]:
         For a path without a name, and several charts on standard output.
     """
     if not path.name:
-        message = f"--plot is {str(path)!r}; allowed: the name of a file"
-        raise OutputError(message)
+        reject(f"--plot is {str(path)!r}", "the name of a file", OutputError)
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     figures = draw()
     if path == STANDARD_OUTPUT:
         if len(figures) > 1:
-            message = f"-: {len(figures)} charts, and standard output takes one; allowed: a file"
-            raise OutputError(message)
+            reject(
+                f"-: {len(figures)} charts, and standard output takes one", "a file", OutputError
+            )
         (figure,) = figures.values()
         return {path: plot.figure_bytes(figure, "-.png")}
     names = {path.with_stem(path.stem + ending): figure for ending, figure in figures.items()}
@@ -218,8 +217,7 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
     files = writing.joined_files(*groups)
     data = files.pop(STANDARD_OUTPUT, None)
     if as_json and data is not None:
-        message = "-: --json goes to standard output too; allowed: a file for one of them"
-        raise OutputError(message)
+        reject("-: --json goes to standard output too", "a file for one of them", OutputError)
     writing.write_files(files)
     for path in files:
         say_aside(f"wrote {path}")
@@ -253,13 +251,14 @@ def check_folder(folder: Path) -> None:
         For standard output, a place below a file, or a name that is too long.
     """
     if folder == STANDARD_OUTPUT:
-        message = "-: standard output is not a folder; allowed: a folder, or a place for a new one"
-        raise OutputError(message)
+        reject(
+            "-: standard output is not a folder", "a folder, or a place for a new one", OutputError
+        )
     try:
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not there.is_dir():
-            message = f"{folder}: {there} is a file; allowed: a folder, or a place for a new one"
-            raise OutputError(message)
+            reject(
+                f"{folder}: {there} is a file", "a folder, or a place for a new one", OutputError
+            )
     except OSError as failure:
-        message = f"{folder}: {failure.strerror}; allowed: a folder that can be written to"
-        raise OutputError(message) from None
+        reject(f"{folder}: {failure.strerror}", "a folder that can be written to", OutputError)

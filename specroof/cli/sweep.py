@@ -14,7 +14,7 @@ import typer
 from specroof.arrays import whole_within
 from specroof.cli.commands import Given, flags
 from specroof.cli.output import check_folder, progress, say, say_aside, say_json
-from specroof.errors import OptionError, StudyError, refuse
+from specroof.errors import StudyError, refuse, reject
 from specroof.questions.parameters import Parameter
 from specroof.questions.study_grid import Study
 from specroof.questions.sweep import study_text, sweep_text
@@ -88,8 +88,7 @@ def sweep(given: Given) -> None:
         say_json(study_schema())
         return
     if run.study is None:
-        message = "STUDY.yaml is missing; allowed: a study file, or --schema"
-        raise OptionError(message)
+        reject("STUDY.yaml is missing", "a study file, or --schema")
     _check(run)
     try:
         loaded = load_study(run.study)

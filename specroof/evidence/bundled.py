@@ -11,7 +11,7 @@ from specroof.acceptance import acceptance_from_length, accepted_at
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.drafters.kinds import KINDS
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, reject
 from specroof.evidence.measurement import STEP, Measurement
 from specroof.reading.checked import (
     REQUIRED,
@@ -263,8 +263,7 @@ def parse_measurements(
     lines = text.splitlines()
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
     if not head.get("trust", "").isdigit():
-        message = f"{file}: trust is {head.get('trust')!r}; allowed: a whole number"
-        raise MeasurementError(message)
+        reject(f"{file}: trust is {head.get('trust')!r}", "a whole number", MeasurementError)
     first = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
     rows = csv.DictReader(lines[first:])
     points = (_measurement(cells, f"{file}:{first + rows.line_num}", row_type) for cells in rows)

@@ -35,7 +35,8 @@ Result = tuple[bool | None, Measurement]
 GUIDELLM: Final = "Run Info,"
 #: guidellm's ways to send requests that keep as many in flight as they say, or all of them.
 _CLOSED: Final = ("concurrent", "synchronous", "throughput")
-_BY_CLOCK: Final = "of requests that come by the clock, how many are in flight is unknown"
+#: Why loads by the clock are refused.
+BY_CLOCK: Final = "of requests that come by the clock, how many are in flight is unknown"
 _HISTOGRAM: Final = "pooled_spec_decode_acceptance_histogram"
 
 
@@ -58,7 +59,7 @@ class _GuidellmMetrics(Extract):
 
 class _GuidellmStrategy(Extract):
     type_: Annotated[
-        str, accept(f"{', '.join(_CLOSED)}: {_BY_CLOCK}", _CLOSED.__contains__, str)
+        str, accept(f"{', '.join(_CLOSED)}: {BY_CLOCK}", _CLOSED.__contains__, str)
     ] = REQUIRED
     streams: Any = None
 
@@ -171,7 +172,7 @@ def guidellm_table(text: str, source: str) -> list[Result]:
         if way not in _CLOSED:
             reject(
                 f"{place}: Strategy is {strategy[:60]!r}",
-                f"{', '.join(_CLOSED)}: {_BY_CLOCK}",
+                f"{', '.join(_CLOSED)}: {BY_CLOCK}",
                 MeasurementError,
             )
         means = {
@@ -244,7 +245,7 @@ class _Phase(Extract):
             return self
         if self.type != "concurrency" or "concurrency_ramp" in self.model_fields_set:
             message = (
-                f"type is {shown(self.type)}; allowed: concurrency, without a ramp: {_BY_CLOCK}"
+                f"type is {shown(self.type)}; allowed: concurrency, without a ramp: {BY_CLOCK}"
             )
             raise ValueError(message)
         if self.concurrency is None:

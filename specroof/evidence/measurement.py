@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from specroof.arrays import number_within
 from specroof.catalog import load_hardware, load_model
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, reject
 from specroof.hardware.engine import ServerSettings
 from specroof.reading.yaml_text import shown
 
@@ -223,18 +223,18 @@ def plausible(point: Measurement) -> Measurement:
     if prompt is not None and answer is not None and context is not None:
         longest = prompt + answer
         if not prompt <= context <= longest:
-            message = (
-                f"{point.place}: context_len is {context:g}; allowed: from {prompt:g} to "
-                f"{longest:g}, from input_len to input_len + output_len"
+            reject(
+                f"{point.place}: context_len is {context:g}",
+                f"from {prompt:g} to {longest:g}, from input_len to input_len + output_len",
+                MeasurementError,
             )
-            raise MeasurementError(message)
     tokens, drafts = point.tokens_per_round, point.draft_len or 0
     if tokens is not None and not 1 <= tokens <= drafts + 1:
-        message = (
-            f"{point.place}: acceptance length is {tokens:g} with {drafts} drafts; allowed: from 1 "
-            f"to {drafts + 1}, the bonus token included"
+        reject(
+            f"{point.place}: acceptance length is {tokens:g} with {drafts} drafts",
+            f"from 1 to {drafts + 1}, the bonus token included",
+            MeasurementError,
         )
-        raise MeasurementError(message)
     return point
 
 
@@ -279,8 +279,8 @@ def refuse_mixed(points: Iterable[Measurement]) -> None:
             continue
         first = first or point
         if point.engine != first.engine:
-            message = (
-                f"{point.place}: is of {point.engine}, and {first.place} of {first.engine}; allowed: "
-                f"results of one tool, the others in a separate run"
+            reject(
+                f"{point.place}: is of {point.engine}, and {first.place} of {first.engine}",
+                "results of one tool, the others in a separate run",
+                MeasurementError,
             )
-            raise MeasurementError(message)

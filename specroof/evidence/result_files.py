@@ -11,6 +11,7 @@ from pydantic import AfterValidator, model_validator
 
 from specroof.errors import MeasurementError, reject
 from specroof.evidence.clients import (
+    BY_CLOCK,
     GUIDELLM,
     Result,
     client_result,
@@ -235,8 +236,6 @@ def _with_drafts(drafts: bool | None, point: Measurement, draft_len: int | None)
 
 # --- Clients of SGLang and vLLM ------------------------------------------------------------------
 
-_BY_CLOCK: Final = "of requests that come by the clock, how many are in flight is unknown"
-
 
 class _Served(Extract):
     """The keys that SGLang's and vLLM's clients share."""
@@ -252,13 +251,11 @@ class _Served(Extract):
     request_rate: (
         Annotated[
             Any,
-            accept(f"inf: {_BY_CLOCK}", lambda rate: rate in {"inf", math.inf}, str, int, float),
+            accept(f"inf: {BY_CLOCK}", lambda rate: rate in {"inf", math.inf}, str, int, float),
         ]
         | None
     ) = None
-    ramp_up_strategy: Annotated[str, accept(f"left out: {_BY_CLOCK}", lambda _: False)] | None = (
-        None
-    )
+    ramp_up_strategy: Annotated[str, accept(f"left out: {BY_CLOCK}", lambda _: False)] | None = None
 
     @model_validator(mode="after")
     def _rates_agree(self) -> Self:

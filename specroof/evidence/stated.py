@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, reject
 from specroof.evidence.measurement import Measurement
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import Placement
@@ -110,11 +110,12 @@ def refuse_other_kinds(points: Iterable[Measurement], kind: str) -> None:
     for point in points:
         kinds = _KINDS.get((point.method or "").upper())
         if kinds is not None and point.draft_len and kind not in kinds:
-            message = (
+            reject(
                 f"{point.place}: speculative_algorithm is {shown(point.method)}, and --drafter "
-                f"is of kind {kind!r}; allowed: {', '.join(sorted(kinds | _STAND_FOR_ANY))}"
+                f"is of kind {kind!r}",
+                ", ".join(sorted(kinds | _STAND_FOR_ANY)),
+                MeasurementError,
             )
-            raise MeasurementError(message)
 
 
 def refuse_other_drafts(point: Measurement, drafter: str, *, branches: bool) -> None:
@@ -140,11 +141,12 @@ def refuse_other_drafts(point: Measurement, drafter: str, *, branches: bool) -> 
     if branches != (point.top_k > 1):
         measured, priced = ("a chain", "a tree") if branches else ("a tree", "a chain")
         allowed = "without tree=" if branches else "with tree="
-        message = (
+        reject(
             f"{point.place}: speculative_eagle_topk is {point.top_k}, {measured} of drafts, and "
-            f"drafter {shown(drafter)} is {priced}; allowed: a SPEC {allowed}"
+            f"drafter {shown(drafter)} is {priced}",
+            f"a SPEC {allowed}",
+            MeasurementError,
         )
-        raise MeasurementError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +206,12 @@ def _refuse_other_weights(point: Measurement, stated: Stated) -> None:
     if named in _UNSAID:
         return
     if not (_BITS[named] in bits.values() if named in _BITS else min(bits.values()) < 16):
-        message = (
+        reject(
             f"{point.place}: quantization is {shown(point.quantization)}, and {stated.model} is "
-            f"predicted with weights of {', '.join(bits)}; allowed: the same, by --weights or "
-            f"another --model"
+            f"predicted with weights of {', '.join(bits)}",
+            "the same, by --weights or another --model",
+            MeasurementError,
         )
-        raise MeasurementError(message)
 
 
 def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
@@ -222,12 +224,12 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
     if known is not None:
         same = dtype_bytes(known) == dtype_bytes(stated.kv_dtype)
     if not same:
-        message = (
+        reject(
             f"{point.place}: kv_cache_dtype is {shown(point.kv_cache)}, and {stated.model} is "
-            f"predicted with {stated.kv_dtype}; allowed: the same, by --kv-cache"
-            f"{'' if known is None else f' {known}'}"
+            f"predicted with {stated.kv_dtype}",
+            f"the same, by --kv-cache{'' if known is None else f' {known}'}",
+            MeasurementError,
         )
-        raise MeasurementError(message)
 
 
 def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerSettings:
@@ -255,11 +257,12 @@ def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerS
         for key, value in asked.stated.items():
             expected = not point.drafts if value == "plain" else value
             if measured.get(key, expected) != expected:
-                message = (
+                reject(
                     f"{point.place}: the server ran with {key} {measured[key]}, and server states "
-                    f"{key} {value}; allowed: the same, or to leave {key} out"
+                    f"{key} {value}",
+                    f"the same, or to leave {key} out",
+                    MeasurementError,
                 )
-                raise MeasurementError(message)
     agreed = {SERVER_KEYS[key]: min(values) for key, values in shared.items() if len(values) == 1}
     overlaps = {(point.drafts, point.server.overlap) for point in points if point.server}
     if asked.overlap == "plain" or overlaps == {(False, True), (True, False)}:

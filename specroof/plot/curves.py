@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from specroof.acceptance.curve import Acceptance
 from specroof.arrays import Array
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.plot.lines import (
     CROSS,
     RING,
@@ -187,7 +187,9 @@ def plot_by_batch(
             for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
         )
         low, high = (
-            None if end is None else _at_best(curve, end)[context_index, ascending]
+            None
+            if end is None
+            else np.where(room, curve.at_best(end)[context_index, ascending], np.nan)
             for end in _bands(curve, curves)
         )
         lines["speedup"].append(Line(name, batches, gain, low, high, missing=batches[~room]))
@@ -238,8 +240,7 @@ def _names(
         Without curves, or if one has no such place.
     """
     if not curves:
-        message = "curves is empty; allowed: one or more"
-        raise OptionError(message)
+        reject("curves is empty", "one or more")
     points = list[Mapping[str, str]]()
     for curve in curves:
         _check_place("context_index", context_index, curve.context_len)
@@ -253,8 +254,7 @@ def _names(
 
 def _check_place(name: str, index: int, axis: Array) -> None:
     if not -len(axis) <= index < len(axis):
-        message = f"{name} is {index}; allowed: from 0 to {len(axis) - 1}"
-        raise OptionError(message)
+        reject(f"{name} is {index}", f"from 0 to {len(axis) - 1}")
 
 
 def _range_of(lines: Sequence[Line]) -> str:
@@ -280,12 +280,6 @@ def _bands(
     if len(curves) > _MOST_BANDS:
         return None, None
     return curve.speedup_low, curve.speedup_high
-
-
-def _at_best(curve: "SpeedupCurve", values: Array) -> Array:
-    """Return values at the best draft length of each context and batch; NaN without room."""
-    best = np.take_along_axis(values, curve.best_draft_len[..., None], axis=-1)[..., 0]
-    return np.where(curve.drafts_run, best, np.nan)
 
 
 def _speedup_label(what: str, curves: "Sequence[SpeedupCurve]") -> str:
@@ -400,8 +394,7 @@ def plot_acceptance(
     """
     depths = [curve.max_draft_len for _, curve in curves if curve.max_draft_len is not None]
     if not depths or len(depths) < len(curves):
-        message = "curves is empty, or holds one without end; allowed: one or more measured curves"
-        raise OptionError(message)
+        reject("curves is empty, or holds one without end", "one or more measured curves")
     panels: dict[str, list[Line]] = {"survival": [], "tokens_per_round": []}
     for i, (name, curve) in enumerate((*curves, *fits)):
         depth = curve.max_draft_len or int(np.ceil(_BEYOND * max(depths)))

@@ -1,7 +1,7 @@
 """A study as small multiples: a panel for each model and chip, a page at most for each chart."""
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +15,7 @@ from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from specroof.arrays import Array
+from specroof.arrays import Array, grouped
 from specroof.plot.lines import Line, Panel, draw_panel, looks_of, plain_key
 from specroof.plot.style import (
     add_legend,
@@ -66,14 +66,14 @@ def study_figures(overviews: "Sequence[Overview]") -> dict[str, Figure]:
         The best of each curve at some of its loads.
     """
     figures: dict[str, Figure] = {}
-    for load, members in _grouped(overviews, _load).items():
+    for load, members in grouped(overviews, _load).items():
         axis = "context"
         if _is_by_batch(members[0]):
             axis = "rate" if members[0].is_by_rate else "batch"
         for ending, page in _pages(members):
             figures[f"best-speedup-by-{axis}{load}{ending}"] = _lines_chart(page)
         if min(members[0].best_speedup.shape) > 1:
-            for drafter, own in _grouped(
+            for drafter, own in grouped(
                 members, lambda overview: f"-{overview.drafter_number}"
             ).items():
                 for ending, page in _pages(own):
@@ -92,15 +92,6 @@ def _load(overview: "Overview") -> str:
 
 def _setup(overview: "Overview") -> str:
     return f"{overview.devices} x {overview.hardware}\n{engine_name(overview.engine)}"
-
-
-def _grouped(
-    overviews: "Sequence[Overview]", key: "Callable[[Overview], str]"
-) -> "Mapping[str, list[Overview]]":
-    groups: dict[str, list[Overview]] = {}
-    for overview in overviews:
-        groups.setdefault(key(overview), []).append(overview)
-    return groups
 
 
 def _pages(overviews: "Sequence[Overview]") -> Iterator[tuple[str, _Page]]:
@@ -190,7 +181,7 @@ def _label_x(panels: Mapping[tuple[str, str], Axes], text: str) -> None:
 
 def _drafters(page: _Page) -> list[str]:
     """Return the drafters that are drawn: of many, those that gain most."""
-    groups = _grouped(page.overviews, lambda overview: overview.drafter)
+    groups = grouped(page.overviews, lambda overview: overview.drafter)
     gains = {drafter: _highest(members) for drafter, members in groups.items()}
     best = sorted(gains, key=lambda drafter: -gains[drafter])[:_MOST_LINES]
     return [drafter for drafter in gains if drafter in best]

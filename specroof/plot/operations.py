@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, NullFormatter
 
-from specroof.errors import OptionError
+from specroof.arrays import grouped
+from specroof.errors import OptionError, reject
 from specroof.latency.pass_seconds import PassLatency
 from specroof.plot.bars import Bar, Fill, plot_bars
 from specroof.plot.labels import Label, place_labels
@@ -74,11 +75,9 @@ class _Op:
 def _ops(latency: PassLatency, devices: int = 1) -> list[_Op]:
     """Return the operations of one pass, longest first, and what each device does of them."""
     if np.size(latency.total_s) != 1:
-        message = f"latency holds {np.size(latency.total_s)} passes; allowed: one"
-        raise OptionError(message)
+        reject(f"latency holds {np.size(latency.total_s)} passes", "one")
     if not latency.ops:
-        message = "latency holds no operation; allowed: one or more"
-        raise OptionError(message)
+        reject("latency holds no operation", "one or more")
     found = [
         _Op(
             name=op.op.name,
@@ -164,8 +163,7 @@ def plot_roofline(
 def _roofs(ops: Sequence[_Op], flops_per_s: Mapping[str, float]) -> dict[str, float]:
     """Return the peaks of the dtypes that a pass computes in, highest first."""
     if not ops:
-        message = "latency holds no operation with arithmetic and bytes; allowed: one or more"
-        raise OptionError(message)
+        reject("latency holds no operation with arithmetic and bytes", "one or more")
     dtypes = dict.fromkeys(op.dtype for op in ops)
     missing = [dtype for dtype in dtypes if dtype not in flops_per_s]
     if missing:
@@ -221,9 +219,7 @@ def _draw_roofs(axes: Axes, roofs: Mapping[str, float], memory_bytes_per_s: floa
 
 def _draw_place(axes: Axes, place: Sequence[_Op], total_s: float) -> None:
     """Draw a mark for each kind in a place, the large ones below the small."""
-    alike: dict[tuple[str, str], list[_Op]] = {}
-    for op in place:
-        alike.setdefault((op.kind, op.bound), []).append(op)
+    alike = grouped(place, lambda op: (op.kind, op.bound))
     for (kind, bound), ops in sorted(alike.items(), key=lambda item: -_seconds(item[1])):
         axes.scatter(
             ops[0].intensity,

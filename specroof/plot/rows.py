@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
-from specroof.arrays import Array
+from specroof.arrays import Array, grouped
 from specroof.plot.lines import (
     CROSS,
     RING,
@@ -58,9 +58,7 @@ def plot_rows(
     by = by or [name for name in chart.by if records and records[0][name] is not None]
     if "hardware" in by and "devices" in chart.by:  # a price and a speed are of so many
         by = [*dict.fromkeys([*by, "devices"])]
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in records:
-        groups.setdefault(_name(row, by), []).append(row)
+    groups = grouped(records, lambda row: _name(row, by))
     panels = []
     for name in chart.y:
         label = chart.titles.get(name, _title(_quantity(name)))

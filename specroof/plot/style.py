@@ -19,7 +19,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarForm
 from matplotlib.transforms import ScaledTranslation
 
 from specroof.arrays import Array
-from specroof.errors import OutputError
+from specroof.errors import OutputError, reject
 from specroof.units import plain_number
 
 if TYPE_CHECKING:
@@ -350,8 +350,7 @@ def figure_bytes(figure: Figure, name: PurePath | str) -> bytes:
     """
     kind = PurePath(name).suffix.lower()
     if kind not in _METADATA:
-        message = f"{name}: no format for a chart; allowed: a file that ends in {_ALLOWED}"
-        raise OutputError(message)
+        reject(f"{name}: no format for a chart", f"a file that ends in {_ALLOWED}", OutputError)
     content = io.BytesIO()
     with house_style():
         figure.savefig(content, format=kind[1:], dpi=_DPI, metadata=_METADATA[kind])

@@ -18,9 +18,9 @@ from specroof.acceptance.published.profile import DRAFT_COUNTS, profile_names
 from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, rows_table
 from specroof.questions.objects import as_list
-from specroof.questions.parameters import Parameter
 from specroof.questions.request import Command, question
 from specroof.questions.simulate import COMMAND as SIMULATE
 
@@ -31,9 +31,9 @@ ProfileName = str | os.PathLike[str]
 class FindRequest:
     """Ask which acceptance was published."""
 
-    text: Annotated[str, Parameter("Only names that hold this text.", "--find", metavar="TEXT")] = (
-        ""
-    )
+    text: Annotated[
+        str, p.Parameter("Only names that hold this text.", "--find", metavar="TEXT")
+    ] = ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ProfilesRequest:
 
     names: Annotated[
         ProfileName | Sequence[ProfileName],
-        Parameter(
+        p.Parameter(
             "Profiles by name, or files: vLLM's counters, histograms and log, SGLang's log, "
             "speculation_profile.json, golden acceptance lengths, a trace bank.",
             "NAME|FILE…",
@@ -53,7 +53,7 @@ class ProfilesRequest:
     _: KW_ONLY
     drafts: Annotated[
         str | None,
-        Parameter(
+        p.Parameter(
             f"Drafts per round, where a file does not say. COUNT: {', '.join(DRAFT_COUNTS)}; the "
             "last two count the token before the drafts.",
             metavar="[COUNT=]N",
@@ -75,7 +75,7 @@ class ProfilesRequest:
 class FitRequest(ProfilesRequest):
     """Ask which law fits measured acceptance."""
 
-    law: Annotated[str, Parameter("Law to fit.", metavar="|".join((*FITTED_LAWS, "all")))] = "all"
+    law: Annotated[str, p.Parameter("Law to fit.", metavar="|".join((*FITTED_LAWS, "all")))] = "all"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,26 +33,10 @@ from specroof.policies.adaptive import (
 )
 from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
-from specroof.questions.answer import Charted, ServedAnswer, sure_of
+from specroof.questions import parameters as p
+from specroof.questions.answer import OfDrafter
 from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
 from specroof.questions.objects import Values, as_list, options_of, server_of
-from specroof.questions.parameters import (
-    FORMULAS,
-    BatchSize,
-    Capacity,
-    ChainDrafter,
-    Concurrency,
-    ContextLen,
-    DraftModel,
-    LengthParameters,
-    LengthRange,
-    MaxDraftLen,
-    PlayedParameters,
-    PolicyParameters,
-    RequestCount,
-    Seed,
-    like,
-)
 from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
@@ -61,7 +45,7 @@ from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import Launch, launch
 from specroof.serving.served import served_curve
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load
 from specroof.speedup.curve import draft_depth, engine_pass_s, longest_draft
 from specroof.units import format_drafts
 
@@ -96,7 +80,7 @@ _SAME_PASS: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveRequest(PolicyParameters, LengthParameters, DeploymentRequest):
+class AdaptiveRequest(p.PolicyParameters, p.LengthParameters, DeploymentRequest):
     """Ask what adaptive draft lengths gain.
 
     Examples
@@ -108,11 +92,11 @@ class AdaptiveRequest(PolicyParameters, LengthParameters, DeploymentRequest):
      'oracle']
     """
 
-    drafter: ChainDrafter
+    drafter: p.ChainDrafter
     batch_size: Annotated[
         Values | None,
-        like(
-            BatchSize,
+        p.like(
+            p.BatchSize,
             about="Sequences in flight, a number or a list. One that is named twice lasts twice as "
             "long.",
             about_flag="Sequences in flight, comma-separated. Name one twice to give it twice the "
@@ -120,14 +104,14 @@ class AdaptiveRequest(PolicyParameters, LengthParameters, DeploymentRequest):
             shown=",".join(map(str, USUAL_LOADS)),
         ),
     ] = None
-    context_len: ContextLen = None
-    concurrency: Concurrency = None
-    requests: RequestCount = None
-    length_range: LengthRange = None
-    max_draft_len: MaxDraftLen = None
-    capacity: Capacity = None
-    draft_model: DraftModel = None
-    seed: Seed = 0
+    context_len: p.ContextLen = None
+    concurrency: p.Concurrency = None
+    requests: p.RequestCount = None
+    length_range: p.LengthRange = None
+    max_draft_len: p.MaxDraftLen = None
+    capacity: p.Capacity = None
+    draft_model: p.DraftModel = None
+    seed: p.Seed = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +134,7 @@ class AdaptiveRow(OfLoad):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Adaptive(ServedAnswer, Charted):
+class Adaptive(OfDrafter):
     """What adaptive draft lengths gain.
 
     Attributes
@@ -170,9 +154,6 @@ class Adaptive(ServedAnswer, Charted):
         Sentences for the reader.
     """
 
-    drafter: str
-    context_len: float
-    workload: Workload | None
     confidence: float
     draft_len: int
     load_draft_len: tuple[int, ...]
@@ -186,12 +167,15 @@ class Adaptive(ServedAnswer, Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        load = self.workload.requests if self.workload else f"context {self.context_len:g}"
-        return f"{self.served}, {load}: {self.drafter}"
+        return f"{self.served}, {self.asked_words}: {self.drafter}"
 
     def text(self) -> str:
         """Return the gain of each policy at each load, and the meaning of each policy."""
-        return adaptive_text(self)
+        table, meaning = policies_parts(self)
+        flags, lines = self.launch, list[str]()
+        if flags is not None:
+            lines = [f"by load, {flags.release}:", folded(flags.text), *flags.file_lines]
+        return page(self, table, "\n".join(lines), found=wrapped(self.found), more=[meaning])
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the gain of each policy."""
@@ -206,12 +190,6 @@ class Adaptive(ServedAnswer, Charted):
             f"best policy: {best}, {gains[best]:+.1%} tokens/s over {format_drafts(self.draft_len)} "
             f"at all loads; the oracle reaches {most:+.1%}"
         )
-
-    @property
-    def sureness(self) -> str:
-        """How near measurements are, in one sentence."""
-        kind = self.drafter.partition(",")[0]
-        return sure_of(self.deployment, [kind], self.rows)
 
     @property
     def policies(self) -> dict[str, list[AdaptiveRow]]:
@@ -235,7 +213,6 @@ class Adaptive(ServedAnswer, Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = self.served_json(self.workload, self.context_len)
         totals = {policy: self.total_gain(policy) for policy in self.policies}
         choice = {
             **fields_of(self, "draft_len", "load_draft_len"),
@@ -245,7 +222,7 @@ class Adaptive(ServedAnswer, Charted):
             ],
             "launch": None if self.launch is None else asdict(self.launch),
         }
-        return self.envelope(case | fields_of(self, "drafter", "confidence"), choice)
+        return self.envelope(self.case | fields_of(self, "drafter", "confidence"), choice)
 
 
 @question(AdaptiveRequest)
@@ -450,7 +427,7 @@ def _load(request: AdaptiveRequest, loads: Iterable[int]) -> Load:
     if len(load.context_len) != 1:
         refuse("context_len", request.context_len, "one number")
     refuse_one_token(load.workload)
-    drawn = PlayedParameters(
+    drawn = p.PlayedParameters(
         requests=request.requests, length_range=request.length_range, seed=request.seed
     )
     return played_load(drawn, load) if load.workload is not None or drawn.is_played else load
@@ -493,10 +470,7 @@ def _costs(
         alone_s = draft_s[1:, -1] + verify_s[1:, -1]
         engine_s = round_s[1, -1] - alone_s[0]
         if not np.allclose(round_s[1:, -1], alone_s + engine_s, atol=0.0):
-            message = (
-                f"drafter {curve.drafter!r} drafts while the target verifies; allowed: before it"
-            )
-            raise OptionError(message)
+            reject(f"drafter {curve.drafter!r} drafts while the target verifies", "before it")
         steps = np.diff(draft_s, axis=0)
         drafts = np.arange(batch_size * depth + 1) / batch_size
         return BatchCosts(
@@ -524,15 +498,6 @@ _MEANING: Final = {
     STEPS: "SGLang's --speculative-adaptive with its default steps: by batch and mean acceptance",
     "oracle": "drafts that will be accepted, as far as they pay: no policy can beat it",
 }
-
-
-def adaptive_text(answer: Adaptive) -> str:
-    """Return the gain of each policy at each load, and the meaning of each policy."""
-    table, meaning = policies_parts(answer)
-    flags, lines = answer.launch, list[str]()
-    if flags is not None:
-        lines = [f"by load, {flags.release}:", folded(flags.text), *flags.file_lines]
-    return page(answer, table, "\n".join(lines), found=wrapped(answer.found), more=[meaning])
 
 
 def policies_parts(answer: Adaptive) -> tuple[str, str]:
@@ -572,7 +537,7 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
 
 COMMAND: Final = Command(
     question=adaptive,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw the gain of each policy by load.",
     to_paste=True,

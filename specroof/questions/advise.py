@@ -37,6 +37,7 @@ from specroof.policies.decision import (
 )
 from specroof.policies.schedule import Day
 from specroof.quantities import records_of
+from specroof.questions import parameters as p
 from specroof.questions.advised_loads import (
     AdvisedRow,
     BreakEven,
@@ -76,20 +77,6 @@ from specroof.questions.objects import (
     server_of,
     unique_list,
     usd_per_hour,
-)
-from specroof.questions.parameters import (
-    FORMULAS,
-    Capacity,
-    Concurrency,
-    DraftModel,
-    Framework,
-    InputLen,
-    OutputLen,
-    Parameter,
-    PolicyParameters,
-    PricePerHour,
-    TensorParallel,
-    like,
 )
 from specroof.questions.played_loads import (
     PlayedPlan,
@@ -159,7 +146,7 @@ _MOST_DEVICES: Final = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest):
+class AdviseRequest(ChipsRequest, p.PolicyParameters, WorkerRequest, PlayedRequest):
     """Ask whether speculative decoding pays, and how to set it up.
 
     Examples
@@ -178,15 +165,15 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
     """
 
     input_len: Annotated[
-        float | None, like(InputLen, about="Tokens of a prompt.", about_flag="")
+        float | None, p.like(p.InputLen, about="Tokens of a prompt.", about_flag="")
     ] = None
     output_len: Annotated[
-        float | None, like(OutputLen, about="Tokens of an answer.", about_flag="")
+        float | None, p.like(p.OutputLen, about="Tokens of an answer.", about_flag="")
     ] = None
     concurrency: Annotated[
         Values | None,
-        like(
-            Concurrency,
+        p.like(
+            p.Concurrency,
             about="Requests in flight, a number or a list.",
             in_python="With `traffic` by default the least, median and largest load of the day.",
             about_flag="Requests in flight, comma-separated; 1..128 doubles.",
@@ -195,7 +182,7 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
     ] = None
     draft_len: Annotated[
         int | Sequence[int] | None,
-        Parameter(
+        p.Parameter(
             "Drafts per round to choose from, as in 1,2,3.",
             "--choose-draft-len",
             former="--draft-len",
@@ -206,16 +193,16 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
     ] = None
     framework: Annotated[
         str | None,
-        like(
-            Framework,
+        p.like(
+            p.Framework,
             about="The server: its engine predicts, its flags are printed.",
             shown="the profile's default engine; flags of vllm and sglang",
         ),
     ] = None
-    draft_model: DraftModel = None
+    draft_model: p.DraftModel = None
     ttft_ms: Annotated[
         float | None,
-        Parameter(
+        p.Parameter(
             "Target: time to the first token.",
             "--ttft",
             in_python="Milliseconds.",
@@ -224,17 +211,17 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
     ] = None
     tpot_ms: Annotated[
         float | None,
-        Parameter(
+        p.Parameter(
             "Target: time per later token.", "--tpot", in_python="Milliseconds.", metavar="MS"
         ),
     ] = None
     min_speedup: Annotated[
-        float | None, Parameter("Target: the smallest speedup that is worth it.")
+        float | None, p.Parameter("Target: the smallest speedup that is worth it.")
     ] = None
-    price_per_hour: PricePerHour = None
+    price_per_hour: p.PricePerHour = None
     traffic: Annotated[
         str | os.PathLike[str] | TrafficFile | None,
-        Parameter(
+        p.Parameter(
             "Load over the day: CSV with hour and concurrency or requests_per_s, or YAML with "
             "hours and a mix of input_len, output_len and weight.",
             in_python="Or a `TrafficFile`.",
@@ -244,23 +231,23 @@ class AdviseRequest(ChipsRequest, PolicyParameters, WorkerRequest, PlayedRequest
     ] = None
     tensor_parallel: Annotated[
         int | None,
-        like(TensorParallel, shown="as few as the model fits on"),
+        p.like(p.TensorParallel, shown="as few as the model fits on"),
     ] = None  # type: ignore[assignment]  # as few as hold the model
     devices: Annotated[
         int | None,
-        Parameter("Devices to split between prefill and decode workers as is best."),
+        p.Parameter("Devices to split between prefill and decode workers as is best."),
     ] = None
-    capacity: Capacity = None
+    capacity: p.Capacity = None
     bench: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Print commands that measure the least certain point, without trained weights: random "
             "ones, and a forced acceptance length."
         ),
     ] = False
     policies: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Compare drafts that follow the load or the drafter's confidence with one length for "
             "all loads."
         ),
@@ -311,8 +298,7 @@ def _wanted(request: AdviseRequest) -> Wanted:
         request.drafters_with_acceptance(request.drafters),
     )
     if not drafters:
-        message = "drafters is empty; allowed: at least one drafter (--drafter SPEC)"
-        raise OptionError(message)
+        reject("drafters is empty", "at least one drafter (--drafter SPEC)")
     server, version = framework_of(request.framework)
     frameworks = USUAL_FRAMEWORKS if server is None else (server,)
     if version:
@@ -345,8 +331,7 @@ def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> 
         refuse("traffic", request.traffic, "where no requests are simulated")
     if mix is not None:
         if any(one is not None for one in given):
-            message = "input_len or output_len is given with a mix in traffic; allowed: one of both"
-            raise OptionError(message)
+            reject("input_len or output_len is given with a mix in traffic", "one of both")
         cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
         workload = replace(mix.workload, prefix_hit_rate=cached)
         return Load(clients, [mix.mean_context_len], workload)
@@ -822,8 +807,7 @@ def advise(request: AdviseRequest) -> Advice:
         unfit.append(f"{wanted.model.name} does not fit on {most} x {profile.name}")
     if not chips:
         allowed = " or ".join(sorted(enough)) or "a chip that holds it, or narrower --weights"
-        message = f"hardware: {'; '.join(unfit)}; allowed: {allowed}"
-        raise OptionError(message)
+        reject(f"hardware: {'; '.join(unfit)}", allowed)
     chips.sort(key=_rank)
     point = chips[0].to_measure
     if request.bench and point is None:
@@ -944,7 +928,7 @@ def _policies(request: AdviseRequest, wanted: Wanted, chip: ChipAdvice) -> "Adap
         For loads that are not requests in flight, and drafters that policies do not know.
     """
     if not request.policies:
-        for one in fields(PolicyParameters):
+        for one in fields(p.PolicyParameters):
             if getattr(request, one.name) != one.default:
                 refuse(one.name, getattr(request, one.name), "with policies")
         return None
@@ -1723,7 +1707,7 @@ def _day_json(day: Day) -> dict[str, Any]:
 
 COMMAND: Final = Command(
     question=advise,
-    options=FORMULAS,
+    options=p.FORMULAS,
     to_paste=True,
     told=told,
     chart="Draw the advised speedup against the load, a line for each chip.",

@@ -153,8 +153,7 @@ class Answer:
     def text(self) -> str:
         """Return the answer as its command prints it; the summary, line by line, where it has none.
 
-        ``print`` shows this text, which leaves out what ``--notes`` adds: see `notes`. An answer
-        sets it to the function of its file that makes the text, and its command prints the same.
+        ``print`` shows this text, which leaves out what ``--notes`` adds: see `notes`.
         """
         return page(self, format_table(["", ""], [(k, str(v)) for k, v in self.summary.items()]))
 
@@ -621,6 +620,41 @@ class ServedAnswer(Noted):
         if self.split is not None:
             case["split"] = split_json(self.setup, self.split)
         return case
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class OfDrafter(ServedAnswer, Charted):
+    """An answer about one drafter, load by load.
+
+    Attributes
+    ----------
+    drafter
+        Its name.
+    context_len, workload
+        The load; `workload` is None unless requests were asked about.
+    """
+
+    drafter: str
+    context_len: float
+    workload: "Workload | None"
+
+    #: Figures of its rows whose bands may say too little.
+    banded: ClassVar[Sequence[str]] = ()
+
+    @property
+    def asked_words(self) -> str:
+        """The requests or the context that was asked about."""
+        return self.workload.requests if self.workload else f"context {self.context_len:g}"
+
+    @property
+    def sureness(self) -> str:
+        """How near measurements are, in one sentence."""
+        return sure_of(self.deployment, [self.drafter.partition(",")[0]], self.rows, self.banded)
+
+    @property
+    def case(self) -> dict[str, Any]:
+        """What is served, where and for whom, as JSON has it."""
+        return self.served_json(self.workload, self.context_len)
 
 
 def compared_on(chips: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> str:

@@ -26,6 +26,7 @@ from specroof.hardware.engine import EngineProfile, RowKernel
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.model import option_notes
 from specroof.latency.setup import Deployment, engine_setup
+from specroof.questions import parameters as p
 from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
@@ -36,25 +37,10 @@ from specroof.questions.objects import (
     options_of,
     server_of,
 )
-from specroof.questions.parameters import (
-    ExpertParallel,
-    Family,
-    Hardware,
-    Model,
-    OneDrafter,
-    OptionsGiven,
-    Parameter,
-    Server,
-    TensorParallel,
-    like,
-)
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 
 ResultFile: TypeAlias = str | os.PathLike[str]
-
-
-#: The title of how results came about, in help.
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,46 +74,46 @@ class Recorded:
 
     panel: ClassVar = "How the results came about"
 
-    family: Family = None
+    family: p.Family = None
     engine: Annotated[
         str | None,
-        Parameter(
+        p.Parameter(
             "Engine of the hardware profile.",
             metavar="NAME",
             shown="named like the tool that wrote BENCH",
         ),
     ] = None
-    options: OptionsGiven = None
+    options: p.OptionsGiven = None
     drafter: Annotated[
         DrafterLike | None,
-        like(
-            OneDrafter,
+        p.like(
+            p.OneDrafter,
             about="Drafter of results with drafts.",
             in_python="A SPEC, or a `Drafter`.",
         ),
     ] = None
     draft_len: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "Drafts per round, if a result does not say.",
             in_python="A result that does not even say whether anything was drafted has them too, "
             "unless others say so.",
         ),
     ] = None
-    server: Server = None
+    server: p.Server = None
 
 
 ServedModel = Annotated[
     ModelLike,
-    like(
-        Model,
+    p.like(
+        p.Model,
         about="The served model: a config.json, a bundled model or a Hub name.",
         flag="--model",
     ),
 ]
 Results = Annotated[
     ResultFile | Sequence[ResultFile] | Mapping[str, str],
-    Parameter(
+    p.Parameter(
         "JSON of SGLang's bench_serving, of vllm bench serve --save-result, InferenceX, aiperf, "
         "genai-perf or guidellm; the table that the first two print; guidellm's CSV; or a CSV with "
         "batch_size, context_len, draft_len, tokens_per_s and, if known, acceptance_length, "
@@ -146,10 +132,10 @@ class BenchmarkRequest(Recorded):
 
     results: Results
     model: ServedModel
-    hardware: Hardware
+    hardware: p.Hardware
     _: KW_ONLY
-    tensor_parallel: TensorParallel = 1
-    expert_parallel: ExpertParallel = 1
+    tensor_parallel: p.TensorParallel = 1
+    expert_parallel: p.ExpertParallel = 1
 
     def benchmark(self) -> Benchmark:
         """Return the results, all of one model and one tool.

@@ -10,7 +10,7 @@ from specroof import quantities as q
 from specroof.acceptance import constant_acceptance
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, expect, refuse
+from specroof.errors import expect, refuse, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
@@ -18,11 +18,11 @@ from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
 from specroof.quantities import cell_of
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, OnChips, ServedAnswer, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import Values
-from specroof.questions.parameters import FORMULAS, AnyDrafter, BatchSize, DraftLen, Parameter, like
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.report.layout import format_table, page, wrapped
@@ -62,10 +62,10 @@ class BreakevenRequest(LoadsRequest):
     0.1
     """
 
-    drafter: AnyDrafter = None
+    drafter: p.AnyDrafter = None
     solve: Annotated[
         str,
-        Parameter(
+        p.Parameter(
             "What to find: accept, the least acceptance rate; accept-length, with draft_len "
             "drafts, bonus included; cost, the largest cost of drafting, a share of the plain step "
             "for drafters that are given as one and a factor on the drafting time of others; batch "
@@ -78,19 +78,19 @@ class BreakevenRequest(LoadsRequest):
             names=lambda: SOLVED,
         ),
     ] = "accept"
-    speedup: Annotated[float, Parameter("Speedup that is wanted; 1 breaks even.")] = 1.0
-    batch_size: Annotated[Values | None, like(BatchSize, shown="1,2,4,…,256")] = None
+    speedup: Annotated[float, p.Parameter("Speedup that is wanted; 1 breaks even.")] = 1.0
+    batch_size: Annotated[Values | None, p.like(p.BatchSize, shown="1,2,4,…,256")] = None
     draft_len: Annotated[
         int | None,
-        like(
-            DraftLen,
+        p.like(
+            p.DraftLen,
             in_python="For an acceptance length the drafter's block or 3 if None.",
             shown="the best of 1 to 16",
         ),
     ] = None
     most: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "Largest batch or context to try.",
             in_python="Of larger ones nothing is known: `Row.unknown_from`.",
             shown="4096; 1048576",
@@ -167,7 +167,17 @@ class Breakeven(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the answer at each load as a table, with the most that could be reached."""
-        return breakeven_text(self)
+        if self.solve in _SEVERAL:
+            header = [
+                "context" if self.solve == "batch" else "batch",
+                *(f"largest {self.solve}", "γ", "at most", f"{_SEVERAL[self.solve]} that pay"),
+            ]
+            table = format_table(header, [_run_cells(row) for row in self.rows], left=[4])
+        else:
+            told = {"answer": "", "speedup": "now", "value": self.solve}
+            shown = [replace(row, answer="") if row.answer == "at" else row for row in self.rows]
+            table = rows_table(shown, _SHOWN, **told)
+        return page(self, table, found=wrapped(self.found))
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the answer against the load: values, or the runs that pay."""
@@ -340,8 +350,7 @@ def _wish(request: BreakevenRequest, drafter: Drafter, case: Case) -> Wish:
         allowed = f"at most {longest + 1}, the tokens of {longest} drafts and 1"
         refuse("speedup", request.speedup, allowed)
     if drafter.is_ideal and parameter in _PER_LOAD:
-        message = f"drafter is 'ideal', whose {parameter} is given; allowed: another drafter"
-        raise OptionError(message)
+        reject(f"drafter is 'ideal', whose {parameter} is given", "another drafter")
     most = 1
     if parameter in AXES:
         most = _MOST[parameter] if request.most is None else request.most
@@ -399,21 +408,6 @@ def _at_load(
 _SEVERAL: Final = {"batch": "batches", "context": "contexts"}
 
 
-def breakeven_text(answer: Breakeven) -> str:
-    """Return the answer at each load as a table, with the most that could be reached."""
-    if answer.solve in _SEVERAL:
-        header = [
-            "context" if answer.solve == "batch" else "batch",
-            *(f"largest {answer.solve}", "γ", "at most", f"{_SEVERAL[answer.solve]} that pay"),
-        ]
-        table = format_table(header, [_run_cells(row) for row in answer.rows], left=[4])
-    else:
-        told = {"answer": "", "speedup": "now", "value": answer.solve}
-        shown = [replace(row, answer="") if row.answer == "at" else row for row in answer.rows]
-        table = rows_table(shown, _SHOWN, **told)
-    return page(answer, table, found=wrapped(answer.found))
-
-
 _SHOWN: Final = (
     *("context_len", "concurrency", "batch_size", "rate", "value", "draft_len", "ceiling"),
     *("speedup", "answer"),
@@ -436,7 +430,7 @@ def _run_cells(row: BreakevenRow) -> list[str]:
 
 COMMAND: Final = Command(
     question=breakeven,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw the answer against the load.",
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"

@@ -11,9 +11,9 @@ from specroof.engines import calibrate as fit_engine
 from specroof.engines import calibrated_yaml
 from specroof.engines.calibration import Calibration, Fitted, Residual
 from specroof.hardware.profile import HardwareProfile, parse_hardware
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, case_of
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest
-from specroof.questions.parameters import FORMATS, EngineName
 from specroof.questions.request import Command, Output, question
 from specroof.report.layout import closing, figure, format_table
 from specroof.units import format_seconds
@@ -25,7 +25,7 @@ DEFAULT_ENGINE_NAME: Final = "calibrated"
 class CalibrateRequest(BenchmarkRequest):
     """Ask for the engine profile that fits a benchmark."""
 
-    engine_name: EngineName = DEFAULT_ENGINE_NAME
+    engine_name: p.EngineName = DEFAULT_ENGINE_NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +290,7 @@ COMMAND: Final = Command(
     "that the points cannot determine keep the profile's values and are listed with the reason.\n"
     "Vary batch size and context, and include drafts: plain points calibrate step times, not\n"
     "the speedup.",
-    options=FORMATS,
+    options=p.FORMATS,
     output=Output(
         about="Write the hardware YAML here.",
         metavar="FILE",

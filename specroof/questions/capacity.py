@@ -17,9 +17,9 @@ from specroof.frameworks import FRAMEWORKS, IDEAL, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.setup import Deployment, check_placement
 from specroof.quantities import cell_of, records_of
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, ServedAnswer
 from specroof.questions.objects import DrafterLike, hardware_of
-from specroof.questions.parameters import FORMATS, ContextLen, Drafters, DraftLen, like
 from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
 from specroof.questions.splits import split_name
 from specroof.report.layout import format_table, page
@@ -48,18 +48,18 @@ class CapacityRequest(WorkerRequest):
     """
 
     context_len: Annotated[
-        float, like(ContextLen, about="Cached tokens of each request: its prompt and answer.")
+        float, p.like(p.ContextLen, about="Cached tokens of each request: its prompt and answer.")
     ] = 4096
     drafters: Annotated[
         DrafterLike | Sequence[DrafterLike],
-        like(
-            Drafters,
+        p.like(
+            p.Drafters,
             about="Drafters, each KIND[,key=value…]; none for plain decoding alone. Needs no "
             f"acceptance. Kinds: {', '.join(KINDS)}.",
             in_python="",
         ),
     ] = ()
-    draft_len: Annotated[int | None, like(DraftLen, shown="the drafter's block, or 3")] = None
+    draft_len: Annotated[int | None, p.like(p.DraftLen, shown="the drafter's block, or 3")] = None
 
     def resolved(self) -> Deployment:
         """Return the model and its setup; a server needs no measured engine to have rules."""
@@ -154,7 +154,22 @@ class Capacity(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the memory line by line, a column for each drafter, and the largest batch."""
-        return capacity_text(self)
+        records, known = records_of(self.rows), CapacityRow.quantities()
+        lines = [
+            [sign + known[name].title, *(cell_of(known[name], one[name]) for one in records)]
+            for name, sign in _SIGNS.items()
+            if name in records[0]
+        ]
+        if self.split is not None:
+            most = [str((row.workers or 1) * row.largest_batch) for row in self.rows]
+            lines.append(["- over all workers", *most])
+        lines.append([q.BOUND_BY.title, *(row.bound_by for row in self.rows)])
+        drafters = [f"{_short(row)}: {row.drafter}" for row in self.rows if row.drafter]
+        table = format_table(["", *map(_short, self.rows)], lines)
+        largest = (f"{row.largest_batch} ({_short(row)})" for row in self.rows)
+        return page(
+            self, table, found=f"requests at once: {', '.join(largest)}", more=["\n".join(drafters)]
+        )
 
     def figures(self) -> dict[str, Any]:
         """Return what fills a device, plain and with each drafter, and the most requests beside."""
@@ -309,26 +324,6 @@ _SIGNS: Final = {
 }
 
 
-def capacity_text(found: Capacity) -> str:
-    """Return the memory line by line, a column for each drafter, and the largest batch."""
-    records, known = records_of(found.rows), CapacityRow.quantities()
-    lines = [
-        [sign + known[name].title, *(cell_of(known[name], one[name]) for one in records)]
-        for name, sign in _SIGNS.items()
-        if name in records[0]
-    ]
-    if found.split is not None:
-        most = [str((row.workers or 1) * row.largest_batch) for row in found.rows]
-        lines.append(["- over all workers", *most])
-    lines.append([q.BOUND_BY.title, *(row.bound_by for row in found.rows)])
-    drafters = [f"{_short(row)}: {row.drafter}" for row in found.rows if row.drafter]
-    table = format_table(["", *map(_short, found.rows)], lines)
-    largest = (f"{row.largest_batch} ({_short(row)})" for row in found.rows)
-    return page(
-        found, table, found=f"requests at once: {', '.join(largest)}", more=["\n".join(drafters)]
-    )
-
-
 def _short(row: CapacityRow) -> str:
     """Return the kind of a drafter, and its drafts."""
     if row.worker == "prefill":
@@ -338,7 +333,7 @@ def _short(row: CapacityRow) -> str:
 
 COMMAND: Final = Command(
     question=capacity,
-    options=(*FORMATS, "recurrent_state"),
+    options=(*p.FORMATS, "recurrent_state"),
     chart="Draw the memory of a device, line by line.",
     example="specroof capacity Qwen/Qwen3.5-9B -H l40s --engine sglang --context 8192\n"
     "--drafter mtp --server prefix-cache=off",

@@ -14,8 +14,8 @@ from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
 from specroof.outcomes.case import Case, served_case
+from specroof.questions import parameters as p
 from specroof.questions.objects import Values, as_list, hardware_of, unique_list
-from specroof.questions.parameters import LengthParameters, PlayedParameters
 from specroof.questions.request import LoadsRequest
 from specroof.questions.work import check_work
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Requests, Workload, trace
@@ -49,7 +49,7 @@ def in_flight_of(request: Any, usual: Values) -> Values:
     return asked
 
 
-def load_of(request: LengthParameters, batch_size: Values, context_len: Values | None) -> Load:
+def load_of(request: p.LengthParameters, batch_size: Values, context_len: Values | None) -> Load:
     """Return the load that a request asks about; a context of 4096 where it names none.
 
     Parameters
@@ -86,7 +86,7 @@ def refuse_one_token(workload: Workload | None) -> None:
         refuse("output_len", workload.output_len, "more than 1 token of an answer")
 
 
-def played_load(request: PlayedParameters, load: Load) -> Load:
+def played_load(request: p.PlayedParameters, load: Load) -> Load:
     """Return a load whose requests are played through one by one.
 
     Parameters
@@ -193,7 +193,7 @@ def length_shares(given: str | Sequence[float] | None) -> tuple[float, float]:
     return low, high
 
 
-def _known_load(request: PlayedParameters) -> Load:
+def _known_load(request: p.PlayedParameters) -> Load:
     """Return the load of requests that a trace or a file of lengths knows one by one."""
     timed = request.trace is not None
     name, given = ("trace", request.trace) if timed else ("lengths", request.lengths)

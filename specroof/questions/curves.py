@@ -6,23 +6,12 @@ from typing import Annotated, Final
 from specroof import cost
 from specroof.acceptance import Acceptance, ContextAcceptance
 from specroof.cost import ForwardPass, OpCost
-from specroof.errors import OptionError, expect
+from specroof.errors import expect, reject
 from specroof.hardware.profile import Placement
 from specroof.latency.pass_seconds import PassLatency
 from specroof.latency.setup import Deployment, Setup, engine_setup
+from specroof.questions import parameters as p
 from specroof.questions.objects import Values, drafter_of, hardware_of, model_of, options_of
-from specroof.questions.parameters import (
-    BatchSize,
-    ContextLens,
-    Engine,
-    Hardware,
-    Model,
-    OneDrafter,
-    OptionsGiven,
-    Parameter,
-    TensorParallel,
-    like,
-)
 from specroof.questions.request import question
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
@@ -33,7 +22,7 @@ from specroof.speedup.curve import (
 )
 from specroof.speedup.result import SpeedupCurve
 
-_FORWARD_PASS: Final = Parameter("Batch, new positions and context; arrays broadcast.")
+_FORWARD_PASS: Final = p.Parameter("Batch, new positions and context; arrays broadcast.")
 
 
 @dataclass(frozen=True)
@@ -48,9 +37,9 @@ class CostRequest:
     True
     """
 
-    model: Model
+    model: p.Model
     forward_pass: Annotated[ForwardPass, _FORWARD_PASS]
-    options: OptionsGiven = None
+    options: p.OptionsGiven = None
 
 
 @question(CostRequest)
@@ -66,17 +55,17 @@ def forward_cost(request: CostRequest) -> list[OpCost]:
 class _Placed:
     """Ask about a model on some devices."""
 
-    model: Model
-    hardware: Hardware
+    model: p.Model
+    hardware: p.Hardware
     _: KW_ONLY
     placement: Annotated[
-        Placement | None, Parameter("How devices share the model; one device if None.")
+        Placement | None, p.Parameter("How devices share the model; one device if None.")
     ] = None
     tensor_parallel: Annotated[
-        int | None, like(TensorParallel, in_python="In place of a placement.")
+        int | None, p.like(p.TensorParallel, in_python="In place of a placement.")
     ] = None
-    engine: Engine = None
-    options: OptionsGiven = None
+    engine: p.Engine = None
+    options: p.OptionsGiven = None
 
     @property
     def setup(self) -> Setup:
@@ -92,8 +81,7 @@ class _Placed:
         expect("engine", self.engine, str | None, "the name of an engine of the hardware, or None")
         if self.tensor_parallel is not None:
             if placement is not None:
-                message = "placement and tensor_parallel are both given; allowed: one of them"
-                raise OptionError(message)
+                reject("placement and tensor_parallel are both given", "one of them")
             placement = Placement(self.tensor_parallel)
         return engine_setup(hardware, self.engine, placement, options_of(self.options))
 
@@ -134,19 +122,19 @@ class CurveRequest(_Placed):
     """
 
     _: KW_ONLY
-    drafter: OneDrafter
+    drafter: p.OneDrafter
     acceptance: Annotated[
         Acceptance | ContextAcceptance | None,
-        Parameter(
+        p.Parameter(
             "How many drafts are accepted; given here or in the SPEC, not in both. The ideal "
             "drafter takes none."
         ),
     ] = None
-    batch_size: Annotated[Values, like(BatchSize)] = 1
-    context_len: Annotated[Values, like(ContextLens)] = 4096
+    batch_size: Annotated[Values, p.like(p.BatchSize)] = 1
+    context_len: Annotated[Values, p.like(p.ContextLens)] = 4096
     max_draft_len: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "Longest draft tried. If None, figures past the depth of drafter or acceptance are "
             "NaN; a number past that depth is an error.",
             shown=str(DEFAULT_MAX_DRAFT_LEN),

@@ -30,6 +30,7 @@ from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.latency.setup import Deployment, Setup, release_in
 from specroof.outcomes.case import Case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
+from specroof.questions import parameters as p
 from specroof.questions.answer import ServedAnswer
 from specroof.questions.objects import (
     DrafterLike,
@@ -40,15 +41,6 @@ from specroof.questions.objects import (
     hardware_of,
     options_of,
     server_of,
-)
-from specroof.questions.parameters import (
-    FORMATS,
-    ContextLen,
-    DraftModel,
-    Model,
-    OneDrafter,
-    Parameter,
-    like,
 )
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
@@ -384,11 +376,11 @@ class DoctorRequest(DeploymentRequest):
     (8.0, False)
     """
 
-    model: Annotated[ModelLike, like(Model, flag="")]
+    model: Annotated[ModelLike, p.like(p.Model, flag="")]
     _: KW_ONLY
     pages: Annotated[
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        Parameter(
+        p.Parameter(
             "A server, as in http://localhost:8000 or localhost:8000/v1; or one or two saved "
             "metrics pages, the older first, and the saved JSON of its /server_info.",
             "URL|PAGE…",
@@ -397,8 +389,8 @@ class DoctorRequest(DeploymentRequest):
     ]
     drafter: Annotated[
         DrafterLike | None,
-        like(
-            OneDrafter,
+        p.like(
+            p.OneDrafter,
             about=f"What drafts: KIND[,key=value…]. Kinds: {', '.join(KINDS)}. The prediction uses the "
             f"acceptance that the server counts; one given here is compared with it.",
             in_python="Without it, the server is measured and nothing is predicted.",
@@ -406,7 +398,7 @@ class DoctorRequest(DeploymentRequest):
     ] = None
     wait_s: Annotated[
         float | None,
-        Parameter(
+        p.Parameter(
             "Seconds between the two reads, 0 for one read; or between two saved pages.",
             "--wait",
             metavar="SECONDS",
@@ -415,19 +407,19 @@ class DoctorRequest(DeploymentRequest):
     ] = None
     served_name: Annotated[
         str | None,
-        Parameter("The model's name on the server, if it serves several.", metavar="NAME"),
+        p.Parameter("The model's name on the server, if it serves several.", metavar="NAME"),
     ] = None
     context_len: Annotated[
         float | None,
-        like(
-            ContextLen,
+        p.like(
+            p.ContextLen,
             about="Cached tokens of each request.",
             shown="the mean of the finished requests, else 4096",
         ),
     ] = None
     header: Annotated[
         str | Sequence[str],
-        Parameter(
+        p.Parameter(
             "NAME: VALUE for a server that wants a key; again for more. The token in "
             "SPECROOF_TOKEN is sent as Authorization: Bearer, and stands in no list of processes.",
             in_python="Neither is printed, nor sent to another server.",
@@ -436,7 +428,7 @@ class DoctorRequest(DeploymentRequest):
             shown=False,
         ),
     ] = field(default=(), repr=False)
-    draft_model: DraftModel = None
+    draft_model: p.DraftModel = None
 
 
 #: Characters of a line, but for flags, which are pasted, and notes.
@@ -799,6 +791,6 @@ def _spelt(row: Compared) -> Callable[[float], str]:
 
 COMMAND: Final = Command(
     question=doctor,
-    options=FORMATS,
+    options=p.FORMATS,
     example="specroof doctor http://localhost:8000 --model Qwen/Qwen3-8B -H h100 --drafter eagle3",
 )

@@ -7,22 +7,15 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.arrays import fields_of
+from specroof.arrays import fields_of, grouped
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
 from specroof.outcomes.case import Case
 from specroof.outcomes.solve import Solution, Wish, solve
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, ServedAnswer, rows_table
 from specroof.questions.objects import DrafterLike
-from specroof.questions.parameters import (
-    FORMULAS,
-    ContextLen,
-    DraftLen,
-    OneDrafter,
-    Parameter,
-    like,
-)
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.report.layout import format_table, in_line, page, shows_notes, wrapped
 from specroof.serving.served import served_curve
@@ -44,11 +37,13 @@ class ExplainRequest(DeploymentRequest):
     0.0
     """
 
-    batch_size: Annotated[float, Parameter("Sequences in the pass.", "--batch --concurrency")] = 1
-    context_len: Annotated[float | None, like(ContextLen, shown="4096; 0 with --prefill")] = None
+    batch_size: Annotated[float, p.Parameter("Sequences in the pass.", "--batch --concurrency")] = 1
+    context_len: Annotated[float | None, p.like(p.ContextLen, shown="4096; 0 with --prefill")] = (
+        None
+    )
     query_len: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "New positions of each sequence: 1 decodes, γ + 1 verifies; of a prefill, the tokens "
             "of the prompt.",
             about_flag="New positions of each sequence: 1 decodes, γ + 1 verifies. With --prefill, "
@@ -58,7 +53,7 @@ class ExplainRequest(DeploymentRequest):
     ] = None
     prefill: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Time a prompt of query_len tokens: logits and recurrent state of its last position "
             "only.",
             about_flag="Time a prompt of --query-len tokens: logits and recurrent state of its "
@@ -67,12 +62,12 @@ class ExplainRequest(DeploymentRequest):
     ] = False
     drafter: Annotated[
         DrafterLike | None,
-        like(
-            OneDrafter,
+        p.like(
+            p.OneDrafter,
             about="Compare a round of this drafter, given with its acceptance, with a plain step.",
         ),
     ] = None
-    draft_len: DraftLen = None
+    draft_len: p.DraftLen = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,11 +144,38 @@ class Explanation(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the operations of the pass, longest first, or the parts of the round."""
-        return explanation_text(self)
+        if self.round is not None:
+            return _round_text(self, self.round)
+        total = f"the pass takes {format_seconds(float(self.latency.total_s))}"
+        if self.first_token_s is not None:
+            total += f"; time to first token: {format_seconds(self.first_token_s)}"
+        rows = self.rows
+        shown = rows if shows_notes() or len(rows) <= _MOST_ROWS + 1 else rows[:_MOST_ROWS]
+        rest = ""
+        if len(shown) < len(rows):
+            share = sum(row.share for row in rows[_MOST_ROWS:])
+            rest = f"and {len(rows) - len(shown)} more rows, {share:.1%} of the time (--notes)"
+        table = "\n".join(filter(None, [rows_table(shown, _SHOWN), rest]))
+        return page(self, table, found=total)
 
     def figures(self) -> dict[str, Any]:
         """Return the roofline, and the time of each operation; a round's waterfall first."""
-        return explain_charts(self)
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+        peak = self.setup.hardware.peak
+        roofline = plot.plot_roofline(
+            self.latency,
+            flops_per_s=peak.flops_per_s,
+            memory_bytes_per_s=peak.memory_bytes_per_s,
+            devices=self.setup.placement.tensor_parallel,  # a stage at a time
+            title=self.title,
+        )
+        time = plot.plot_time_per_op(self.latency, title=self.title)
+        if self.round is None:
+            return {"": roofline, "-time": time}
+        found = ". ".join(self.why.split(". ")[:2]).replace(". A", "; a")
+        waterfall = plot.plot_waterfall(self.round, title=f"{self.title}\n{found}")
+        return {"": waterfall, "-roofline": roofline, "-time": time}
 
     @property
     def rows(self) -> tuple[OperationRow, ...]:
@@ -305,13 +327,13 @@ _SHOWN: Final = (
 
 def operation_rows(latency: PassLatency) -> list[OperationRow]:
     """Return the operations of a pass at one operating point and what is none, longest first."""
-    alike: dict[tuple[object, ...], list[OpLatency]] = {}
-    for one in latency.ops:
+
+    def cost(one: OpLatency) -> tuple[str, ...]:
         each_s = f"{float(one.seconds) / one.op.count:.9g}"
-        key = (one.op.name, one.op.kind, one.compute_dtype, each_s)
-        alike.setdefault(key, []).append(one)
+        return one.op.name, one.op.kind, one.compute_dtype, each_s
+
     total_s = float(latency.total_s)
-    rows = [_row(ops, total_s) for ops in alike.values()]
+    rows = [_row(ops, total_s) for ops in grouped(latency.ops, cost).values()]
     rows += [
         OperationRow(
             op=name, kind=kind, count=1, bound=kind, seconds=seconds, share=seconds / total_s
@@ -361,23 +383,6 @@ def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
     )
 
 
-def explanation_text(explanation: Explanation) -> str:
-    """Return the operations of a pass as a table, longest first, and what it adds up to."""
-    if explanation.round is not None:
-        return _round_text(explanation, explanation.round)
-    total = f"the pass takes {format_seconds(float(explanation.latency.total_s))}"
-    if explanation.first_token_s is not None:
-        total += f"; time to first token: {format_seconds(explanation.first_token_s)}"
-    rows = explanation.rows
-    shown = rows if shows_notes() or len(rows) <= _MOST_ROWS + 1 else rows[:_MOST_ROWS]
-    rest = ""
-    if len(shown) < len(rows):
-        share = sum(row.share for row in rows[_MOST_ROWS:])
-        rest = f"and {len(rows) - len(shown)} more rows, {share:.1%} of the time (--notes)"
-    table = "\n".join(filter(None, [rows_table(shown, _SHOWN), rest]))
-    return page(explanation, table, found=total)
-
-
 #: Parts below this share of a plain step stand in one row, unless all notes are shown.
 _SMALL_PART: Final = 0.005
 
@@ -410,32 +415,9 @@ def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
     return [name, format_seconds(seconds), f"{seconds / parts.decode_s:.2f}"]
 
 
-# --- The charts -----------------------------------------------------------------------------------
-
-
-def explain_charts(explanation: Explanation) -> dict[str, Any]:
-    """Return the roofline of a pass, and the time of each operation; a round's waterfall first."""
-    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
-
-    peak = explanation.setup.hardware.peak
-    roofline = plot.plot_roofline(
-        explanation.latency,
-        flops_per_s=peak.flops_per_s,
-        memory_bytes_per_s=peak.memory_bytes_per_s,
-        devices=explanation.setup.placement.tensor_parallel,  # a stage at a time
-        title=explanation.title,
-    )
-    time = plot.plot_time_per_op(explanation.latency, title=explanation.title)
-    if explanation.round is None:
-        return {"": roofline, "-time": time}
-    found = ". ".join(explanation.why.split(". ")[:2]).replace(". A", "; a")
-    waterfall = plot.plot_waterfall(explanation.round, title=f"{explanation.title}\n{found}")
-    return {"": waterfall, "-roofline": roofline, "-time": time}
-
-
 COMMAND: Final = Command(
     question=explain,
-    options=FORMULAS,
+    options=p.FORMULAS,
     chart="Draw the roofline, and time per operation (NAME-time); with --drafter first the waterfall "
     "of the round, then NAME-roofline and NAME-time.",
     example="specroof explain Qwen/Qwen3-8B -H b200 --batch 32 for a plain step, with\n"

@@ -24,7 +24,7 @@ from specroof.arrays import Array, IntArray, array_within, fields_of, whole_with
 from specroof.catalog import load_drafter, load_hardware, model_names
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
-from specroof.errors import OptionError, SpecroofError, expect
+from specroof.errors import OptionError, SpecroofError, expect, reject
 from specroof.frameworks import FRAMEWORKS, SERVERS, known_releases, release
 from specroof.hardware.engine import (
     BATCH_WIDENING,
@@ -39,6 +39,7 @@ from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.model import model_latency
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
 from specroof.page import PageGrid, document, packed, script_json
+from specroof.questions import parameters as p
 from specroof.questions.advise import USUAL_FRAMEWORKS
 from specroof.questions.answer import Noted, title_of
 from specroof.questions.objects import (
@@ -71,15 +72,6 @@ from specroof.questions.page_loads import (
     at_points,
     played_points,
     preset_tables,
-)
-from specroof.questions.parameters import (
-    FORMULAS,
-    BatchSize,
-    Chips,
-    ContextLens,
-    OptionsGiven,
-    Parameter,
-    like,
 )
 from specroof.questions.request import Command, Output, question
 from specroof.questions.speculation import speculation_of
@@ -137,7 +129,7 @@ class ExploreRequest:
 
     models: Annotated[
         ModelLike | Sequence[ModelLike] | None,
-        Parameter(
+        p.Parameter(
             "Config files, bundled models or Hub names.",
             "[MODEL]…",
             in_python="Or `Architecture` objects.",
@@ -147,12 +139,12 @@ class ExploreRequest:
         ),
     ] = None
     hardware: Annotated[
-        HardwareLike | Sequence[HardwareLike] | None, like(Chips, shown="twelve bundled chips")
+        HardwareLike | Sequence[HardwareLike] | None, p.like(p.Chips, shown="twelve bundled chips")
     ] = None
     _: KW_ONLY
     engines: Annotated[
         str | Sequence[str] | None,
-        Parameter(
+        p.Parameter(
             "Engines to choose from.",
             "--engine",
             in_python="A chip that lacks one goes without it; None is the chip's default.",
@@ -164,7 +156,7 @@ class ExploreRequest:
     ] = None
     tensor_parallel: Annotated[
         int | Sequence[int] | None,
-        Parameter(
+        p.Parameter(
             "Numbers of devices to choose from.",
             "--tp",
             in_python="A chip or a model that cannot be spread so goes without it.",
@@ -173,12 +165,14 @@ class ExploreRequest:
             shown="1,2,4,8",
         ),
     ] = None
-    batch_size: Annotated[Values | None, like(BatchSize, shown="1,2,4,…,256")] = None
-    context_len: Annotated[Values | None, like(ContextLens, shown="1024,4096,16384,65536")] = None
-    options: OptionsGiven = None
+    batch_size: Annotated[Values | None, p.like(p.BatchSize, shown="1,2,4,…,256")] = None
+    context_len: Annotated[Values | None, p.like(p.ContextLens, shown="1024,4096,16384,65536")] = (
+        None
+    )
+    options: p.OptionsGiven = None
     steady: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Requests in their steady state, in closed form: no preset is simulated. Of all bundled "
             "models, always so but for the scenes that the page begins with."
         ),
@@ -950,8 +944,7 @@ def _named(name: str, given: Any, load: Callable[[Any], _Named]) -> dict[str, _N
     """
     names = as_list(given)
     if not names:
-        message = f"{name} is empty; allowed: at least one"
-        raise OptionError(message)
+        reject(f"{name} is empty", "at least one")
     pairs = zip(names, unique_list(name, names, load), strict=True)
     return {os.fspath(w) if isinstance(w, str | os.PathLike) else o.name: o for w, o in pairs}
 
@@ -1531,7 +1524,7 @@ COMMAND: Final = Command(
     question=explore,
     about="It needs no server and no network: open it from disk, send it, or put it on any web "
     "server.\nThe address of the page holds its settings.",
-    options=("cost_of", *FORMULAS),
+    options=("cost_of", *p.FORMULAS),
     csv=False,
     prints=False,
     output=Output(

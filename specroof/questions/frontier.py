@@ -17,6 +17,7 @@ from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
 from specroof.quantities import NOT_USEFUL, band_cell
+from specroof.questions import parameters as p
 from specroof.questions.answer import (
     UNSURE,
     Charted,
@@ -28,17 +29,6 @@ from specroof.questions.answer import (
 )
 from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
 from specroof.questions.objects import Values, as_list, price_notes
-from specroof.questions.parameters import (
-    FORMULAS,
-    BatchSize,
-    ContextLen,
-    MaxDraftLen,
-    Parameter,
-    PricePerHour,
-    TpotS,
-    TtftS,
-    like,
-)
 from specroof.questions.played_loads import largest_rates_line, told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
@@ -75,36 +65,38 @@ class FrontierRequest(ChipsRequest, LoadsRequest):
 
     batch_size: Annotated[
         Values | None,
-        like(
-            BatchSize,
+        p.like(
+            p.BatchSize,
             shown="1,2,3,4,6,8,…,4096",
             in_python="Only those count that the server has room for.",
         ),
     ] = None
-    context_len: ContextLen = None
+    context_len: p.ContextLen = None
     devices: Annotated[
         Values | None,
-        Parameter(
+        p.Parameter(
             "Numbers of devices (tensor parallelism) to compare, a number or a list.",
             about_flag="Numbers of devices to compare, comma-separated.",
             read=numbers,
             shown="--tp",
         ),
     ] = None
-    max_draft_len: MaxDraftLen = None
+    max_draft_len: p.MaxDraftLen = None
     tpot_s: Annotated[
         float | None,
-        like(TpotS, about="Seconds per output token that a user may wait, for the cheapest point."),
+        p.like(
+            p.TpotS, about="Seconds per output token that a user may wait, for the cheapest point."
+        ),
     ] = None
     ttft_s: Annotated[
         float | None,
-        like(
-            TtftS,
+        p.like(
+            p.TtftS,
             about="Seconds to the first token of a request that a user may wait: slower points do "
             "not count. Of played requests both targets are of p99.",
         ),
     ] = None
-    price_per_hour: PricePerHour = None
+    price_per_hour: p.PricePerHour = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,7 +281,19 @@ class FrontierAnswer(Charted):
 
     def text(self) -> str:
         """Return the cheapest point, a frontier for each series with its cheapest point marked."""
-        return frontier_text(self)
+        parts = [_chips_table(self)] if len(self.chips) > 1 else []
+        for chip in self.chips:
+            place = f"{chip.hardware}: " if len(self.chips) > 1 else ""
+            for one in chip.series:
+                table = rows_table(one.points, _SHOWN) if one.points else "no batch has room"
+                parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
+        return page(
+            self,
+            *parts,
+            _largest_rates(self),
+            found=wrapped(_cheapest(self)),
+            more=[compared_on({chip.hardware: (chip.engine, chip.reach) for chip in self.chips})],
+        )
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the frontiers, with the target of TPOT."""
@@ -674,23 +678,6 @@ def _devices(chip: ChipFrontier) -> str:
     return f"{many} x {chip.hardware}" if counts else chip.hardware
 
 
-def frontier_text(answer: FrontierAnswer) -> str:
-    """Return the chips side by side, a frontier for each series, and the cheapest of all."""
-    parts = [_chips_table(answer)] if len(answer.chips) > 1 else []
-    for chip in answer.chips:
-        place = f"{chip.hardware}: " if len(answer.chips) > 1 else ""
-        for one in chip.series:
-            table = rows_table(one.points, _SHOWN) if one.points else "no batch has room"
-            parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
-    return page(
-        answer,
-        *parts,
-        _largest_rates(answer),
-        found=wrapped(_cheapest(answer)),
-        more=[compared_on({chip.hardware: (chip.engine, chip.reach) for chip in answer.chips})],
-    )
-
-
 def _chips_table(answer: FrontierAnswer) -> str:
     """Return a line for each chip, at its cheapest point."""
     header = ["chip", "with", "γ", "batch", "per user", "per device", "$/h", "$/Mtok", "80% band"]
@@ -783,7 +770,7 @@ def _largest_rates(answer: FrontierAnswer) -> str:
 
 COMMAND: Final = Command(
     question=frontier,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw tokens/s per device against per user.",
     example="specroof frontier Qwen/Qwen3-32B -H h100,b200 --devices 1,2,4 --drafter eagle3,accept=0.7\n"

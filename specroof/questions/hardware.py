@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from specroof import quantities as q
@@ -12,9 +13,9 @@ from specroof.catalog import hardware_names, hardware_words, load_hardware, take
 from specroof.catalog.files import suggestion
 from specroof.errors import expect, refuse
 from specroof.hardware.profile import HardwareProfile
+from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.objects import HardwareLike, hardware_of
-from specroof.questions.parameters import Hardware, Parameter, like
 from specroof.questions.request import Command, Output, question
 from specroof.report.layout import note_lines
 from specroof.units import format_binary_bytes, format_si
@@ -30,7 +31,7 @@ class HardwareRequest:
     """Ask what a chip can do."""
 
     hardware: Annotated[
-        HardwareLike, like(Hardware, about="A YAML file, a name or an alias.", flag="NAME")
+        HardwareLike, p.like(p.Hardware, about="A YAML file, a name or an alias.", flag="NAME")
     ]
 
 
@@ -38,14 +39,14 @@ class HardwareRequest:
 class CheckRequest:
     """Ask whether a hardware file is sound."""
 
-    file: Annotated[str | os.PathLike[str], Parameter("Your own YAML file.", "FILE")]
+    file: Annotated[str | os.PathLike[str], p.Parameter("Your own YAML file.", "FILE")]
 
 
 @dataclass(frozen=True)
 class NewRequest:
     """Ask for a hardware file to fill in."""
 
-    name: Annotated[str, Parameter("What the chip is called.", "NAME")]
+    name: Annotated[str, p.Parameter("What the chip is called.", "NAME")]
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,63 +233,17 @@ def _strange_words(profile: HardwareProfile) -> Iterator[str]:
             yield f"{key} {word} is that of no bundled chip{meant}"
 
 
-#: A hardware file without figures. What stands in comments may be left out.
-_TEMPLATE: Final = """\
-# Base SI units: FLOP/s, bytes per second, bytes. Fill in what is empty, each figure with its source;
-# lines that begin with a number sign may be left out. Then: specroof hardware check FILE
-format_version: 1
-name: {name}
-aliases: []  # short names for -H, such as [h100, h100-sxm]
-# These decide kernels, bands and rules of servers, as the other files spell them. Without an
-# architecture the chip is unknown: it has no kernels or rules of its vendor.
-vendor:  # such as nvidia, amd or apple
-architecture:  # such as hopper, cdna3 or apple-m4
-# compute_capability:  # of CUDA, such as 9.0
-sources:  # of each figure: a title and an address
-  architecture:
-  # compute_capability:
-  peak.flops_per_s:
-  peak.memory_bytes_per_s:
-  peak.memory_bytes:
-  # peak.multiprocessors:
-  # usable_memory_bytes:
-  # interconnect.link_bytes_per_s:
-  # interconnect.scale_out_bytes_per_s:
-peak:
-  flops_per_s:  # dense; data sheets often print sparse figures, which are twice as high
-    bf16:  # such as 989.4e+12
-    # fp8:
-    # fp4:
-    # int8:
-  memory_bytes_per_s:  # such as 3.35e+12
-  memory_bytes:  # such as 85.9e+9
-  # multiprocessors:
-# What a server's log says of the memory that it sees.
-# usable_memory_bytes:
-# Each way and device; how many devices one link joins; between nodes.
-# interconnect:
-#   link_bytes_per_s:
-#   max_devices:
-#   scale_out_bytes_per_s:
-#   switch_reduces:  # true where the switch adds up what the devices send
-# power:
-#   board_watts:
-# price:
-#   usd_per_hour:
-#   date:  # such as 2026-11-01
-#   source:
-"""
-
-
 @question(NewRequest, "hardware-new")
 def new_hardware(request: NewRequest) -> HardwareTemplate:
     """Write a hardware file to fill in, which `hardware check` then holds against every rule."""
     expect("name", request.name, str, "the name of a chip")
     if not request.name.strip() or not request.name.isprintable():
         refuse("name", request.name, "the name of a chip, in one line")
+    # A file without figures, in which what stands in comments may be left out.
+    template = Path(__file__).with_name("hardware_template.yaml").read_text(encoding="utf-8")
     # JSON's strings are YAML's.
     name = json.dumps(request.name, ensure_ascii=False)
-    return HardwareTemplate(request.name, _TEMPLATE.format(name=name))
+    return HardwareTemplate(request.name, template.format(name=name))
 
 
 # --- Hardware profiles as text -------------------------------------------------------------------

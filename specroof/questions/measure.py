@@ -18,6 +18,7 @@ from specroof.errors import MeasurementError, expect, optional_library, refuse
 from specroof.evidence import Measurement
 from specroof.evidence.timed_here import SCRIPT, timed_here
 from specroof.latency.setup import engine_setup
+from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.calibrate import Calibrated, ResidualRow, calibrate, residual_fields
 from specroof.questions.objects import (
@@ -27,16 +28,6 @@ from specroof.questions.objects import (
     hardware_of,
     model_of,
     options_of,
-)
-from specroof.questions.parameters import (
-    FORMATS,
-    EngineName,
-    Family,
-    Hardware,
-    OneDrafter,
-    OptionsGiven,
-    Parameter,
-    like,
 )
 from specroof.questions.request import Command, Output, question
 from specroof.reading.words import whole_numbers
@@ -64,16 +55,16 @@ class MeasureRequest:
 
     model: Annotated[
         str | os.PathLike[str],
-        Parameter(
+        p.Parameter(
             "What is timed: a GGUF file, or for libraries a folder or a Hub name.",
             "MODEL",
         ),
     ]
-    hardware: Hardware
+    hardware: p.Hardware
     _: KW_ONLY
     tool: Annotated[
         str,
-        Parameter(
+        p.Parameter(
             "What times the passes: llama-bench, llama-batched-bench or the path of one of them; "
             "transformers or mlx-lm, where they are installed beside specroof.",
             "--tool --llama-bench",
@@ -82,14 +73,15 @@ class MeasureRequest:
     ] = "llama-bench"
     tool_args: Annotated[
         str,
-        Parameter("More arguments of the tool, as in '-t 8 -ngl 99'.", metavar="WORDS"),
+        p.Parameter("More arguments of the tool, as in '-t 8 -ngl 99'.", metavar="WORDS"),
     ] = ""
     seconds: Annotated[
-        float, Parameter("How long passes are timed, about; loading weights, twice, comes on top.")
+        float,
+        p.Parameter("How long passes are timed, about; loading weights, twice, comes on top."),
     ] = 60.0
     context_len: Annotated[
         int | list[int],
-        Parameter(
+        p.Parameter(
             "Tokens that are cached before the passes, a number or a list.",
             "--context",
             about_flag="Tokens that are cached before the passes, comma-separated.",
@@ -100,7 +92,7 @@ class MeasureRequest:
     ] = 0
     results: Annotated[
         str | os.PathLike[str] | None,
-        Parameter(
+        p.Parameter(
             "Read what the tool or the script has printed, and run nothing.",
             metavar="FILE",
             kind=Path,
@@ -108,7 +100,7 @@ class MeasureRequest:
     ] = None
     script: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Return the script that times the passes on another machine, and run nothing.",
             about_flag="Print the script that times the passes on another machine, or write it to "
             "--output, and run nothing.",
@@ -116,19 +108,19 @@ class MeasureRequest:
     ] = False
     drafter: Annotated[
         DrafterLike,
-        like(OneDrafter, about="Drafter whose speedups are compared, with its acceptance."),
+        p.like(p.OneDrafter, about="Drafter whose speedups are compared, with its acceptance."),
     ] = "ngram,accept=0.7"
     engine: Annotated[
         str | None,
-        Parameter(
+        p.Parameter(
             "Engine of the hardware profile to start from.",
             metavar="NAME",
             shown="named like the tool",
         ),
     ] = None
-    engine_name: EngineName = "measured"
-    family: Family = None
-    options: OptionsGiven = None
+    engine_name: p.EngineName = "measured"
+    family: p.Family = None
+    options: p.OptionsGiven = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -360,7 +352,7 @@ COMMAND: Final = Command(
     about="Runs your own llama-bench for about a minute, or times transformers or mlx-lm, and "
     "calibrates\nto what it prints. Where passes of 1 to 16 tokens cost in steps, each gets a "
     "kernel of its own.",
-    options=FORMATS,
+    options=p.FORMATS,
     output=Output(
         about="Write the hardware YAML here; with --script, the script.",
         metavar="FILE",

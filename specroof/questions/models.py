@@ -13,9 +13,9 @@ from specroof.catalog import model_names
 from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
+from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, rows_table
 from specroof.questions.objects import ModelLike, model_of
-from specroof.questions.parameters import Family, Model
 from specroof.questions.request import Command, question
 from specroof.report.layout import closing, format_table
 from specroof.units import format_binary_bytes, format_count
@@ -36,19 +36,19 @@ class ModelsRequest:
 class ModelRequest:
     """Ask for the sizes of a model."""
 
-    model: Model
+    model: p.Model
     _: KW_ONLY
-    family: Family = None
+    family: p.Family = None
 
 
 @dataclass(frozen=True)
 class DiffRequest:
     """Ask in what two models differ."""
 
-    first: Model
-    second: Model
+    first: p.Model
+    second: p.Model
     _: KW_ONLY
-    family: Family = None
+    family: p.Family = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,17 @@ class ModelDiff(Noted):
 
     def text(self) -> str:
         """Return the differences as a table, and the notes on each model."""
-        return diff_text(self)
+        lines = [f"{letter}: {model.name}" for letter, model in zip("ab", self.models, strict=True)]
+        cells = [
+            [
+                *(row.group, row.name, _text(row.name, row.first), _text(row.name, row.second)),
+                "" if row.ratio is None else q.RATIO.spelt(row.ratio),
+            ]
+            for row in self.rows
+        ]
+        table = format_table(["", "", "a", "b", "b / a"], cells, left=(0, 1, 2, 3))
+        lines.append("\n" + (table if cells else "no difference in what determines cost"))
+        return "\n".join(filter(None, [*lines, closing(self.notes, self.warnings)]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -415,21 +425,6 @@ def _formats(row: ModelRow) -> str:
 def _bytes_in(amount: float, dtype: str) -> str:
     held = format_binary_bytes(amount)
     return f"{held} in {dtype}" if amount else held
-
-
-def diff_text(diff: ModelDiff) -> str:
-    """Return the differences of two models, and the notes on each."""
-    lines = [f"{letter}: {model.name}" for letter, model in zip("ab", diff.models, strict=True)]
-    cells = [
-        [
-            *(row.group, row.name, _text(row.name, row.first), _text(row.name, row.second)),
-            "" if row.ratio is None else q.RATIO.spelt(row.ratio),
-        ]
-        for row in diff.rows
-    ]
-    table = format_table(["", "", "a", "b", "b / a"], cells, left=(0, 1, 2, 3))
-    lines.append("\n" + (table if cells else "no difference in what determines cost"))
-    return "\n".join(filter(None, [*lines, closing(diff.notes, diff.warnings)]))
 
 
 def _is_number(value: Fact) -> TypeGuard[float]:

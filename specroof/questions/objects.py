@@ -151,8 +151,7 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
     if not isinstance(model, Architecture):
         return load_model(model, family=family)
     if family is not None:
-        message = f"family is {family!r} for a model that is read already; allowed: with a name"
-        raise OptionError(message)
+        reject(f"family is {family!r} for a model that is read already", "with a name")
     return model
 
 
@@ -201,8 +200,7 @@ def options_of(options: OptionsLike | None) -> Options:
     known = [field.name for field in fields(Options)]
     unknown = [name for name in given if name not in known]
     if unknown:
-        message = f"{unknown[0]} is not a known key of options; allowed: {', '.join(known)}"
-        raise OptionError(message)
+        reject(f"{unknown[0]} is not a known key of options", ", ".join(known))
     try:
         return Options(**given)
     except ValueError as refusal:
@@ -326,12 +324,10 @@ def borrowed_engine(
     """
     expect("engine_from", engine_from, str, "CHIP:ENGINE, or None")
     if engine is not None:
-        message = f"engine is {engine!r} with engine_from {engine_from!r}; allowed: one of them"
-        raise OptionError(message)
+        reject(f"engine is {engine!r} with engine_from {engine_from!r}", "one of them")
     chip, colon, name = engine_from.rpartition(":")
     if not colon:
-        message = f"engine_from is {shown(engine_from)}; allowed: CHIP:ENGINE, as in h100-sxm:vllm"
-        raise OptionError(message)
+        reject(f"engine_from is {shown(engine_from)}", "CHIP:ENGINE, as in h100-sxm:vllm")
     lender = load_hardware(chip)
     if name not in lender.engines:
         fitted = ", ".join(lender.engines) or "none"

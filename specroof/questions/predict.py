@@ -14,7 +14,7 @@ from specroof import quantities as q
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import Note, OptionError, refuse
+from specroof.errors import Note, refuse, reject
 from specroof.hardware.engine import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
@@ -31,6 +31,7 @@ from specroof.outcomes.rows import (
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
 from specroof.quantities import NOT_USEFUL, is_useful, labelled, records_of
+from specroof.questions import parameters as p
 from specroof.questions.answer import (
     Charted,
     Of,
@@ -42,16 +43,6 @@ from specroof.questions.answer import (
 )
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import as_list, money_of, price_notes, usd_per_hour
-from specroof.questions.parameters import (
-    FORMULAS,
-    Drafters,
-    MaxDraftLen,
-    Parameter,
-    PricePerHour,
-    TpotS,
-    TtftS,
-    like,
-)
 from specroof.questions.played_loads import load_json, played_charts, played_tables, told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_text
@@ -240,7 +231,29 @@ class Prediction(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the decision, the loads with the best draft lengths, and how sure they are."""
-        return prediction_text(self)
+        lengths, parts, more = self.draft_len, [self.table], list[str]()
+        if self.played:
+            is_asked = bool(lengths) or self.played[0].has_targets
+            (parts if is_asked else more).append(played_tables(self.played, lengths))
+        elif lengths:
+            parts.append(lengths_table(self.headline_curves, lengths))
+        if self.split is not None:
+            best = [
+                (drafter, i, int(whole.curve.best_draft_len[0, i]))
+                for drafter, whole in enumerate(self.end_to_end)
+                for i in range(len(self.load.batch_size))
+            ]
+            more += split_text(self, self.split, best)
+        if shows_notes():
+            more += [
+                prefill_line(self.end_to_end[0]) if self.end_to_end else "",
+                pays_lines(self.survey),
+                self.bands_line(self.load.batch_size),
+                source_lines(self.curves),
+            ]
+        rows, each = self.rows, len(self.rows) // len(self.outcomes)
+        lines = [decision_line(rows[at : at + each]) for at in range(0, len(rows), each)]
+        return page(self, *parts, found="\n".join(map(wrapped, lines)), more=more)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -297,7 +310,7 @@ class Prediction(ServedAnswer, Charted):
     @property
     def grid(self) -> dict[str, Any]:
         """Every draft length of every load, as ``--grid`` prints it."""
-        refuse_long_texts(self.curves, self.end_to_end, "JSON")
+        self.refuse_many(1, "JSON")
         curve, shape = self.curves[0], self.curves[0].round_s.shape
         loads = load_columns(self.asked_load, curve.batch_size)
         load = [*loads][-1]
@@ -351,7 +364,7 @@ class Prediction(ServedAnswer, Charted):
         OptionError
             For more rows than memory holds.
         """
-        refuse_many_predictions(self, 1, "")
+        self.refuse_many(1, "")
         return tuple(
             LoadRow(model=self.model.name, hardware=self.setup.hardware.name, **fields)
             for one, arrays in zip(self.outcomes, self.load_arrays, strict=True)
@@ -391,12 +404,22 @@ class Prediction(ServedAnswer, Charted):
     def to_csv(self, of: Of = "rows") -> str:
         """Return the rows as the CSV that ``--csv`` writes; "points" as ``--points`` does."""
         if of == "points":
-            refuse_long_texts(self.curves, self.end_to_end, "CSV")
+            self.refuse_many(1, "CSV")
         return super().to_csv(of)
 
     def refuse_many(self, chips: int, form: str) -> None:
-        """Refuse predictions for several chips that are more than memory holds."""
-        refuse_many_predictions(self, chips, form)
+        """Refuse predictions for several chips that are more than memory holds.
+
+        Of JSON and CSV those whose text would take gigabytes, which a sweep writes part by part.
+        """
+        shape, curves = self.curves[0].round_s.shape, len(self.curves) * chips
+        weight = REQUEST_WEIGHT if self.end_to_end else 1
+        if form:
+            why = f" as {form}, which takes {TEXT_WEIGHT} times the memory of arrays"
+            refuse_many_points(shape, curves=curves, weight=TEXT_WEIGHT * weight, why=why)
+            return
+        refuse_many_points(shape, curves=curves, weight=weight)
+        refuse_many_points((*shape[:2], 1), curves=curves, weight=ROW_WEIGHT, why=" as rows")
 
     def figures(self) -> dict[str, Any]:
         """Return speedup against draft length, and what a grid of this shape can show besides.
@@ -516,8 +539,7 @@ def shared_max_draft_len(drafters: Sequence[Drafter], max_draft_len: int | None)
         If no drafter drafts that far.
     """
     if not drafters:
-        message = "drafters is empty; allowed: at least one drafter"
-        raise OptionError(message)
+        reject("drafters is empty", "at least one drafter")
     accepted = [acceptance_of(drafter) for drafter in drafters]
     if max_draft_len is None:
         return DEFAULT_MAX_DRAFT_LEN
@@ -538,11 +560,11 @@ class PredictRequest(LoadsRequest):
     (1, 2, 17)
     """
 
-    drafters: Drafters = None
-    max_draft_len: MaxDraftLen = None
+    drafters: p.Drafters = None
+    max_draft_len: p.MaxDraftLen = None
     draft_len: Annotated[
         int | Sequence[int] | None,
-        Parameter(
+        p.Parameter(
             "Drafts per round to show side by side, as in 1,2,3.",
             "--show-draft-len",
             read=whole_numbers,
@@ -550,9 +572,9 @@ class PredictRequest(LoadsRequest):
             former="--draft-len",
         ),
     ] = None
-    ttft_s: Annotated[float | None, like(TtftS, in_python="Of played requests.")] = None
-    tpot_s: Annotated[float | None, like(TpotS, in_python="Of played requests.")] = None
-    price_per_hour: PricePerHour = None
+    ttft_s: Annotated[float | None, p.like(p.TtftS, in_python="Of played requests.")] = None
+    tpot_s: Annotated[float | None, p.like(p.TpotS, in_python="Of played requests.")] = None
+    price_per_hour: p.PricePerHour = None
 
 
 @question(PredictRequest, on_chips=OnChips)
@@ -612,44 +634,7 @@ def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]
     ]
 
 
-# --- A prediction as JSON and as tables -----------------------------------------------------------
-
-
-def refuse_many_predictions(first: Prediction, chips: int, form: str) -> None:
-    """Refuse predictions for several chips that are more than memory holds.
-
-    Parameters
-    ----------
-    first
-        The prediction for one of the chips.
-    chips
-        How many there are.
-    form
-        ``"JSON"`` or ``"CSV"`` where their text is wanted; ``""`` for the predictions themselves.
-
-    Raises
-    ------
-    OptionError
-        For more points than memory holds over all chips.
-    """
-    if form:
-        refuse_long_texts(first.curves * chips, first.end_to_end, form)
-        return
-    shape, curves = first.curves[0].round_s.shape, len(first.curves) * chips
-    refuse_many_points(shape, curves=curves, weight=REQUEST_WEIGHT if first.end_to_end else 1)
-    refuse_many_points((*shape[:2], 1), curves=curves, weight=ROW_WEIGHT, why=" as rows")
-
-
-def refuse_long_texts(
-    curves: Sequence[SpeedupCurve], counted: Sequence[EndToEnd], form: str
-) -> None:
-    """Refuse curves whose text would take gigabytes, which a sweep writes part by part."""
-    refuse_many_points(
-        curves[0].round_s.shape,
-        curves=len(curves),
-        weight=TEXT_WEIGHT * (REQUEST_WEIGHT if counted else 1),
-        why=f" as {form}, which takes {TEXT_WEIGHT} times the memory of arrays",
-    )
+# --- A prediction as a table ----------------------------------------------------------------------
 
 
 #: Columns of the table for people.
@@ -666,33 +651,6 @@ _BRIEF: Final = (
 )
 #: What it has besides where drafts are off.
 _TRIED: Final = ("tried_draft_len", "tried_speedup", "tried_speedup_band")
-
-
-def prediction_text(prediction: Prediction) -> str:
-    """Return the decision, a table of the loads, and how sure they are; more with the notes."""
-    lengths, parts, more = prediction.draft_len, [prediction.table], list[str]()
-    if prediction.played:
-        is_asked = bool(lengths) or prediction.played[0].has_targets
-        (parts if is_asked else more).append(played_tables(prediction.played, lengths))
-    elif lengths:
-        parts.append(lengths_table(prediction.headline_curves, lengths))
-    if prediction.split is not None:
-        best = [
-            (drafter, i, int(whole.curve.best_draft_len[0, i]))
-            for drafter, whole in enumerate(prediction.end_to_end)
-            for i in range(len(prediction.load.batch_size))
-        ]
-        more += split_text(prediction, prediction.split, best)
-    if shows_notes():
-        more += [
-            prefill_line(prediction.end_to_end[0]) if prediction.end_to_end else "",
-            pays_lines(prediction.survey),
-            prediction.bands_line(prediction.load.batch_size),
-            source_lines(prediction.curves),
-        ]
-    rows, each = prediction.rows, len(prediction.rows) // len(prediction.outcomes)
-    lines = [decision_line(rows[at : at + each]) for at in range(0, len(rows), each)]
-    return page(prediction, *parts, found="\n".join(map(wrapped, lines)), more=more)
 
 
 # --- What the notes hold besides ------------------------------------------------------------------
@@ -930,7 +888,7 @@ def measured_near(
 
 COMMAND: Final = Command(
     question=predict,
-    options=(*FORMULAS, "cost_of"),
+    options=(*p.FORMULAS, "cost_of"),
     points=True,
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "

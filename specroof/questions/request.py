@@ -29,6 +29,7 @@ from specroof.frameworks import BOUND_TO, RUNS, Release, release, release_of
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
+from specroof.questions import parameters as p
 from specroof.questions.objects import (
     DrafterLike,
     accepts,
@@ -45,23 +46,6 @@ from specroof.questions.objects import (
     server_of,
     unique_list,
     usual_kinds,
-)
-from specroof.questions.parameters import (
-    OPTION_FIELDS,
-    OPTIONS,
-    BatchSize,
-    Capacity,
-    Chips,
-    Concurrency,
-    ContextLens,
-    DeploymentParameters,
-    Drafters,
-    Parameter,
-    PlayedParameters,
-    SamplingParameters,
-    WorkerParameters,
-    like,
-    parameters_of,
 )
 from specroof.reading.words import in_seconds
 from specroof.serving.capacity import in_server, served_room
@@ -238,11 +222,11 @@ def question(
                 found = replace(found, question=command or answer.__name__, asked=told(asked))
             return found  # type: ignore[no-any-return]  # of the same kind
 
-        rows, fields_signature = parameters_of(request), inspect.signature(request)
+        rows, fields_signature = p.parameters_of(request), inspect.signature(request)
         taken = dict(fields_signature.parameters)
         if on_chips is not None:
-            rows = rows | {"hardware": like(Chips)}
-            taken["hardware"] = taken["hardware"].replace(annotation=Chips)
+            rows = rows | {"hardware": p.like(p.Chips)}
+            taken["hardware"] = taken["hardware"].replace(annotation=p.Chips)
         signature = fields_signature.replace(
             parameters=[
                 field.replace(
@@ -294,7 +278,7 @@ def told(request: Any) -> dict[str, Any]:
     differs = {name: value for name, value in given.items() if value is not usual[name]}
     if isinstance(differs.get("options"), Mapping):  # the shell hands all of them on
         options = differs.pop("options")
-        known = {name: one.default for name, one in OPTION_FIELDS.items()}
+        known = {name: one.default for name, one in p.OPTION_FIELDS.items()}
         differs |= {name: one for name, one in options.items() if one != known.get(name)}
     return {name: _plain(value) for name, value in differs.items()}
 
@@ -324,7 +308,7 @@ def _plain(value: Any, nested: int = 0) -> Any:
     return several[0] if len(several) == 1 else several
 
 
-def _by_field(given: Mapping[str, Any], rows: Mapping[str, Parameter]) -> dict[str, Any]:
+def _by_field(given: Mapping[str, Any], rows: Mapping[str, p.Parameter]) -> dict[str, Any]:
     """Return keywords by the names of fields; unknown ones stay as they are.
 
     Known are the flags of the shell, with the units that they have there, and what `Options` holds
@@ -336,7 +320,7 @@ def _by_field(given: Mapping[str, Any], rows: Mapping[str, Parameter]) -> dict[s
         For two words of the same field.
     """
 
-    def spelt(table: Mapping[str, Parameter]) -> dict[str, str]:
+    def spelt(table: Mapping[str, p.Parameter]) -> dict[str, str]:
         flags = {
             flag[2:].replace("-", "_"): name
             for name, row in table.items()
@@ -346,7 +330,7 @@ def _by_field(given: Mapping[str, Any], rows: Mapping[str, Parameter]) -> dict[s
         return flags | {name: name for name in table}
 
     fields_by_word = spelt(rows)
-    options_by_word = spelt(OPTIONS) if "options" in rows else {}
+    options_by_word = spelt(p.OPTIONS) if "options" in rows else {}
     found: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for word, value in given.items():
@@ -368,7 +352,7 @@ def _by_field(given: Mapping[str, Any], rows: Mapping[str, Parameter]) -> dict[s
     return found
 
 
-def _about(request: Callable[..., object], rows: Mapping[str, Parameter]) -> str:
+def _about(request: Callable[..., object], rows: Mapping[str, p.Parameter]) -> str:
     """Return the parameters of a request, and its docstring below its first line."""
     entries = list[str]()
     for name, row in rows.items():
@@ -387,7 +371,7 @@ PLACED: Final = tuple(field.name for field in fields(Placement))
 
 
 @dataclass(frozen=True)
-class DeploymentRequest(SamplingParameters, DeploymentParameters):
+class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
     """What is served, and where."""
 
     @cached_property
@@ -514,13 +498,13 @@ class DeploymentRequest(SamplingParameters, DeploymentParameters):
 class ChipsRequest(DeploymentRequest):
     """What is served, on which chips, with which drafters: each chip is asked about."""
 
-    hardware: Chips  # type: ignore[assignment]  # several of them
+    hardware: p.Chips  # type: ignore[assignment]  # several of them
     _: KW_ONLY
-    drafters: Drafters = None
+    drafters: p.Drafters = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlayedRequest(PlayedParameters, DeploymentRequest):
+class PlayedRequest(p.PlayedParameters, DeploymentRequest):
     """What is served, where, and to which requests, which may be played through one by one."""
 
 
@@ -529,7 +513,7 @@ PLAYED_ON_ONE: Final = "one server, or a steady state"
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerRequest(WorkerParameters, DeploymentRequest):
+class WorkerRequest(p.WorkerParameters, DeploymentRequest):
     """What is served, and where: on one server, or on workers of prefill and of decoding."""
 
     def resolved_workers(self) -> "tuple[Deployment, Split | None]":
@@ -551,7 +535,7 @@ class WorkerRequest(WorkerParameters, DeploymentRequest):
             refuse("link", self.link, "none where one server does both")
         if self.tensor_parallel != 1:
             refuse("tensor_parallel", self.tensor_parallel, "none beside workers, which say theirs")
-        if isinstance(self, PlayedParameters) and self.is_played:
+        if isinstance(self, p.PlayedParameters) and self.is_played:
             refuse("prefill", self.prefill, PLAYED_ON_ONE)
         model = self.architecture
         setup, split = self.workers_on(model, hardware_of(self.hardware))
@@ -621,10 +605,10 @@ class WorkerRequest(WorkerParameters, DeploymentRequest):
 class LoadsRequest(WorkerRequest, PlayedRequest):
     """What is served, where, and under which loads."""
 
-    batch_size: BatchSize = None
-    context_len: ContextLens = None
-    concurrency: Concurrency = None
-    capacity: Capacity = None
+    batch_size: p.BatchSize = None
+    context_len: p.ContextLens = None
+    concurrency: p.Concurrency = None
+    capacity: p.Capacity = None
 
     @property
     def has_clients(self) -> bool:

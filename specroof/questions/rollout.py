@@ -27,6 +27,7 @@ from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
 from specroof.policies.decision import best_choice
 from specroof.policies.schedule import fitting_schedule
+from specroof.questions import parameters as p
 from specroof.questions.answer import (
     Charted,
     case_of,
@@ -38,18 +39,6 @@ from specroof.questions.answer import (
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import known_load, known_requests, on_each_chip
 from specroof.questions.objects import Values, money_of
-from specroof.questions.parameters import (
-    FORMULAS,
-    Capacity,
-    InputLen,
-    MaxDraftLen,
-    MeasuredDraftLen,
-    Parameter,
-    PrefixHitRate,
-    PricePerHour,
-    Seed,
-    like,
-)
 from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, question
@@ -97,7 +86,7 @@ class RolloutRequest(ChipsRequest):
 
     lengths: Annotated[
         str | os.PathLike[str] | Values,
-        Parameter(
+        p.Parameter(
             "Tokens of each answer: a file as predict takes it (a number a line, a CSV with "
             "output_len and perhaps input_len, a JSON list), or a law: lognormal=MEAN/P99, with "
             "the 99th percentile, or pareto=MEAN/INDEX.",
@@ -108,22 +97,22 @@ class RolloutRequest(ChipsRequest):
     ]
     n_requests: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "Answers of the rollout, drawn from the file or the law.",
             "--requests",
             shown=f"all of the file; {USUAL_REQUESTS} of a law",
         ),
     ] = None
     max_output_len: Annotated[
-        float | None, Parameter("Tokens at which answers are cut.", shown="none are cut")
+        float | None, p.Parameter("Tokens at which answers are cut.", shown="none are cut")
     ] = None
     input_len: Annotated[
-        float, like(InputLen, about_flag="Tokens of a prompt, where the file has none.")
+        float, p.like(p.InputLen, about_flag="Tokens of a prompt, where the file has none.")
     ] = 512
     prefix_hit_rate: Annotated[
         float,
-        like(
-            PrefixHitRate,
+        p.like(
+            p.PrefixHitRate,
             about="Share of a prompt's tokens that the server has cached, 0 to 1: of n samples of "
             "one prompt, 1 - 1/n.",
             about_flag="",
@@ -131,19 +120,19 @@ class RolloutRequest(ChipsRequest):
     ] = 0.0
     replicas: Annotated[
         int,
-        Parameter("Servers that answers are dealt out to; the slowest one ends the rollout."),
+        p.Parameter("Servers that answers are dealt out to; the slowest one ends the rollout."),
     ] = 1
-    max_draft_len: MaxDraftLen = None
+    max_draft_len: p.MaxDraftLen = None
     step_share: Annotated[
         float | None,
-        Parameter(
+        p.Parameter(
             "Share of a training step that the rollout takes without drafts, 0 to 1.",
             metavar="SHARE",
         ),
     ] = None
     accept_length: Annotated[
         str | os.PathLike[str] | Values | None,
-        Parameter(
+        p.Parameter(
             "Acceptance length of each training step, bonus included, as a drafter drifts: "
             "numbers, or a file of them.",
             about_flag="Acceptance length of each training step, bonus included, as a drafter "
@@ -153,14 +142,14 @@ class RolloutRequest(ChipsRequest):
     ] = None
     draft_len: Annotated[
         int | None,
-        like(
-            MeasuredDraftLen,
+        p.like(
+            p.MeasuredDraftLen,
             shown="as in the drafter's accept-length, else all that it makes, up to 16",
         ),
     ] = None
     entropy: Annotated[
         str | os.PathLike[str] | Values | None,
-        Parameter(
+        p.Parameter(
             "Entropy of the policy's next token at each training step, in nats at temperature 1, "
             "which moves an acceptance with a temperature= in place of accept_length: numbers, or "
             "a file of them. The drafter was measured at its entropy=, else at the first.",
@@ -172,14 +161,14 @@ class RolloutRequest(ChipsRequest):
     ] = None
     retraining_samples: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "Answers on which a drafter that drifts is trained anew.",
             shown="those of one rollout",
         ),
     ] = None
-    price_per_hour: PricePerHour = None
-    capacity: Capacity = None
-    seed: Seed = 0
+    price_per_hour: p.PricePerHour = None
+    capacity: p.Capacity = None
+    seed: p.Seed = 0
 
 
 # --- Lengths of answers: numbers, a file, or a law -----------------------------------------------
@@ -491,7 +480,40 @@ class Rollout(Charted):
 
     def text(self) -> str:
         """Return the decision, the makespan of each policy, and how sure they are."""
-        return rollout_text(self)
+        lengths = self.output_len_summary
+        asked = (
+            f"answers: {lengths['mean']:.0f} tokens on average, {lengths['p50']:.0f} at p50, "
+            f"{lengths['p99']:.0f} at p99, {lengths['max']:.0f} at most; prompts: "
+            f"{plain_number(self.input_len)} tokens"
+        )
+        lines, parts, more = list[str](), list[str](), [asked]
+        for one in self.drafters:
+            place = f"{one.setup.hardware.name}: " if len(self.setups) > 1 else ""
+            drafting = one.policies[1:]
+            shown = next((policy for policy in drafting if policy.decision != "off"), drafting[0])
+            decision, _, gain = decision_line([shown]).partition("; ")
+            how = ", by its schedule alone" if shown is not drafting[0] else ""
+            lines.append(wrapped(f"{decision}; {place}{gain}{how}"))
+            gains = [
+                f"{gain:.2f}x with {drafts}"
+                for drafts, gain in enumerate(one.speedup.tolist())
+                if drafts and math.isfinite(gain)
+            ]
+            name = _named(self, one)
+            parts.append(f"{name}\n{rows_table(one.policies, _SHOWN)}")
+            more.append(f"{name}, fixed lengths: {', '.join(gains)}")
+            if one.steps:
+                kept = f"speedup, γ={one.policies[1].draft_len}"
+                titles = {
+                    "speedup": kept,
+                    "best_draft_len": "best γ",
+                    "best_speedup": "speedup, best γ",
+                }
+                titles["step_speedup"] = "step speedup"
+                parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
+            if one.retraining:
+                parts.append(wrapped(retraining_line(one)))
+        return page(self, *parts, found="\n".join(lines), more=[*more, _MEANING])
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of answers over time; with drift, that of the steps too."""
@@ -815,44 +837,6 @@ _SHOWN: Final = (
 )
 
 
-def rollout_text(answer: Rollout) -> str:
-    """Return the decision, the makespan of each policy, and the meaning of each policy."""
-    lengths = answer.output_len_summary
-    asked = (
-        f"answers: {lengths['mean']:.0f} tokens on average, {lengths['p50']:.0f} at p50, "
-        f"{lengths['p99']:.0f} at p99, {lengths['max']:.0f} at most; prompts: "
-        f"{plain_number(answer.input_len)} tokens"
-    )
-    lines, parts, more = list[str](), list[str](), [asked]
-    for one in answer.drafters:
-        place = f"{one.setup.hardware.name}: " if len(answer.setups) > 1 else ""
-        drafting = one.policies[1:]
-        shown = next((policy for policy in drafting if policy.decision != "off"), drafting[0])
-        decision, _, gain = decision_line([shown]).partition("; ")
-        how = ", by its schedule alone" if shown is not drafting[0] else ""
-        lines.append(wrapped(f"{decision}; {place}{gain}{how}"))
-        gains = [
-            f"{gain:.2f}x with {drafts}"
-            for drafts, gain in enumerate(one.speedup.tolist())
-            if drafts and math.isfinite(gain)
-        ]
-        name = _named(answer, one)
-        parts.append(f"{name}\n{rows_table(one.policies, _SHOWN)}")
-        more.append(f"{name}, fixed lengths: {', '.join(gains)}")
-        if one.steps:
-            kept = f"speedup, γ={one.policies[1].draft_len}"
-            titles = {
-                "speedup": kept,
-                "best_draft_len": "best γ",
-                "best_speedup": "speedup, best γ",
-            }
-            titles["step_speedup"] = "step speedup"
-            parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
-        if one.retraining:
-            parts.append(wrapped(retraining_line(one)))
-    return page(answer, *parts, found="\n".join(lines), more=[*more, _MEANING])
-
-
 def retraining_line(one: DrafterRollout) -> str:
     """Return what it takes to train a drafter anew, and when that pays."""
     anew = cast("Retraining", one.retraining)
@@ -928,7 +912,7 @@ def steps_chart(answer: Rollout) -> Any:
 
 COMMAND: Final = Command(
     question=rollout,
-    options=FORMULAS,
+    options=p.FORMULAS,
     points=True,
     told=told,
     chart="Draw the answers that run and those that have ended over time.",

@@ -11,7 +11,7 @@ from specroof.acceptance import Acceptance, constant_acceptance
 from specroof.arrays import fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
-from specroof.errors import OptionError
+from specroof.errors import OptionError, reject
 from specroof.latency.setup import Deployment
 from specroof.montecarlo import (
     ExactnessResult,
@@ -20,8 +20,8 @@ from specroof.montecarlo import (
     simulate_exactness,
 )
 from specroof.montecarlo import simulate_batch as simulated
+from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, ServedAnswer, rows_table
-from specroof.questions.parameters import ChainDrafter, ContextLen, DraftLen, Parameter, Seed, like
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page
@@ -37,13 +37,13 @@ from specroof.units import format_drafts, format_seconds
 class TimesRequest(DeploymentRequest):
     """Ask how times spread while batches are decoded round by round."""
 
-    drafter: ChainDrafter
-    batch_size: Annotated[int, Parameter("Sequences at the start.", "--batch")] = 8
-    context_len: Annotated[float, like(ContextLen)] = 4096
-    draft_len: DraftLen = None
-    output_len: Annotated[int, Parameter("Tokens of each answer.")] = 256
-    n_batches: Annotated[int, Parameter("Batches to decode.", "--batches")] = 200
-    seed: Seed = 0
+    drafter: p.ChainDrafter
+    batch_size: Annotated[int, p.Parameter("Sequences at the start.", "--batch")] = 8
+    context_len: Annotated[float, p.like(p.ContextLen)] = 4096
+    draft_len: p.DraftLen = None
+    output_len: Annotated[int, p.Parameter("Tokens of each answer.")] = 256
+    n_batches: Annotated[int, p.Parameter("Batches to decode.", "--batches")] = 200
+    seed: p.Seed = 0
 
 
 #: What is timed, by the names of `BatchSimulation`.
@@ -193,8 +193,7 @@ def chain_acceptance(drafter: Drafter) -> Acceptance:
     if drafter.is_ideal:
         return constant_acceptance(1.0)
     if drafter.propose is not chain_proposals:
-        message = f"drafter is {drafter.name!r}, which proposes no chain; allowed: a chain or block"
-        raise OptionError(message)
+        reject(f"drafter is {drafter.name!r}, which proposes no chain", "a chain or block")
     if not isinstance(drafter.acceptance, Acceptance):
         message = f"drafter {drafter.name!r} has no acceptance; give one, as in accept=0.8"
         raise OptionError(message)
@@ -207,24 +206,24 @@ class ExactRequest:
 
     target: Annotated[
         Sequence[float] | None,
-        Parameter(
+        p.Parameter(
             "The target's distribution, as in 0.5,0.3,0.2.",
             in_python="Random ones if None.",
             read=numbers,
         ),
     ] = None
     draft: Annotated[
-        Sequence[float] | None, Parameter("The drafter's distribution.", read=numbers)
+        Sequence[float] | None, p.Parameter("The drafter's distribution.", read=numbers)
     ] = None
     _: KW_ONLY
-    vocabulary: Annotated[int, Parameter("Tokens of random distributions.")] = 16
+    vocabulary: Annotated[int, p.Parameter("Tokens of random distributions.")] = 16
     closeness: Annotated[
-        float, Parameter("How alike random distributions are; 1 makes them equal.")
+        float, p.Parameter("How alike random distributions are; 1 makes them equal.")
     ] = 0.5
-    markov: Annotated[bool, Parameter("Random distributions depend on the token before.")] = False
-    draft_len: Annotated[int, like(DraftLen)] = 4
-    n_tokens: Annotated[int, Parameter("Tokens to commit.", "--tokens")] = 200_000
-    seed: Seed = 0
+    markov: Annotated[bool, p.Parameter("Random distributions depend on the token before.")] = False
+    draft_len: Annotated[int, p.like(p.DraftLen)] = 4
+    n_tokens: Annotated[int, p.Parameter("Tokens to commit.", "--tokens")] = 200_000
+    seed: p.Seed = 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -248,7 +247,19 @@ class Exactness(Noted):
 
     def text(self) -> str:
         """Return the counts, a line for each claim."""
-        return exactness_text(self)
+        result = self.result
+        follows = "follow" if result.p_value >= 0.001 else "DO NOT follow"
+        return "\n".join(
+            [
+                f"{result.n_tokens} tokens in {result.n_rounds} rounds",
+                f"the tokens {follows} the target: chi-squared {result.chi_squared:.1f} at "
+                f"{result.degrees_of_freedom} degrees of freedom, p = {result.p_value:.3f}",
+                f"acceptance {result.acceptance_rate:.4f}, 1 - total variation distance "
+                f"{result.expected_acceptance_rate:.4f} ({result.acceptance_z:+.1f} sigma)",
+                f"tokens per round {result.tokens_per_round:.4f}, by the formula "
+                f"{result.expected_tokens_per_round:.4f} ({result.tokens_per_round_z:+.1f} sigma)",
+            ]
+        )
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -264,8 +275,7 @@ class Exactness(Noted):
 def sampling_is_exact(request: ExactRequest) -> Exactness:
     """Run speculative sampling on distributions and test its output against the target's."""
     if (request.target is None) != (request.draft is None):
-        message = "target and draft belong together; allowed: both or neither"
-        raise OptionError(message)
+        reject("target and draft belong together", "both or neither")
     if request.target is None or request.draft is None:
         pair = random_distributions(
             request.vocabulary, request.closeness, contexts=request.markov, seed=request.seed
@@ -276,26 +286,6 @@ def sampling_is_exact(request: ExactRequest) -> Exactness:
         simulate_exactness(
             *pair, draft_len=request.draft_len, n_tokens=request.n_tokens, seed=request.seed
         )
-    )
-
-
-# --- Simulated tokens as text --------------------------------------------------------------------
-
-
-def exactness_text(answer: Exactness) -> str:
-    """Return the counts of speculative sampling, a line for each claim."""
-    result = answer.result
-    follows = "follow" if result.p_value >= 0.001 else "DO NOT follow"
-    return "\n".join(
-        [
-            f"{result.n_tokens} tokens in {result.n_rounds} rounds",
-            f"the tokens {follows} the target: chi-squared {result.chi_squared:.1f} at "
-            f"{result.degrees_of_freedom} degrees of freedom, p = {result.p_value:.3f}",
-            f"acceptance {result.acceptance_rate:.4f}, 1 - total variation distance "
-            f"{result.expected_acceptance_rate:.4f} ({result.acceptance_z:+.1f} sigma)",
-            f"tokens per round {result.tokens_per_round:.4f}, by the formula "
-            f"{result.expected_tokens_per_round:.4f} ({result.tokens_per_round_z:+.1f} sigma)",
-        ]
     )
 
 

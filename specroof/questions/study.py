@@ -16,14 +16,14 @@ from specroof.catalog import load_drafter, load_hardware, load_model, read_text,
 from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
-from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError
+from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, reject
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
+from specroof.questions import parameters as p
 from specroof.questions.case import length_shares, load_of, played_load, request_counts
 from specroof.questions.objects import given_twice, options_of, server_of
-from specroof.questions.parameters import PlayedParameters, parameters_of
 from specroof.questions.predict import predict, predicted, shared_max_draft_len
 from specroof.questions.request import PLACED, PLAYED_ON_ONE, WorkerRequest
 from specroof.questions.study_grid import MOST_PLAYED, Study, Target
@@ -52,7 +52,7 @@ from specroof.units import HOUR, Bounds
 
 
 #: What keys say of themselves: the same as the parameters of `predict`.
-_ABOUT: Final = {name: row.about for name, row in parameters_of(predict).items()}
+_ABOUT: Final = {name: row.about for name, row in p.parameters_of(predict).items()}
 
 
 class _OneOrSeveral:
@@ -154,9 +154,9 @@ class _WorkloadBlock(_StudyPart):
         return self
 
     @property
-    def asked(self) -> PlayedParameters:
+    def asked(self) -> p.PlayedParameters:
         """The requests as questions ask about them."""
-        return PlayedParameters(**self.model_dump())
+        return p.PlayedParameters(**self.model_dump())
 
     @property
     def comes_by_itself(self) -> bool:
@@ -539,8 +539,7 @@ def _lookups(
 
 def _refuse_family(number: int, family: str) -> None:
     known = ", ".join(sorted(PARSERS))
-    message = f"targets.{number}.family is {shown(family)}; allowed: {known}"
-    raise OptionError(message)
+    reject(f"targets.{number}.family is {shown(family)}", known)
 
 
 def _texts(value: object) -> Iterator[tuple[int, str]]:

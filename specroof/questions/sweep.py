@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.arrays import fields_of
+from specroof.arrays import fields_of, grouped
 from specroof.errors import OptionError, Urgent, expect
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
+from specroof.questions import parameters as p
 from specroof.questions.answer import Answer
-from specroof.questions.parameters import Parameter
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import question
 from specroof.questions.study_grid import Study, StudyLike
@@ -170,7 +170,7 @@ class SweepRequest:
 
     study: Annotated[
         StudyLike,
-        Parameter(
+        p.Parameter(
             "A study file, the name of a bundled study, a mapping with the keys of a study file, "
             "or a `Study`."
         ),
@@ -574,9 +574,7 @@ def _at(overview: Overview, context: float, batch: float) -> Iterator[tuple[floa
 def _stops_table(overviews: Sequence[Overview]) -> str:
     """Return from which batch size on a drafter stops paying, for each model and drafter."""
     overviews = _configurations(overviews)
-    groups: dict[tuple[str, str], list[Overview]] = {}
-    for overview in overviews:
-        groups.setdefault((overview.model, overview.drafter), []).append(overview)
+    groups = grouped(overviews, lambda overview: (overview.model, overview.drafter))
     rows = []
     for (model, drafter), members in list(groups.items())[:_MOST_STOPS]:
         ends = [

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from specroof.catalog.files import read_text
-from specroof.errors import MeasurementError, OptionError, expect, refuse
+from specroof.errors import MeasurementError, OptionError, expect, refuse, reject
 from specroof.policies.schedule import Traffic
 from specroof.questions.advised_loads import Mix, TrafficFile
 from specroof.reading.checked import FileBlock, RequestLen, accept, parse_model, read_model, within
@@ -135,17 +135,17 @@ def _traffic(hours: Sequence[tuple[str, _Hour]], source: str) -> Traffic:
     first = hours[0][1]
     for number, (place, hour) in enumerate(hours):
         if hour.hour != first.hour + number:
-            message = (
-                f"{place}: hour is {hour.hour:g}; allowed: {first.hour + number:g}: hours follow "
-                f"one another without holes"
+            reject(
+                f"{place}: hour is {hour.hour:g}",
+                f"{first.hour + number:g}: hours follow one another without holes",
+                MeasurementError,
             )
-            raise MeasurementError(message)
         if hour.unit != first.unit:
-            message = (
-                f"{place}: {hour.unit} is given after {first.unit}; allowed: one unit of load in "
-                f"all hours"
+            reject(
+                f"{place}: {hour.unit} is given after {first.unit}",
+                "one unit of load in all hours",
+                MeasurementError,
             )
-            raise MeasurementError(message)
     try:
         return Traffic(tuple(getattr(hour, hour.unit) for _, hour in hours), first.unit)
     except OptionError as refusal:

@@ -25,32 +25,17 @@ from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
-from specroof.questions.answer import (
-    Charted,
-    OnChips,
-    ServedAnswer,
-    decision_line,
-    rows_table,
-    sure_of,
-)
+from specroof.questions import parameters as p
+from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
-from specroof.questions.parameters import (
-    FORMULAS,
-    ContextLen,
-    MeasuredDraftLen,
-    OneDrafter,
-    Parameter,
-    PricePerHour,
-    like,
-)
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.worth import (
-    asked_words,
     at_lengths,
     length_notes,
     lengths_within,
+    loads_words,
     one_context,
 )
 from specroof.reading.words import numbers
@@ -96,38 +81,38 @@ class TrainRequest(LoadsRequest):
 
     drafter: Annotated[
         DrafterLike,
-        like(OneDrafter, about="What is trained, KIND[,key=value…]; needs no acceptance."),
+        p.like(p.OneDrafter, about="What is trained, KIND[,key=value…]; needs no acceptance."),
     ] = "eagle3"
-    samples: Annotated[float, Parameter("Conversations that the drafter is trained on.")]
-    sample_len: Annotated[float, Parameter("Tokens of a conversation, on average.")] = 540
+    samples: Annotated[float, p.Parameter("Conversations that the drafter is trained on.")]
+    sample_len: Annotated[float, p.Parameter("Tokens of a conversation, on average.")] = 540
     answer_len: Annotated[
         float | None,
-        Parameter(
+        p.Parameter(
             "Tokens of a conversation that the target writes anew, since a drafter learns from the "
             "target's own answers; 0 where they are at hand, as in the log of its server.",
             shown="three quarters of sample_len",
         ),
     ] = None
-    epochs: Annotated[float, Parameter("Times that training goes through all samples.")] = 2
+    epochs: Annotated[float, p.Parameter("Times that training goes through all samples.")] = 2
     unrolled_steps: Annotated[
         int | None,
-        Parameter(
+        p.Parameter(
             "Passes through the drafter for each token of training.",
             shown=f"{UNROLLED_STEPS['eagle3']} for eagle3, the block of block drafters, else 1",
         ),
     ] = None
     training_devices: Annotated[
-        int | None, Parameter("Devices that train.", shown="8, or those of the server if more")
+        int | None, p.Parameter("Devices that train.", shown="8, or those of the server if more")
     ] = None
     online: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Make hidden states in every epoch, in place of keeping them on disk.", "--online"
         ),
     ] = False
     accept_length: Annotated[
         Values | None,
-        Parameter(
+        p.Parameter(
             "Acceptance lengths that the trained drafter may reach, bonus included.",
             about_flag="Acceptance lengths that the trained drafter may reach, bonus included, "
             "comma-separated.",
@@ -135,11 +120,11 @@ class TrainRequest(LoadsRequest):
             shown="what published drafters of that kind and so many samples reach",
         ),
     ] = None
-    draft_len: Annotated[int | None, like(MeasuredDraftLen, shown="3, or the block")] = None
+    draft_len: Annotated[int | None, p.like(p.MeasuredDraftLen, shown="3, or the block")] = None
     against: Annotated[
         DrafterLike | None,
-        like(
-            OneDrafter,
+        p.like(
+            p.OneDrafter,
             flag="--against",
             about="A drafter that needs no training, KIND[,key=value…], to compare with; without "
             "acceptance, with the published one.",
@@ -148,14 +133,14 @@ class TrainRequest(LoadsRequest):
     ] = None
     tokens_per_day: Annotated[
         Values,
-        Parameter(
+        p.Parameter(
             "Output tokens that are served in a day, a number or a list.",
             about_flag="Output tokens that are served in a day, comma-separated.",
             read=numbers,
         ),
     ] = USUAL_TRAFFIC
-    context_len: ContextLen = None
-    price_per_hour: PricePerHour = None
+    context_len: p.ContextLen = None
+    price_per_hour: p.PricePerHour = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +207,7 @@ class TrainDay(q.Row):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Trained(ServedAnswer, Charted):
+class Trained(OfDrafter):
     """What a drafter costs to train, and what it would bring.
 
     Attributes
@@ -243,9 +228,6 @@ class Trained(ServedAnswer, Charted):
         Sentences for the reader.
     """
 
-    drafter: str
-    context_len: float
-    workload: Workload | None
     samples: float
     sample_len: float
     epochs: float
@@ -255,19 +237,14 @@ class Trained(ServedAnswer, Charted):
     against: str | None
     rows: tuple[TrainRow, ...]
 
+    banded = ("speedup",)
     chart = q.Lines(("day",), ("times_paid",), by=("tokens_per_day",))
 
     @property
     def title(self) -> str:
         """What was asked, in one line."""
         samples = f"{self.drafter} trained on {format_count(self.samples)} samples"
-        return f"{self.served}, {asked_words(self)}: {samples}"
-
-    @property
-    def sureness(self) -> str:
-        """How near measurements are, in one sentence."""
-        kind = self.drafter.partition(",")[0]
-        return sure_of(self.deployment, [kind], self.rows, _BANDED)
+        return f"{self.served}, {loads_words(self)}: {samples}"
 
     @property
     def expected(self) -> list[TrainRow]:
@@ -294,7 +271,34 @@ class Trained(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return what training costs, and when it has paid by length and traffic."""
-        return train_text(self)
+        traffics = list(dict.fromkeys(row.tokens_per_day for row in self.rows))
+        rows = self.rows[:: len(traffics)]
+        paid = {
+            f"paid at {format_count(tokens)}/day": [
+                _days(row) for row in self.rows[place :: len(traffics)]
+            ]
+            for place, tokens in enumerate(traffics)
+        }
+        shown = [*_SHOWN]
+        if len({row.load for row in rows}) == 1:
+            shown = [name for name in _SHOWN if name not in LOAD_KEYS]
+        first = [row for row in rows if row.load == rows[0].load]
+        decision = decision_line(
+            first, [f"{row.accept_length:.3g}" for row in first], " tokens/round"
+        )
+        beside = (
+            f"savings are counted against {self.against or 'plain decoding'}, with at most "
+            f"{format_drafts(self.draft_len)}; if drift halves them within {math.log(2):.0%} of the time "
+            "until paid, training never pays"
+        )
+        return page(
+            self,
+            rows_table(rows, shown, paid),
+            wrapped(beside),
+            found="\n".join(
+                map(wrapped, [decision, paid_line(self), cost_line(self), answers_line(self)])
+            ),
+        )
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of savings over time, a line for each traffic."""
@@ -310,13 +314,12 @@ class Trained(ServedAnswer, Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = self.served_json(self.workload, self.context_len)
         trained = fields_of(
             self,
             *("drafter", "against", "samples", "sample_len", "epochs"),
             *("unrolled_steps", "draft_len"),
         )
-        return self.envelope(case | trained, {"training": asdict(self.training)})
+        return self.envelope(self.case | trained, {"training": asdict(self.training)})
 
 
 @question(TrainRequest, on_chips=OnChips)
@@ -570,10 +573,6 @@ _SHOWN: Final = (
 )
 
 
-#: Figures whose bands may say too little.
-_BANDED: Final = ("speedup",)
-
-
 def paid_line(answer: Trained, most: int | None = None) -> str:
     """Return when the training has paid at the middle length, by traffic, of so many at most."""
     length = f"with {answer.expected[0].accept_length:.3g} tokens/round"
@@ -638,39 +637,9 @@ def _range(ends: Sequence[float]) -> str:
     return f"{usual} (likely {least} to {most})"
 
 
-def train_text(answer: Trained) -> str:
-    """Return what training costs, when it has paid, and a row for each load and length."""
-    traffics = list(dict.fromkeys(row.tokens_per_day for row in answer.rows))
-    rows = answer.rows[:: len(traffics)]
-    paid = {
-        f"paid at {format_count(tokens)}/day": [
-            _days(row) for row in answer.rows[place :: len(traffics)]
-        ]
-        for place, tokens in enumerate(traffics)
-    }
-    shown = [*_SHOWN]
-    if len({row.load for row in rows}) == 1:
-        shown = [name for name in _SHOWN if name not in LOAD_KEYS]
-    first = [row for row in rows if row.load == rows[0].load]
-    decision = decision_line(first, [f"{row.accept_length:.3g}" for row in first], " tokens/round")
-    beside = (
-        f"savings are counted against {answer.against or 'plain decoding'}, with at most "
-        f"{format_drafts(answer.draft_len)}; if drift halves them within {math.log(2):.0%} of the time "
-        "until paid, training never pays"
-    )
-    return page(
-        answer,
-        rows_table(rows, shown, paid),
-        wrapped(beside),
-        found="\n".join(
-            map(wrapped, [decision, paid_line(answer), cost_line(answer), answers_line(answer)])
-        ),
-    )
-
-
 COMMAND: Final = Command(
     question=train,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw what is saved over time, by traffic.",
     example="specroof train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000 --isl 1024\n"

@@ -7,9 +7,10 @@ from operator import attrgetter
 from typing import Annotated, Any, Final
 
 from specroof import quantities as q
-from specroof.arrays import fields_of
-from specroof.errors import OptionError, refuse
+from specroof.arrays import fields_of, grouped
+from specroof.errors import OptionError, refuse, reject
 from specroof.evidence import Measurement, shape_group
+from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, case_of, rows_table, title_of
 from specroof.questions.benchmark import (
     Benchmark,
@@ -28,14 +29,6 @@ from specroof.questions.calibrate import (
     throughput_chart,
 )
 from specroof.questions.objects import HardwareLike, ModelLike, as_list
-from specroof.questions.parameters import (
-    FORMATS,
-    ExpertParallel,
-    Hardware,
-    Parameter,
-    TensorParallel,
-    like,
-)
 from specroof.questions.request import Command, question
 from specroof.report.layout import figure, format_table, page
 from specroof.scoring import Validation, trusted
@@ -48,7 +41,6 @@ from specroof.scoring.scores import (
     Errors,
     Regret,
     Scored,
-    grouped,
     mean,
     round_costs,
     worst_regrets,
@@ -71,7 +63,7 @@ class ValidateRequest(Recorded):
 
     results: Annotated[
         ResultFile | Sequence[ResultFile] | None,
-        like(
+        p.like(
             Results,
             flag="[BENCH…]",
             in_python="Every bundled measurement if None; all other parameters are about your own "
@@ -79,14 +71,14 @@ class ValidateRequest(Recorded):
             shown=False,
         ),
     ] = None
-    model: Annotated[ModelLike | None, like(ServedModel)] = None
-    hardware: Annotated[HardwareLike | None, like(Hardware)] = None
+    model: Annotated[ModelLike | None, p.like(ServedModel)] = None
+    hardware: Annotated[HardwareLike | None, p.like(p.Hardware)] = None
     _: KW_ONLY
-    tensor_parallel: Annotated[int | None, like(TensorParallel, shown="1")] = None
-    expert_parallel: Annotated[int | None, like(ExpertParallel, shown="1")] = None
+    tensor_parallel: Annotated[int | None, p.like(p.TensorParallel, shown="1")] = None
+    expert_parallel: Annotated[int | None, p.like(p.ExpertParallel, shown="1")] = None
     played: Annotated[
         bool,
-        Parameter(
+        p.Parameter(
             "Play the published loads of servers through as well, request by request. Without BENCH."
         ),
     ] = False
@@ -128,8 +120,7 @@ class ValidateRequest(Recorded):
         given.pop("results", None)
         for name, value in given.items():
             if value is not None:
-                message = f"{name} is {value!r} without benchmark files; allowed: with results"
-                raise OptionError(message)
+                reject(f"{name} is {value!r} without benchmark files", "with results")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -931,7 +922,7 @@ COMMAND: Final = Command(
     "speedups are compared by shape. Published loads of servers follow, in tables of their own, and\n"
     "published costs of long contexts, which are in no fit. Machines of one user have fits of their\n"
     "own, left out by model.",
-    options=FORMATS,
+    options=p.FORMATS,
     chart="Draw predicted against measured: speedup by source, or throughput of BENCH.",
     example="specroof validate bench.jsonl -H b200 --model Qwen/Qwen3-8B --drafter eagle3",
 )

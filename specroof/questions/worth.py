@@ -12,38 +12,21 @@ from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
 from specroof.arrays import fields_of, number_within, real_number
 from specroof.drafters import Drafter
-from specroof.errors import OptionError, Urgent, refuse
+from specroof.errors import Urgent, refuse, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.outcomes.solve import Wish, largest_rate, solve
-from specroof.questions.answer import (
-    Charted,
-    OnChips,
-    ServedAnswer,
-    decision_line,
-    rows_table,
-    sure_of,
-)
+from specroof.questions import parameters as p
+from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
 from specroof.questions.objects import Values, as_list, money_of
-from specroof.questions.parameters import (
-    FORMULAS,
-    AnyDrafter,
-    ContextLen,
-    MeasuredDraftLen,
-    Parameter,
-    PricePerHour,
-    TpotS,
-    like,
-)
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
-from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
 from specroof.units import format_drafts, format_seconds
@@ -67,20 +50,20 @@ class WorthRequest(LoadsRequest):
     [3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     """
 
-    drafter: AnyDrafter = None
+    drafter: p.AnyDrafter = None
     accept_length: Annotated[
         Values | None,
-        Parameter(
+        p.Parameter(
             "Acceptance lengths to compare, bonus included, a number or a list.",
             about_flag="Acceptance lengths to compare, bonus included, comma-separated.",
             read=numbers,
             shown="3 to 9",
         ),
     ] = None
-    draft_len: Annotated[int | None, like(MeasuredDraftLen, former="--draft-len")] = None
-    context_len: ContextLen = None
-    tpot_s: Annotated[float | None, like(TpotS, shown="the time of plain decoding")] = None
-    price_per_hour: PricePerHour = None
+    draft_len: Annotated[int | None, p.like(p.MeasuredDraftLen, former="--draft-len")] = None
+    context_len: p.ContextLen = None
+    tpot_s: Annotated[float | None, p.like(p.TpotS, shown="the time of plain decoding")] = None
+    price_per_hour: p.PricePerHour = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +82,16 @@ class WorthRow(LoadRow):
     largest_rate: Annotated[float | None, q.LARGEST_RATE] = None
 
 
+#: The columns of the table.
+_SHOWN: Final = (
+    *("rate", "concurrency", "batch_size", "accept_length", "speedup", "decision"),
+    *("gain_per_token", "draft_len", "enough_drafts", "tokens_per_s", "usd_per_million_tokens"),
+    *("users", "largest_rate"),
+)
+
+
 @dataclass(frozen=True, repr=False, eq=False)
-class Worth(ServedAnswer, Charted):
+class Worth(OfDrafter):
     """What better drafters would bring.
 
     Attributes
@@ -117,12 +108,10 @@ class Worth(ServedAnswer, Charted):
         Sentences for the reader.
     """
 
-    drafter: str
-    context_len: float
-    workload: Workload | None
     draft_len: int
     rows: tuple[WorthRow, ...]
 
+    banded = _SHOWN
     chart = q.Lines(
         ("accept_length",),
         ("speedup", "users"),
@@ -134,17 +123,34 @@ class Worth(ServedAnswer, Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        return f"{self.served}, {asked_words(self)}: {self.drafter}"
-
-    @property
-    def sureness(self) -> str:
-        """How near measurements are, in one sentence."""
-        kind = self.drafter.partition(",")[0]
-        return sure_of(self.deployment, [kind], self.rows, _SHOWN)
+        return f"{self.served}, {loads_words(self)}: {self.drafter}"
 
     def text(self) -> str:
         """Return the decision, a row for each acceptance length, and how sure they are."""
-        return worth_text(self)
+        meaning = (
+            f"tokens/round as measured with {format_drafts(self.draft_len)}; gain per token: speedup for "
+            f"each further one;\nenough: drafts beyond these bring less than 1%"
+        )
+        limits = {
+            _load_words(row) if len(self.by_load) > 1 else "": format_seconds(row.tpot_limit_s)
+            for row in self.rows
+        }
+        waits = ", ".join(f"{wait}{load and f' ({load})'}" for load, wait in limits.items())
+        users = f"users: the most that get a token within {waits}"
+        if self.rows[0].rate:
+            users += "; most req/s: the largest rate of which p99 waits no longer"
+        shown = [*_SHOWN]
+        if len(self.by_load) == 1:
+            shown = [name for name in _SHOWN if name not in LOAD_KEYS]
+        lines = [
+            decision_line(rows, [f"{row.accept_length:.4g}" for row in rows], " tokens/round")
+            + f" ({_load_words(rows[0])})" * (len(self.by_load) > 1)
+            for rows in self.by_load.values()
+        ]
+        table = rows_table(self.rows, shown)
+        return page(
+            self, table, wrapped(users), found="\n".join(map(wrapped, lines)), more=[meaning]
+        )
 
     @property
     def by_load(self) -> dict[float, list[WorthRow]]:
@@ -153,8 +159,7 @@ class Worth(ServedAnswer, Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = self.served_json(self.workload, self.context_len)
-        return self.envelope(case | fields_of(self, "drafter", "draft_len"))
+        return self.envelope(self.case | fields_of(self, "drafter", "draft_len"))
 
 
 @question(WorthRequest, on_chips=OnChips)
@@ -163,8 +168,7 @@ def worth(request: WorthRequest) -> Worth:
     case = one_context(request)
     (drafter,) = request.sampled_drafters(request.drafter_or_usual(request.drafter))
     if drafter.is_ideal:
-        message = "drafter is 'ideal', which nothing improves; allowed: another drafter"
-        raise OptionError(message)
+        reject("drafter is 'ideal', which nothing improves", "another drafter")
     load, deployment = case.load, case.deployment
     drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     if request.draft_len is not None:
@@ -200,11 +204,11 @@ def worth(request: WorthRequest) -> Worth:
 # --- Drafters of several acceptance lengths, at the loads of a question --------------------------
 
 
-def asked_words(answer: Any) -> str:
+def loads_words(answer: OfDrafter) -> str:
     """Return what loads an answer is about, in a few words."""
-    load = answer.workload.requests if answer.workload else f"context {answer.context_len:g}"
     loads = ", ".join(f"{one:g}" for one in dict.fromkeys(row.load for row in answer.rows))
-    return f"{loads} requests/s, {load}" if answer.rows[0].rate else f"batch {loads}, {load}"
+    rates = f"{loads} requests/s" if answer.rows[0].rate else f"batch {loads}"
+    return f"{rates}, {answer.asked_words}"
 
 
 def one_context(request: LoadsRequest) -> Case:
@@ -246,8 +250,7 @@ def lengths_within(request: Any, usual: Sequence[float], drafts: int) -> list[fl
         if not 1 <= real_number(one) <= drafts + 1:
             refuse("accept_length", one, f"numbers from 1 to {drafts + 1}")
     if not given:
-        message = f"accept_length has none up to {drafts + 1}; allowed: lengths of {drafts} drafts"
-        raise OptionError(message)
+        reject(f"accept_length has none up to {drafts + 1}", f"lengths of {drafts} drafts")
     return sorted({real_number(one) for one in given})
 
 
@@ -355,47 +358,15 @@ def _rows(
 
 # --- The gains of better drafters, as a table ----------------------------------------------------
 
-_SHOWN: Final = (
-    *("rate", "concurrency", "batch_size", "accept_length", "speedup", "decision"),
-    *("gain_per_token", "draft_len", "enough_drafts", "tokens_per_s", "usd_per_million_tokens"),
-    *("users", "largest_rate"),
-)
-
 
 def _load_words(row: WorthRow) -> str:
     """Return the load of a row with its name."""
     return next(q.labelled(key, row.load) for key in LOAD_KEYS if getattr(row, key) is not None)
 
 
-def worth_text(answer: Worth) -> str:
-    """Return the decision, a row for each acceptance length, and what the columns mean."""
-    meaning = (
-        f"tokens/round as measured with {format_drafts(answer.draft_len)}; gain per token: speedup for "
-        f"each further one;\nenough: drafts beyond these bring less than 1%"
-    )
-    limits = {
-        _load_words(row) if len(answer.by_load) > 1 else "": format_seconds(row.tpot_limit_s)
-        for row in answer.rows
-    }
-    waits = ", ".join(f"{wait}{load and f' ({load})'}" for load, wait in limits.items())
-    users = f"users: the most that get a token within {waits}"
-    if answer.rows[0].rate:
-        users += "; most req/s: the largest rate of which p99 waits no longer"
-    shown = [*_SHOWN]
-    if len(answer.by_load) == 1:
-        shown = [name for name in _SHOWN if name not in LOAD_KEYS]
-    lines = [
-        decision_line(rows, [f"{row.accept_length:.4g}" for row in rows], " tokens/round")
-        + f" ({_load_words(rows[0])})" * (len(answer.by_load) > 1)
-        for rows in answer.by_load.values()
-    ]
-    table = rows_table(answer.rows, shown)
-    return page(answer, table, wrapped(users), found="\n".join(map(wrapped, lines)), more=[meaning])
-
-
 COMMAND: Final = Command(
     question=worth,
-    options=FORMULAS,
+    options=p.FORMULAS,
     told=told,
     chart="Draw speedup and users against the length.",
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"

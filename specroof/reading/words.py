@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from specroof.arrays import number_within
-from specroof.errors import OptionError, refuse
+from specroof.errors import refuse, reject
 from specroof.units import HOUR, MILLISECOND
 
 #: Seconds of the units of a rate.
@@ -28,10 +28,7 @@ def numbers(word: str, text: str) -> list[float]:
     try:
         return [value for part in text.split(",") for value in _doubled(part)]
     except ValueError:
-        message = (
-            f"{word} is {text!r}; allowed: numbers separated by commas, such as 1,8,32 or 1..128"
-        )
-        raise OptionError(message) from None
+        reject(f"{word} is {text!r}", "numbers separated by commas, such as 1,8,32 or 1..128")
 
 
 def _doubled(text: str) -> list[float]:
@@ -70,8 +67,7 @@ def whole_numbers(word: str, text: str) -> list[int]:
     """
     values = numbers(word, text)
     if not all(value.is_integer() for value in values):
-        message = f"{word} is {text!r}; allowed: whole numbers separated by commas, such as 1,2,3"
-        raise OptionError(message)
+        reject(f"{word} is {text!r}", "whole numbers separated by commas, such as 1,2,3")
     return [int(value) for value in values]
 
 
@@ -90,8 +86,7 @@ def words(word: str, text: str) -> list[str]:
     """
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        message = f"{word} is {text!r}; allowed: names separated by commas, such as h100,b200"
-        raise OptionError(message)
+        reject(f"{word} is {text!r}", "names separated by commas, such as h100,b200")
     return names
 
 

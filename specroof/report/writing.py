@@ -102,8 +102,7 @@ def joined_files(*groups: Mapping[Path, bytes]) -> dict[Path, bytes]:
     files: dict[Path, bytes] = {}
     for path, data in (entry for group in groups for entry in group.items()):
         if path in files:
-            message = f"{path}: two outputs go there; allowed: a file for each"
-            raise OutputError(message)
+            reject(f"{path}: two outputs go there", "a file for each", OutputError)
         files[path] = data
     return files
 
@@ -232,8 +231,7 @@ def _staging(files: Mapping[Path, bytes]) -> Iterator[list[_Staged]]:
             with refused(path):
                 file = _Staged(path, data, _target(path))
                 if file.target in targets:
-                    message = f"{path}: two outputs go there; allowed: a file for each"
-                    raise OutputError(message)
+                    reject(f"{path}: two outputs go there", "a file for each", OutputError)
                 if file.target is not None:
                     targets.add(file.target)
                     if len(files) <= _MOST_OPEN:
@@ -291,8 +289,7 @@ def _target(path: Path) -> Path | None:
     except FileNotFoundError:
         return Path(os.path.realpath(path))
     if stat.S_ISDIR(state.st_mode):
-        message = f"{path}: is a folder; allowed: a file that can be written"
-        raise OutputError(message)
+        reject(f"{path}: is a folder", "a file that can be written", OutputError)
     if not stat.S_ISREG(state.st_mode) or _is_standard_output(state):
         return None
     path.open("r+b").close()  # may it be written to?

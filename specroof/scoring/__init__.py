@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from specroof.arrays import grouped
 from specroof.evidence import Measurement, kind_of, load_measurements
 from specroof.evidence.measurement import chip_of
 from specroof.hardware.engine import IDEAL_ENGINE
@@ -24,7 +25,6 @@ from specroof.scoring.scores import (
     Scored,
     capacity_bound,
     errors_of,
-    grouped,
     levelled,
     regrets,
     scored,

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from specroof.arrays import grouped
 from specroof.engines.calibration import BAND_SHARE
 from specroof.evidence import Measurement, base_model, drafter_of, request_lengths, shape_group
 from specroof.hardware.engine import (
@@ -25,7 +26,7 @@ from specroof.hardware.engine import (
     served_width,
 )
 from specroof.scoring.left_out import generic_family
-from specroof.scoring.scores import Scored, grouped
+from specroof.scoring.scores import Scored
 from specroof.scoring.served import ServedScore, chip_family, range_name
 
 #: A cell speaks for itself once so many sources have measured it; below, its neighbours join in.

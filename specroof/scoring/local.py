@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from specroof.arrays import grouped
 from specroof.catalog import hardware_names, local_engines
 from specroof.cost import ForwardPass, Options
 from specroof.evidence import (
@@ -23,7 +24,7 @@ from specroof.hardware.engine import EngineProfile
 from specroof.hardware.profile import Placement
 from specroof.latency.model import model_latency
 from specroof.latency.setup import Deployment, Setup
-from specroof.scoring.scores import Scored, grouped, mean
+from specroof.scoring.scores import Scored, mean
 from specroof.speedup.curve import decoding_curve
 
 #: Cached tokens of plain decoding where a source says nothing: a short prompt and half an answer.

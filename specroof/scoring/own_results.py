@@ -7,13 +7,14 @@ from typing import Annotated
 import numpy as np
 
 from specroof import quantities as q
+from specroof.arrays import grouped
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
 from specroof.evidence import STEP, Measurement
 from specroof.hardware.engine import Band
 from specroof.latency.setup import Deployment
 from specroof.scoring.bands import operating_point
-from specroof.scoring.scores import Errors, Scored, errors_of, grouped, mean
+from specroof.scoring.scores import Errors, Scored, errors_of, mean
 from specroof.speedup.reach import evidence_engine
 
 #: Prompts and answers of one load differ by so much between runs: samples, and special tokens.

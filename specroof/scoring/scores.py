@@ -1,13 +1,14 @@
 """One prediction beside what was measured: how far off, whether in its band, and its verdict."""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
 import numpy as np
 
 from specroof import quantities as q
+from specroof.arrays import grouped
 from specroof.evidence import (
     STEP,
     Measurement,
@@ -21,26 +22,6 @@ from specroof.policies.decision import best_choice
 from specroof.scoring.left_out import left_out_engine, served_of
 from specroof.serving.capacity import served_room
 from specroof.speedup.result import LOSES, PAYS, UNCLEAR, verdict
-
-_Member = TypeVar("_Member")
-_Key = TypeVar("_Key", bound=Hashable)
-
-
-def grouped(
-    members: Iterable[_Member], key: Callable[[_Member], _Key]
-) -> dict[_Key, list[_Member]]:
-    """Return members by what they have in common, in the order in which they come.
-
-    Examples
-    --------
-    >>> grouped(["h200", "b200", "h100"], lambda name: name[0])
-    {'h': ['h200', 'h100'], 'b': ['b200']}
-    """
-    groups: dict[_Key, list[_Member]] = {}
-    for member in members:
-        groups.setdefault(key(member), []).append(member)
-    return groups
-
 
 #: A speedup within this of 1 hardly matters either way.
 _UNDECIDED: Final = 0.1

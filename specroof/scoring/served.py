@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from specroof.arrays import Array, IntArray
+from specroof.arrays import Array, IntArray, grouped
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import SpecroofError
@@ -39,7 +39,6 @@ from specroof.scoring.left_out import (
     served_of,
     stored_groups,
 )
-from specroof.scoring.scores import grouped
 from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.pass_prices import pass_prices
 from specroof.serving.played import play

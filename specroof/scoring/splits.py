@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from specroof.arrays import Array
+from specroof.arrays import Array, grouped
 from specroof.catalog import load_drafter
 from specroof.evidence import Measurement, acceptance_of, drafter_of, load_splits, request_lengths
 from specroof.evidence.measurement import chip_of
@@ -20,7 +20,6 @@ from specroof.hardware.engine import ServerSettings
 from specroof.hardware.profile import Placement
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.scoring.left_out import served_of
-from specroof.scoring.scores import grouped
 from specroof.scoring.served import best_off
 from specroof.serving.capacity import in_server
 from specroof.serving.served import served_curve

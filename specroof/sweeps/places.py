@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol, TypeVar
+from typing import Any, BinaryIO, Final, TypeAlias, TypeVar
 
-from specroof.errors import OutputError, expect, expect_word, optional_library, refuse
+from specroof.errors import OutputError, expect, expect_word, optional_library, refuse, reject
 from specroof.report.columns import Columns, arrow_batch, listed_columns
 from specroof.report.layout import columns_csv
 from specroof.report.writing import clear_stale, refused, whole_file
@@ -29,39 +29,7 @@ _TO_WRITE: Final = "a folder that can be written to"
 _LOCAL: Final = re.compile("^(file|local)://")
 
 
-class Place(Protocol):
-    """A folder in which files appear whole."""
-
-    @property
-    def url(self) -> str:
-        """Its path or URL."""
-
-    def prepare(self, *folders: str) -> None:
-        """Make the folder and these in it."""
-
-    def lock(self) -> AbstractContextManager[None]:
-        """Keep other sweeps out."""
-
-    def open(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Return a file to write to, which appears when the block ends well."""
-
-    def open_to_read(self, name: str) -> BinaryIO:
-        """Return a file that is there, to read from."""
-
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a file; None where there is none."""
-
-    def size(self, name: str) -> int | None:
-        """Return the bytes of a file; None where there is none."""
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, in order."""
-
-    def remove(self, folder: str) -> None:
-        """Take a folder away."""
-
-
-def place_of(folder: object) -> Place:
+def place_of(folder: object) -> "Place":
     """Return a folder by its path, or by a URL such as s3://bucket/folder.
 
     Raises
@@ -77,7 +45,7 @@ def place_of(folder: object) -> Place:
     return _Folder(url) if "://" not in url or _LOCAL.match(url) else _Remote(url)
 
 
-def sha256_of(place: Place, name: str) -> str | None:
+def sha256_of(place: "Place", name: str) -> str | None:
     """Return the sum of a file's content; None where there is none."""
     if place.size(name) is None:
         return None
@@ -106,11 +74,11 @@ class _Folder:
             with refused(path, _TO_READ):
                 is_link = path.is_symlink()
             if is_link:
-                message = f"{path}: is a link; allowed: files and folders of the sweep itself"
-                raise OutputError(message)
+                reject(f"{path}: is a link", "files and folders of the sweep itself", OutputError)
         return path
 
     def prepare(self, *folders: str) -> None:
+        """Make the folder and these in it."""
         for name in ("", *folders):
             path = self._at(name)
             with refused(path, _TO_WRITE):
@@ -119,14 +87,16 @@ class _Folder:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
+        """Keep other sweeps out."""
         with refused(self._path, _TO_WRITE):
             descriptor = os.open(self._path, os.O_RDONLY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            message = f"{self.url}: another sweep writes there; allowed: another folder, or later"
-            raise OutputError(message) from None
+            reject(
+                f"{self.url}: another sweep writes there", "another folder, or later", OutputError
+            )
         except OSError:  # network disks without locks
             pass
         try:
@@ -135,9 +105,11 @@ class _Folder:
             os.close(descriptor)
 
     def open(self, name: str) -> AbstractContextManager[BinaryIO]:
+        """Return a file to write to, which appears when the block ends well."""
         return whole_file(self._at(name))
 
     def open_to_read(self, name: str) -> BinaryIO:
+        """Return a file that is there, to read from."""
         path = self._at(name)
         with refused(path, _TO_READ):
             if not stat.S_ISREG(path.stat().st_mode):  # nobody may ever write to a pipe
@@ -146,18 +118,22 @@ class _Folder:
             return path.open("rb")
 
     def read(self, name: str) -> bytes | None:
+        """Return the content of a file; None where there is none."""
         if self._found(name, os.stat) is None:
             return None
         with self.open_to_read(name) as file:
             return file.read()
 
     def size(self, name: str) -> int | None:
+        """Return the bytes of a file; None where there is none."""
         return self._found(name, lambda path: path.stat().st_size)
 
     def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, in order."""
         return sorted(file.name for file in self._found(folder, os.scandir) or ())
 
     def remove(self, folder: str) -> None:
+        """Take a folder away."""
         self._found(folder, shutil.rmtree, _TO_WRITE)
 
     def _found(
@@ -246,8 +222,11 @@ class _Remote:
         try:
             yield
         except kind as failure:
-            message = f"{self.url}: {str(failure) or type(failure).__name__}; allowed: {allowed}"
-            raise OutputError(message) from None
+            reject(f"{self.url}: {str(failure) or type(failure).__name__}", allowed, OutputError)
+
+
+#: A folder in which files appear whole; what its methods do, `_Folder` says.
+Place: TypeAlias = _Folder | _Remote
 
 
 # --- Tables as files: Parquet, CSV and JSON Lines, written some rows at a time -------------------

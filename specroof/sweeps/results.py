@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from specroof.errors import CatalogError, OutputError, optional_library
+from specroof.errors import CatalogError, OutputError, optional_library, reject
 from specroof.report.layout import facts_html, unescaped
 from specroof.speedup.overview import Overview
 from specroof.sweeps.places import Place, place_of
@@ -51,8 +51,7 @@ class Results:
                 for shown in record["overviews"]
             ]
         except ValueError as failure:
-            message = f"{self.folder}/{MANIFEST}: an overview {failure}; allowed: {_AGAIN}"
-            raise CatalogError(message) from None
+            reject(f"{self.folder}/{MANIFEST}: an overview {failure}", _AGAIN, CatalogError)
 
     def frames(self) -> Iterator[Any]:
         """Yield the points as pandas data frames, a file at a time.
@@ -67,10 +66,11 @@ class Results:
             file = f"{POINTS}/{name}.{form}"
             there = place.size(file)
             if there != size is not None:
-                message = (
-                    f"{self.folder}/{file} has {there or 0} of {size} bytes; allowed: {_AGAIN}"
+                reject(
+                    f"{self.folder}/{file} has {there or 0} of {size} bytes",
+                    _AGAIN,
+                    CatalogError,
                 )
-                raise CatalogError(message)
             yield _frame(place, file, form)
 
     def _sizes(self, place: Place) -> dict[str, int | None]:
@@ -125,8 +125,9 @@ class Results:
 
     def _check_done(self) -> None:
         if not self.done:
-            message = f"{self.folder}: the sweep is not done; allowed: run it again, it goes on"
-            raise CatalogError(message)
+            reject(
+                f"{self.folder}: the sweep is not done", "run it again, it goes on", CatalogError
+            )
 
     def summary(self) -> Any:
         """Return the best of each drafter at each load as a pandas data frame.
@@ -162,8 +163,7 @@ def _frame(place: Place, name: str, form: str) -> Any:
             return pandas.read_json(content, orient="records", lines=True, precise_float=True)
     except Exception as failure:  # noqa: BLE001 - pandas and pyarrow have many of their own
         reason = failure if isinstance(failure, OutputError) else f"{place.url}/{name}: {failure}"
-        message = f"{reason}; allowed: {_AGAIN}"
-        raise CatalogError(message) from None
+        reject(str(reason), _AGAIN, CatalogError)
 
 
 def _without_escapes(frame: Any) -> Any:
@@ -199,5 +199,4 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
         records = manifest["partitions"]
         if all(map(has_kinds, records)) and bool(records) == manifest["done"]:
             return Results(place.url, manifest)
-    message = f"{place.url} holds no results of a sweep; allowed: {_WRITTEN}"
-    raise CatalogError(message)
+    return reject(f"{place.url} holds no results of a sweep", _WRITTEN, CatalogError)

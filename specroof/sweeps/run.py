@@ -19,7 +19,7 @@ from multiprocessing.connection import wait as wait_for_any
 from typing import Any, Final
 
 from specroof.arrays import whole_within
-from specroof.errors import OptionError, OutputError, optional_library, refuse
+from specroof.errors import OptionError, OutputError, optional_library, refuse, reject
 from specroof.questions.study_grid import StudyLike
 from specroof.questions.sweep import study_of
 from specroof.report.layout import json_line
@@ -42,7 +42,7 @@ from specroof.units import Bounds
 
 # --- Partitions on several processes of this machine, or on a cluster of dask that exists --------
 
-_GO_ON: Final = "allowed: the same command again, which goes on where this one ended"
+_GO_ON: Final = "the same command again, which goes on where this one ended"
 #: The address of a cluster: a name or number of a host, that of IPv6 in brackets, and a port.
 _DASK: Final = re.compile(r"dask://((?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})")
 _DASK_FORM: Final = "dask://HOST:PORT"
@@ -75,8 +75,7 @@ def on_processes(
                     yield future.result()
                     running |= {_sent(pool, plan, part, url, form) for part in islice(waiting, 1)}
         except BrokenProcessPool:
-            message = f"workers: a process was ended from outside; {_GO_ON}"
-            raise OutputError(message) from None
+            reject("workers: a process was ended from outside", _GO_ON, OutputError)
 
 
 @contextlib.contextmanager
@@ -170,8 +169,7 @@ def on_cluster(
                 yield task.result()
     # What is cancelled has lost its scheduler; what cannot be imported lacks specroof there.
     except (OSError, ImportError, CancelledError, distributed.KilledWorker) as failure:
-        message = f"{address}: {failure}; allowed: a cluster of dask that can be reached"
-        raise OutputError(message) from None
+        reject(f"{address}: {failure}", "a cluster of dask that can be reached", OutputError)
 
 
 def write_by_number(
@@ -187,8 +185,7 @@ def write_by_number(
     """
     plan = _plan(text, source)
     if plan.study_sha256 != study_sha256:
-        message = f"{source}: a file that it names has changed since the sweep began; {_GO_ON}"
-        raise OptionError(message)
+        reject(f"{source}: a file that it names has changed since the sweep began", _GO_ON)
     place = place_of(url)
     return write_partition(plan, plan.partitions[number - 1], place, form, lambda _: None)
 
@@ -342,8 +339,9 @@ def _manifest(place: Place) -> dict[str, Any] | None:
         return None
     manifest = parse_manifest(content)
     if manifest is None:
-        message = f"{place.url}/{MANIFEST} is not the manifest of a sweep; allowed: another folder"
-        raise OutputError(message)
+        reject(
+            f"{place.url}/{MANIFEST} is not the manifest of a sweep", "another folder", OutputError
+        )
     return manifest
 
 
@@ -365,19 +363,18 @@ def parse_manifest(content: bytes) -> dict[str, Any] | None:
 
 def _check_same(place: Place, plan: Plan, before: dict[str, Any] | None, form: str) -> None:
     """Refuse a folder of another study, of another format, or of files without a manifest."""
-    allowed = "allowed: the same study, or another folder"
+    allowed = "the same study, or another folder"
     if before is None:
         if place.names(POINTS):
-            message = f"{place.url}/{POINTS} holds files and no manifest says of what; {allowed}"
-            raise OutputError(message)
+            what = f"{place.url}/{POINTS} holds files and no manifest says of what"
+            reject(what, allowed, OutputError)
         return
     if before["study"] != plan.described:
         changed = changes(before["study"], plan.described)
-        message = f"{place.url} holds another study: {changed}; {allowed}"
-        raise OutputError(message)
+        reject(f"{place.url} holds another study: {changed}", allowed, OutputError)
     if before["format"] != form:
-        message = f"{place.url} holds {before['format']}, and format is {form}; {allowed}"
-        raise OutputError(message)
+        what = f"{place.url} holds {before['format']}, and format is {form}"
+        reject(what, allowed, OutputError)
 
 
 def _is_whole(place: Place, plan: Plan, manifest: dict[str, Any]) -> bool:
