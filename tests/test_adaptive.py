@@ -407,16 +407,6 @@ def test_refusals_are_one_line(changes: str, said: str) -> None:
     assert said in err
 
 
-def test_no_load_and_drafts_beside_the_verification_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"^batch_size .*at least one"):
-        adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[])
-    with pytest.raises(OptionError, match=r"^context_len is .*one number"):
-        adaptive(MODEL, CHIP, drafter=SPEC, context_len=[1, 2])  # type: ignore[arg-type]
-    spec = "model,config=Qwen/Qwen3-0.6B,overlap=0.5,device=h100,link=50e9,link-latency=1e-6,accept=0.7"
-    with pytest.raises(OptionError, match=r"^drafter '.*overlap=0.5.*; allowed"):
-        adaptive(MODEL, CHIP, drafter=spec, batch_size=1, n_rounds=100)
-
-
 def test_advice_has_the_policies_of_its_own_loads() -> None:
     load: dict[str, Any] = {"input_len": 500, "output_len": 100, "concurrency": [1, 8]}
     how: dict[str, Any] = {"n_rounds": 300, "confidence": 0.3, "engine": "vllm"}

@@ -113,22 +113,6 @@ def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
     assert replace(plan, capacity=None).reached == schedule  # memory without an end
 
 
-def test_the_command_spreads_the_model_as_it_was_asked() -> None:
-    printed = page(
-        "Qwen/Qwen3-30B-A3B -H h100 --tp 4 --ep 4 --dp-attention 2 --kv-cache fp8 --isl 500 "
-        "--osl 200 --concurrency 8 --drafter eagle3,accept=0.9 --framework sglang"
-    ).replace(" \\\n ", "")
-    assert "--tp-size 4 --attn-dp-size 2 --ep-size 4 --kv-cache-dtype fp8_e4m3 --spec" in printed
-
-
-def test_a_kind_without_a_flag_says_so() -> None:
-    found = answer(EXAMPLE.replace("eagle3", "medusa").replace("ngram", "medusa"))
-    assert found["choice"]["engine_config"] == {"vllm": None, "sglang": None}
-    assert any("SGLang 0.5.23 has no flag for medusa" in one for one in found["warnings"])
-    (why,) = found["choice"]["refused"].values()
-    assert "SGLang 0.5.23 has no flag for medusa" in why
-
-
 def test_a_drafter_that_the_server_refuses_is_no_choice() -> None:
     # deepseek_v4_hook.py: EAGLE and DSPARK; the best by far would be dflash.
     words = "deepseek-ai/DeepSeek-V4-Flash -H b200 --tp 4 --isl 9 --osl 9 --concurrency 4 --steady"
@@ -444,14 +428,6 @@ def test_a_day_that_goes_to_and_fro_says_what_holding_the_drafts_gives(tmp_path:
     assert told in " ".join(page(words).split())
 
 
-def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
-    path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
-    printed = page(f"{EXAMPLE} --traffic {path}")
-    printed = " ".join(printed.split())
-    assert "in hours 1 more requests arrive than the server answers" in printed
-    assert "% speed against no drafts" in printed
-
-
 def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     path = tmp_path / "day.yaml"
     sizes = "[{input_len: 1000, output_len: 100, weight: 3}, {input_len: 3000, output_len: 500}]"
@@ -466,13 +442,6 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     )
     assert refused("advise", f"{words} --isl 10").startswith("--output-len is missing")
     assert "nothing.csv" in refused("advise", f"{words} --traffic nothing.csv")
-
-
-def test_no_acceptance_is_enough_for_a_drafter_that_is_too_slow() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 100 --osl 500 --concurrency 4"
-    printed = page(f"{words} --drafter autoregressive,accept=0.9,cost=3 --notes")
-    assert "no acceptance is enough" in " ".join(printed.split())
-    assert "--bench" not in printed
 
 
 def test_the_point_to_measure_has_commands() -> None:

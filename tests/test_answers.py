@@ -116,6 +116,7 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
     assert (len(frame), frame.columns.is_unique) == (ANSWERS[name][1], True)
     assert repr(answer).startswith("<")
     assert "\n" not in repr(answer)
+    assert len(repr(answer)) <= 200
     assert str(answer) == answer.text() != repr(answer)
     assert answer._repr_html_()
     assert isinstance(answer.notes, tuple)
@@ -126,7 +127,7 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("width", [None, 110])
+@pytest.mark.parametrize("width", [None, 80, 110])
 def test_an_answer_fits_a_screen_and_begins_with_what_was_asked(
     name: str, width: int | None
 ) -> None:
@@ -135,7 +136,8 @@ def test_an_answer_fits_a_screen_and_begins_with_what_was_asked(
         short = answer.text().splitlines()
         show_notes()
         long = answer.text().splitlines()
-    assert len(short) <= 25
+    assert len(short) <= 25 or width == 80
+    assert width is None or max(len(line) for line in short if "://" not in line) <= width
     assert sum(line.startswith("note: ") for line in long) == len(answer.notes) + len(
         answer.warnings
     ) or name in {"predict", "explore", "sweep"}  # with prices, without any, and the first alone
@@ -371,6 +373,8 @@ def test_an_answer_on_several_chips_has_the_rows_of_each(name: str) -> None:
     assert both.to_frame()["hardware"].tolist() == [row["hardware"] for row in told]
     assert len(both.to_csv().splitlines()) == 1 + len(told)
     assert found["asked"]["hardware"] == chips
+    first, second = (one.to_dict()["case"] for one in each)
+    assert found["case"] == first | {"other_chips": [second]}
     assert str(both) == "\n\n".join(map(str, each))
     assert {f"-{chip}" for chip in chips} <= {*both.figures()}
     assert isinstance(both.plot(), Figure)

@@ -260,14 +260,6 @@ def test_every_question_takes_a_release(question: str) -> None:
     assert (same | {"asked": None}) == (whole | {"asked": None})
 
 
-@pytest.mark.parametrize("question", ["predict", "capacity", "advise"])
-def test_a_release_that_is_not_bundled_is_refused_in_one_line(question: str) -> None:
-    every = ", ".join(f"vllm@{version}" for version in known_releases("vllm"))
-    for name, allowed in (("vllm@0.20", every), ("vllm@", every), ("solo@1", "sglang, vllm, ")):
-        with pytest.raises(OptionError, match=f"framework is '{name}'; allowed: {allowed}"):
-            getattr(specroof, question)(MODEL, CHIP, framework=name, **QUESTIONS[question])
-
-
 @pytest.mark.parametrize(
     ("model", "chip", "settings", "framework", "older", "newer"),
     [

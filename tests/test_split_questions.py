@@ -362,14 +362,6 @@ def test_advice_on_the_ideal_engine_has_endless_memory() -> None:
     assert advice.chips[0].plan.capacity is None
 
 
-def test_a_study_plays_no_loads_on_other_workers() -> None:
-    target = {"model": MODEL, "hardware": "h200", "prefill": "1x1", "decode": "1x1"}
-    study = {"format_version": 1, "targets": [target], "drafters": ["eagle3,accept=0.7"]}
-    load = {"input_len": 1000, "output_len": 200, "rate": [1]}
-    with pytest.raises(OptionError, match=r"targets\.0\.prefill is '1x1'"):
-        sweep(study | {"workload": [load]})
-
-
 def test_workers_of_a_framework_that_refuses_the_drafter_have_no_flags() -> None:
     asked = {"drafters": "medusa,accept-length=2.5@3", "concurrency": 8}
     (chip,) = of_workers(advise, prefill="1x1", decode="1x1", **asked).chips
