@@ -254,21 +254,7 @@ def test_alike_drafts_are_verified_at_one_length() -> None:
     assert one.tokens_per_s == pytest.approx(rates.max(), abs=4 * one.error)
 
 
-@pytest.mark.parametrize(
-    ("batch", "accepted", "initial", "shares"),
-    [
-        # Each rises while the mean is above its length less a half.
-        (1, [0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 3, {7: 1.0}),
-        (4, [0, 0.9, 1.7, 2.4, 2.9, 3.2, 3.4, 3.5], 5, {5: 1.0}),  # 3.2 is above 3 - 0.75
-        (4, [0, 0.3, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4], 5, {3: 1.0}),  # 0.4 is above 1 - 0.75
-        (4, [0, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2], 5, {1: 1.0}),
-        (16, [0, 0.7, 0.9, 1.0], 3, {3: 1.0}),  # 1.0 is above 1 - 0.5
-        (40, [0, 0.7, 0.9, 1.0], 3, {1: 1.0}),
-        (40, [0, 0.2, 0.3, 0.3], 3, {0: 0.5, 1: 0.5}),  # off, and tried again
-        (64, [0, 1.0, 2.0, 3.0], 3, {0: 1.0}),
-        (1, [0, 0.9], 3, {1: 1.0}),  # a drafter of one draft
-    ],
-)
+@pytest.mark.parametrize(("batch", "accepted", "initial", "shares"), rows("values", "sglang_steps"))
 def test_steps_settle_where_the_rule_of_sglang_leaves_them(
     batch: int, accepted: list[float], initial: int, shares: dict[int, float]
 ) -> None:
