@@ -114,6 +114,7 @@ def test_the_largest_batch_within_a_time_per_token() -> None:
     [
         ("batch", 150, 1.2),
         ("batch", 94, 1.2),
+        ("batch", 150, 1.9),  # of which the fewest and the most gain less
         ("batch", 150, 9.0),
         ("batch", 40, 1.0),
         ("context", 300, 1.0),
