@@ -20,7 +20,7 @@ from specroof.quantities import Quantity, in_cells, quantity
 from specroof.questions.acceptance import find_profiles, fit_profiles
 from specroof.questions.answer import rows_table
 from specroof.questions.hardware import list_hardware, show_hardware
-from specroof.questions.models import diff_models, show_model
+from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.layout import on_screen, show_notes
 
@@ -186,6 +186,7 @@ def test_rows_are_the_same_in_every_form(name: str) -> None:
 
 #: Lists by the commands that print them.
 LISTS: dict[str, Callable[[], Any]] = {
+    "models": list_models,
     "models-show": lambda: show_model(MODEL),
     "models-diff": lambda: diff_models(MODEL, "Qwen/Qwen3-30B-A3B"),
     "hardware": list_hardware,
@@ -201,6 +202,9 @@ def test_lists_are_the_same_in_every_form(name: str) -> None:
     answer = LISTS[name]()
     same_in_every_form(answer)
     assert answer.records
+    assert answer.text()
+    assert len(repr(answer)) <= 200
+    assert "\n" not in repr(answer)
     assert answer.to_dict()["question"] == name
     assert name in SCHEMAS  # JSON names the schema of its answers
 

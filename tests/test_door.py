@@ -26,6 +26,7 @@ from specroof.questions.answer import Answer
 from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
+from specroof.units import format_seconds
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept=0.7"
@@ -329,6 +330,15 @@ def test_a_framework_agrees_with_an_engine_beside_it() -> None:
 
 
 # --- what answers show ---------------------------------------------------------------------------
+
+
+def test_what_holds_arrays_is_shown_by_their_sizes() -> None:
+    one = specroof.explain(MODEL, CHIP).latency
+    assert repr(one).endswith(f" operations, {format_seconds(float(one.total_s))}>")
+    several = specroof.forward_latency(MODEL, CHIP, ForwardPass([1, 8], 1, 0))
+    assert repr(several) == f"<PassLatency: {len(several.ops)} operations, 2 points>"
+    requests = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32)
+    assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
 
 
 # --- refusals ------------------------------------------------------------------------------------

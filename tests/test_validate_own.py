@@ -19,7 +19,7 @@ from specroof.evidence import Measurement
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.calibrate import throughput_chart
-from specroof.questions.validate import own_json, own_row
+from specroof.questions.validate import own_json, own_row, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
@@ -154,6 +154,15 @@ def test_a_row_has_what_is_measured_predicted_and_ideal() -> None:
     assert point["measured_speedup"] == pytest.approx(point["predicted_speedup"])
     assert point["ideal_speedup"] > point["measured_speedup"]
     assert plain["measured_speedup"] is None
+
+
+def test_words_say_where_there_is_no_speedup() -> None:
+    text = own_text(compared(points((8,), (2048,), (3,))))
+    assert "no load was measured with and without drafts" in text
+    assert text.splitlines()[0].split()[:2] == ["point", "batch"]
+    both = own_text(compared(points((8,), (2048,), (0, 3))))
+    assert both.splitlines()[4].split()[:4] == ["point", "drafts", "measured", "speedup"]
+    assert " right" in both
 
 
 def test_the_chart_draws_each_point_twice() -> None:
