@@ -17,12 +17,14 @@ from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
     _THRESHOLDS,
     BatchCosts,
+    PolicyOutcome,
     _by_sequence,
     _Options,
     _outcome,
     _Rounds,
     _stopping,
     adaptive_verification,
+    beside,
     best_fixed,
     fixed_rates,
     mixed_rate,
@@ -330,6 +332,16 @@ def test_policies_save_requests_what_they_save_of_each_token() -> None:
         errors = there.gain_error * base, here.gain_error * rounds
         assert errors[0] == pytest.approx(errors[1] / here.tokens_per_s**2 * slope, rel=1e-3)
     assert served.records[0]["concurrency"] == 1
+
+
+def test_an_error_of_rounds_is_as_many_seconds_of_requests() -> None:
+    # A token takes 1/100 s and 1/125 s, and of requests 1/50 s: 0.018 s are left, and the error of
+    # 2 at 125, which is 2 / 125^2 s, is as many seconds there.
+    fixed, policy = PolicyOutcome(50.0, 0.0, 3.0), PolicyOutcome(125.0, 2.0, 2.0)
+    found = beside(fixed, 100.0, policy)
+    assert found.tokens_per_s == pytest.approx(1 / 0.018)
+    assert found.error == pytest.approx(2 / 125**2 / 0.018**2)
+    assert found.draft_len == 2.0
 
 
 def test_flags_are_for_servers_that_have_them() -> None:
