@@ -81,7 +81,12 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
         ),
         2,
     ),
-    "explore": (lambda: specroof.explore(MODEL, [CHIP, "b200"]), 2),
+    "explore": (
+        lambda: specroof.explore(
+            MODEL, [CHIP, "b200"], tensor_parallel=1, context_len=1024, batch_size=[1, 8]
+        ),
+        2,
+    ),
 }
 
 

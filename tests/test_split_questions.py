@@ -253,6 +253,8 @@ def test_every_answer_says_which_workers_serve(question: Callable[..., Any]) -> 
     asked: dict[str, Any] = ASKED | WORKERS | {"concurrency": [1]}
     if question in {worth, breakeven}:
         asked["drafter"] = str(asked.pop("drafters")).partition(",")[0]
+    if question is worth:
+        asked |= {"accept_length": 2, "draft_len": 3}
     found = question(MODEL, CHIP, **asked)
     chip = load_hardware(CHIP).name
     assert f" on 6 x {chip} (2 x 1 prefill, 2 x 2 decode), engine " in found.title
