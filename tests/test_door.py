@@ -168,8 +168,8 @@ ALIKE: dict[str, Callable[[], Answer]] = {
     "worth QWEN --drafter eagle3 --accept-length 3,5 --tpot 8": lambda: specroof.worth(
         MODEL, CHIP, drafter="eagle3", accept_length=[3, 5], tpot_s=0.008
     ),
-    "worth QWEN --drafter eagle3 --isl 2000 --osl 400": lambda: specroof.worth(
-        MODEL, CHIP, drafter="eagle3", **LENGTHS
+    "worth QWEN --drafter eagle3 --accept-length 3 --isl 2000 --osl 400": lambda: specroof.worth(
+        MODEL, CHIP, drafter="eagle3", accept_length=3, **LENGTHS
     ),
     "advise QWEN --drafter SPEC --isl 2000 --osl 400 --concurrency 4": lambda: specroof.advise(
         MODEL, CHIP, drafters=SPEC, concurrency=4, **LENGTHS

@@ -114,7 +114,7 @@ def advice() -> Any:
         drafters=[SPEC],
         input_len=1000,
         output_len=300,
-        concurrency=[1, 8, 2000],
+        concurrency=[1, 8, 500],
         min_speedup=1.5,
     )
 
