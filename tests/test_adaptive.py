@@ -17,12 +17,14 @@ from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
     _THRESHOLDS,
     BatchCosts,
+    PolicyOutcome,
     _by_sequence,
     _Options,
     _outcome,
     _Rounds,
     _stopping,
     adaptive_verification,
+    beside,
     best_fixed,
     fixed_rates,
     mixed_rate,
@@ -254,21 +256,7 @@ def test_alike_drafts_are_verified_at_one_length() -> None:
     assert one.tokens_per_s == pytest.approx(rates.max(), abs=4 * one.error)
 
 
-@pytest.mark.parametrize(
-    ("batch", "accepted", "initial", "shares"),
-    [
-        # Each rises while the mean is above its length less a half.
-        (1, [0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 3, {7: 1.0}),
-        (4, [0, 0.9, 1.7, 2.4, 2.9, 3.2, 3.4, 3.5], 5, {5: 1.0}),  # 3.2 is above 3 - 0.75
-        (4, [0, 0.3, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4], 5, {3: 1.0}),  # 0.4 is above 1 - 0.75
-        (4, [0, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2], 5, {1: 1.0}),
-        (16, [0, 0.7, 0.9, 1.0], 3, {3: 1.0}),  # 1.0 is above 1 - 0.5
-        (40, [0, 0.7, 0.9, 1.0], 3, {1: 1.0}),
-        (40, [0, 0.2, 0.3, 0.3], 3, {0: 0.5, 1: 0.5}),  # off, and tried again
-        (64, [0, 1.0, 2.0, 3.0], 3, {0: 1.0}),
-        (1, [0, 0.9], 3, {1: 1.0}),  # a drafter of one draft
-    ],
-)
+@pytest.mark.parametrize(("batch", "accepted", "initial", "shares"), rows("values", "sglang_steps"))
 def test_steps_settle_where_the_rule_of_sglang_leaves_them(
     batch: int, accepted: list[float], initial: int, shares: dict[int, float]
 ) -> None:
@@ -346,6 +334,16 @@ def test_policies_save_requests_what_they_save_of_each_token() -> None:
     assert served.records[0]["concurrency"] == 1
 
 
+def test_an_error_of_rounds_is_as_many_seconds_of_requests() -> None:
+    # A token takes 1/100 s and 1/125 s, and of requests 1/50 s: 0.018 s are left, and the error of
+    # 2 at 125, which is 2 / 125^2 s, is as many seconds there.
+    fixed, policy = PolicyOutcome(50.0, 0.0, 3.0), PolicyOutcome(125.0, 2.0, 2.0)
+    found = beside(fixed, 100.0, policy)
+    assert found.tokens_per_s == pytest.approx(1 / 0.018)
+    assert found.error == pytest.approx(2 / 125**2 / 0.018**2)
+    assert found.draft_len == 2.0
+
+
 def test_flags_are_for_servers_that_have_them() -> None:
     ideal = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=1, n_rounds=200, engine="ideal")
     assert ideal.launch is None
@@ -405,16 +403,6 @@ def test_refusals_are_one_line(changes: str, said: str) -> None:
     code, out, err = shell(f"{words} {changes}")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert said in err
-
-
-def test_no_load_and_drafts_beside_the_verification_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"^batch_size .*at least one"):
-        adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[])
-    with pytest.raises(OptionError, match=r"^context_len is .*one number"):
-        adaptive(MODEL, CHIP, drafter=SPEC, context_len=[1, 2])  # type: ignore[arg-type]
-    spec = "model,config=Qwen/Qwen3-0.6B,overlap=0.5,device=h100,link=50e9,link-latency=1e-6,accept=0.7"
-    with pytest.raises(OptionError, match=r"^drafter '.*overlap=0.5.*; allowed"):
-        adaptive(MODEL, CHIP, drafter=spec, batch_size=1, n_rounds=100)
 
 
 def test_advice_has_the_policies_of_its_own_loads() -> None:

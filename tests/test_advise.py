@@ -113,14 +113,6 @@ def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
     assert replace(plan, capacity=None).reached == schedule  # memory without an end
 
 
-def test_the_command_spreads_the_model_as_it_was_asked() -> None:
-    printed = page(
-        "Qwen/Qwen3-30B-A3B -H h100 --tp 4 --ep 4 --dp-attention 2 --kv-cache fp8 --isl 500 "
-        "--osl 200 --concurrency 8 --drafter eagle3,accept=0.9 --framework sglang"
-    ).replace(" \\\n ", "")
-    assert "--tp-size 4 --attn-dp-size 2 --ep-size 4 --kv-cache-dtype fp8_e4m3 --spec" in printed
-
-
 def test_drafts_that_change_nothing_are_no_gain() -> None:
     # Where prefill workers are busy all the time, no drafter makes more tokens per second.
     found = advise(
@@ -157,14 +149,6 @@ def test_weights_that_the_command_does_not_serve_are_named(
     )  # fmt: skip
     assert f"checkpoint with weights in {weights}" in found.text() or is_served
     assert "checkpoint with weights" not in found.text() or not is_served
-
-
-def test_a_kind_without_a_flag_says_so() -> None:
-    found = answer(EXAMPLE.replace("eagle3", "medusa").replace("ngram", "medusa"))
-    assert found["choice"]["engine_config"] == {"vllm": None, "sglang": None}
-    assert any("SGLang 0.5.23 has no flag for medusa" in one for one in found["warnings"])
-    (why,) = found["choice"]["refused"].values()
-    assert "SGLang 0.5.23 has no flag for medusa" in why
 
 
 def test_a_drafter_that_the_server_refuses_is_no_choice() -> None:

@@ -446,8 +446,3 @@ def test_without_drafts_requests_are_played_too() -> None:
         for most in (0, 1)
     )
     assert plain[0].tokens_per_s[0, 0, 0] == pytest.approx(drafted[0].tokens_per_s[0, 0, 0])
-
-
-def test_a_batch_beyond_memory_is_refused_where_drafters_are_compared() -> None:
-    with pytest.raises(OptionError, match=r"^batch_size is 100000"):
-        worth("Qwen/Qwen3-8B", "h100", drafter="eagle3", accept_length=3, batch_size=100_000)

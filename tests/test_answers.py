@@ -20,7 +20,7 @@ from specroof.quantities import Quantity, in_cells, quantity
 from specroof.questions.acceptance import find_profiles, fit_profiles
 from specroof.questions.answer import rows_table
 from specroof.questions.hardware import list_hardware, show_hardware
-from specroof.questions.models import diff_models, show_model
+from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.layout import on_screen, show_notes
 
@@ -81,7 +81,12 @@ ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
         ),
         2,
     ),
-    "explore": (lambda: specroof.explore(MODEL, [CHIP, "b200"]), 2),
+    "explore": (
+        lambda: specroof.explore(
+            MODEL, [CHIP, "b200"], tensor_parallel=1, context_len=1024, batch_size=[1, 8]
+        ),
+        2,
+    ),
 }
 
 
@@ -116,6 +121,7 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
     assert (len(frame), frame.columns.is_unique) == (ANSWERS[name][1], True)
     assert repr(answer).startswith("<")
     assert "\n" not in repr(answer)
+    assert len(repr(answer)) <= 200
     assert str(answer) == answer.text() != repr(answer)
     assert answer._repr_html_()
     assert isinstance(answer.notes, tuple)
@@ -126,7 +132,7 @@ def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-@pytest.mark.parametrize("width", [None, 110])
+@pytest.mark.parametrize("width", [None, 80, 110])
 def test_an_answer_fits_a_screen_and_begins_with_what_was_asked(
     name: str, width: int | None
 ) -> None:
@@ -135,7 +141,8 @@ def test_an_answer_fits_a_screen_and_begins_with_what_was_asked(
         short = answer.text().splitlines()
         show_notes()
         long = answer.text().splitlines()
-    assert len(short) <= 25
+    assert len(short) <= 25 or width == 80
+    assert width is None or max(len(line) for line in short if "://" not in line) <= width
     assert sum(line.startswith("note: ") for line in long) == len(answer.notes) + len(
         answer.warnings
     ) or name in {"predict", "explore", "sweep"}  # with prices, without any, and the first alone
@@ -184,6 +191,7 @@ def test_rows_are_the_same_in_every_form(name: str) -> None:
 
 #: Lists by the commands that print them.
 LISTS: dict[str, Callable[[], Any]] = {
+    "models": list_models,
     "models-show": lambda: show_model(MODEL),
     "models-diff": lambda: diff_models(MODEL, "Qwen/Qwen3-30B-A3B"),
     "hardware": list_hardware,
@@ -199,6 +207,9 @@ def test_lists_are_the_same_in_every_form(name: str) -> None:
     answer = LISTS[name]()
     same_in_every_form(answer)
     assert answer.records
+    assert answer.text()
+    assert len(repr(answer)) <= 200
+    assert "\n" not in repr(answer)
     assert answer.to_dict()["question"] == name
     assert name in SCHEMAS  # JSON names the schema of its answers
 
@@ -371,6 +382,8 @@ def test_an_answer_on_several_chips_has_the_rows_of_each(name: str) -> None:
     assert both.to_frame()["hardware"].tolist() == [row["hardware"] for row in told]
     assert len(both.to_csv().splitlines()) == 1 + len(told)
     assert found["asked"]["hardware"] == chips
+    first, second = (one.to_dict()["case"] for one in each)
+    assert found["case"] == first | {"other_chips": [second]}
     assert str(both) == "\n\n".join(map(str, each))
     assert {f"-{chip}" for chip in chips} <= {*both.figures()}
     assert isinstance(both.plot(), Figure)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from specroof import OptionError, breakeven, plot
+from specroof import breakeven, plot
 from specroof.cli import app
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
@@ -128,12 +128,6 @@ def shell(*words: str) -> Any:
     return CliRunner().invoke(app, ["breakeven", DENSE, "-H", CHIP, *words])
 
 
-def test_what_is_beyond_the_most_is_unknown() -> None:
-    for most, told in ((9, "1-9 (from 10 on unknown)"), (1, "1 (from 2 on unknown)")):
-        words = ("--drafter", "eagle3,accept=.8", "--solve", "batch", "--most", str(most))
-        assert f"  {told}" in shell(*words, "--no-capacity").stdout
-
-
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("draft_len", [None, 2])
@@ -173,12 +167,6 @@ def test_a_drafter_is_the_one_that_predict_begins_with(
     (first, *_) = specroof.predict(model, CHIP, tensor_parallel=8, capacity=False).drafters
     found = question(model, CHIP, tensor_parallel=8, batch_size=1, capacity=False)
     assert found.rows[0].drafter.partition(",")[0] == first.kind == kind
-
-
-@pytest.mark.parametrize("question", [breakeven, specroof.worth, specroof.predict])
-def test_no_drafter_is_taken_that_the_server_does_not_run(question: Any) -> None:
-    with pytest.raises(OptionError, match=r"drafter is missing; allowed: .*mlx.*model"):
-        question(DENSE, "m3-ultra", framework="mlx", batch_size=1)
 
 
 @pytest.mark.parametrize(
@@ -248,15 +236,3 @@ def test_a_chart_shows_the_values_it_is_of() -> None:
     assert axes.get_ylabel() == "Least acceptance rate"
     never = plot.plot_breakeven(found).axes[0].lines[1].get_xdata()
     assert np.asarray(never).tolist() == [2048]
-
-
-# --- requests ------------------------------------------------------------------------------------
-
-REQUESTS: dict[str, Any] = {"input_len": 2000, "output_len": 400}
-
-
-def test_a_context_is_not_sought_for_requests() -> None:
-    with pytest.raises(OptionError, match=r"^input_len is 2000; .*'context'"):
-        breakeven(DENSE, CHIP, drafter="ideal", solve="context", **REQUESTS)
-    with pytest.raises(OptionError, match=r"context_len .*input_len"):
-        breakeven(DENSE, CHIP, drafter="ideal", solve="batch", context_len=9, **REQUESTS)

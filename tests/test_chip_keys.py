@@ -25,7 +25,7 @@ from specroof.latency.model import engine_notes
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.parsers import PARSERS
 from specroof.speedup.reach import evidence_engine
-from tables import refusal
+from tables import refusal, rows
 
 PACKAGE: Final = Path(specroof.__file__).parent
 FOLDER: Final = next(
@@ -135,18 +135,7 @@ def test_an_engine_is_the_same_as_one_with_figures_of_its_own(
     assert f"engines.{engine}.same_as is '{chip}'; allowed: a bundled" in said
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("vendor: nvidia", "vendor: NVIDIA", "vendor is 'NVIDIA'; allowed: lower-case"),
-        ("architecture: hopper", "architecture: 9", "architecture is 9; allowed: lower-case"),
-        ("capability: 9.0", "capability: 0.5", "compute_capability is 0.5; allowed: "),
-        ("capability: 9.0", "capability: '9'", "compute_capability is '9'"),
-        ("  architecture: N", "  a: N", "sources.architecture is missing"),
-        ("same_as: h100-sxm", "same_as: h100-sxm, host_s: 1.0", "has same_as with host_s; allowed"),
-        ("link_frac:", "in_switch_reduce: true, link_frac:", "in_switch_reduce is not a known key"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), rows("refusals", "chip_keys"))
 def test_a_wrong_key_of_a_chip_is_refused(old: str, new: str, said: str) -> None:
     text = (FOLDER / "h200.yaml").read_text(encoding="utf-8")
     assert old in text

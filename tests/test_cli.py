@@ -225,30 +225,6 @@ def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
     assert "time to first token: " in run("explain", words)
 
 
-def test_models_lists_sizes_as_a_table_and_as_json() -> None:
-    assert "Qwen/Qwen3-8B" in run("models")
-    rows = {row["name"]: row for row in answered("models")["rows"]}
-    # 36 layers, 8 KV heads, keys and values of 128 in bf16: 147 456 bytes a token.
-    assert rows["Qwen/Qwen3-8B"]["kv_bytes_per_token"] == 36 * 2 * 8 * 128 * 2
-    assert rows["Qwen/Qwen3-8B"]["params"] == rows["Qwen/Qwen3-8B"]["active_params"]
-    assert answered("models show Qwen/Qwen3-8B")["rows"] == [rows["Qwen/Qwen3-8B"]]
-    assert "147" not in run("models show Qwen/Qwen3-8B").split("KV per token")[0]
-
-
-def test_hardware_lists_shows_and_checks(tmp_path: Path, hardware_folder: Path) -> None:
-    assert "NVIDIA B200" in run("hardware")
-    assert {"b200", "mi355x", "tpu-v7"} <= {row["name"] for row in answered("hardware")["rows"]}
-    assert "source of peak.memory_bytes" in run("hardware show b200")
-    assert answered("hardware show b200")["rows"][0]["memory_bytes_per_s"] == 8e12
-    mine = tmp_path / "mine.yaml"
-    text = (hardware_folder / "h200.yaml").read_text()
-    mine.write_text(text)
-    assert "every figure is valid" in run("hardware check", mine)
-    assert "each way, up to 8 devices" in run("hardware show", mine)
-    mine.write_text(text.replace("4.8e+12", "4.8e12"))
-    assert "peak.memory_bytes_per_s" in refused("hardware check", mine)
-
-
 def test_an_alias_that_finds_another_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware_folder: Path
 ) -> None:

@@ -1,9 +1,7 @@
 """Requests and mocks on the command line."""
 
 import re
-from pathlib import Path
 
-import specroof
 from commands import answered, run
 from specroof.quantities import QUANTITIES, cell_of
 
@@ -43,30 +41,3 @@ def test_the_table_shows_what_prefills_leave() -> None:
         "--engine vllm": "passes of 16384 tokens shared with decoding",
     }.items():
         assert re.search(f": {how}{ends}", run(f"{words} {told} --notes"))
-
-
-STUDY = """
-format_version: 1
-targets:
-  - {model: Qwen/Qwen3-8B, hardware: [b200, h200], tensor_parallel: 2}
-drafters: ["autoregressive,accept=.8,cost=.05", "autoregressive,cost=0.1,survival=.9/.7"]
-batch_size: [1, 8]
-workload: [{input_len: 4000, output_len: 1000}, {input_len: 64, output_len: 32}]
-engine: ideal
-"""
-
-
-def test_the_overview_of_a_study_of_workloads_has_prefills(tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(STUDY)
-    run(f"sweep {tmp_path / 'study.yaml'} -o {tmp_path / 'out'} --plot")
-    found = specroof.read_results(tmp_path / "out")
-    # 2 chips, 2 drafters, 2 workloads
-    assert [one.requests for one in found.overviews] == 4 * [
-        "4000 tokens in, 1000 out",
-        "64 tokens in, 32 out",
-    ]
-    charts = sorted(path.name for path in (tmp_path / "out" / "charts").iterdir())
-    assert charts == [
-        "best-speedup-by-batch-workload-1.png",
-        "best-speedup-by-batch-workload-2.png",
-    ]

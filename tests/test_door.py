@@ -1,7 +1,6 @@
 """The Python door: names or objects ask the same question, and answer as the shell does."""
 
 import ast
-import csv
 import inspect
 import json
 from collections.abc import Callable
@@ -21,7 +20,6 @@ from commands import answered
 from gridded import gridded
 from specroof import ForwardPass, OptionError, Placement
 from specroof.cli import COMMANDS, GROUPS, app
-from specroof.frameworks import release
 from specroof.questions import QUESTIONS
 from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
 from specroof.questions.answer import Answer
@@ -170,8 +168,8 @@ ALIKE: dict[str, Callable[[], Answer]] = {
     "worth QWEN --drafter eagle3 --accept-length 3,5 --tpot 8": lambda: specroof.worth(
         MODEL, CHIP, drafter="eagle3", accept_length=[3, 5], tpot_s=0.008
     ),
-    "worth QWEN --drafter eagle3 --isl 2000 --osl 400": lambda: specroof.worth(
-        MODEL, CHIP, drafter="eagle3", **LENGTHS
+    "worth QWEN --drafter eagle3 --accept-length 3 --isl 2000 --osl 400": lambda: specroof.worth(
+        MODEL, CHIP, drafter="eagle3", accept_length=3, **LENGTHS
     ),
     "advise QWEN --drafter SPEC --isl 2000 --osl 400 --concurrency 4": lambda: specroof.advise(
         MODEL, CHIP, drafters=SPEC, concurrency=4, **LENGTHS
@@ -214,26 +212,6 @@ def test_objects_are_answered_as_their_names() -> None:
     assert row | {"name": MODEL} == named
     (row,), (named,) = show_hardware(chip).records, show_hardware(CHIP).records
     assert row | {"name": CHIP} == named
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        f"predict {MODEL} --drafter {SPEC} --batch 1,8 --max-draft-len 3",
-        f"breakeven {MODEL} --drafter eagle3 --batch 1,8",
-        f"worth {MODEL} --drafter eagle3 --accept-length 3 --batch 1,8",
-    ],
-)
-def test_chips_are_answered_as_each_alone(words: str, tmp_path: Path) -> None:
-    table = tmp_path / "rows.csv"
-    first, second = alone = [answered(*words.split(), "-H", chip) for chip in ("h100", "b200")]
-    both = answered(*words.split(), "-H", "h100,b200", "--csv", str(table))
-    rows = [{"hardware": one["case"]["hardware"]} | row for one in alone for row in one["rows"]]
-    assert [{"hardware": None} | row for row in both["rows"]] == rows
-    assert both["case"].pop("other_chips") == [second["case"]]
-    assert both["case"] == first["case"]
-    written = csv.DictReader(table.read_text().splitlines())
-    assert [row["hardware"] for row in written] == [row["hardware"] for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -354,49 +332,13 @@ def test_a_framework_agrees_with_an_engine_beside_it() -> None:
 # --- what answers show ---------------------------------------------------------------------------
 
 
-def test_answers_and_curves_are_one_short_line() -> None:
-    prediction = specroof.predict(MODEL, CHIP, drafters=[SPEC, "ideal"], batch_size=[1, 8])
-    answers = [
-        prediction,
-        *prediction.curves,
-        specroof.explain(MODEL, CHIP),
-        specroof.sweep("demo"),
-        show_model(MODEL),
-        diff_models(MODEL, MODEL),
-        show_hardware(CHIP),
-        find_profiles("speed-bench"),
-        sampling_is_exact(n_tokens=2000),
-        times_of_batches(MODEL, CHIP, drafter=SPEC, batch_size=2, n_batches=3),
-    ]
-    for answer in answers:
-        assert "\n" not in repr(answer)
-        assert len(repr(answer)) <= 200, repr(answer)
+def test_what_holds_arrays_is_shown_by_their_sizes() -> None:
     one = specroof.explain(MODEL, CHIP).latency
     assert repr(one).endswith(f" operations, {format_seconds(float(one.total_s))}>")
     several = specroof.forward_latency(MODEL, CHIP, ForwardPass([1, 8], 1, 0))
     assert repr(several) == f"<PassLatency: {len(several.ops)} operations, 2 points>"
     requests = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32)
     assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
-    assert repr(prediction) == (
-        "<Prediction: Qwen3-8B on 1 x NVIDIA B200 SXM, engine sglang "
-        f"{release('sglang').version} (timed up to 0.5.12); context 4096>"
-    )
-
-
-def test_answers_draw_the_first_chart_of_the_shell(bench: Path) -> None:
-    titles = [
-        # Panels above others share the label of the lowest.
-        next(filter(None, (axes.get_xlabel() for axes in answer.plot().axes)), "")
-        for answer in (
-            specroof.predict(MODEL, CHIP, drafters=SPEC),
-            specroof.explain(MODEL, CHIP),
-            specroof.sweep("demo"),
-            show_profiles("qwen3.6-35b-a3b/mtp/speed-bench"),
-            specroof.validate(bench, MODEL, CHIP, drafter=SPEC),
-        )
-    ]
-    assert all(titles)
-    assert len(set(titles)) == len(titles)
 
 
 # --- refusals ------------------------------------------------------------------------------------
@@ -432,16 +374,6 @@ def test_the_survey_looks_at_the_draft_lengths_that_were_asked_for() -> None:
     some = specroof.predict(MODEL, CHIP, drafters=drafter, max_draft_len=4, engine="ideal")
     assert set(some.survey[0].draft_len) == set(range(5))
     assert some.survey[0].best_draft_len[0, 0] == 4
-
-
-@pytest.mark.parametrize("name", ["breakeven", "explain", "worth"])
-def test_a_second_drafter_is_refused_where_one_is_taken(name: str) -> None:
-    words = [name, MODEL, "-H", CHIP, "--drafter", "ideal", "--drafter", "ngram,accept=0.5"]
-    done = CliRunner().invoke(app, words)
-    assert (done.exit_code, done.stderr) == (
-        2,
-        "specroof: --drafter is given twice; allowed: once\n",
-    )
 
 
 def test_a_table_of_facts_shows_values_and_escapes_them() -> None:

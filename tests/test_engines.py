@@ -223,11 +223,13 @@ def test_calls_of_a_server_over_prompts(name: str, calls: int) -> None:
 
 @pytest.mark.parametrize("name", ["sglang", "tensorrt-llm"])
 def test_passes_in_one_array_take_what_each_takes_alone(name: str) -> None:
-    # Prompts wait for launches, steps do not; rows of an expert differ from pass to pass.
-    model = load_model("deepseek-ai/DeepSeek-R1")
+    # Prompts wait for launches, steps do not; rows of an expert differ from pass to pass, and a
+    # dense model has no layers of them.
+    model, dense = load_model("deepseek-ai/DeepSeek-R1"), load_model("Qwen/Qwen3-8B")
     setup = engine_setup(load_hardware("b200"), name, Placement(8), None)
     passes = prefill_pass(64), ForwardPass(64, 4, 1024), prefill_pass(65536)
     works = [model_work(model, setup, one) for one in passes]
+    works.append(model_work(dense, setup, passes[1]))
     alone = [float(pass_time(work, setup.engine).total_s) for work in works]
     together = pass_time(stacked(works, [1] * len(works)), setup.engine).total_s
     assert together.tolist() == pytest.approx(alone, rel=1e-12)

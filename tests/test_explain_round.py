@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from specroof import OptionError, explain, plot
+from specroof import explain, plot
 from specroof.cli import app
 from specroof.speedup.waterfall import RoundParts
 
@@ -48,12 +48,3 @@ def test_bars_run_from_the_step_to_the_round() -> None:
     chart = plot.plot_waterfall(saves, title="one that saves")
     saved: Any = chart.axes[0].patches[2]
     assert saved.get_width() == pytest.approx(-0.2)
-
-
-@pytest.mark.parametrize(
-    ("drafter", "draft_len", "allowed"),
-    [(None, 2, "with a drafter"), ("eagle3,accept=.7", 0, "from 1 on")],
-)
-def test_drafts_belong_to_a_round(drafter: str | None, draft_len: int, allowed: str) -> None:
-    with pytest.raises(OptionError, match=f"draft_len is {draft_len}; allowed: {allowed}"):
-        explain("Qwen/Qwen3-8B", CHIP, drafter=drafter, draft_len=draft_len)

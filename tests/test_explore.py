@@ -377,22 +377,6 @@ def test_objects_are_called_by_their_names() -> None:
     assert said["batch_size"] == [1.0, 8.0, 64.0]
 
 
-@pytest.mark.parametrize(
-    ("given", "refusal"),
-    [
-        ({"models": []}, "models is empty; allowed: at least one"),
-        ({"engines": [3]}, "engines is 3"),
-        ({"engines": "nonsense"}, "engines: engine is 'nonsense'"),
-        ({"tensor_parallel": 0}, "tensor_parallel is 0"),
-        ({"batch_size": "8"}, "batch_size is '8'"),
-        ({"options": {"count": "some"}}, "count is 'some'"),
-    ],
-)
-def test_what_cannot_be_is_refused(given: dict[str, Any], refusal: str) -> None:
-    with pytest.raises(specroof.OptionError, match=re.escape(refusal)):
-        specroof.explore(**{"models": "Qwen/Qwen3-8B", "hardware": "b200", **given})
-
-
 # --- the files -----------------------------------------------------------------------------------
 
 

@@ -152,13 +152,6 @@ def test_the_chart_is_of_the_points() -> None:
         np.testing.assert_allclose(np.asarray(line.get_xdata()), users)
 
 
-def test_no_number_of_devices_is_refused() -> None:
-    with pytest.raises(
-        OptionError, match=r"devices is \[\]; allowed: one number of devices or more"
-    ):
-        frontier("Qwen/Qwen3-8B", "b200", drafters="ideal", devices=[])
-
-
 # --- requests ------------------------------------------------------------------------------------
 
 REQUESTS: dict[str, Any] = {"input_len": 2000, "output_len": 400, "prefix_hit_rate": 0.25}

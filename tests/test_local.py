@@ -19,7 +19,7 @@ from specroof.drafters.kinds import stopped_proposals
 from specroof.errors import SpecroofError
 from specroof.hardware.engine import EngineProfile, RowKernel, ServerSettings
 from specroof.hardware.profile import HardwareProfile, LocalEngines, Peak, Placement
-from specroof.latency.model import model_latency, row_kernel_factors
+from specroof.latency.model import memory_notes, model_latency, row_kernel_factors
 from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.serving.capacity import served_room
 from specroof.serving.launch import Speculation, launch, server_command
@@ -243,6 +243,19 @@ def test_experts_of_the_first_layers_are_read_from_the_memory_of_the_host() -> N
     layer_bytes = 8 * 3 * 2048 * 768 * 34 / 32
     by_hand = 20 * layer_bytes * (1 / 89.6e9 - 1 / 1.008e12)
     assert part - whole == pytest.approx(by_hand, rel=1e-6)
+
+
+def test_experts_that_fill_the_memory_of_the_host_fit_it() -> None:
+    # 128 experts of 3 x 2048 x 768 in each of two layers, 34 bytes for 32 weights.
+    model, setup = load_model("Qwen/Qwen3-30B-A3B"), hosted(2)
+    held_bytes, one = 2 * 128 * 3 * 2048 * 768 * 34 / 32, np.ones(1)
+    host = setup.hardware.host
+    assert host is not None
+    for memory_bytes, said in ((held_bytes, False), (held_bytes - 1, True)):
+        small = replace(host, peak=replace(host.peak, memory_bytes=memory_bytes))
+        where = replace(setup, hardware=replace(setup.hardware, host=small))
+        notes = list(memory_notes(model, where, one, one))
+        assert any("does not fit the memory of" in note for note in notes) is said
 
 
 def test_the_cpu_multiplies_at_a_share_of_its_peak() -> None:

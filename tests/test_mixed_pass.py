@@ -57,6 +57,16 @@ def test_a_drafter_of_the_same_shape_is_no_second_batch() -> None:
     assert alone < mixed.total_s < drafting
 
 
+def test_what_prompts_have_a_part_in_runs_as_their_kernels_do() -> None:
+    model, setup = load_model("Qwen/Qwen3-8B"), setup_of("b200", "vllm")
+    work = model_work(model, setup, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
+    # Both batches go through one matrix; their sequences attend each in kernels of their own.
+    kernels = {(one.op.kind, one.settled) for one in work.ops}
+    assert kernels == {
+        *(("dense", True), ("head", True), ("attention", True), ("attention", False)),
+    }
+
+
 def test_experts_of_a_mixed_pass_are_those_of_all_its_tokens() -> None:
     model = load_model("Qwen/Qwen3-30B-A3B")
     chunk = prefill_pass(7)

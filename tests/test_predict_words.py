@@ -79,12 +79,6 @@ def test_lengths_stand_side_by_side() -> None:
     assert re.search(r"^ +4096 +1 +-  eagle3", deep, re.MULTILINE)
 
 
-@pytest.mark.parametrize("lengths", [0, [], [1.5], [-1]])
-def test_lengths_are_whole_numbers_from_one(lengths: Any) -> None:
-    with pytest.raises(OptionError, match="draft_len is"):
-        predict("Qwen/Qwen3-8B", "h100", drafters="ideal", draft_len=lengths)
-
-
 def test_the_survey_says_where_drafting_does_not_pay() -> None:
     found = predict("Qwen/Qwen3-8B", "h100", drafters="ngram,accept=.1")
     (curve,) = found.survey

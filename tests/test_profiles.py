@@ -169,11 +169,6 @@ def test_mtp_layers_of_one_base_draft_alike() -> None:
         assert high > lengths[-1]  # other models draft better
 
 
-def test_a_kind_that_was_never_published_is_refused_without_acceptance() -> None:
-    with pytest.raises(specroof.OptionError, match="no acceptance"):
-        specroof.predict("Qwen/Qwen3-8B", "h100", drafters="medusa")
-
-
 @pytest.mark.parametrize(
     ("name", "draft_len", "tokens_per_round"), rows("values", "acceptance_lengths")
 )

@@ -7,9 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from specroof import predict
+from specroof import load_drafter, load_hardware, load_model, predict
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.predict import Prediction
 from specroof.serving.capacity import running_curve, running_requests
+from specroof.serving.served import served_curve
+from specroof.serving.workload import Load
 from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
 
@@ -147,6 +150,16 @@ def test_each_size_that_runs_is_priced_once_whatever_their_order() -> None:
         np.testing.assert_array_equal(held.round_s[0, place, fits], curve.round_s[0, alone, fits])
     assert np.isnan(held.round_s[0, 2]).all()
     np.testing.assert_array_equal(queued.round_s[0], curve.round_s[0, [1, 0, 2]])
+
+
+def test_without_lengths_a_token_takes_its_share_of_a_round() -> None:
+    model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h200")
+    deployment = Deployment(model, engine_setup(chip, "sglang", None, None))
+    drafter = load_drafter("eagle3,accept=0.7")
+    load = Load([4.0], [1000.0])
+    served = served_curve(deployment, drafter, load, "ignore", max_draft_len=2)
+    each = served.decoding
+    np.testing.assert_allclose(served.tpot_s, each.round_s / each.tokens_per_round)
 
 
 def test_where_all_run_nothing_changes() -> None:

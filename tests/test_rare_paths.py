@@ -181,24 +181,11 @@ def test_places_refuse_what_the_system_refuses(tmp_path: Any) -> None:
 
 QWEN = "Qwen/Qwen3-8B"
 EAGLE = "eagle3,accept=0.7"
-TWO_STAGES: dict[str, Any] = {"pipeline_parallel": 2}
 
 
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (
-            lambda: specroof.adaptive(QWEN, "h100", drafter=EAGLE, batch_size=1, **TWO_STAGES),
-            "pipeline_parallel is 2; allowed: 1",
-        ),
-        (
-            lambda: specroof.frontier(QWEN, "h100", drafters=EAGLE, devices=[3], **TWO_STAGES),
-            "devices is 3; allowed: multiples of pipeline_parallel, which is 2",
-        ),
-        (
-            lambda: specroof.rollout(QWEN, [], drafters=EAGLE, lengths="lognormal=40/80"),
-            r"hardware is \[\]; allowed: one chip or more",
-        ),
         (lambda: new_hardware("two\nlines"), "name is 'two.nlines'; allowed: the name of a chip"),
         (lambda: launch(Speculation(kind="ngram", schedule=((1, 8, 3),)), "lmstudio"), "ngram"),
     ],

@@ -21,6 +21,7 @@ from specroof.latency.setup import served_options
 from specroof.questions.request import DeploymentRequest
 from specroof.questions.study import load_study
 from specroof.serving.launch import Speculation, launch
+from tables import rows
 
 FILES = sorted(FOLDER.glob("*-*.yaml"))
 NAMES = ["@".join(path.stem.rsplit("-", 1)) for path in FILES]
@@ -144,32 +145,7 @@ def test_a_release_is_the_same_as_another_of_its_server(
         release("vllm@9.0")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"speed": 3}, "speed is not a known key; allowed: .*format_version"),
-        ({"memory.speed": 3}, "memory.speed is not a known key; allowed: memory_frac"),
-        ({"format_version": 2}, "format_version is 2; allowed: 1"),
-        ({"memory.memory_frac": 1.5}, "memory.memory_frac is 1.5; allowed: a number from 0 to 1"),
-        ({"memory.block_tokens": -1}, "block_tokens is -1; allowed: a whole number from 0"),
-        ({"memory.block_tokens": True}, "block_tokens is true; allowed: a whole number"),
-        ({"memory.alike": 1e12}, "memory.alike is 1000000000000.0; allowed: a number from 0 to"),
-        ({"memory": [1]}, r"memory is \[1\]; allowed: a mapping"),
-        ({"no_models": "llama"}, "no_models is 'llama'; allowed: a list"),
-        ({"title": ""}, "title is ''; allowed: text of 1 to"),
-        ({"methods.mtp.trees": 1}, "methods.mtp.trees is 1; allowed: true or false"),
-        ({"rules": "slots"}, "rules is 'slots'; allowed: blocks, pools, share"),
-        ({"methods.mtp": {}}, "methods.mtp.name is missing; the keys there are name, "),
-        ({"settings.running.enabled": ["$batch"]}, "enabled is .*allowed: a list of texts"),
-        ({"settings.running.enabled": 3}, "enabled is 3; allowed: a list of texts"),
-        ({"captured.sizes.steps": [[8, 9]]}, r"steps.0 is \[8, 9\]; allowed: \[from, below"),
-        ({"settings.running.enabled": ["$"]}, "enabled is .*allowed: a list of texts"),
-        ({"limits.by_memory": 3}, "by_memory is 3; allowed: rows with falling least_gib"),
-        ({"limits.by_memory": []}, r"by_memory is \[\]; allowed: rows with falling least_gib"),
-        ({"sources.speed": "a.py:1"}, "sources has speed; allowed: dotted keys of facts"),
-        ({"sources": {}}, "sources has none of .*; allowed: file and line"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), rows("refusals", "release_files"))
 def test_a_file_with_a_mistake_is_refused_in_one_line(
     change: dict[str, Any], said: str, folder: Path
 ) -> None:
@@ -258,14 +234,6 @@ def test_every_question_takes_a_release(question: str) -> None:
         assert "(timed up to 0.18)" in str(older).splitlines()[0]
     same, whole = answer("vllm@0.33").to_dict(), newest.to_dict()
     assert (same | {"asked": None}) == (whole | {"asked": None})
-
-
-@pytest.mark.parametrize("question", ["predict", "capacity", "advise"])
-def test_a_release_that_is_not_bundled_is_refused_in_one_line(question: str) -> None:
-    every = ", ".join(f"vllm@{version}" for version in known_releases("vllm"))
-    for name, allowed in (("vllm@0.20", every), ("vllm@", every), ("solo@1", "sglang, vllm, ")):
-        with pytest.raises(OptionError, match=f"framework is '{name}'; allowed: {allowed}"):
-            getattr(specroof, question)(MODEL, CHIP, framework=name, **QUESTIONS[question])
 
 
 @pytest.mark.parametrize(

@@ -57,16 +57,6 @@ def test_points_are_an_arrow_table_of_the_same_numbers(predicted: Prediction) ->
     np.testing.assert_array_equal(table["tokens_per_s"].to_numpy(), frame.tokens_per_s.to_numpy())
 
 
-def test_a_prediction_shows_itself(predicted: Prediction) -> None:
-    html, (curve,) = predicted._repr_html_(), predicted.curves
-    assert "\n" not in repr(curve)
-    assert html.startswith(f"<table><caption>{predicted.title}</caption>")
-    assert html.count("<tr>") == 4
-    best = f"{curve.best_speedup[1, 0]:.2f}x with {curve.best_draft_len[1, 0]} drafts"
-    assert f"<th>{SPEC}: batch 1, context 4096</th><td>{best}</td>" in html
-    assert html.count("<p>") == len(predicted.notes) > 0
-
-
 def test_a_notebook_is_shown_eight_batches_and_contexts_of_a_curve() -> None:
     many = specroof.predict(
         MODEL, CHIP, drafters="ideal", batch_size=range(1, 20), context_len=range(100, 120)
@@ -124,7 +114,7 @@ def advice() -> Any:
         drafters=[SPEC],
         input_len=1000,
         output_len=300,
-        concurrency=[1, 8, 2000],
+        concurrency=[1, 8, 500],
         min_speedup=1.5,
     )
 

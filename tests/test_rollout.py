@@ -12,6 +12,7 @@ from specroof import MeasurementError, OptionError, rollout, speedup_curve, trai
 from specroof.arrays import Array
 from specroof.questions.rollout import step_speedup
 from specroof.serving.workload import LENGTH_LAWS
+from tables import rows
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
 #: What pays up to some batch alone.
@@ -288,18 +289,7 @@ def test_a_file_of_lengths(name: str, text: str, tmp_path: Path) -> None:
     assert asked(lengths="80,90,100", n_requests=3).output_len.tolist() == [80, 90, 100]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", ["no request"]),
-        ("80\nmany\n", ["line 2", "'many'"]),
-        ("80\n0\n", ["line 2", "0"]),
-        ("in,out\n1,2\n", ["line 1", "output_len"]),
-        ("input_len,output_len\n5,80\n6\n", ["line 3", "2, one a column"]),
-        ("[80, null]", ["result 2"]),
-        ("[80", ["JSON"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), rows("refusals", "files_of_lengths"))
 def test_a_file_that_holds_no_lengths_is_refused(
     text: str, words: list[str], tmp_path: Path
 ) -> None:

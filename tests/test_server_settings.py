@@ -89,7 +89,9 @@ def test_what_nobody_states_stays_as_the_engine_has_it() -> None:
     assert (after.server.running, after.server.memory_frac, after.server.overlap) == (3, 0.5, True)
     # SGLang's arg_groups/overrides.py, _pipeline_parallel_overlap_disable.
     places = [("sglang", 1), ("sglang", 2), ("vllm", 2)]
-    assert [told(*place)[1].engine.overlap for place in places] == [True, False, True]
+    servers = [told(*place)[1] for place in places]
+    assert [setup.engine.overlap for setup in servers] == [True, False, True]
+    assert [setup.server and setup.server.overlap for setup in servers] == [True, False, True]
 
 
 def test_without_overlap_the_device_waits_for_the_host() -> None:

@@ -126,35 +126,6 @@ def test_acceptance_and_length_that_disagree_are_found_out(
 
 
 @pytest.mark.parametrize(
-    ("target", "draft", "message"),
-    [
-        ([0.5, 0.4], [0.5, 0.5], "target is 'of sum 0.9'; allowed: probabilities that add up to 1"),
-        ([0.5, 0.5], [1.5, -0.5], "draft is"),
-        ([1e308, 1e308], [0.5, 0.5], r"target is .*1e\+308.*; allowed: probabilities that add"),
-        ([0.5, 0.5], [0.2, 0.3, 0.5], r"draft is 'of shape \(1, 3\)'; allowed: the target's"),
-        ([math.nan, 1], [0.5, 0.5], "target is"),
-        ([1.0], [1.0], "of shape"),
-        ([[0.5, 0.5]] * 3, [[0.5, 0.5]] * 3, "of shape"),
-        (np.ones((2, 2, 2)) / 2, [0.5, 0.5], "of shape"),
-        ([[0.5], [0.5, 0.5]], [0.5, 0.5], r"target is \[\[0.5\], \[0.5, 0.5\]\]; allowed"),
-        (["a", "b"], [0.5, 0.5], r"target is \['a', 'b'\]; allowed"),
-    ],
-)
-def test_what_is_no_distribution_is_refused(target: object, draft: object, message: str) -> None:
-    with pytest.raises(specroof.OptionError, match=message) as refused:
-        specroof.simulate_exactness(target, draft)  # type: ignore[arg-type]
-    assert len(str(refused.value)) < 300
-
-
-@pytest.mark.parametrize(
-    "words", [{"draft_len": 0}, {"draft_len": 1.5}, {"n_tokens": 10}, {"seed": -1}, {"seed": True}]
-)
-def test_numbers_of_a_run_out_of_range_are_refused(words: dict[str, int]) -> None:
-    with pytest.raises(specroof.OptionError, match=f"{next(iter(words))} is .*; allowed: a whole"):
-        specroof.simulate_exactness([0.5, 0.5], [0.5, 0.5], **words)
-
-
-@pytest.mark.parametrize(
     ("vocabulary", "closeness", "seed"), [(1, 0.5, 0), (8, 1.1, 0), (8, math.nan, 0), (8, 0.5, -1)]
 )
 def test_random_distributions_out_of_range_are_refused(

@@ -114,6 +114,7 @@ def test_the_largest_batch_within_a_time_per_token() -> None:
     [
         ("batch", 150, 1.2),
         ("batch", 94, 1.2),
+        ("batch", 150, 1.9),  # of which the fewest and the most gain less
         ("batch", 150, 9.0),
         ("batch", 40, 1.0),
         ("context", 300, 1.0),
@@ -153,6 +154,16 @@ def test_the_ceiling_is_what_the_easier_end_gains(parameter: str, easy: float) -
     found = solve(case, drafter, parameter, Wish(max_draft_len=3, draft_len=3, speedup=1.2))
     best = outcomes(case, given_value(drafter, parameter, easy, 3), max_draft_len=3)
     assert found.ceiling == pytest.approx(best.curve.speedup[0, 0, 3])
+
+
+def test_devices_that_hold_a_request_are_named() -> None:
+    # 141 GB of weights: one chip of 85 GB does not hold them, and two do.
+    case = case_of(Load([1], [2048]))
+    served = Deployment(load_model("meta-llama/Llama-3.3-70B-Instruct"), case.deployment.setup)
+    large = replace(case, deployment=served)
+    found = outcomes(large, load_drafter("eagle3,accept=0.7"), max_draft_len=1)
+    (said,) = found.warnings(large)
+    assert said.endswith("--tp 2 has room")
 
 
 def test_a_server_without_room_for_drafts_solves_nothing() -> None:

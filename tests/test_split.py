@@ -140,7 +140,14 @@ def test_what_the_prefill_workers_compute_is_the_most_that_is_served() -> None:
 
 def test_decode_workers_without_room_let_requests_wait() -> None:
     served = deployment_of()
-    tight = replace(served, setup=in_server(served.model, served.setup, ServerSettings(running=8)))
+    setup = in_server(served.model, served.setup, ServerSettings(running=8))
+    tight = replace(served, setup=setup)
+    slow = replace(setup, engine=replace(setup.engine, request_latency_s=0.5))
+    whole, workers = requests_of(replace(served, setup=slow), Split(setup_of(), 4, 2), [64.0])
+    # Those that started decode, or are on their way through prefill and transfer.
+    before_s = workers.prefill_s + workers.transfer_s + 0.5
+    started = 2 * 8 + whole.requests_per_s * before_s
+    np.testing.assert_allclose(whole.curve.running_batch, started)
     whole, workers = requests_of(tight, Split(setup_of(), 4, 2), [64.0])
     assert (workers.decode_batch == 8).all()
     assert (whole.curve.running_batch < 64).all()
@@ -157,6 +164,13 @@ def test_decode_workers_without_room_let_requests_wait() -> None:
     plain, short = replace(served, setup=little), Workload(200, 100)
     whole, _ = requests_of(plain, one_each, [8.0], workload=short)
     assert np.isnan(whole.tpot_s).tolist() == [[[False, True, True, True]]]
+
+
+def test_a_figure_of_workers_is_the_mean_over_their_devices() -> None:
+    split, decode = Split(setup_of("h200", 2), 3, 2), setup_of("h100", 4)
+    # 6 devices of 5 and 8 of 2.
+    mean = split.mean(decode, lambda chip: 5.0 if "H200" in chip.name else 2.0)
+    assert mean == pytest.approx((6 * 5 + 8 * 2) / 14)
 
 
 def test_requests_have_lengths() -> None:

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from commands import Terminal
 from specroof import StudyError, write_sweep
 from specroof.cli import app
-from specroof.errors import CatalogError, OptionError, SpecroofError
+from specroof.errors import CatalogError, OptionError
 from specroof.questions import study as studies
 from specroof.questions import study as study_mistakes
 from specroof.questions.predict import predicted
-from specroof.questions.study import load_study, parse_study, study_refusals
+from specroof.questions.study import parse_study, study_refusals
 from specroof.questions.study_grid import Study
 from specroof.reading.checked import checked, without
 from specroof.serving.workload import Load
@@ -149,22 +149,6 @@ def test_positions_are_those_of_the_file_whatever_else_is_wrong() -> None:
     ]
 
 
-def test_one_mistake_is_one_line_of_its_own_class() -> None:
-    for changes, kind, said in (
-        ({"batch_size": [1, -1]}, OptionError, "s.yaml: batch_size.1 is -1; allowed: a number"),
-        ({"drafters": ["perfect"]}, OptionError, "s.yaml: drafters.0: drafter 'perfect': kind"),
-        (
-            {"targets": [{"model": "Qwen/Qwen3-8B", "hardware": "b2000"}]},
-            CatalogError,
-            "s.yaml: targets.0.hardware.0: hardware 'b2000' is neither",
-        ),
-    ):
-        with pytest.raises(SpecroofError) as caught:
-            parse_study(json.dumps(GOOD | changes), "s.yaml")
-        assert type(caught.value) is kind
-        assert str(caught.value).startswith(said)
-
-
 def test_a_line_of_many_places_counts_the_first_six() -> None:
     # Eight mistakes at seven places, two of them at one.
     keys = {f"key{n}": n for n in range(6)}
@@ -174,14 +158,14 @@ def test_a_line_of_many_places_counts_the_first_six() -> None:
     assert str(caught.value).startswith(f"s.yaml: 8 mistakes ({counted}); the first: key0 is not")
 
 
-# --- twenty thousand -----------------------------------------------------------------------------
+# --- thousands -----------------------------------------------------------------------------------
 
-N = 20_000 // 4
+N = 1_000
 
 
 @pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a study of 20 000 bad values: wrong units, unknown chips, negative batches."""
+    """Return a study of 4000 bad values: wrong units, unknown chips, negative batches."""
     content = GOOD | {
         "targets": [{"model": "Qwen/Qwen3-8B", "hardware": [f"b{n}00x" for n in range(N)]}],
         "batch_size": [-1 - n for n in range(N)],
@@ -195,9 +179,7 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_twenty_thousand_bad_values_are_each_told_and_then_how_many(
-    bad: Path, tmp_path: Path
-) -> None:
+def test_thousands_of_bad_values_are_each_told_and_then_how_many(bad: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["sweep", str(bad), "-o", str(out)])
     assert (done.exit_code, done.stdout) == (2, "")
@@ -210,7 +192,7 @@ def test_twenty_thousand_bad_values_are_each_told_and_then_how_many(
     ]
     assert lines[7] == "batch_size.7 is -8; allowed: a number from 1 to 10000000"
     counts = f"{N} in batch_size, {N} in context_len, {N} in targets.hardware, {N} in drafters"
-    assert last.startswith(f"specroof: {bad}: 20000 mistakes ({counts}); the first: {lines[0]}")
+    assert last.startswith(f"specroof: {bad}: {4 * N} mistakes ({counts}); the first: {lines[0]}")
     assert not out.exists()
 
 
@@ -364,10 +346,3 @@ def test_a_target_that_is_given_a_thousand_times_is_priced_once(
     ):
         parse_study(json.dumps(content), "s.yaml")
     assert len(priced) == len(GOOD["drafters"]) + 1  # the target with each, and the grid of loads
-
-
-def test_a_file_that_is_no_study_is_refused_as_before(tmp_path: Path) -> None:
-    path = tmp_path / "study.yaml"
-    path.write_text("[1, 2]")
-    with pytest.raises(OptionError, match=r"study.yaml: .*allowed: a mapping"):
-        load_study(path)
