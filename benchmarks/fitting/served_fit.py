@@ -205,7 +205,8 @@ def place_engine(place: Place, parameters: Mapping[str, float]) -> EngineProfile
     engine = served_engine(server, chip, parameters, FITTED_BESIDE_ROUNDS)
     if former and server == KERNEL_ENGINE:
         return engine.served_by(FORMER.last)
-    return replace(engine, prefill_launch_s=parameters[PREFILL_LAUNCH]) if former else engine
+    launch_s = parameters.get(PREFILL_LAUNCH, 0.0)  # what all share is fitted without it
+    return replace(engine, prefill_launch_s=launch_s) if former else engine
 
 
 _SETUP: Final = attrgetter(
