@@ -160,10 +160,9 @@ def _highest(overviews: "Sequence[Overview]") -> float:
 
 def _most(page: _Page) -> str:
     """Return the best speedup of a page in words: bounds of textbooks apart, where others are."""
-    bounds = [one for one in page.overviews if "ideal" in {one.engine, one.drafter}]
-    real = [one for one in page.overviews if one not in bounds]
-    apart = f" (ideal: {_highest(bounds):.2f}x)" if real and bounds else ""
-    return f"Up to {_highest(real or bounds):.2f}x{apart}"
+    groups = grouped(page.overviews, lambda one: "ideal" in {one.engine, one.drafter})
+    apart = f" (ideal: {_highest(groups[True]):.2f}x)" if len(groups) > 1 else ""
+    return f"Up to {_highest(groups.get(False) or groups[True]):.2f}x{apart}"
 
 
 def _with_drafts(overview: "Overview") -> Array:

@@ -15,7 +15,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.architecture.model import Architecture
-from specroof.arrays import Array, array_within, fields_of, to_json_array
+from specroof.arrays import Array, array_within, fields_of, grouped, to_json_array
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Urgent, expect, refuse, reject
 from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS
@@ -1399,11 +1399,10 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
         yield f"off where drafts miss the {' and the '.join(missed)}"
     open_at = [row for row in rows if row.is_open and row.draft_len]
     # It is NaN where the plain server falls behind a rate: the largest rate decides there.
-    even = [row for row in open_at if round(row.speedup, 2) <= 1.0]
-    gaining = [row for row in open_at if row not in even]
-    for some, why in (gaining, "the best estimate is a gain"), (even, "it changes nothing there"):
-        if some:
-            yield f"drafting stays on at {_at(some)} {unit}: {why}"
+    whys = {False: "the best estimate is a gain", True: "it changes nothing there"}
+    groups = grouped(open_at, lambda row: round(row.speedup, 2) <= 1.0)
+    for is_even in sorted(groups):
+        yield f"drafting stays on at {_at(groups[is_even])} {unit}: {whys[is_even]}"
     bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
         row, default = bound[-1]
