@@ -326,19 +326,26 @@ def _rows(
     waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
     plain_s = float(np.ravel(waits_s[..., 0])[0])
     tpot_s, steady_s = tpot_s or plain_s, plain_s
+    targets = math.inf, tpot_s
     if first.played is not None and load.kind == "concurrency":
         # Users are counted in closed form, in which the clients that were played wait as long.
         drafter = next(iter(found.drafters.values()))
         steady = outcomes(case.at(load=load.steady), drafter, max_draft_len=0)
         steady_s = float(steady.tpot_s[0, 0, 0])
     before: tuple[float, float] | None = None
+    largest: tuple[float, int] | None = None
     for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
-        largest = None
         if load.rate:
             server = played_server(case.deployment, drafter, load, case.room, max_draft_len)
-            ends = [_LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))]
-            between = replace(load, rate=ends)
-            largest = largest_rate(server, between, server.choices, (math.inf, tpot_s))
+            starts = [_LEAST_SHARE * server.answers(0)]
+            if largest is not None:  # more tokens a round take no smaller rate, but for the dice
+                starts.insert(0, largest[0])
+            most = float(np.nanmax(server.stable_rate))
+            within = (
+                largest_rate(server, replace(load, rate=[start, most]), server.choices, targets)
+                for start in starts
+            )
+            largest = next(filter(None, within), None)
         within_s = tpot_s * steady_s / plain_s
         wish = Wish(max_draft_len=max_draft_len, tpot_s=within_s, most=_MOST_USERS)
         runs = solve(case, drafter, "batch", wish).runs
