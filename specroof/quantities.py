@@ -717,6 +717,9 @@ WINDOWS_LIMIT: Final = quantity(
 PROMPTS_LIMIT: Final = quantity(
     "prompts_limit", "by prompts", "Requests that the cache holds beside a chunk of each prompt."
 )
+DRAFTED_TOKENS_LIMIT: Final = quantity(
+    "drafted_tokens_limit", "by drafted tokens", "Requests whose drafts fill the tokens of a pass."
+)
 
 # --- What an operation takes ---------------------------------------------------------------------
 

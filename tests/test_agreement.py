@@ -205,6 +205,30 @@ def test_every_question_gives_the_same_figures(seed: int) -> None:
         assert getattr(row, name) == pytest.approx(told[name], rel=1e-9), name
 
 
+def test_no_question_has_drafts_that_the_named_server_refuses_of_the_model() -> None:
+    # vllm 0.33.0, config/speculative.py: no EAGLE-3 head of GLM-4.5; the n-gram look-up is its own.
+    asked: dict[str, Any] = {
+        "model": "zai-org/GLM-4.5-Air", "hardware": "mi300x", "tensor_parallel": 4,
+        "framework": "vllm@0.33",
+    }  # fmt: skip
+    load: dict[str, Any] = {"concurrency": 8, "input_len": 500, "output_len": 100}
+    head, lookup = "eagle3,accept=0.8", "ngram,accept=0.4"
+    for question in (predict, advise, frontier):
+        with pytest.raises(OptionError, match="no eagle3 for models of the family glm4_moe"):
+            question(**asked, **load, drafters=head)
+    with pytest.raises(OptionError, match="no eagle3 for models of the family glm4_moe"):
+        breakeven(**asked, **load, drafter=head)
+    found = predict(**asked, **load, drafters=[head, lookup])
+    told = figures_of(found)
+    assert told["drafter"] == lookup
+    assert f"{head} is left out: vLLM 0.33.0 has no eagle3" in " ".join(found.warnings)
+    (row,) = advise(**asked, **load, drafters=[head, lookup]).chips[0].rows
+    assert (row.drafter, row.decision) == (told["drafter"], told["decision"])
+    # An engine profile is asked for its times alone.
+    del asked["framework"]
+    assert figures_of(predict(**asked, **load, engine="vllm", drafters=head))["tried"]
+
+
 #: A batch job: requests that all come at once, a few long ones among them.
 JOB: Final = {"input_len": [600.0] * 40, "output_len": [100.0] * 30 + [900.0] * 10}
 

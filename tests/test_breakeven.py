@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from specroof import breakeven, plot
+from specroof import breakeven, plot, predict
 from specroof.cli import app
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
@@ -42,6 +42,18 @@ def test_each_load_has_the_acceptance_that_gives_the_speedup_there() -> None:
 
 
 # --- never and always ----------------------------------------------------------------------------
+
+
+def test_a_played_break_even_is_the_nearest_of_its_plays() -> None:
+    # Played speedups jump by half a percent where answers end in other rounds.
+    job = {"input_len": [300.0] * 40, "output_len": [900.0] * 30 + [2700.0] * 10}
+    asked: dict[str, Any] = {
+        "model": "Qwen/Qwen3.5-35B-A3B", "hardware": "b200", "tensor_parallel": 2, "lengths": job,
+        "options": {"kv_dtype": "fp8"}, "server": {"memory": 0.5},
+    }  # fmt: skip
+    (row,) = breakeven(**asked, drafter="eagle3,accept-length=2.07@2").rows
+    (there,) = predict(**asked, drafters=f"eagle3,accept={row.value!r}").rows
+    assert f"{there.tried_speedup:.2f}" == "1.00"
 
 
 def test_a_free_drafter_always_pays_and_a_dear_one_never() -> None:

@@ -46,6 +46,17 @@ def test_a_stated_limit_binds_without_drafts_and_with_them() -> None:
         assert [(row.largest_batch, row.bound_by) for row in found.rows] == [(9, "running")] * 2
 
 
+def test_drafts_in_a_block_are_limited_by_the_tokens_of_a_pass() -> None:
+    # vllm 0.33.0, config/vllm.py, _set_max_num_scheduled_tokens: 15 drafts and one more slot of
+    # each request in the 8192 tokens of a pass.
+    plain, drafting = capacity("Qwen/Qwen3-8B", "h100", framework="vllm", drafters="dflash").rows
+    assert (plain.drafted_tokens_limit, drafting.drafted_tokens_limit) == (None, 8192 / 16)
+    (_, tight) = capacity(
+        "Qwen/Qwen3-8B", "h100", framework="vllm", drafters="dflash", server={"chunk": 160}
+    ).rows
+    assert (tight.largest_batch, tight.bound_by) == (10, "drafted tokens")
+
+
 def test_drafts_are_those_of_the_block_or_the_usual_ones() -> None:
     found = capacity(
         "Qwen/Qwen3-8B",

@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Annotated, Final, Literal, NamedTuple
 
 import numpy as np
@@ -67,16 +68,21 @@ WEIGHT_FORMATS: Final[dict[str, WeightFormat]] = {
     )
 }
 
-#: Mixes of formats, as files of llama.cpp and MLX have them: `specroof.architecture.mixes` knows
-#: which tensor has which.
-WEIGHT_MIXES: Final = (
-    *("q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "ud-q4_k_xl"),
-    *("q4_k_m", "q4_k_s", "q4_1", "q4_0"),
-    *("iq4_nl", "iq4_xs", "q3_k_l", "q3_k_m", "q3_k_s", "iq3_m", "iq3_s", "iq3_xs", "iq3_xxs"),
-    *("q2_k", "q2_k_s", "iq2_m", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s", "mxfp4_moe"),
-    *("mlx-2bit", "mlx-3bit", "mlx-4bit", "mlx-5bit", "mlx-6bit", "mlx-8bit"),
-    *("mlx-mxfp4", "mlx-nvfp4", "mlx-mxfp8"),
-)
+#: Mixes of formats by the kind of file that has them, of llama.cpp and of MLX:
+#: `specroof.architecture.mixes` knows which tensor has which.
+MIXES_BY_FILE: Final = {
+    "gguf": (
+        *("q8_0", "q6_k", "q5_k_m", "q5_k_s", "q5_1", "q5_0", "ud-q4_k_xl"),
+        *("q4_k_m", "q4_k_s", "q4_1", "q4_0"),
+        *("iq4_nl", "iq4_xs", "q3_k_l", "q3_k_m", "q3_k_s", "iq3_m", "iq3_s", "iq3_xs", "iq3_xxs"),
+        *("q2_k", "q2_k_s", "iq2_m", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s", "mxfp4_moe"),
+    ),
+    "mlx": (
+        *("mlx-2bit", "mlx-3bit", "mlx-4bit", "mlx-5bit", "mlx-6bit", "mlx-8bit"),
+        *("mlx-mxfp4", "mlx-nvfp4", "mlx-mxfp8"),
+    ),
+}
+WEIGHT_MIXES: Final = tuple(chain.from_iterable(MIXES_BY_FILE.values()))
 #: What there is to say about mixes whose rules nobody publishes.
 STAND_IN_MIXES: Final = {
     "ud-q4_k_xl": (

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Annotated, Any, Final
 
-from specroof.architecture.base import CHOICES, KERNELS, CacheReading
+from specroof.architecture.base import CHOICES, KERNELS, MIXES_BY_FILE, CacheReading
 from specroof.errors import ProfileError, refuse, reject
 from specroof.reading.yaml_text import parse_yaml, read_plain, shown
 from specroof.units import DTYPE_BYTES
@@ -453,6 +453,8 @@ class Release:
     weights, cache_formats, state_dtypes
         Formats of weights that it makes of any checkpoint, and what it calls dtypes of a cache and
         of a state.
+    files
+        The kind of files of weights that it reads, of `MIXES_BY_FILE`; empty for several.
     methods
         By the kind of drafter.
     drafting, pipeline, staged
@@ -520,6 +522,7 @@ class Release:
     weights: _Names = ()
     cache_formats: Mapping[Annotated[str, CHOICES["kv_dtype"]], str] = field(default_factory=dict)
     state_dtypes: _Dtypes = field(default_factory=dict)
+    files: Annotated[str, ("", *MIXES_BY_FILE)] = ""
     methods: Mapping[str, Method] = field(default_factory=dict)
     drafting: Drafting | None = None
     pipeline: Pipeline | None = None

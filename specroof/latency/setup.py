@@ -10,11 +10,19 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture.base import KERNELS, LATENT_KERNELS, WEIGHT_FORMATS, CacheReading, Core
+from specroof.architecture.base import (
+    KERNELS,
+    LATENT_KERNELS,
+    MIXES_BY_FILE,
+    WEIGHT_FORMATS,
+    WEIGHT_MIXES,
+    CacheReading,
+    Core,
+)
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array
 from specroof.cost import Options, Shard, Storage, stored_as
-from specroof.errors import expect_word, reject
+from specroof.errors import expect_word, refuse, reject
 from specroof.frameworks import STAND_IN, Release, known_releases, release, those_where
 from specroof.hardware.engine import EngineProfile, Server, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
@@ -101,8 +109,9 @@ def engine_setup(
     Raises
     ------
     OptionError
-        If the profile has no such engine, no node holds the placement, or experts are to be
-        computed by a CPU that is not named, or in an engine that cannot.
+        If the profile has no such engine, no node holds the placement, its server reads no files
+        with such weights, or experts are to be computed by a CPU that is not named, or in an
+        engine that cannot.
 
     Source
         The choices of this library: one device, as few nodes as the links allow, the defaults of
@@ -120,7 +129,11 @@ def engine_setup(
     chosen = options or Options()
     if chosen.recurrent_state is None and profile.recurrent_state is not None:
         chosen = replace(chosen, recurrent_state=profile.recurrent_state)
-    if chosen.n_cpu_moe and not release(profile.rules).uses_host:
+    facts, weights = release(profile.rules), chosen.weight_dtype
+    readable = MIXES_BY_FILE.get(facts.files, WEIGHT_MIXES)
+    if weights in WEIGHT_MIXES and weights not in readable:
+        refuse("weight_dtype", weights, f"{', '.join(readable)}, with {facts.title}")
+    if chosen.n_cpu_moe and not facts.uses_host:
         reject(
             f"n_cpu_moe is {chosen.n_cpu_moe} with engine {profile.name}",
             those_where(lambda one: one.uses_host),

@@ -118,6 +118,7 @@ class CapacityRow(q.Row):
     state_limit: Annotated[float | None, q.STATE_LIMIT] = None
     windows_limit: Annotated[float | None, q.WINDOWS_LIMIT] = None
     prompts_limit: Annotated[float | None, q.PROMPTS_LIMIT] = None
+    drafted_tokens_limit: Annotated[float | None, q.DRAFTED_TOKENS_LIMIT] = None
     running_limit: Annotated[float, q.RUNNING_LIMIT]
     served: ServedRoom
 
@@ -255,7 +256,7 @@ def _row(served: ServedRoom, **known: Any) -> CapacityRow:
         cache_per_request_bytes=float(room.cache_bytes),
         state_per_request_bytes=float(room.state_bytes) or None,
         short_bytes=float(room.short_bytes),
-        **{f"{name}_limit": most for name, most in limits.items()},
+        **{f"{name.replace(' ', '_')}_limit": most for name, most in limits.items()},
         served=served,
     )
 

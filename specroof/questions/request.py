@@ -49,6 +49,7 @@ from specroof.questions.objects import (
 )
 from specroof.reading.words import in_seconds
 from specroof.serving.capacity import in_server, served_room
+from specroof.serving.launch import lacking_for
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
@@ -417,10 +418,10 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             As `sampled` and `unique_list` do, and where the framework that is named runs none.
         """
         drafters = unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
-        facts, kinds = self._named_release, {drafter.kind for drafter in drafters}
-        if facts is not None and kinds and kinds <= SERVED_KINDS - {*facts.methods}:
-            what = ", ".join(sorted(kinds))
-            reject(f"{facts.name} has no flag for {what}", ", ".join(facts.methods))
+        lacking = [self._lacking_for(drafter) for drafter in drafters]
+        if lacking and None not in lacking:
+            problems, allowed = zip(*filter(None, lacking), strict=True)
+            reject("; ".join(dict.fromkeys(problems)), "; ".join(dict.fromkeys(allowed)))
         return drafters
 
     def drafters_with_acceptance(
@@ -438,18 +439,20 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
 
     def without_unserved(self, drafters: Sequence[Drafter]) -> tuple[list[Drafter], list[str]]:
         """Return drafters that the framework runs, if one is named, and why others are left out."""
-        facts = self._named_release
-        if facts is None:
-            return [*drafters], []
-        left_out = [one for one in drafters if one.kind in SERVED_KINDS - {*facts.methods}]
-        said = [
-            f"{one.name} is left out: {facts.name} has no flag for {one.kind}" for one in left_out
-        ]
-        return [one for one in drafters if one not in left_out], said
+        lacking = {one.name: self._lacking_for(one) for one in drafters}
+        said = [f"{name} is left out: {why[0]}" for name, why in lacking.items() if why]
+        return [one for one in drafters if lacking[one.name] is None], said
 
     def drafter_or_usual(self, given: DrafterLike | None) -> DrafterLike:
         """Return the drafter of a question about one; the first of the usual kinds for None."""
         return usual_kinds(self.architecture, self._server)[0] if given is None else given
+
+    def _lacking_for(self, drafter: Drafter) -> tuple[str, str] | None:
+        """Return what the framework that is named lacks to run a drafter; None for nothing."""
+        facts = self._named_release
+        if facts is None or drafter.kind not in SERVED_KINDS:
+            return None
+        return lacking_for(facts, drafter.kind, self.architecture.family)
 
     @property
     def _named_release(self) -> Release | None:

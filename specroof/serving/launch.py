@@ -459,6 +459,41 @@ def _with_config(words: Iterable[str], config: Mapping[str, Any]) -> list[str]:
     return [json.dumps(config) if word == _CONFIG else word for word in words]
 
 
+def lacking_for(
+    facts: Release, kind: str, family: str, *, is_tree: bool = False
+) -> tuple[str, str] | None:
+    """Return what a release lacks to draft for a family of models, and what it has; None if it can.
+
+    Parameters
+    ----------
+    facts
+        The release.
+    kind, family
+        Of the drafter, and of the model that is served.
+    is_tree
+        Whether the drafter branches.
+
+    Examples
+    --------
+    >>> from specroof.frameworks import release
+    >>> lacking_for(release("vllm@0.24"), "eagle3", "glm4_moe")[0]
+    'vLLM 0.24.0 has no eagle3 for models of the family glm4_moe'
+    >>> lacking_for(release("vllm@0.24"), "mtp", "glm4_moe") is None
+    True
+    """
+    method = facts.methods.get(kind)
+    if method is None or (is_tree and not method.trees):
+        what = f"trees of {kind}" if is_tree else kind
+        return f"{facts.name} has no flag for {what}", ", ".join(facts.methods)
+    if family in facts.no_models:
+        return f"{facts.name} has no models of the family {family}", "another model"
+    for refusal in facts.refusals:
+        named = kind in refusal.kinds or (is_tree and refusal.trees)
+        if named and family.removesuffix("_text") in refusal.families:
+            return f"{facts.name} has no {kind} for models of the family {family}", refusal.instead
+    return None
+
+
 def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     """Return what a release does and how it is told what drafts; refuse what it does not run."""
     server = framework.partition("@")[0]
@@ -469,7 +504,7 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
             f"{server} has no setting for {plan.kind} that is documented",
             f"{RUNS[server]}, which runs the same files",
         )
-    how, method = facts.drafting, facts.methods.get(plan.kind)
+    how = facts.drafting
     if plan.p_min and "$p_min" not in how.drafts:
         known = those_where(
             lambda one: one.drafting is not None and "$p_min" in one.drafting.drafts
@@ -478,9 +513,9 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if plan.on_host and not how.on_host:
         known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
         reject(f"device is cpu, and {server} drafts on no CPU", known)
-    if method is None or (plan.is_tree and not method.trees):
-        what = f"trees of {plan.kind}" if plan.is_tree else plan.kind
-        reject(f"{facts.name} has no flag for {what}", ", ".join(facts.methods))
+    lacking = lacking_for(facts, plan.kind, plan.family, is_tree=plan.is_tree)
+    if lacking is not None:
+        reject(*lacking)
     if plan.is_tree and plan.top_k < 2:
         reject(
             f"{facts.name} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
@@ -491,22 +526,14 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
             f"{facts.name} drafts for no model with recurrent layers, whose cache it cannot trim",
             f"a model whose layers all cache keys and values, or {LOCAL_FRAMEWORKS[0]}",
         )
-    _refuse_models(plan, facts)
+    _refuse_draft_models(plan, facts)
+    method = facts.methods[plan.kind]
     _refuse_placement(plan, facts, method.name, in_groups=method.in_groups)
     return facts, how
 
 
-def _refuse_models(plan: Speculation, facts: Release) -> None:
-    """Refuse models that a release has no class for or does not draft for, and draft models."""
-    if plan.family in facts.no_models:
-        reject(f"{facts.name} has no models of the family {plan.family}", "another model")
-    for refusal in facts.refusals:
-        named = plan.kind in refusal.kinds or (plan.is_tree and refusal.trees)
-        if named and plan.family.removesuffix("_text") in refusal.families:
-            reject(
-                f"{facts.name} has no {plan.kind} for models of the family {plan.family}",
-                refusal.instead,
-            )
+def _refuse_draft_models(plan: Speculation, facts: Release) -> None:
+    """Refuse draft models that a release does not run beside the model."""
     own, target = plan.vocab_sizes or (0, 0)
     if abs(own - target) > facts.vocabulary_padding:
         reject(
