@@ -113,6 +113,11 @@ def _check(run: RunRequest) -> None:
 
     if run.output == "":
         refuse("output", run.output, "a folder, or a URL")
+    if run.output is None:
+        of_files = {"on": run.on, "plot": run.plot, "form": not run.dry_run and run.form}
+        for name, value in of_files.items():
+            if value:
+                refuse(name, value, "with --output, where files are written")
     whole_within("workers", run.workers, WORKERS)
     if run.form is not None:
         best_format(run.form)
