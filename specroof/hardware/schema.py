@@ -75,7 +75,7 @@ def _ascend(sizes: list[Any]) -> bool:
 
 
 # One spelling only, and one that a command line takes without quotes.
-_SHORT_NAME: Final = _rule(
+SHORT_NAME: Final = _rule(
     "lower-case text of a-z, 0-9, '.', '_' and '-'", lambda name: bool(_NAME.fullmatch(name)), str
 )
 #: What the fields of the profile's classes are called after, other quantities of `BOUNDS` apart.
@@ -85,7 +85,7 @@ _WORDS: Final[dict[str, _Rule]] = {
     "layer_kind": _one_of(LAYER_KINDS),
     "counted": _one_of(("tokens", "sequences")),
     "recurrent_state": _one_of(RECURRENT_STATES),
-    "short_name": _SHORT_NAME,
+    "short_name": SHORT_NAME,
     "framework": _one_of((*FRAMEWORKS, *LOCAL_FRAMEWORKS)),
     "served_figure": _one_of(SERVED_FIGURES),
     "concurrency_range": _one_of((*CONCURRENCY_RANGES, ANY_CONCURRENCY)),
@@ -151,7 +151,7 @@ def check_content(content: dict[str, Any], *, source: str) -> None:
 def _unclear_engines(profile: HardwareProfile, same: dict[str, dict[str, Any]]) -> Iterator[str]:
     for name, block in same.items():
         for key, value in ((name, name), (f"{name}.same_as", block["same_as"])):
-            if allowed := _SHORT_NAME(value):
+            if allowed := SHORT_NAME(value):
                 yield f"engines.{key} is {shown(value)}; allowed: {allowed}"
         if others := block.keys() - {"name", "same_as"}:
             has = ", ".join(sorted(others))
