@@ -792,6 +792,7 @@ TENSOR_BYTES: Final = quantity(
 ACTIVATION_DTYPE: Final = quantity("activation_dtype", "activations in", "Format of activations.")
 KV_DTYPE: Final = quantity("kv_dtype", "cache in", "Format of cached keys and values.")
 KV_BYTES_PER_TOKEN: Final = _bytes("kv_bytes_per_token", "KV/token", "Cache of a token.")
+WINDOW_BYTES: Final = _bytes("window_bytes", "windows", "Cache of the full windows of a sequence.")
 STATE_DTYPE: Final = quantity("state_dtype", "state in", "Format of recurrent state.")
 STATE_BYTES: Final = _bytes("state_bytes", "state", "Recurrent state of a sequence.")
 LAYERS: Final = _number("layers", "layers", "Layers.")
