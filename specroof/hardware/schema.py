@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 
-from specroof.errors import ProfileError
+from specroof.errors import ProfileError, refuse
 from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS
 from specroof.hardware.engine import (
     ANY_CONCURRENCY,
@@ -75,9 +75,23 @@ def _ascend(sizes: list[Any]) -> bool:
 
 
 # One spelling only, and one that a command line takes without quotes.
-SHORT_NAME: Final = _rule(
+_SHORT_NAME: Final = _rule(
     "lower-case text of a-z, 0-9, '.', '_' and '-'", lambda name: bool(_NAME.fullmatch(name)), str
 )
+
+
+def check_engine_name(name: str) -> None:
+    """Refuse a name that no engine of a hardware file may have.
+
+    Raises
+    ------
+    OptionError
+        For capitals, spaces and whatever a command line would need quotes for.
+    """
+    if allowed := _SHORT_NAME(name):
+        refuse("engine_name", name, allowed)
+
+
 #: What the fields of the profile's classes are called after, other quantities of `BOUNDS` apart.
 _WORDS: Final[dict[str, _Rule]] = {
     "dtype": _one_of(DTYPE_BYTES),
@@ -85,7 +99,7 @@ _WORDS: Final[dict[str, _Rule]] = {
     "layer_kind": _one_of(LAYER_KINDS),
     "counted": _one_of(("tokens", "sequences")),
     "recurrent_state": _one_of(RECURRENT_STATES),
-    "short_name": SHORT_NAME,
+    "short_name": _SHORT_NAME,
     "framework": _one_of((*FRAMEWORKS, *LOCAL_FRAMEWORKS)),
     "served_figure": _one_of(SERVED_FIGURES),
     "concurrency_range": _one_of((*CONCURRENCY_RANGES, ANY_CONCURRENCY)),
@@ -151,7 +165,7 @@ def check_content(content: dict[str, Any], *, source: str) -> None:
 def _unclear_engines(profile: HardwareProfile, same: dict[str, dict[str, Any]]) -> Iterator[str]:
     for name, block in same.items():
         for key, value in ((name, name), (f"{name}.same_as", block["same_as"])):
-            if allowed := SHORT_NAME(value):
+            if allowed := _SHORT_NAME(value):
                 yield f"engines.{key} is {shown(value)}; allowed: {allowed}"
         if others := block.keys() - {"name", "same_as"}:
             has = ", ".join(sorted(others))
