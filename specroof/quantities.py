@@ -20,6 +20,7 @@ from specroof.units import (
     format_price,
     format_seconds,
     format_si,
+    three_digits,
 )
 
 #: Which way is better; neither for what only names a row.
@@ -375,15 +376,16 @@ def ranges_spelt(ranges: Sequence[tuple[int, int, int]]) -> str:
 _general: Final = "{:g}".format
 _times: Final = "{:.2f}x".format
 _whole: Final = "{:.0f}".format
-_three: Final = "{:.3g}".format
 
 # --- Kinds of figures: those of one unit are spelt alike -----------------------------------------
 
 _seconds = partial(quantity, unit="s", spelt=format_seconds)
 _usd = partial(quantity, unit="USD", spelt=format_price)
-_days = partial(quantity, unit="days", spelt=lambda days: f"{_three(days)} days", better="less")
+_days = partial(
+    quantity, unit="days", spelt=lambda days: f"{three_digits(days)} days", better="less"
+)
 _gains = partial(quantity, spelt=_times, better="more")
-_rates = partial(quantity, unit="requests/s", spelt=_three)
+_rates = partial(quantity, unit="requests/s", spelt=three_digits)
 _throughput = partial(quantity, unit="tokens/s", spelt=_whole, better="more")
 _drafts = partial(quantity, unit="tokens", is_count=True)
 _tokens = partial(_drafts, spelt=_general)
@@ -492,7 +494,7 @@ WANTED_SPEEDUP: Final = quantity(
 ANSWER: Final = quantity(
     "answer", "answer", "at, always, never, beyond what was tried, or no room."
 )
-VALUE: Final = quantity("value", "value", "What is solved for.", spelt=_three)
+VALUE: Final = quantity("value", "value", "What is solved for.", spelt=three_digits)
 CEILING: Final = quantity(
     "ceiling", "at most", "The largest speedup that can be reached.", spelt=_times
 )
@@ -737,7 +739,7 @@ FLOPS: Final = _flop("flops", "FLOP", "FLOP; a multiply-add is 2.", unit="FLOP")
 CACHE_BYTES: Final = _moved("cache_bytes", "cache", "Bytes of the cache, read and written.")
 ACTIVATION_BYTES: Final = _moved("activation_bytes", "activations", "Bytes of activations.")
 MOVED_BYTES: Final = _moved("moved_bytes", "bytes", "Bytes of weights, cache and activations.")
-INTENSITY: Final = quantity("intensity", "FLOP/B", "FLOP for each byte.", spelt=_three)
+INTENSITY: Final = quantity("intensity", "FLOP/B", "FLOP for each byte.", spelt=three_digits)
 COMPUTE_DTYPE: Final = quantity("compute_dtype", "in", "Format of the arithmetic.")
 COMPUTE_S: Final = _seconds("compute_s", "computing", "Seconds of the arithmetic alone.")
 MEMORY_S: Final = _seconds("memory_s", "moving", "Seconds of the bytes alone.")
@@ -793,6 +795,7 @@ TENSOR_BYTES: Final = quantity(
 ACTIVATION_DTYPE: Final = quantity("activation_dtype", "activations in", "Format of activations.")
 KV_DTYPE: Final = quantity("kv_dtype", "cache in", "Format of cached keys and values.")
 KV_BYTES_PER_TOKEN: Final = _bytes("kv_bytes_per_token", "KV/token", "Cache of a token.")
+WINDOW_BYTES: Final = _bytes("window_bytes", "windows", "Cache of the full windows of a sequence.")
 STATE_DTYPE: Final = quantity("state_dtype", "state in", "Format of recurrent state.")
 STATE_BYTES: Final = _bytes("state_bytes", "state", "Recurrent state of a sequence.")
 LAYERS: Final = _number("layers", "layers", "Layers.")
@@ -810,7 +813,7 @@ TOKENS_PER_DAY: Final = _amounts(
 SAVED_HOURS: Final = quantity(
     *("saved_hours_per_day", "saved h/day", "Device-hours that the drafter saves in a day."),
     unit="h",
-    spelt=_three,
+    spelt=three_digits,
     better="more",
 )
 SAVED_USD: Final = _usd(
@@ -910,10 +913,10 @@ SPEC: Final = quantity("spec", "SPEC", "What a SPEC says of it.")
 
 QUANTITY: Final = quantity("quantity", "", "Which figure.")
 UNIT: Final = quantity("unit", "", "Unit of the figure.")
-MEASURED: Final = quantity("measured", "measured", "What was measured.", spelt=_three)
-PREDICTED: Final = quantity("predicted", "predicted", "What is predicted.", spelt=_three)
+MEASURED: Final = quantity("measured", "measured", "What was measured.", spelt=three_digits)
+PREDICTED: Final = quantity("predicted", "predicted", "What is predicted.", spelt=three_digits)
 OFF: Final = _off("off", "off", "One over the other, less 1.")
-IDEAL: Final = quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=_three)
+IDEAL: Final = quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=three_digits)
 IDEAL_OFF: Final = _off("ideal_off", "off", "How far that is off.")
 PLACE: Final = quantity("place", "point", "Where it stands in its file.")
 POSITIONS: Final = _number("positions", "positions", "Positions of a timed pass.")

@@ -228,6 +228,17 @@ def format_price(value: float) -> str:
     return f"{value:.2f}" if size >= 1 or not size else f"{value:#.3g}"
 
 
+def three_digits(value: float) -> str:
+    """Return a number in three digits, or all before the point, without an exponent.
+
+    Examples
+    --------
+    >>> three_digits(5000.4), three_digits(999.6), three_digits(12.345), three_digits(0.00111)
+    ('5000', '1000', '12.3', '0.00111')
+    """
+    return f"{value:.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
 def format_seconds(value: float) -> str:
     """Return a time in the unit that keeps it readable.
 

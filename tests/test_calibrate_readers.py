@@ -164,6 +164,9 @@ LINE = json.dumps(SGLANG)
     [
         ("", "b.json: is empty"),
         (" \n", "b.json: is empty"),
+        ("# a comment\n", "b.json: is empty; allowed: a line of column names and one a point"),
+        # The file is not empty: what its line holds is what is wrong.
+        ("Serving results\n", "line 1: column 'Serving results' is unknown; allowed: batch_size"),
         (LINE[:-40], "b.json, line 1: is not valid JSON"),
         (LINE + "\n" + LINE[:50], "b.json, line 2: is not valid JSON"),
         ("[" * 100_000, "b.json, line 1: is not valid JSON"),

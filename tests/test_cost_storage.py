@@ -21,7 +21,15 @@ from specroof.architecture.experts import Experts
 from specroof.architecture.latent import LatentAttention, latent_bytes
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
-from specroof.cost import CHOICES, Options, Storage, kv_bytes_per_token, state_bytes, storage
+from specroof.cost import (
+    CHOICES,
+    Options,
+    Storage,
+    kv_bytes_per_token,
+    state_bytes,
+    storage,
+    window_bytes,
+)
 from specroof.cost.forward import kv_cache_bytes
 from specroof.units import DTYPE_BYTES
 from strategies import architectures, contexts, formats, options
@@ -82,6 +90,7 @@ def test_caches_by_hand(model: Architecture, per_token: float, at_4096: float) -
     assert kv_bytes_per_token(model) == per_token
     assert kv_cache_bytes(model, 4096) == at_4096
     assert kv_cache_bytes(model, [0, 4096]).tolist() == [0, at_4096]
+    assert window_bytes(model) == at_4096 - 4096 * per_token
 
 
 def test_a_cache_dtype_overrides_the_config() -> None:

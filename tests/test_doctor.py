@@ -27,11 +27,13 @@ from specroof import CatalogError, OptionError, doctor, predict, survival_accept
 from specroof.acceptance import context_acceptance
 from specroof.engines import calibrated_yaml
 from specroof.errors import MeasurementError
+from specroof.latency.setup import Setup
 from specroof.policies.decision import Change, Gain
 from specroof.policies.schedule import Schedule
 from specroof.questions.doctor import (
     Diagnosis,
     DoctorRequest,
+    ServedCase,
     advice,
     context_of,
     gain_words,
@@ -281,7 +283,9 @@ def test_a_plain_server_is_told_what_drafting_would_gain(saved: Any) -> None:
     assert found.advice[0].startswith("speculation is off now; at 40 running requests K=")
     assert [one.quantity for one in found.rows] == ["step", "tokens per second"]
     mute = of(paths, drafter="eagle3")
-    assert mute.advice[0].startswith("speculation is off now; no prediction: no acceptance")
+    assert mute.advice == (
+        "speculation is off now; no prediction: no acceptance was counted or given",
+    )
     assert mute.prediction is None
 
 
@@ -322,7 +326,9 @@ def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
     crowd = replace(LIFE, running=5000.0)
     found = of(saved(vllm_page(crowd), vllm_page(crowd.at(1030.0))), drafter="eagle3")
     assert found.change is None
-    assert "no room for this load" in found.advice[0]
+    # 5000 requests of 3250 tokens, 144 KiB each, are 2.2 TiB; the acceptance was counted.
+    assert "memory would not hold 5000 requests at context 3250" in found.advice[0]
+    assert "acceptance" not in found.advice[0]
     assert found.rows[1].predicted is None
 
 
@@ -645,15 +651,19 @@ def test_a_length_beyond_what_was_measured_is_said() -> None:
     longer = Gain(6, 1.9, 1.4, 2.1)
     now, best = Gain(2, 1.5, 1.4, 1.6), Gain(3, 1.8, 1.65, 1.95)
     unsure = Change(running=40, now=now, best=best, schedule=STEADY, measured=3, longer=longer)
-    seen = observed_with(2)
-    _, tried = advice(seen, specroof.load_drafter("eagle3"), unsure)
+    hardware = specroof.load_hardware("h100")
+    setup = Setup(hardware, hardware.engine("vllm"), specroof.Placement(), specroof.Options())
+    drafter = specroof.load_drafter("eagle3")
+    model = specroof.load_model("Qwen/Qwen3-8B")
+    case = ServedCase(model, setup, drafter, observed_with(2), context_len=4096, replicas=1)
+    _, tried = advice(case, None, unsure)
     assert tried.startswith("K=6 may give 1.90x plain decoding (1.40-2.10x), beyond K=3, ")
     little = replace(unsure, longer=replace(longer, speedup=1.81))
     for nothing in (little, replace(unsure, now=None)):
-        assert len(list(advice(seen, specroof.load_drafter("eagle3"), nothing))) == 1
+        assert len(list(advice(case, None, nothing))) == 1
     # A longer draft runs than was measured: those that were lose, and it gains nothing on itself.
     itself = replace(unsure, now=longer, best=Gain(3, 1.7, 1.6, 1.8))
-    assert len(list(advice(seen, specroof.load_drafter("eagle3"), itself))) == 1
+    assert len(list(advice(case, None, itself))) == 1
 
 
 def observed_with(drafts: int) -> Observed:

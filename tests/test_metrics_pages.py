@@ -204,6 +204,15 @@ def test_what_a_server_says_beside_its_metrics_is_read_where_it_does() -> None:
 # --- text ----------------------------------------------------------------------------------------
 
 
+def test_a_log_in_the_place_of_a_page_is_refused_by_what_it_is_not() -> None:
+    log = "INFO 11-01 10:00:00 [metrics.py:100] SpecDecoding metrics: " + "x" * 9000 + "\n"
+    with pytest.raises(
+        MeasurementError, match=r"is no metrics page \(.*\); allowed: what a"
+    ) as told:
+        parse_metrics(log, source="server.log")
+    assert len(str(told.value)) < 200
+
+
 @pytest.mark.parametrize(
     "text",
     [

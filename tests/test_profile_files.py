@@ -59,7 +59,11 @@ def test_counters_are_added_up_over_the_engines_of_each_model() -> None:
     assert (profile.model, profile.n_rounds) == ("org/m", 1000)
     assert profile.tokens_per_round == pytest.approx(2.3)
     both = COUNTERS + COUNTERS.replace("org/m", "org/n")
-    assert [profile.model for profile in parse_profiles(both, "file")] == ["org/m", "org/n"]
+    profiles = parse_profiles(both, "file")
+    assert [profile.model for profile in profiles] == ["org/m", "org/n"]
+    # As the golden lengths and trace banks of one file: rows of a table tell them apart.
+    assert [profile.name for profile in profiles] == ["file/org/m", "file/org/n"]
+    assert profile.name == "file"
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=9).filter(any))
@@ -223,6 +227,9 @@ def test_a_file_is_a_profile_in_a_spec(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text(SGLANG_LINE.format(length="2.50"))
     assert specroof.load_profile(log, drafts="num_draft_tokens=8").lengths == ((7, 2.5),)
+    # A SPEC has no word for a file's drafts, but one for the length that the file holds.
+    with pytest.raises(specroof.OptionError, match=r"or accept-length=2\.5@DRAFTS in a SPEC$"):
+        specroof.load_drafter(f"eagle3,profile={log}")
 
 
 def test_a_file_of_several_profiles_is_none(tmp_path: Path) -> None:
@@ -231,7 +238,7 @@ def test_a_file_of_several_profiles_is_none(tmp_path: Path) -> None:
     assert len(load_profiles_file(path)) == 2
     with pytest.raises(specroof.OptionError, match="drafts is 8; allowed: drafts per round, as in"):
         load_profiles_file(path, drafts=8)  # type: ignore[arg-type]
-    with pytest.raises(specroof.CatalogError, match="holds 2 profiles"):
+    with pytest.raises(specroof.CatalogError, match=r"holds 2 profiles \(.*/m/on, .*/m/off\);"):
         specroof.load_profile(path)
 
 

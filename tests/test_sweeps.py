@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from gridded import gridded
 from specroof import OptionError, OutputError, read_results, write_sweep
 from specroof.catalog import hardware_names
 from specroof.errors import CatalogError
-from specroof.questions.study import load_study
+from specroof.questions.study import load_study, study_schema
 from specroof.questions.study_grid import Study, Target
 from specroof.questions.sweep import study_of, study_slices
 from specroof.sweeps import places, run
@@ -447,6 +448,14 @@ def test_without_pyarrow_the_format_is_csv(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # --- before and without files --------------------------------------------------------------------
+
+
+def test_the_help_names_every_key_of_a_study() -> None:
+    told = {*re.findall(r"\w+", sweep("--help")[1])}
+    schema = study_schema()
+    blocks = [schema, *schema["$defs"].values()]
+    keys = {key for block in blocks for key in block.get("properties", {})}
+    assert {"targets", "decode_context_parallel", "framework", "length_range"} <= keys <= told
 
 
 def test_a_dry_run_says_what_a_study_takes_and_writes_nothing(tmp_path: Path, study: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from specroof import advise, breakeven, frontier, predict, worth
+from specroof import advise, breakeven, frontier, predict, sweep, worth
 from specroof.outcomes.outcomes import Outcomes, _told_at_peaks
 from specroof.serving.workload import Load
 
@@ -45,6 +45,22 @@ def test_every_question_says_so(rate: float, decision: str, reason: str | None) 
     assert first["largest_stable_rate"] == pytest.approx(24.5, abs=0.05)
     for other in others:
         assert other == first or other == pytest.approx(first, rel=1e-9)
+
+
+def test_a_study_has_a_throughput_and_no_speedup_there() -> None:
+    requests = {"input_len": 1000, "output_len": 200, "rate": [KEPT_UP, BEYOND], "requests": 60}
+    study = {
+        "format_version": 1,
+        "targets": [{"model": MODEL, "hardware": CHIP, "engine": "vllm"}],
+        "drafters": [SPEC],
+        "workload": requests,
+    }
+    _, table, *_ = str(sweep(study)).split("\n\n")
+    _, kept_up, beyond, *legend = [line.split("  ") for line in table.splitlines()]
+    assert any(cell.endswith("x") for cell in kept_up)
+    assert "-" in [cell.strip() for cell in beyond]
+    assert "nan" not in table
+    assert "none where requests come faster" in legend[0][0]
 
 
 def test_the_largest_rate_is_where_a_longer_load_waits_no_longer() -> None:

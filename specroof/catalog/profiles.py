@@ -36,8 +36,8 @@ def load_profile(name: str | os.PathLike[str], *, drafts: str | None = None) -> 
         return bundled_profile(text)
     profiles = load_profiles_file(path, drafts=drafts)
     if len(profiles) > 1:
-        names = ", ".join(profile.name for profile in profiles[:4])
-        holds = f"{path}: holds {len(profiles)} profiles ({names}, …)"
+        names = [*[profile.name for profile in profiles[:4]], *["…"] * (len(profiles) > 4)]
+        holds = f"{path}: holds {len(profiles)} profiles ({', '.join(names)})"
         reject(holds, "a file with one", CatalogError)
     return profiles[0]
 

@@ -16,6 +16,7 @@ import typer
 from specroof.cli.output import (
     STANDARD_OUTPUT,
     check_file,
+    check_files,
     check_folder,
     figure_files,
     give,
@@ -132,6 +133,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
                 refuse(name, given[name], f"with --output {row.output.metavar}")
     if output is not None and row.output is not None and _is_file(row.output, output):
         check_file(output)
+    check_files(csv_file, points_file, chart=plot_file)
     with _bar(row), limited(None if no_limit else _BUDGET):
         answer = row.question(**given)
     for form, is_wanted in {"": True, "JSON": with_grid, "CSV": points_file is not None}.items():

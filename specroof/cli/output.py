@@ -184,10 +184,8 @@ def figure_files(path: Path, draw: Figures) -> dict[Path, bytes]:
     Raises
     ------
     OutputError
-        For a path without a name, and several charts on standard output.
+        For several charts on standard output.
     """
-    if not path.name:
-        reject(f"--plot is {str(path)!r}", "the name of a file", OutputError)
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     figures = draw()
@@ -240,6 +238,25 @@ def check_file(path: Path) -> None:
 
     if path != STANDARD_OUTPUT:
         writing.check_file(path)
+
+
+def check_files(*tables: Path | None, chart: Path | None) -> None:
+    """Refuse tables and a chart that cannot be written, before minutes are spent on the answer.
+
+    Raises
+    ------
+    OutputError
+        For a folder that is not there, and a chart without a name or of an unknown format.
+    """
+    if chart is not None and not chart.name:
+        reject(f"--plot is {str(chart)!r}", "the name of a file", OutputError)
+    if chart not in {None, STANDARD_OUTPUT}:
+        from specroof import plot  # noqa: PLC0415 - as above
+
+        plot.chart_format(str(chart))
+    for path in (*tables, chart):
+        if path is not None:
+            check_file(path)
 
 
 def check_folder(folder: Path) -> None:

@@ -69,11 +69,13 @@ class RunRequest:
 def sweep(given: Given) -> None:
     """Run a study: several models x hardware x drafters.
 
-    The whole file is checked first, and every mistake is reported. Its keys:
-    format_version (1), targets (a list of model, hardware, family, tensor_parallel,
-    expert_parallel, attention_data_parallel), drafters (SPECs), batch_size, context_len or
-    workload (input_len, output_len and prefix_hit_rate of requests, whose prefills then count;
-    batch_size is how many are in flight), max_draft_len, engine, options, server, capacity.
+    The whole file is checked first, and every mistake is reported. Its keys: format_version (1);
+    targets, a list of model, hardware, family, engine, framework, tensor_parallel,
+    expert_parallel, attention_data_parallel, decode_context_parallel, pipeline_parallel, nodes,
+    prefill, decode and link; drafters (SPECs); batch_size; context_len, or workload (input_len,
+    output_len and prefix_hit_rate of requests, whose prefills then count; batch_size is how many
+    are in flight; of simulated requests also rate, arrivals, requests, length_range and seed, or a
+    trace or lengths); max_draft_len, engine, framework, options, server, capacity.
 
     DIR gets points/, a file for each target and drafter; summary, the best of each load; and
     manifest.json. The same command continues an interrupted run.
@@ -113,6 +115,11 @@ def _check(run: RunRequest) -> None:
 
     if run.output == "":
         refuse("output", run.output, "a folder, or a URL")
+    if run.output is None:
+        of_files = {"on": run.on, "plot": run.plot, "form": not run.dry_run and run.form}
+        for name, value in of_files.items():
+            if value:
+                refuse(name, value, "with --output, where files are written")
     whole_within("workers", run.workers, WORKERS)
     if run.form is not None:
         best_format(run.form)

@@ -9,4 +9,5 @@ from specroof.cost.forward import (
     state_bytes,
     storage,
     stored_as,
+    window_bytes,
 )

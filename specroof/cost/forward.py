@@ -522,6 +522,28 @@ def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) 
     return float((longer[1] - longer[0]) / step)
 
 
+def window_bytes(architecture: Architecture) -> float:
+    """Return the cache bytes of a sequence that its length does not change: full windows.
+
+    Source
+        What is left of `kv_cache_bytes` at a long context without `kv_bytes_per_token`.
+
+    Examples
+    --------
+    >>> from specroof.architecture.attention import GroupedQueryAttention
+    >>> from specroof.architecture.base import Linear
+    >>> from specroof.architecture.model import Block, Layer
+    >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128, window=10)
+    >>> layer = Layer((Block("attention", (), core),), count=2)
+    >>> tiny = Architecture("tiny", "llama", 8, 100, (layer,), head=Linear("lm_head", 8, 100))
+    >>> window_bytes(tiny)  # 2 layers * 2 * 8 heads * 128 * 2 bytes * 10 tokens
+    81920.0
+    """
+    context_len = 2.0**20
+    whole = float(kv_cache_bytes(architecture, context_len))
+    return whole - kv_bytes_per_token(architecture) * context_len
+
+
 def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> float:
     """Return the bytes of one sequence that do not grow with the context: recurrent state, rings.
 

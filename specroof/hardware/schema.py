@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 
-from specroof.errors import ProfileError
+from specroof.errors import ProfileError, refuse
 from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS
 from specroof.hardware.engine import (
     ANY_CONCURRENCY,
@@ -78,6 +78,20 @@ def _ascend(sizes: list[Any]) -> bool:
 _SHORT_NAME: Final = _rule(
     "lower-case text of a-z, 0-9, '.', '_' and '-'", lambda name: bool(_NAME.fullmatch(name)), str
 )
+
+
+def check_engine_name(name: str) -> None:
+    """Refuse a name that no engine of a hardware file may have.
+
+    Raises
+    ------
+    OptionError
+        For capitals, spaces and whatever a command line would need quotes for.
+    """
+    if allowed := _SHORT_NAME(name):
+        refuse("engine_name", name, allowed)
+
+
 #: What the fields of the profile's classes are called after, other quantities of `BOUNDS` apart.
 _WORDS: Final[dict[str, _Rule]] = {
     "dtype": _one_of(DTYPE_BYTES),

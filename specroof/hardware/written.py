@@ -8,6 +8,7 @@ from specroof.errors import OptionError
 from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import EngineProfile
 from specroof.hardware.profile import Generic, HardwareProfile, parse_hardware
+from specroof.hardware.schema import check_engine_name
 from specroof.reading.yaml_text import dump_yaml
 
 #: Keys of a chip that are plain values, written where they are known.
@@ -41,6 +42,7 @@ def calibrated_yaml(
     if name == "ideal":
         message = "--engine-name is 'ideal', which is built in; allowed: another name"
         raise OptionError(message)
+    check_engine_name(name)
     content: dict[str, Any] = {
         "format_version": hardware.format_version,
         "name": hardware.name,

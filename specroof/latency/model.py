@@ -447,6 +447,8 @@ def _part_factors(
         # Products of floats: 8 tokens may come out a hair above 8.
         takes = ~taken & (tokens <= (kernel.rows or np.inf) * _HAIR)
         takes = takes & (bits <= (kernel.bits or np.inf) * _HAIR)
+        if not takes.any():
+            continue
         width: Array | float = kernel.tile
         if kernel.widest_tile is not None:
             # As few tiles as cover all visits, and no wider than they need.

@@ -28,7 +28,7 @@ from specroof.serving.played import (
 )
 from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
-from specroof.units import format_drafts
+from specroof.units import format_drafts, plain_number, three_digits
 
 #: How sentences about limits begin that replace defaults.
 RAISED_LIMIT: Final = "raised limit"
@@ -121,9 +121,10 @@ class Outcomes(ServedCurve):
     def raised_notes(self) -> list[str]:
         """What a server is told so that its default limits do not bind, at the largest load."""
         runs: list[bool] = np.isfinite(self.decoding.round_s).any(axis=(0, 2)).tolist()  # type: ignore[assignment]
-        loads, at = self.curve.batch_size.tolist(), " at a load of {:g}"
+        loads, at, spelt = self.curve.batch_size.tolist(), " at a load of {}", plain_number
         if self.played is not None and self.played.load.kind != "concurrency":
-            loads, at = [*self.played.load.arrival_rates], " at {:.3g} requests/s"
+            loads, at = [*self.played.load.arrival_rates], " at {} requests/s"
+            spelt = three_digits
             if not loads:  # of a job, which is one load
                 loads, at = [1.0], ""
         raised = [
@@ -137,7 +138,7 @@ class Outcomes(ServedCurve):
         framework = self.room.drafting.server.framework
         return [
             Urgent(
-                f"{RAISED_LIMIT}: --server running={most}{at.format(load)}, since memory holds more "
+                f"{RAISED_LIMIT}: --server running={most}{at.format(spelt(load))}, since memory holds more "
                 f"requests than {framework} runs by default"
             )
         ]
@@ -149,9 +150,9 @@ class Outcomes(ServedCurve):
             return []
         most = cast("PlayedLoads", self.played).stable_rate  # else nothing is unsustained
         drafts = int(np.nanargmax(most))
-        gain = f" and {most[drafts]:.3g}/s with {format_drafts(drafts)} of {self.curve.drafter}"
+        gain = f" and {three_digits(most[drafts])}/s with {format_drafts(drafts)} of {self.curve.drafter}"
         return [
-            f"the server answers at most about {most[0]:.3g} requests/s without drafts"
+            f"the server answers at most about {three_digits(most[0])} requests/s without drafts"
             f"{gain if drafts else ''}: at a higher rate requests pile up, and there is no speedup"
         ]
 

@@ -18,7 +18,7 @@ from specroof.plot.multiples import study_figures
 from specroof.plot.operations import plot_roofline, plot_time_per_op, plot_waterfall
 from specroof.plot.rows import plot_rows
 from specroof.plot.scatter import plot_predicted
-from specroof.plot.style import figure_bytes, line_key
+from specroof.plot.style import chart_format, figure_bytes, line_key
 
 __all__ = [
     "Across",
@@ -26,6 +26,7 @@ __all__ = [
     "Fill",
     "Line",
     "Panel",
+    "chart_format",
     "figure_bytes",
     "line_key",
     "plot_acceptance",

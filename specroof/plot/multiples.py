@@ -27,6 +27,7 @@ from specroof.plot.style import (
     tick_at,
     wrapped,
 )
+from specroof.units import three_digits
 
 if TYPE_CHECKING:
     from specroof.speedup.overview import Overview
@@ -123,7 +124,7 @@ def _lines_chart(page: _Page) -> Figure:
     at = first.requests or f"context {short_number(middle)}"
     if not by_batch:
         at = (
-            f"{first.batch_size[0]:.3g} requests/s"
+            f"{three_digits(first.batch_size[0])} requests/s"
             if first.is_by_rate
             else f"batch {first.batch_size[0]:.3g}"
         )

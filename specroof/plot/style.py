@@ -335,8 +335,8 @@ _ALLOWED: Final = ", ".join(_METADATA)
 _DPI: Final = 150
 
 
-def figure_bytes(figure: Figure, name: PurePath | str) -> bytes:
-    """Return a chart as the content of a file of this name; its suffix says the format.
+def chart_format(name: PurePath | str) -> str:
+    """Return the suffix of a chart's file, which says its format.
 
     Raises
     ------
@@ -345,12 +345,24 @@ def figure_bytes(figure: Figure, name: PurePath | str) -> bytes:
 
     Examples
     --------
-    >>> figure_bytes(Figure(), "chart.png")[1:4]
-    b'PNG'
+    >>> chart_format("Chart.PNG")
+    '.png'
     """
     kind = PurePath(name).suffix.lower()
     if kind not in _METADATA:
         reject(f"{name}: no format for a chart", f"a file that ends in {_ALLOWED}", OutputError)
+    return kind
+
+
+def figure_bytes(figure: Figure, name: PurePath | str) -> bytes:
+    """Return a chart as the content of a file of this name: see `chart_format`.
+
+    Examples
+    --------
+    >>> figure_bytes(Figure(), "chart.png")[1:4]
+    b'PNG'
+    """
+    kind = chart_format(name)
     content = io.BytesIO()
     with house_style():
         figure.savefig(content, format=kind[1:], dpi=_DPI, metadata=_METADATA[kind])

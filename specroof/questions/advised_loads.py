@@ -28,7 +28,7 @@ from specroof.serving.played import PlayedLoads
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.price import Money
 from specroof.speedup.result import TIE, UNCLEAR, best_index, within_measured
-from specroof.units import MILLISECOND
+from specroof.units import MILLISECOND, three_digits
 
 # --- The advice at each load: values -------------------------------------------------------------
 
@@ -841,7 +841,8 @@ def _warnings(rows: Sequence[AdvisedRow], targets: Targets) -> list[str]:
         load = min(waits, key=lambda load: np.nan_to_num(waits[load], nan=np.inf))
         if target_ms is not None and not waits[load] <= target_ms:
             warnings.append(
-                f"a {what} of {float(target_ms):g} ms is out of reach: the least is {waits[load]:.3g} ms, "
+                f"a {what} of {float(target_ms):g} ms is out of reach: the least is "
+                f"{three_digits(waits[load])} ms, "
                 f"at {load:.4g} {rows[0].unit}"
             )
     most = max(rows, key=lambda row: np.nan_to_num(row.tried_speedup))

@@ -36,7 +36,7 @@ from specroof.report.layout import (
 )
 from specroof.serving.workload import workload_json
 from specroof.speedup.reach import how_sure
-from specroof.units import format_drafts
+from specroof.units import format_drafts, three_digits
 
 if TYPE_CHECKING:
     from specroof.architecture.model import Architecture
@@ -353,8 +353,8 @@ def gain_words(row: LoadRow) -> str:
     if row.reason == "unsustained":
         off, on = row.plain_largest_stable_rate, row.largest_stable_rate
         return (
-            f"no speedup, since the server keeps up with at most {off:.3g} requests/s without "
-            f"drafts and {on:.3g} with {drafts}"
+            f"no speedup, since the server keeps up with at most {three_digits(off)} requests/s without "
+            f"drafts and {three_digits(on)} with {drafts}"
         )
     return f"{_gain(row)} with {drafts}" if row.tried_draft_len else _gain(row)
 

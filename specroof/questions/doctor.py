@@ -125,20 +125,15 @@ class ServedCase:
     @property
     def now(self) -> int | None:
         """Drafts of a round: the mean, rounded; None where the server does not show it."""
-        return drafts_now(self.counts)
+        if not self.counts.speculates:
+            return 0
+        drafts = self.counts.longest if self.counts.draft_len is None else self.counts.draft_len
+        return None if drafts is None else round(drafts)
 
     @property
     def running(self) -> float:
         """Requests that one replica decodes at a time: one at least."""
         return max((self.counts.running or 0.0) / self.replicas, 1.0)
-
-
-def drafts_now(counts: Observed) -> int | None:
-    """Return the drafts of a round: the mean, rounded; None where the server does not show it."""
-    if not counts.speculates:
-        return 0
-    drafts = counts.longest if counts.draft_len is None else counts.draft_len
-    return None if drafts is None else round(drafts)
 
 
 def looks_up(drafter: Drafter) -> bool:
@@ -292,17 +287,15 @@ def _finite(value: float) -> float | None:
 # --- The advice for a running server, in sentences -----------------------------------------------
 
 
-def advice(counts: Observed, drafter: Drafter | None, change: Change | None) -> Iterator[str]:
+def advice(case: ServedCase, prediction: Prediction | None, change: Change | None) -> Iterator[str]:
     """Yield the advice, sentence by sentence; gains are against plain decoding."""
-    now = drafts_now(counts)
+    now = case.now
     state = f"K={now} now" if now else "speculation is off now"
     if now is None:
         state = "drafts are made now, how many is not shown"
-    if drafter is None:
+    if case.drafter is None:
         yield f"{state}; name the drafter (--drafter) to see what another draft length would gain"
-    elif change is None:
-        yield f"{state}; no prediction: no acceptance was counted or given, or no room for this load"
-    else:
+    elif change is not None:
         yield "; ".join([state, gain_words(change), *_schedule_words(change)])
         longer = change.longer
         if longer is None:
@@ -314,6 +307,14 @@ def advice(counts: Observed, drafter: Drafter | None, change: Change | None) -> 
                 f"K={longer.draft_len} may give {_speedup_words(longer)}, beyond "
                 f"K={change.measured}, the longest measured: try it before you keep it"
             )
+    elif prediction is None:
+        yield f"{state}; no prediction: no acceptance was counted or given"
+    else:
+        yield (
+            f"{state}; no prediction: memory would not hold {case.running:.4g} requests at context "
+            f"{case.context_len:.4g}; is the server started with another --tp, --kv-cache, --weights "
+            "or --server?"
+        )
 
 
 def gain_words(change: Change) -> str:
@@ -577,7 +578,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         rows=tuple(compared(case, prediction, answers)),
         prediction=prediction,
         change=change,
-        advice=tuple(advice(counts, drafter, change)),
+        advice=tuple(advice(case, prediction, change)),
         flags=flags,
         notes=tuple(
             dict.fromkeys([*read, *counts.notes, *of_case, *of_prediction, *by_law, *unknown])

@@ -10,7 +10,7 @@ from specroof.architecture.base import Core, Linear, WeightFormat
 from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of
 from specroof.catalog import model_names
-from specroof.cost import kv_bytes_per_token, state_bytes
+from specroof.cost import kv_bytes_per_token, state_bytes, window_bytes
 from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
 from specroof.questions import parameters as p
@@ -68,6 +68,7 @@ class ModelRow(q.Row):
     activation_dtype: Annotated[str, q.ACTIVATION_DTYPE]
     kv_dtype: Annotated[str, q.KV_DTYPE]
     kv_bytes_per_token: Annotated[float, q.KV_BYTES_PER_TOKEN]
+    window_bytes: Annotated[float, q.WINDOW_BYTES]
     state_dtype: Annotated[str, q.STATE_DTYPE]
     state_bytes: Annotated[float, q.STATE_BYTES]
     layers: Annotated[int, q.LAYERS]
@@ -227,6 +228,7 @@ def model_row(name: str, model: Architecture) -> ModelRow:
         weight_formats=weight_formats(model),
         tensor_bytes=tensor_bytes(model),
         kv_bytes_per_token=kv_bytes_per_token(model),
+        window_bytes=window_bytes(model),
         state_bytes=state_bytes(model),
         layers=model.n_layers,
         **fields_of(model, "family", "weight_bytes", "activation_dtype", "kv_dtype", "state_dtype"),
@@ -399,6 +401,9 @@ def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def model_text(row: ModelRow) -> str:
     """Return one model's sizes, line by line."""
+    windows = {}
+    if row.window_bytes:
+        windows["full windows"] = f"{_bytes_in(row.window_bytes, row.kv_dtype)} per sequence"
     lines = {
         "family": row.family,
         "parameters": f"{row.params:,} ({format_count(row.params)})",
@@ -406,6 +411,7 @@ def model_text(row: ModelRow) -> str:
         "weights": f"{format_binary_bytes(row.weight_bytes)}: {_formats(row)}",
         **{f"  {kind}": q.stored_spelt(amounts) for kind, amounts in row.tensor_bytes.items()},
         "KV per token": _bytes_in(row.kv_bytes_per_token, row.kv_dtype),
+        **windows,
         "fixed state": f"{_bytes_in(row.state_bytes, row.state_dtype)} per sequence",
         "layers": f"{row.layers}: {q.LAYER_KINDS.spelt(row.layer_kinds)}",
     }

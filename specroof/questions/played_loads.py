@@ -14,7 +14,7 @@ from specroof.outcomes.solve import largest_rate
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress
 from specroof.serving.workload import Load
-from specroof.units import MILLISECOND, format_seconds
+from specroof.units import MILLISECOND, format_seconds, three_digits
 
 
 @contextmanager
@@ -31,8 +31,8 @@ def told(progress: Progress) -> Iterator[None]:
 
 #: Titles of figures of a whole load, and how they are spelt.
 _WHOLE: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
-    "requests_per_s": ("req/s", "{:.3g}".format),
-    "good_requests_per_s": ("good/s", "{:.3g}".format),
+    "requests_per_s": ("req/s", three_digits),
+    "good_requests_per_s": ("good/s", three_digits),
     q.TOKENS_PER_S.name: (q.TOKENS_PER_S.title, q.TOKENS_PER_S.spelt),
     "mean_running": ("running", "{:.1f}".format),
     "duration_s": ("lasts", format_seconds),
@@ -251,7 +251,7 @@ def largest_rates_line(
     for name, found in rates.items():
         rate, drafts = found if isinstance(found, tuple) else (found, 0)
         unit = "" if parts else " requests/s"
-        told = "none" if rate is None else f"{rate:.3g}{unit}"
+        told = "none" if rate is None else f"{three_digits(rate)}{unit}"
         parts.append(f"{told} {name}{f' (γ = {drafts})' if drafts else ''}")
     return in_line(f"largest rate within p99 of {wanted}{where}: {'; '.join(parts)}")
 

@@ -505,7 +505,10 @@ def _best_table(overviews: Sequence[Overview]) -> str:
         left_out.insert(0, "loads in between")
     table += f"\nand {', and '.join(left_out)}" if left_out else ""
     if any(overview.is_by_rate for overview in overviews):
-        table += "\nat a rate, a speedup is that of the mean time of a request"
+        table += (
+            "\nat a rate, a speedup is that of the mean time of a request; none where requests come "
+            "faster than the server answers them without drafts"
+        )
     if len(overviews) < len(every):
         table += "\nideal, a bound, is left out"
     return table
@@ -530,7 +533,8 @@ def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
             continue
         rate, usd, speedup, draft_len, overview = max(choices, key=lambda entry: entry[0])
         chip = _short(f"{overview.devices} x {overview.hardware}")
-        cells = [of_load, f"{rate:.0f}", figure(usd, format_price), f"{speedup:.2f}x"]
+        gain = figure(speedup, "{:.2f}x".format)
+        cells = [of_load, f"{rate:.0f}", figure(usd, format_price), gain]
         drafter = _short(overview.drafter) if draft_len else "none"
         yield [name, load, *cells, f"{draft_len:g}", chip, drafter]
 

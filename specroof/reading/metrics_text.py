@@ -11,6 +11,9 @@ from specroof.errors import MeasurementError, optional_library, reject
 
 #: The parser's time grows with the square of the labels of a line.
 _LONGEST_LINE: Final = 16_384
+#: Characters of what the parser says: it may repeat a whole line.
+_SHOWN: Final = 80
+_PAGE: Final = "what a server's /metrics answers, in the text format of Prometheus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,10 @@ def parse_metrics(text: str, *, source: str) -> list[Sample]:
         ]
     # What the parser stumbles over: a name, a number, the end of a line.
     except (ValueError, IndexError, KeyError, AttributeError, TypeError, OverflowError) as problem:
-        reject(f"{source}: {problem}", "metrics in the text format of Prometheus", MeasurementError)
+        why = str(problem)[:_SHOWN]
+        reject(f"{source}: is no metrics page ({why})", _PAGE, MeasurementError)
     if not samples:
-        reject(
-            f"{source}: holds no metric",
-            "metrics in the text format of Prometheus",
-            MeasurementError,
-        )
+        reject(f"{source}: holds no metric", _PAGE, MeasurementError)
     # The number at the end may have lost digits.
     if not text.endswith("\n"):
         reject(

@@ -93,7 +93,7 @@ def _column_names(
     lines: list[tuple[int, str]], source: str, columns: Collection[str], needed: Collection[str]
 ) -> list[str]:
     """Return the names of the columns, once they are known to be good ones."""
-    if len(lines) < 2:  # a line of names, and a line of values
+    if not lines:
         reject(f"{source}: is empty", "a line of column names and one a point", MeasurementError)
     place = f"{source}, line {lines[0][0]}"
     names = [name.strip() for name in csv_cells(lines[0][1], place)]
@@ -109,6 +109,8 @@ def _column_names(
         if name not in names:
             message = f"{place}: column {name!r} is missing; needed are {', '.join(needed)}"
             raise MeasurementError(message)
+    if len(lines) == 1:
+        reject(f"{place}: holds column names alone", "a line a point below it", MeasurementError)
     return names
 
 

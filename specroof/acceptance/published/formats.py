@@ -4,7 +4,7 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -130,10 +130,15 @@ def counters_profiles(text: str, source: str) -> list[AcceptanceProfile]:
         model[key] = model.get(key, 0.0) + _float(where, match["value"], high=_MOST_EVENTS)
     if not totals:
         refuse(source, "without samples", "vllm:spec_decode_num_drafts and its fellows")
-    return [_counted(model, counts, source) for model, counts in totals.items()]
+    return [
+        _counted(f"{source}/{model}" if len(totals) > 1 else source, model, counts, source)
+        for model, counts in totals.items()
+    ]
 
 
-def _counted(model: str, counts: dict[str | int, float], source: str) -> AcceptanceProfile:
+def _counted(
+    name: str, model: str, counts: dict[str | int, float], source: str
+) -> AcceptanceProfile:
     """Return the profile of one model's counters, checked against each other."""
     where = f"{source}: model {model!r}"
     rounds = counts.get("drafts", 0.0)
@@ -148,7 +153,7 @@ def _counted(model: str, counts: dict[str | int, float], source: str) -> Accepta
     if not math.isclose(total, sum(accepted), rel_tol=_ROUNDING):
         refuse(f"{where}: num_accepted_tokens", total, f"{sum(accepted):g}, its sum over positions")
     return AcceptanceProfile(
-        name=source,
+        name=name,
         model=model,
         engine="vLLM",
         survival=_checked_survival(where, [count / rounds for count in accepted]),
@@ -328,7 +333,7 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
         counted="rate by position; its mean acceptance length has the bonus token in",
         n_rounds=round(rounds),
         source=source,
-        note="; ".join([f"{len(windows)} log lines", *filter(None, [varying])]),
+        note="; ".join([_log_lines(windows), *filter(None, [varying])]),
     )
 
 
@@ -341,6 +346,10 @@ def _window_rounds(drafted: int, accepted: int, rates: list[float]) -> float:
     if not accepted or not share or abs(alike * share - accepted) <= unsure:
         return alike
     return max(alike, accepted / share)
+
+
+def _log_lines(lines: Sized) -> str:
+    return f"{len(lines)} log line{'s' * (len(lines) != 1)}"
 
 
 def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProfile:
@@ -372,12 +381,15 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
     ((7, 3.0),)
     """
     lengths = [_float(source, length) for length in _SGLANG_LINE.findall(text)]
-    if drafts is None:
-        message = f"{source}: SGLang's log does not tell the draft length; give it, as in num_draft_tokens=8"
-        raise OptionError(message)
     if not lengths:
         refuse(f"{source}: accept len", "no number in any line", "lines such as: accept len: 2.50")
     mean = sum(lengths) / len(lengths)
+    if drafts is None:
+        message = (
+            f"{source}: SGLang's log does not tell the draft length; give it, as in "
+            f"num_draft_tokens=8, or accept-length={mean:.4g}@DRAFTS in a SPEC"
+        )
+        raise OptionError(message)
     return AcceptanceProfile(
         name=source,
         engine="SGLang",
@@ -386,7 +398,7 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
         ),
         counted="acceptance length; the bonus token is counted",
         source=source,
-        note=f"mean of {len(lengths)} log lines",
+        note=f"mean of {_log_lines(lengths)}",
     )
 
 
