@@ -643,12 +643,12 @@ def test_the_page_decides_as_advise_does(shown: Callable[..., Opened]) -> None:
         if choice["draft_len"] != row.draft_len:
             continue
         same_length += 1
-        shown = seen.page.locator("#flags pre").all_inner_texts()
+        printed = seen.page.locator("#flags pre").all_inner_texts()
         advised = [
             "\n".join([*flags.file_lines, flags.text]) for flags in advice.launches if row.draft_len
         ]
-        assert {*advised} <= {*shown}, at
-        assert bool(shown) == bool(advised), at
+        assert {*advised} <= {*printed}, at
+        assert bool(printed) == bool(advised), at
         assert seen.text("question").startswith(f"specroof advise {model} -H {chip} ")
     assert same_length >= 0.9 * compared
 
