@@ -23,6 +23,7 @@ from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targe
 from specroof.questions.predict import predicted
 from specroof.report.layout import on_screen, show_notes
 from specroof.serving.workload import Load
+from tables import rows
 
 EXAMPLE = (
     "Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --input-len 3000 --output-len 500 "
@@ -127,19 +128,7 @@ def test_drafts_that_change_nothing_are_no_gain() -> None:
     assert "drafting stays on at 128 in flight: the best estimate is a gain" in _conditions(late)
 
 
-@pytest.mark.parametrize(
-    ("framework", "weights", "is_served"),
-    [
-        # vLLM and SGLang quantize to fp8 as they load; any other format is a checkpoint's own.
-        ("vllm", "fp8", True),
-        ("sglang", "fp8", True),
-        ("vllm", "int4", False),
-        ("sglang", "nvfp4", False),
-        ("tensorrt-llm", "fp8", False),
-        ("llama.cpp", "q4_k_m", True),  # whose file is left for the reader to name
-        ("vllm", "bf16", True),  # what the checkpoint has
-    ],
-)
+@pytest.mark.parametrize(("framework", "weights", "is_served"), rows("values", "served_weights"))
 def test_weights_that_the_command_does_not_serve_are_named(
     framework: str, weights: str, is_served: bool
 ) -> None:

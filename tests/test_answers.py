@@ -365,7 +365,7 @@ def test_an_unknown_keyword_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["predict", "worth", "breakeven", "train"])
 def test_an_answer_on_several_chips_has_the_rows_of_each(name: str) -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
+    pd = pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
     chips, ask = [CHIP, "b200"], getattr(specroof, name)
     of_each: dict[str, dict[str, Any]] = {
         "predict": {"drafters": EAGLE, "batch_size": [1, 8], "max_draft_len": 3},
@@ -380,6 +380,15 @@ def test_an_answer_on_several_chips_has_the_rows_of_each(name: str) -> None:
     told = [{"hardware": one.setup.hardware.name, **row} for one in each for row in one.records]
     assert found["rows"] == told
     assert both.to_frame()["hardware"].tolist() == [row["hardware"] for row in told]
+    points, of_one = both.to_frame("points"), [one.to_frame("points") for one in each]
+    assert points["hardware"].tolist() == [
+        one.setup.hardware.name
+        for one, frame in zip(each, of_one, strict=True)
+        for _ in frame.index
+    ]
+    expected = pd.concat(of_one, ignore_index=True)
+    pd.testing.assert_frame_equal(points[list(expected)], expected, check_dtype=False)
+    assert all(one.title in both.title for one in each)
     assert len(both.to_csv().splitlines()) == 1 + len(told)
     assert found["asked"]["hardware"] == chips
     first, second = (one.to_dict()["case"] for one in each)

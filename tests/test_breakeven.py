@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import specroof
 from specroof import breakeven, plot, predict
 from specroof.cli import app
+from tables import rows
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 
@@ -220,17 +221,7 @@ def test_drafts_without_room_are_not_the_answer() -> None:
     assert free.draft_len > 1
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--drafter", "eagle3", "--context", "512,4096"),
-        ("--drafter", "eagle3", "--solve", "accept-length", "--speedup", "3.9"),
-        ("--drafter", "block,cost=9,drafts=4", "--batch", "1"),
-        ("--drafter", "eagle3,accept=.7", "--solve", "batch"),
-        ("--drafter", "eagle3,accept=.7", "--solve", "batch", "--context", "0"),
-        ("--drafter", "eagle3,accept=.7", "--solve", "context", "--batch", "1,4000"),
-    ],
-)
+@pytest.mark.parametrize("words", rows("values", "break_evens"))
 def test_every_answer_is_drawn(words: tuple[str, ...], tmp_path: Path) -> None:
     picture = tmp_path / "chart.png"
     done = shell(*words, "--plot", str(picture))

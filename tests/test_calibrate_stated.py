@@ -79,18 +79,7 @@ def test_weights_are_priced_as_they_were_served(
         assert line.endswith("allowed: the same, by --weights or another --model")
 
 
-@pytest.mark.parametrize(
-    ("key", "option", "is_of", "names"),
-    [
-        ("quantization", "weight_dtype", "int8", "fp8 w8a8_fp8 modelopt_fp8 mxfp8 w8a8_int8 int8"),
-        # AWQ (Lin et al. 2023, arXiv:2306.00978) has 4 bits.
-        ("quantization", "weight_dtype", "int4", "awq awq_marlin modelopt_fp4 nvfp4_online mxfp4 "
-         "petit_nvfp4 quark_mxfp4 fp4 int4"),
-        ("kv_cache", "kv_dtype", "bf16", "bf16 bfloat16"),
-        ("kv_cache", "kv_dtype", "fp8", "fp8 fp8_e4m3 fp8_e5m2 mxfp8"),
-        ("kv_cache", "kv_dtype", "fp4", "nvfp4 fp4_e2m1 fp4_mx_block16"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("key", "option", "is_of", "names"), rows("values", "widths_of_formats"))  # fmt: skip
 def test_a_format_is_as_wide_as_its_name_says(
     key: str, option: str, is_of: str, names: str
 ) -> None:

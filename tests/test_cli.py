@@ -2,8 +2,6 @@
 
 import csv
 import json
-import shlex
-import subprocess
 import sys
 from importlib.metadata import version
 from itertools import groupby
@@ -113,16 +111,6 @@ def test_a_config_that_is_no_model_is_refused_without_a_traceback(tmp_path: Path
     for text in ("[]", "", "{", '{"model_type": "unheard"}', "[" * 100_000):
         path.write_text(text)
         assert str(path) in refused("predict", path, "-H b200 --drafter ideal")
-
-
-def test_a_real_process_prints_one_line_and_exits_with_2() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "specroof", *shlex.split("predict nope -H b200 --drafter ideal")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
 # --- the other commands ------------------------------------------------------------------------

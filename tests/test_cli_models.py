@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from commands import answered, refused, run
+from tables import rows
 from tiny_configs import STATED, TINY, Config
 
 NOTE = "read as family llama: the config says model_type brand_new"
@@ -89,16 +90,7 @@ def test_formats_of_the_user_change_bytes_and_are_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "chip", "dtype", "note"),
-    [
-        # weight-only: no arithmetic in int4 is asked for, so no chip lacks it
-        ({"quant_method": "awq", "bits": 4, "group_size": 128}, "h100", "fp16", None),
-        ({"quant_algo": "W4A16_NVFP4"}, "h100", "fp16", None),
-        # narrow on both sides: the next wider one that the chip has
-        ({"quant_algo": "NVFP4"}, "h100", "fp8", "has no fp4 arithmetic: fp8 stands in"),
-        ({"quant_algo": "NVFP4"}, "b200", "fp4", None),
-        ({"quant_method": "fp8"}, "a100", "bf16", "has no fp8 arithmetic: bf16 stands in"),
-    ],
+    ("section", "chip", "dtype", "note"), rows("values", "arithmetic_of_activations")
 )
 def test_arithmetic_is_that_of_the_activations_or_the_next_wider(
     section: Config, chip: str, dtype: str, note: str | None, tmp_path: Path

@@ -15,6 +15,7 @@ from commands import invoked, refused, run
 from specroof.cli import FORMER, OneLineGroup, PlainCommand, app
 from specroof.cli.commands import completion
 from specroof.questions import QUESTIONS
+from tables import rows
 
 
 def doubled(value: int) -> int:
@@ -46,23 +47,7 @@ def toy_app(seen: dict[str, Any], **settings: Any) -> typer.Typer:
     return toys
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "m --name a",
-        "m --name a --name b --number 8 --longest 4 --share 1e-3",
-        "m --name a --twice 5 --engine x --file here/x.csv --strict",
-        "m --name a --share 3 --number -2",
-        "m --name a --start 2026-01-02",
-        # what is refused
-        "",
-        "m",
-        "--name a",
-        "m --name a --start x",
-        "m --name a --what",
-        "--help",
-    ],
-)
+@pytest.mark.parametrize("words", rows("values", "typer_words"))
 def test_words_mean_what_they_mean_to_typer(words: str) -> None:
     ours: dict[str, Any] = {}
     typers: dict[str, Any] = {}
@@ -93,20 +78,7 @@ def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, sa
     assert (str(done.exception), seen) == (says, {})
 
 
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        ("simulate --tokens 1000", "acceptance simulate --tokens 1000"),
-        ("simulate batch -h", None),
-        ("schema predict", "predict --json-schema"),
-        (
-            "mock Qwen/Qwen3-8B -H h100 --drafter ngram,accept=0.5 --concurrency 4",
-            "advise Qwen/Qwen3-8B -H h100 --drafter ngram,accept=0.5 --concurrency 4 --tp 1 "
-            "--isl 1024 --osl 1024 --bench",
-        ),
-        ("adaptive -h", None),
-    ],
-)
+@pytest.mark.parametrize(("former", "now"), rows("values", "former_commands"))
 def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | None) -> None:
     done = invoked(former)
     name = former.split(maxsplit=1)[0]
@@ -116,22 +88,7 @@ def test_a_former_command_answers_and_names_the_new_one(former: str, now: str | 
         assert done.stdout == run(now)
 
 
-@pytest.mark.parametrize(
-    ("command", "former", "now"),
-    [
-        (
-            "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7",
-            "--draft-len",
-            "--show-draft-len",
-        ),
-        ("worth Qwen/Qwen3-8B -H h100 --drafter eagle3", "--draft-len", "--measured-draft-len"),
-        (
-            "advise Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7 --isl 500 --osl 50 --steady",
-            "--draft-len",
-            "--choose-draft-len",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("command", "former", "now"), rows("values", "former_flags"))
 def test_a_former_flag_answers_and_names_the_new_one(command: str, former: str, now: str) -> None:
     old = invoked(f"{command} {former} 4 --json")
     assert old.stdout == run(f"{command} {now} 4 --json")

@@ -29,6 +29,7 @@ from specroof.latency.setup import (
     engine_setup,
 )
 from strategies import device
+from tables import rows
 
 HEADS = GroupedQueryAttention(16, n_kv_heads=2, head_dim=128, value_dim=128)
 LATENT = LatentAttention(16, latent_dim=512, rope_dim=64, head_dims=(192, 128))
@@ -207,17 +208,7 @@ def test_layers_of_a_drafter_in_sglang_are_as_wide_and_whole() -> None:
     assert tokens(8) / tokens(1) == pytest.approx((61 / 8 + 1) / 62, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("chip", "expected"),
-    [
-        # vllm v1/attention/backends/mla/flashattn_mla.py, flashinfer_mla.py: declared
-        ("h200", "once"),
-        ("b300", "once"),
-        # triton_mla.py: not declared, so that every verification is a prefill
-        ("a100-80gb", "prefill"),
-        ("mi355x", "prefill"),
-    ],
-)
+@pytest.mark.parametrize(("chip", "expected"), rows("values", "backends_of_one_position"))
 def test_backends_that_take_one_position_of_a_spread_context(chip: str, expected: str) -> None:
     placement = Placement(8, decode_context_parallel=8)
     setup = engine_setup(load_hardware(chip), "vllm", placement, None)

@@ -214,28 +214,6 @@ def test_objects_are_answered_as_their_names() -> None:
     assert row | {"name": CHIP} == named
 
 
-@pytest.mark.parametrize(
-    ("ask", "given"),
-    [
-        (specroof.predict, {"drafters": SPEC, "batch_size": [1, 8], "max_draft_len": 3}),
-        (specroof.breakeven, {"drafter": SPEC, "solve": "batch"}),
-    ],
-)
-def test_points_of_chips_are_those_of_each_and_name_it(
-    ask: Callable[..., Any], given: dict[str, Any]
-) -> None:
-    chips = ["h100", "b200"]
-    alone = [ask(MODEL, chip, **given) for chip in chips]
-    both = ask(MODEL, chips, **given)
-    assert all(one.title in both.title for one in alone)
-    points = both.to_frame("points")
-    names = [one.setup.hardware.name for one in alone for _ in one.to_frame("points").index]
-    assert list(points["hardware"]) == names
-    shared = list(alone[0].to_frame("points"))
-    values = [value for one in alone for value in one.to_frame("points")[shared].values.tolist()]
-    assert points[shared].values.tolist() == values
-
-
 def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
     words = (str(bench), "-H", CHIP, "--model", MODEL, "--engine", "ideal", "--drafter", SPEC)
     given: dict[str, Any] = {"engine": "ideal", "drafter": SPEC}

@@ -20,7 +20,7 @@ import specroof
 from effort import cpu_bound
 from fuzzing import bounded
 from specroof.errors import SpecroofError, printable
-from tables import table
+from tables import rows, table
 
 pytestmark = pytest.mark.fuzz
 
@@ -224,17 +224,7 @@ def test_odd_kinds_are_refused_before_they_are_held(kind: str) -> None:
             assert most < MOST_BYTES, (call, name)
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        ("advise", "price_per_hour"),
-        ("beta_acceptance", "a"),
-        ("capacity", "tensor_parallel"),
-        ("explain", "draft_len"),
-        ("simulate_batch", "n_batches"),
-        ("worth", "tpot_s"),
-    ],
-)
+@pytest.mark.parametrize(("call", "name"), rows("values", "durations"))
 def test_a_duration_is_no_number(call: str, name: str) -> None:
     for duration in (np.timedelta64(3), np.timedelta64(3, "s"), np.timedelta64("NaT")):
         with pytest.raises(SpecroofError, match=f"^{name} is "):

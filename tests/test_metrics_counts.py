@@ -162,19 +162,7 @@ def test_one_rank_that_began_anew_is_seen_behind_one_that_goes_on() -> None:
     assert found.counts["rounds"] == pytest.approx(40 / 0.024 * (4000 + 20))
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (
-            "tgi_queue_size 3\n",
-            r"^page: .*tgi_queue_size; allowed: .*sglang: or vllm: or llamacpp:",
-        ),
-        (
-            "vllm:a 1\nsglang:b 2\n",
-            "^page: has several kinds; allowed: .*sglang: or vllm: or llama",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), rows("refusals", "other_software"))
 def test_other_software_is_refused(text: str, reason: str) -> None:
     with pytest.raises(MeasurementError, match=reason):
         counts(text)

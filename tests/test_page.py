@@ -6,7 +6,8 @@ import random
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -68,10 +69,13 @@ class Opened:
         """
         words = {"answer": 0, **words}
         drafters = [("drafter", one) for one in words.pop("drafters", [])]
-        turn = self.turn
-        hash_of = urlencode([*words.items(), *drafters])
-        self.page.evaluate(f"location.hash = {json.dumps(hash_of)}")
-        return self.after(turn)
+        return self.went_to(urlencode([*words.items(), *drafters]))
+
+    def went_to(self, address: str) -> "Opened":
+        """Give the page what stands behind the # of its address."""
+        with self.drawn_again():
+            self.page.evaluate(f"location.hash = {json.dumps(address)}")
+        return self
 
     @property
     def turn(self) -> str:
@@ -81,6 +85,25 @@ class Opened:
     def after(self, turn: str) -> "Opened":
         """Wait until the page is drawn again."""
         self.page.wait_for_selector(f'html:not([data-turn="{turn}"])')
+        return self
+
+    @contextmanager
+    def drawn_again(self) -> Iterator[None]:
+        """Do something to the page, and wait until it is drawn again."""
+        turn = self.turn
+        yield
+        self.after(turn)
+
+    def chosen(self, selector: str, value: str) -> "Opened":
+        """Choose from a list of the page."""
+        with self.drawn_again():
+            self.page.locator(selector).select_option(value)
+        return self
+
+    def clicked(self, selector: str) -> "Opened":
+        """Click on a part of the page."""
+        with self.drawn_again():
+            self.page.locator(selector).click()
         return self
 
     @property
@@ -129,6 +152,34 @@ def opened(chromium: Any, url: str, **settings: Any) -> Opened:
     page.on("dialog", lambda dialog: seen.said.append(dialog.message))
     page.on("request", lambda request: seen.asked.append(request.url))
     return seen.at(url)
+
+
+@pytest.fixture
+def at(chromium: Any) -> Iterator[Callable[..., Opened]]:
+    """Return what opens an address in a window of its own, where nothing may be complained of."""
+    windows: list[Opened] = []
+
+    def opening(url: str, **settings: Any) -> Opened:
+        windows.append(opened(chromium, url, **settings))
+        return windows[-1]
+
+    yield opening
+    for window in windows:
+        assert window.said == []
+        window.page.context.close()
+
+
+@pytest.fixture
+def shown(at: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]:
+    """Return what opens an answer of `explore`, as one page or as a site."""
+
+    def showing(found: Any, *, as_site: bool = False) -> Opened:
+        page = [("index.html", found.page.encode())]
+        for name, data in site_files(found) if as_site else page:
+            (tmp_path / name).write_bytes(data)
+        return at((tmp_path / "index.html").as_uri())
+
+    return showing
 
 
 @pytest.fixture(scope="module")
@@ -350,14 +401,11 @@ def test_other_requests_are_in_closed_form_and_say_so(page: Opened, other: dict[
 
 
 def test_requests_that_wait_are_played_where_a_batch_has_no_room(
-    chromium: Any, tmp_path: Path
+    shown: Callable[..., Opened],
 ) -> None:
-    place, model = tmp_path / "page.html", "openai/gpt-oss-120b"
-    found = specroof.explore(
-        model, "h100", tensor_parallel=1, context_len=16384, batch_size=[8, 64, 256]
-    )
-    place.write_text(found.page, encoding="utf-8")
-    seen = opened(chromium, place.as_uri()).state(answer=512, hits="0.5", batch=64)
+    axes: dict[str, Any] = {"context_len": 16384, "batch_size": [8, 64, 256]}
+    found = specroof.explore("openai/gpt-oss-120b", "h100", tensor_parallel=1, **axes)
+    seen = shown(found).state(answer=512, hits="0.5", batch=64)
     (row,) = predicted(seen).rows
     curve = seen.figures["curves"][0]
     assert min(curve["most"]) < 64
@@ -365,8 +413,6 @@ def test_requests_that_wait_are_played_where_a_batch_has_no_room(
     assert "the others wait" in seen.text("say-round")
     seen.state(answer=512, hits="0.5", batch=256)
     assert "No room" in seen.answer
-    assert seen.said == []
-    seen.page.context.close()
 
 
 def test_the_command_gives_the_same_figures(page: Opened) -> None:
@@ -385,9 +431,7 @@ def test_the_command_gives_the_same_figures(page: Opened) -> None:
 def test_acceptance_is_moved_to_the_temperature_that_is_asked_for(page: Opened) -> None:
     page.state(drafters=[f"dflash,profile={GREEDY}", "eagle3,accept=0.7"], focus=0)
     begun = page.figures["curves"][0]
-    turn = page.turn
-    page.page.locator("#temperature").select_option("1")
-    page.after(turn)
+    page.chosen("#temperature", "1")
     assert page.figures["curves"][0]["best_speedup"] < begun["best_speedup"]
     assert "measured at T=0, moved to T=1" in page.answer
     tokens = (one["tokens_per_round"][15] for one in (begun, page.figures["curves"][0]))
@@ -405,18 +449,17 @@ def test_sliders_move_by_mouse_and_by_keyboard(page: Opened) -> None:
     page.state(drafters=["eagle3,accept=0.75", "block,accept=0.89,cost=0.1,drafts=16"])
     slider = page.page.locator(".drafter").nth(0).locator(".accept")
     slider.scroll_into_view_if_needed()
-    turn, box = page.turn, slider.bounding_box()
-    page.page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + box["height"] / 2)
-    page.after(turn)
+    box = slider.bounding_box()
+    with page.drawn_again():
+        page.page.mouse.click(box["x"] + 0.4 * box["width"], box["y"] + box["height"] / 2)
     moved = page.figures["state"]["drafters"][0]["accept"]
     assert moved == pytest.approx(0.4, abs=0.03)
     check(page)
     for name, key, times in (("cost", "ArrowRight", 3), ("drafts", "PageDown", 1)):
         page.page.locator(".drafter").nth(1).locator(f".{name}").focus()
         for _ in range(times):
-            turn = page.turn
-            page.page.keyboard.press(key)
-            page.after(turn)
+            with page.drawn_again():
+                page.page.keyboard.press(key)
     block = page.figures["state"]["drafters"][1]
     assert block["cost"] == pytest.approx(0.115)
     assert block["drafts"] < 16
@@ -430,19 +473,15 @@ def test_sliders_move_by_mouse_and_by_keyboard(page: Opened) -> None:
 
 
 def test_drafters_are_added_changed_and_removed(page: Opened) -> None:
-    add, boxes = page.page.locator("#add"), page.page.locator(".drafter")
+    boxes = page.page.locator(".drafter")
     page.state(drafters=["eagle3,accept=0.75", "dflash,accept=0.8", "ideal"])
-    turn = page.turn
-    add.click()
-    page.after(turn)
+    page.clicked("#add")
     assert boxes.count() == 4
-    assert add.is_hidden()
-    last = boxes.nth(3)
+    assert page.page.locator("#add").is_hidden()
     for name, value in (("kind", "ngram"), ("law", "profile"), ("law", "accept-length")):
-        turn = page.turn
-        last.locator(f".{name}").select_option(value)
-        page.after(turn)
+        page.chosen(f".drafter >> nth=3 >> .{name}", value)
         check(page)
+    last = boxes.nth(3)
     last.locator(".depth").focus()
     page.page.keyboard.press("Home")
     last.locator(".stated").focus()
@@ -450,9 +489,7 @@ def test_drafters_are_added_changed_and_removed(page: Opened) -> None:
     drafter = page.figures["state"]["drafters"][3]
     assert (drafter["length"], drafter["depth"]) == (2, 1)
     check(page)
-    turn = page.turn
-    boxes.nth(0).locator(".remove").click()
-    page.after(turn)
+    page.clicked(".drafter >> nth=0 >> .remove")
     kinds = [one["kind"] for one in page.figures["state"]["drafters"]]
     assert kinds == ["dflash", "ideal", "ngram"]
     check(page)
@@ -460,18 +497,12 @@ def test_drafters_are_added_changed_and_removed(page: Opened) -> None:
 
 def test_models_chips_and_engines_are_chosen(page: Opened) -> None:
     for name, value in (("model", MODELS[1]), ("chip", "h100"), ("model", MODELS[0])):
-        turn = page.turn
-        page.page.locator(f"#{name}").select_option(value)
-        page.after(turn)
-    turn = page.turn
-    page.page.locator("#engine").select_option("ideal")
-    page.after(turn)
+        page.chosen(f"#{name}", value)
+    page.chosen("#engine", "ideal")
     state = page.figures["state"]
     assert (state["model"], state["chip"], state["engine"]) == (MODELS[0], "h100", "ideal")
     assert "an upper bound: engine ideal is a roofline" in page.answer
-    turn = page.turn
-    page.page.locator(".drafter").nth(1).locator(".kind").select_option("ideal")
-    page.after(turn)
+    page.chosen(".drafter >> nth=1 >> .kind", "ideal")
     page.page.locator("#focus").select_option("1")
     assert page.page.locator("#length-value").inner_text() == "16 (best)"
     assert "At most" in page.answer
@@ -555,12 +586,10 @@ DRAWN_CHIPS: Final = ("b200", "h100", "mi300x", "l40s")
 
 
 @pytest.mark.long
-def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
+def test_the_page_decides_as_advise_does(shown: Callable[..., Opened]) -> None:
     dice = random.Random(7)
     found = specroof.explore(DRAWN_MODELS, DRAWN_CHIPS, steady=True)
-    for name, data in site_files(found):
-        (tmp_path / name).write_bytes(data)
-    seen = opened(chromium, (tmp_path / "index.html").as_uri())
+    seen = shown(found, as_site=True)
     compared, same_length = 0, 0
     while compared < 60:
         model, chip = dice.choice(DRAWN_MODELS), dice.choice(DRAWN_CHIPS)
@@ -614,16 +643,14 @@ def test_the_page_decides_as_advise_does(chromium: Any, tmp_path: Path) -> None:
         if choice["draft_len"] != row.draft_len:
             continue
         same_length += 1
-        shown = seen.page.locator("#flags pre").all_inner_texts()
+        printed = seen.page.locator("#flags pre").all_inner_texts()
         advised = [
             "\n".join([*flags.file_lines, flags.text]) for flags in advice.launches if row.draft_len
         ]
-        assert {*advised} <= {*shown}, at
-        assert bool(shown) == bool(advised), at
+        assert {*advised} <= {*printed}, at
+        assert bool(printed) == bool(advised), at
         assert seen.text("question").startswith(f"specroof advise {model} -H {chip} ")
     assert same_length >= 0.9 * compared
-    assert seen.said == []
-    seen.page.context.close()
 
 
 @pytest.mark.parametrize(("drafter", "context"), [("ideal", 65536), ("eagle3,accept=0.75", 65536)])
@@ -657,17 +684,16 @@ def test_a_default_that_binds_is_raised_in_flags_and_commands(page: Opened) -> N
     check(page)
 
 
-def test_a_view_is_restored_from_its_address(chromium: Any, page: Opened) -> None:
+def test_a_view_is_restored_from_its_address(at: Callable[..., Opened], page: Opened) -> None:
     drafters = [f"mtp,profile={PROFILE}", "autoregressive,accept=0.61,cost=0.035"]
     page.state(chip="h100", batch=32, context=1024, focus=1, length=5, limited=0, drafters=drafters)
-    again = opened(chromium, page.page.url)
+    again = at(page.page.url)
     assert again.figures["state"] == page.figures["state"]
     assert again.text("python") == page.text("python")
-    again.page.context.close()
 
 
-def test_figures_are_copied(chromium: Any, url: str) -> None:
-    seen = opened(chromium, url)
+def test_figures_are_copied(at: Callable[..., Opened], url: str) -> None:
+    seen = at(url)
     for name in ("python", "question", "command", "paste", "link"):
         seen.page.evaluate("document.getElementById('copied').textContent = ''")
         seen.page.locator(f"#copy-{name}").click()
@@ -690,9 +716,7 @@ def test_another_draft_length_changes_the_decision_that_is_shown(page: Opened) -
         assert f"With {drafts}: {curve['speedup'][length]:.2f}×" in page.text("verdict")
         assert re.search(f"{decision}; likely" if length else "×", page.text("verdict"))
         assert f"The best length is {curve['choice']['draft_len']}" in page.answer
-    turn = page.turn
-    page.page.locator("#best").click()
-    assert page.after(turn).text("verdict").count("On: ") == 1
+    assert page.clicked("#best").text("verdict").count("On: ") == 1
 
 
 def test_why_and_how_sure_are_those_of_the_commands(page: Opened) -> None:
@@ -711,16 +735,11 @@ def test_why_and_how_sure_are_those_of_the_commands(page: Opened) -> None:
         assert f"How sure: {found.sureness}." in said
 
 
-def test_a_band_that_is_too_wide_says_so(chromium: Any, tmp_path: Path) -> None:
-    place = tmp_path / "page.html"
+def test_a_band_that_is_too_wide_says_so(shown: Callable[..., Opened]) -> None:
     axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 65536, "batch_size": [1, 1024]}
-    found = specroof.explore(MODELS[0], "b200", engines="sglang", steady=True, **axes)
-    place.write_text(found.page, encoding="utf-8")
-    seen = opened(chromium, place.as_uri())
+    seen = shown(specroof.explore(MODELS[0], "b200", engines="sglang", steady=True, **axes))
     seen.state(batch=1024, limited=0, drafters=["eagle3,accept-length=2.8@3"])
     assert "not usefully predicted here" in seen.text("verdict")
-    assert seen.said == []
-    seen.page.context.close()
 
 
 def test_a_drafter_that_the_server_refuses_is_never_on(page: Opened) -> None:
@@ -739,10 +758,9 @@ def test_models_are_found_by_what_was_typed(page: Opened) -> None:
     find, models = page.page.locator("#find"), page.page.locator("#model option")
     find.fill("v4 deepseek")
     assert (models.all_inner_texts(), page.text("found")) == ([MODELS[1]], "(1 of 2 found)")
-    turn = page.turn
-    find.press("Enter")
-    assert page.after(turn).figures["state"]["model"] == MODELS[1]
-    turn = page.turn
+    with page.drawn_again():
+        find.press("Enter")
+    assert page.figures["state"]["model"] == MODELS[1]
     find.fill("no such model")
     assert page.text("found") == "(0 of 2 found)"
     assert "specroof explore MODEL" in page.text("none-found")
@@ -751,41 +769,29 @@ def test_models_are_found_by_what_was_typed(page: Opened) -> None:
     assert models.count() == 2
 
 
-def test_it_opens_on_a_scene_with_published_speedups(chromium: Any, tmp_path: Path) -> None:
+def test_it_opens_on_a_scene_with_published_speedups(shown: Callable[..., Opened]) -> None:
     models = ("deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-32B")
     found = specroof.explore(
         models[::-1], ["h100-sxm", "b200"], tensor_parallel=[2, 8], steady=True
     )
-    for name, data in site_files(found):
-        (tmp_path / name).write_bytes(data)
-    seen = opened(chromium, (tmp_path / "index.html").as_uri())
+    seen = shown(found, as_site=True)
     assert seen.text("case") == "DeepSeek-R1 on 8 × NVIDIA B200 SXM, SGLang"
     assert "(assumed, as on DeepSeek-V3.2)" in seen.text("reasons")
     assert seen.page.locator("#by-batch circle.dots:not(.hollow)").count() >= 5
-    turn = seen.turn
-    seen.page.locator("#scenes a").last.click()
-    seen.after(turn)
+    seen.clicked("#scenes a >> nth=-1")
     assert seen.text("case").startswith("Qwen3-32B on 2 × NVIDIA H100")
     assert "(measured)" in seen.text("reasons")
-    turn = seen.turn
-    seen.page.locator("#engine").select_option("vllm")
-    assert seen.after(turn).text("case").endswith("vLLM")
-    assert seen.said == []
-    seen.page.context.close()
+    assert seen.chosen("#engine", "vllm").text("case").endswith("vLLM")
 
 
 # --- what cannot be shown, prompts, two set-ups --------------------------------------------------
 
 
 def test_devices_that_hold_the_model_are_chosen_and_never_the_textbook(page: Opened) -> None:
-    turn = page.turn
-    page.page.locator("#model").select_option(MODELS[1])
-    state = page.after(turn).figures["state"]
+    state = page.chosen("#model", MODELS[1]).figures["state"]
     assert (state["devices"], state["engine"]) == (8, "sglang")
     assert all(curve["verdict"] == "pays" for curve in page.figures["curves"])
-    turn = page.turn
-    page.page.locator("#chip").select_option("h100")  # it fits on none of them
-    state = page.after(turn).figures["state"]
+    state = page.chosen("#chip", "h100").figures["state"]  # it fits on none of them
     assert (state["devices"], state["engine"]) == (0, "")
     assert re.search("more would be needed on each device; about 16 of them would do", page.answer)
     assert page.figures["curves"] == [None]
@@ -797,12 +803,10 @@ def test_devices_that_hold_the_model_are_chosen_and_never_the_textbook(page: Ope
     assert "1 device cannot serve it (no room for one request" in page.answer
 
 
-def test_a_mixture_without_room_for_drafts_on_one_device(chromium: Any, tmp_path: Path) -> None:
-    place, models = tmp_path / "page.html", ("openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B")
+def test_a_mixture_without_room_for_drafts_on_one_device(shown: Callable[..., Opened]) -> None:
+    models = "openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B"
     axes: dict[str, Any] = {"context_len": [4096, 65536], "batch_size": [1, 4, 16]}
-    found = specroof.explore(models, "h100", tensor_parallel=[1, 2], **axes)
-    place.write_text(found.page, encoding="utf-8")
-    seen = opened(chromium, place.as_uri())
+    seen = shown(specroof.explore(models, "h100", tensor_parallel=[1, 2], **axes))
     seen.state(context=65536, batch=1)  # one device has room for a request, and none for a draft
     assert seen.figures["state"]["devices"] == 2
     assert np.isfinite([curve["speedup"][1] for curve in seen.figures["curves"]]).all()
@@ -816,8 +820,6 @@ def test_a_mixture_without_room_for_drafts_on_one_device(chromium: Any, tmp_path
         falls.append(all(gains[n + 1] <= 1.01 * gains[n] for n in range(len(gains) - 1)))
         assert ("the less a round gains" in seen.text("say-batch")) == falls[-1]
     assert not all(falls)
-    assert seen.said == []  # a chart of one point between two ticks, too
-    seen.page.context.close()
 
 
 REQUESTS: Final = [(128, 0.9), (512, 0), (1536, 0.5)]
@@ -860,9 +862,7 @@ def test_targets_leave_the_batches_that_meet_them(page: Opened) -> None:
 
 
 def test_two_set_ups_stand_side_by_side(page: Opened) -> None:
-    turn = page.turn
-    page.page.locator("#compare").click()
-    page.after(turn)
+    page.clicked("#compare")
     state, beside = page.figures["state"], page.figures["beside"]
     assert (state["model2"], state["chip2"]) == (MODELS[0], "h100")
     address = page.page.url
@@ -875,12 +875,8 @@ def test_two_set_ups_stand_side_by_side(page: Opened) -> None:
         curve.best_speedup.item(), rel=EXACT
     )
     assert page.page.locator("#verdict h2").count() == 2
-    turn = page.turn
-    page.page.locator("#alone").click()
-    assert page.after(turn).figures["beside"] is None
-    turn = page.turn
-    page.page.evaluate(f"location.hash = {json.dumps(address.split('#')[1])}")
-    assert page.after(turn).figures["beside"]["curves"] == beside["curves"]
+    assert page.clicked("#alone").figures["beside"] is None
+    assert page.went_to(address.split("#")[1]).figures["beside"]["curves"] == beside["curves"]
 
 
 # --- hostile addresses and names -----------------------------------------------------------------
@@ -909,34 +905,25 @@ HOSTILE: Final = [
 
 def test_a_hostile_address_is_refused_in_words(page: Opened) -> None:
     for address, refusal in HOSTILE:
-        turn = page.turn
-        page.page.evaluate(f"location.hash = {json.dumps(address)}")
-        page.after(turn)
-        assert refusal in page.text("refusals"), address[:40]
+        assert refusal in page.went_to(address).text("refusals"), address[:40]
         assert page.page.evaluate("specroofPage.figures().curves.length") > 0
 
 
-def test_a_page_opens_at_a_hostile_address(chromium: Any, url: str) -> None:
-    seen = opened(chromium, f"{url}#model=%3Cscript%3Ealert(1)%3C/script%3E&batch=eight")
+def test_a_page_opens_at_a_hostile_address(at: Callable[..., Opened], url: str) -> None:
+    seen = at(f"{url}#model=%3Cscript%3Ealert(1)%3C/script%3E&batch=eight")
     assert "model is “<script>alert(1)</script>”" in seen.text("refusals")
     assert "batch is “eight”" in seen.text("refusals")
     assert seen.figures["curves"]
-    assert seen.said == []
-    seen.page.context.close()
 
 
-def test_a_hostile_name_is_shown_and_runs_nothing(chromium: Any, tmp_path: Path) -> None:
+def test_a_hostile_name_is_shown_and_runs_nothing(shown: Callable[..., Opened]) -> None:
     hostile = "</script><img src=x onerror=alert(1)><script>alert(2)</script>'\"&amp;"
     model = replace(specroof.load_model(MODELS[0]), name=hostile)
     axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": 8}
-    place = tmp_path / "page.html"
-    place.write_text(specroof.explore(model, "b200", **axes).page, encoding="utf-8")
-    seen = opened(chromium, place.as_uri())
+    seen = shown(specroof.explore(model, "b200", **axes))
     assert seen.page.locator("#model option").inner_text() == hostile
     assert shlex.split(seen.text("command"))[2] == hostile
     assert hostile in seen.text("python").replace('\\"', '"')
-    assert seen.said == []
-    seen.page.context.close()
 
 
 # --- how it looks --------------------------------------------------------------------------------
@@ -944,10 +931,12 @@ def test_a_hostile_name_is_shown_and_runs_nothing(chromium: Any, tmp_path: Path)
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
-def test_it_fits_and_is_accessible(chromium: Any, url: str, width: int, scheme: str) -> None:
+def test_it_fits_and_is_accessible(
+    at: Callable[..., Opened], url: str, width: int, scheme: str
+) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
     size = {"width": width, "height": 844}
-    seen = opened(chromium, url, color_scheme=scheme, viewport=size)
+    seen = at(url, color_scheme=scheme, viewport=size)
     assert seen.page.evaluate("document.documentElement.scrollWidth") == width
     assert seen.page.locator(".chart svg").count() == 6
     background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -962,8 +951,6 @@ def test_it_fits_and_is_accessible(chromium: Any, url: str, width: int, scheme: 
     found = seen.page.evaluate("axe.run()")
     assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]] == []
     assert found["passes"]
-    assert seen.said == []
-    seen.page.context.close()
 
 
 # --- a site, a notebook, the article -------------------------------------------------------------
@@ -1010,16 +997,14 @@ SERIES: Final = published("modal-2026-batch-series.yaml")
 
 
 @pytest.mark.golden
-def test_the_articles_states_come_out(chromium: Any, tmp_path: Path) -> None:
+def test_the_articles_states_come_out(shown: Callable[..., Opened]) -> None:
     options = CALCULATOR["options"]
     names = sorted({row["model"] for row in CALCULATOR["vectors"]})
     axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 4096, "batch_size": [8, 32]}
     found = specroof.explore(
         names, "b200", engines="ideal", options=published_options(CALCULATOR), **axes
     )
-    place = tmp_path / "page.html"
-    place.write_text(found.page, encoding="utf-8")
-    seen = opened(chromium, place.as_uri())
+    seen = shown(found)
     for row in CALCULATOR["vectors"]:
         spec = options["drafters"][row["drafter"]].replace("cost=0.10", "cost=0.1")
         seen.state(model=row["model"], batch=row["batch_size"], drafters=[spec])
@@ -1029,11 +1014,10 @@ def test_the_articles_states_come_out(chromium: Any, tmp_path: Path) -> None:
         assert best["best_speedup"] == pytest.approx(row["speedup"], rel=0, abs=tolerance)
         check(seen)
         assert "--v4-attention mla-like" in seen.text("command")
-    seen.page.context.close()
 
 
 @pytest.mark.golden
-def test_the_articles_dense_series_comes_out(chromium: Any, tmp_path: Path) -> None:
+def test_the_articles_dense_series_comes_out(shown: Callable[..., Opened]) -> None:
     # The checkpoint has the gate that some of the published series leave out.
     (row,) = (one for one in SERIES["vectors"] if one.get("gated"))
     model = with_counted_head(specroof.load_model(row["model"]))
@@ -1043,25 +1027,19 @@ def test_the_articles_dense_series_comes_out(chromium: Any, tmp_path: Path) -> N
         "context_len": 4096,
         "batch_size": row["batch_size"],
     }
-    found = specroof.explore(model, "b200", engines="ideal", options=options, **axes)
-    place = tmp_path / "page.html"
-    place.write_text(found.page, encoding="utf-8")
-    seen = opened(chromium, place.as_uri())
+    seen = shown(specroof.explore(model, "b200", engines="ideal", options=options, **axes))
     seen.state(drafters=[SERIES["options"]["drafters"]["block"].replace("0.10", "0.1")])
     best = [one["best_speedup"] for one in seen.figures["batches"][0]]
     tolerance = SERIES["tolerance"]
     assert best == pytest.approx(row["speedup"], rel=tolerance["bundled_dense"], abs=0.005)
-    seen.page.context.close()
 
 
 def test_the_room_that_is_said_is_that_of_the_load_that_has_none(
-    chromium: Any, tmp_path: Path
+    shown: Callable[..., Opened],
 ) -> None:
-    drafter, place = "eagle3,accept-length=2.8@3", tmp_path / "page.html"
+    drafter = "eagle3,accept-length=2.8@3"
     load: dict[str, Any] = {"context_len": 4096, "tensor_parallel": 1}
-    found = specroof.explore("Qwen/Qwen3-8B", "h100", batch_size=[1, 256], **load)
-    place.write_text(found.page, encoding="utf-8")
-    seen = opened(chromium, place.as_uri())
+    seen = shown(specroof.explore("Qwen/Qwen3-8B", "h100", batch_size=[1, 256], **load))
     seen.state(drafters=[drafter], batch=1, engine="sglang")
     (curve,) = specroof.predict(
         "Qwen/Qwen3-8B", "h100", drafters=drafter, concurrency=256, engine="sglang", **load
@@ -1069,4 +1047,3 @@ def test_the_room_that_is_said_is_that_of_the_load_that_has_none(
     plain, drafted = np.broadcast_to(curve.running_batch, curve.speedup.shape)[0, 0, :2]
     assert 48 < drafted < 256  # beyond the default of the server, which is raised
     assert f"(at most {drafted:g} with drafts, {plain:g} without: " in seen.answer
-    seen.page.context.close()

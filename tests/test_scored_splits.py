@@ -10,6 +10,7 @@ import pytest
 from specroof.evidence import load_splits
 from specroof.questions.validate import split_json, split_text
 from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_score
+from tables import missed
 
 
 def errors(scores: list[SplitScore]) -> Any:
@@ -34,10 +35,6 @@ def of_r1(scores: tuple[SplitScore, ...], *, drafts: bool) -> list[SplitScore]:
         for score in scores
         if score.point.source == "inferencex-deepseek-r1" and score.point.drafts is drafts
     ]
-
-
-def missed(reached: str, *case: Any) -> Any:
-    return pytest.param(*case, marks=pytest.mark.xfail(strict=True, reason=f"{reached} is reached"))
 
 
 @pytest.mark.parametrize(

@@ -59,17 +59,7 @@ def test_colors_change_no_letter() -> None:
     assert "\x1b" not in on_a_terminal(80, *WORDS, "--json", **COLORS)
 
 
-@pytest.mark.parametrize(
-    ("text", "marked"),
-    [
-        ("title\n 1  on", {"title": "title", "pays": "on"}),
-        ("title\nit is on  here, it is on", {"title": "title"}),
-        ("title\n 1  off  x", {"title": "title", "loses": "off"}),
-        ("title\ndecision: unclear; x", {"title": "title", "unclear": "unclear"}),
-        ("long\n  title\n\n a", {"title": "long\n  title"}),
-        ("title\nnote: a\n  b\nc", {"title": "title", "note": "note: a\n  b"}),
-    ],
-)
+@pytest.mark.parametrize(("text", "marked"), rows("values", "marks_on_a_screen"))
 def test_what_is_looked_for_is_marked(text: str, marked: dict[str, str]) -> None:
     found = Text(text)
     colors.Answers().highlight(found)

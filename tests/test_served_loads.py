@@ -376,18 +376,7 @@ def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.M
     assert seconds[0] - seconds[2] == pytest.approx(0.9, abs=0.05)
 
 
-@pytest.mark.parametrize(
-    ("changes", "prompts"),
-    [
-        ({}, 8),  # of a thousand tokens in a pass of 8192
-        ({"engine": "sglang"}, 8),
-        ({"source": "aiconfigurator-dense"}, 2),
-        ({"source": "aiconfigurator-dense", "engine": "tensorrt-llm"}, 2),
-        ({"source": "aiconfigurator-dense", "engine": "sglang"}, 8),
-        ({"source": "aiconfigurator-dense", "shortest": 0.999}, 8),
-        ({"source": "aiconfigurator-dense", "input_len": 4000.0}, 1),
-    ],
-)
+@pytest.mark.parametrize(("changes", "prompts"), rows("values", "prompts_of_sources"))
 def test_passes_take_as_many_prompts_as_the_server_of_a_source(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], prompts: int
 ) -> None:

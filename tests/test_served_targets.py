@@ -3,18 +3,13 @@
 A target that is missed is an expected failure with the figure that was reached.
 """
 
-from typing import Any
-
 import pytest
 
 from specroof.scoring.served import FIGURES, TPOT_RATIO, ServedValidation, chip_family, errors_over
+from tables import missed
 
 NVIDIA = ("hopper", "blackwell")
 AMD = ("cdna3", "cdna4")
-
-
-def missed(reached: str, *case: Any) -> Any:
-    return pytest.param(*case, marks=pytest.mark.xfail(strict=True, reason=f"{reached} is reached"))
 
 
 def error(served: ServedValidation, total: str, figure: str, kind: str = "median") -> float:

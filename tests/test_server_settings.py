@@ -217,15 +217,7 @@ def test_results_of_rounds_that_wait_are_priced_as_predictions_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "version", "waiting", "other"),
-    [
-        # SGLang 0.5.9, server_args.py and environ.py: SGLANG_ENABLE_SPEC_V2 is off.
-        ("sglang", "0.5.9", ("mtp", "eagle3", "ngram"), "dflash"),
-        ("sglang", "0.5.23", (), "eagle3"),
-        # vLLM, config/vllm.py: look-ups and draft models in 0.24.0, suffix trees alone in 0.33.0.
-        ("vllm", "0.24.0", ("ngram", "suffix", "medusa"), "eagle3"),
-        ("vllm", "0.33.0", ("suffix",), "ngram"),
-    ],
+    ("engine", "version", "waiting", "other"), rows("values", "rounds_that_wait")
 )
 def test_rounds_wait_of_kinds_that_a_release_schedules_between_passes_unless_it_is_told(
     engine: str, version: str, waiting: tuple[str, ...], other: str

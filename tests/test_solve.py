@@ -20,6 +20,7 @@ from specroof.outcomes.solve import AXES, Wish, crossing, largest_rate, runs_of,
 from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import drafting_gain
+from tables import rows
 
 MODEL = load_model("Qwen/Qwen3-8B")
 WORK = Workload(2000, 200)
@@ -109,18 +110,7 @@ def test_the_largest_batch_within_a_time_per_token() -> None:
     assert fast.tolist() == [n for first, last in found.runs for n in range(first, last + 1)]
 
 
-@pytest.mark.parametrize(
-    ("parameter", "most", "speedup"),
-    [
-        ("batch", 150, 1.2),
-        ("batch", 94, 1.2),
-        ("batch", 150, 1.9),  # of which the fewest and the most gain less
-        ("batch", 150, 9.0),
-        ("batch", 40, 1.0),
-        ("context", 300, 1.0),
-        ("batch", 5000, 1.2),  # of which not every number is looked at
-    ],
-)
+@pytest.mark.parametrize(("parameter", "most", "speedup"), rows("values", "runs_over_an_axis"))
 def test_runs_over_an_axis_are_those_of_trying_each_number(
     parameter: str, most: int, speedup: float
 ) -> None:

@@ -51,7 +51,7 @@ from specroof.scoring.scores import (
     round_costs,
     scored,
 )
-from tables import rows
+from tables import missed, rows
 
 MEASURED = [one for one in load_measurements() if (one.trust or 0) <= TRUSTED]
 PLAIN = next(one for one in MEASURED if kind_of(one)[0] == "plain" and one.method == "ar")
@@ -100,19 +100,7 @@ def test_errors_by_hand() -> None:
     assert errors.regret_mean == pytest.approx((1 - 1 / 1.5 + 1 - 1 / 1.05) / 4)
 
 
-@pytest.mark.parametrize(
-    ("measured", "predicted", "said", "right"),
-    [
-        (1.05, 1.08, "unclear", True),
-        (1.05, 1.2, "pays", False),  # 15 % beside a speedup that hardly matters
-        (1.05, 0.7, "loses", False),
-        (1.3, 1.2, "pays", True),
-        (1.3, 1.1, "unclear", False),  # whoever says nothing is wrong where there is a gain
-        (0.7, 0.95, "unclear", False),
-        (0.7, 0.8, "loses", True),
-        (0.7, 1.5, "pays", False),
-    ],
-)
+@pytest.mark.parametrize(("measured", "predicted", "said", "right"), rows("values", "verdicts"))
 def test_every_point_counts_in_the_verdict(
     measured: float, predicted: float, said: str, *, right: bool
 ) -> None:
@@ -619,10 +607,6 @@ def test_every_source_is_left_out_once() -> None:
 
 
 # --- the whole -----------------------------------------------------------------------------------
-
-
-def missed(reached: str, *case: Any) -> Any:
-    return pytest.param(*case, marks=pytest.mark.xfail(strict=True, reason=f"{reached} is reached"))
 
 
 @pytest.mark.slow
