@@ -143,8 +143,8 @@ def listed(values: Sequence[int]) -> str:
 
 def transformers_passes(model: str) -> Passes:
     """Return a function that fills a cache, and one that runs a pass and forgets it."""
-    import torch  # type: ignore[import-not-found]
-    import transformers  # type: ignore[import-not-found,unused-ignore]
+    import torch
+    import transformers
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if torch.backends.mps.is_available():

@@ -1,5 +1,6 @@
 """What every answer can do."""
 
+import math
 import os
 from abc import abstractmethod
 from collections import Counter
@@ -351,10 +352,11 @@ def gain_words(row: LoadRow) -> str:
     """Return what so many drafts gain at a load, with the band; or why there is no figure."""
     drafts = format_drafts(row.tried_draft_len)
     if row.reason == "unsustained":
-        off, on = row.plain_largest_stable_rate, row.largest_stable_rate
+        rates = row.plain_largest_stable_rate, row.largest_stable_rate
+        off, on = (three_digits(math.nan if rate is None else rate) for rate in rates)
         return (
-            f"no speedup, since the server keeps up with at most {three_digits(off)} requests/s without "
-            f"drafts and {three_digits(on)} with {drafts}"
+            f"no speedup, since the server keeps up with at most {off} requests/s without "
+            f"drafts and {on} with {drafts}"
         )
     return f"{_gain(row)} with {drafts}" if row.tried_draft_len else _gain(row)
 
