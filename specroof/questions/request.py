@@ -49,7 +49,6 @@ from specroof.questions.objects import (
 )
 from specroof.reading.words import in_seconds
 from specroof.serving.capacity import in_server, served_room
-from specroof.serving.launch import lacking_for
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
@@ -452,6 +451,8 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         facts = self._named_release
         if facts is None or drafter.kind not in SERVED_KINDS:
             return None
+        from specroof.serving.launch import lacking_for  # noqa: PLC0415 - of launches, which few need
+
         return lacking_for(facts, drafter.kind, self.architecture.family)
 
     @property
