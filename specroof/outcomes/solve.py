@@ -352,8 +352,7 @@ def largest_rate(
         )
 
     found: tuple[float, _Drafts] | None = None
-    # Those that answer most come first: what cannot answer more than the best is not played.
-    for drafts in sorted(filter(server.runs, choices), key=server.answers, reverse=True):
+    for drafts in filter(server.runs, choices):
         # A run of so many requests may end before a queue that grows is long.
         low, high = min(load.rate), min(max(load.rate), server.answers(drafts))
         if found is not None:  # what is no better than the best so far is not looked at
