@@ -584,7 +584,10 @@ def predict(request: PredictRequest) -> Prediction:
     lengths = lengths_of(request.draft_len)
     for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
-            reject(f"{name} is given where no requests are simulated", "concurrency or rate, not steady")
+            reject(
+                f"{name} is given where no requests are simulated",
+                "with clients or arrivals, not steady",
+            )
     targets = [
         np.inf if value is None else number_within(name, value, "tpot_s")
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
