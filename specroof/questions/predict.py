@@ -586,7 +586,7 @@ def predict(request: PredictRequest) -> Prediction:
         if getattr(request, name) is not None:
             reject(
                 f"{name} is given where no requests are simulated",
-                "with clients or arrivals, not steady",
+                "with requests that are",
             )
     targets = [
         np.inf if value is None else number_within(name, value, "tpot_s")
