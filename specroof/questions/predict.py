@@ -584,10 +584,7 @@ def predict(request: PredictRequest) -> Prediction:
     lengths = lengths_of(request.draft_len)
     for name in () if request.is_played else ("ttft_s", "tpot_s"):
         if getattr(request, name) is not None:
-            reject(
-                f"{name} is given where no requests are simulated",
-                "with requests that are",
-            )
+            reject(f"{name} is given where no requests are simulated", "with requests that are")
     targets = [
         np.inf if value is None else number_within(name, value, "tpot_s")
         for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))

@@ -337,10 +337,9 @@ def _rows(
     for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
         if load.rate:
             server = played_server(case.deployment, drafter, load, case.room, max_draft_len)
-            starts = [_LEAST_SHARE * server.answers(0)]
-            if largest is not None:  # more tokens a round take no smaller rate, but for the dice
-                starts.insert(0, largest[0])
-            most = float(np.nanmax(server.stable_rate))
+            least, most = _LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))
+            # More tokens a round take no smaller rate, but for the dice.
+            starts = [least] if largest is None else [largest[0], least]
             within = (
                 largest_rate(server, replace(load, rate=[start, most]), server.choices, targets)
                 for start in starts
