@@ -171,6 +171,7 @@ _ROWS: Final = {
     "layer_token_s": (100e-9, 1.0, "seconds per layer and token"),
     "layer_token_share.ampere": (1.6, 0.3, "the same on Ampere, relative to Hopper"),
     "layer_token_share.blackwell": (0.5, 0.3, "the same on Blackwell, relative to Hopper"),
+    "activation_frac": (0.4, 0.5, "share of memory bytes/s, activations of prompts"),
     "state_token_s": (3e-6, 1.0, "seconds per layer of linear attention and further token"),
     "pass_s": (0.2e-3, 1.0, "seconds per pass"),
     "sequence_s": (10e-6, 1.0, "seconds per sequence and pass"),
@@ -507,6 +508,8 @@ def own_engine(
             for kind, seconds in engine.layer_kind_overhead_s.items()
         },
         layer_token_overhead_s=engine.layer_token_overhead_s * factor("token"),
+        activation_frac=engine.activation_frac
+        and _within(engine.activation_frac, 1 / factor("token"), 1.0),
         prefill_kernel_overhead_s=engine.prefill_kernel_overhead_s * factor("prefill_kernel"),
         sequence_overhead_s=engine.sequence_overhead_s * factor("sequence"),
         request_overhead_s=engine.request_overhead_s * factor("request"),
@@ -590,6 +593,7 @@ def _overheads(name: str, family: str, parameters: Mapping[str, float]) -> dict[
             "token_index": timed_layers()["token_index_s"],
         },
         "layer_token_overhead_s": token_share * parameters["layer_token_s"],
+        "activation_frac": parameters["activation_frac"],
         "prefill_kernel_overhead_s": parameters["prefill_kernel_s"],
         "sequence_overhead_s": parameters["sequence_s"],
         "state_token_overhead_s": parameters["state_token_s"],

@@ -753,6 +753,10 @@ class EngineProfile:
     layer_token_overhead_s
         Seconds on top of each layer for each new token of the pass: norms, rotations, activations
         and whatever else touches tokens one by one.
+    activation_frac
+        Share of the memory's bytes/s at which passes that take prompts move activations
+        (`specroof.latency.model.activation_bytes`), in the place of `layer_token_overhead_s`; None
+        where that counts in all passes.
     prefill_kernel_overhead_s
         Seconds on top of each kernel of a pass that takes prompts: no graph holds them.
     prefill_launch_s
@@ -840,6 +844,7 @@ class EngineProfile:
     layer_kind_overhead_s: Mapping[LayerKind, Seconds] = field(default_factory=dict)
     sequence_overhead_s: Seconds = 0.0
     layer_token_overhead_s: Seconds = 0.0
+    activation_frac: Share | None = None
     prefill_kernel_overhead_s: Seconds = 0.0
     prefill_launch_s: Seconds = 0.0
     state_token_overhead_s: Seconds = 0.0

@@ -805,12 +805,66 @@ def model_work(
         served_calls(ops, model.n_layers),
         forward.settled,
         setup.placement.attention_data_parallel,
+        _token_s(model, setup),
     )
     found = pass_work(ops, setup, shape, settled=forward.settled)
     if np.any(eager) and without_launches(model, setup) is not None:
         said = f"{model.name}: {_UNTIMED_LAUNCHES.format(setup.engine.rules)}"
         return replace(found, notes=(*found.notes, said))
     return found
+
+
+@lru_cache(maxsize=512)
+def activation_bytes(model: Architecture, placement: Placement) -> float:
+    """Return the bytes that a token of a prompt moves on a device between its matrices.
+
+    Parameters
+    ----------
+    model
+        Whose layers.
+    placement
+        The devices that share them.
+
+    Counts
+        before each block the sum and the norm of the stream, two tensors read and two written, by
+        all devices alike, or by those of a group of data-parallel attention; what else matrices
+        take and give, each once, by what devices divide; rows of experts, in, between their
+        matrices and out, each once.
+    Ignores
+        what dense matrices take and give of the stream: their own time has it.
+    Source
+        Counted in vLLM 0.33.0 ``model_executor/models/llama.py`` and
+        ``layers/fused_moe/modular_kernel.py``.
+
+    Examples
+    --------
+    >>> from specroof.architecture.model import Block, Layer
+    >>> from specroof.architecture.base import Linear
+    >>> layer = Layer((Block("feed_forward", (Linear("up_proj", 8, 32),)),), 3)
+    >>> toy = Architecture("toy", "toy", 8, 100, (layer,), Linear("lm_head", 8, 100))
+    >>> activation_bytes(toy, Placement(tensor_parallel=4))  # 3 * 2 * (4 * 8 + 32 / 4)
+    240.0
+    """
+    width, element_bytes = model.hidden_size, dtype_bytes(model.activation_dtype)
+    moved = 0.0
+    for count, block in model.counted_blocks:
+        elements = 4 * width / placement.attention_data_parallel
+        for linear in block.linears:
+            sides = (linear.in_features, linear.out_features)
+            devices = ways(linear.shard, placement)[0]
+            elements += sum(side for side in sides if side != width) / devices
+        if block.experts is not None:
+            experts = block.experts
+            ends = 2 * experts.in_features / placement.expert_parallel
+            between = experts.n_matrices * experts.hidden_features / placement.tensor_parallel
+            elements += (experts.top_k + experts.n_shared) * (ends + between)
+        moved += count * elements * element_bytes
+    return moved
+
+
+def _token_s(model: Architecture, setup: Setup) -> float:
+    peak = setup.hardware.peak.memory_bytes_per_s
+    return activation_bytes(model, setup.placement) / peak
 
 
 def without_launches(model: Architecture, setup: Setup) -> Setup | None:
@@ -1102,6 +1156,7 @@ def _mixed_work(
         launches=launches,
         takes_prompts=True,
         groups=setup.placement.attention_data_parallel,
+        token_s=_token_s(model, setup),
     )
     decoded = pass_work(alone, setup, shape, settled=False)
     prefilled = pass_work([*both, *beside], setup, shape, settled=True)

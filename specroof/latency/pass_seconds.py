@@ -495,6 +495,8 @@ class PassShape:
         Whether there are tokens of prompts in the pass.
     groups
         Groups of data-parallel attention: the sequences of each have a scheduler of their own.
+    token_s
+        Seconds in which the memory, at its peak, moves the activations of a token of prompts.
     """
 
     n_layers: Array | float
@@ -507,6 +509,7 @@ class PassShape:
     launches: Array | float = 0.0
     takes_prompts: Array | bool = False
     groups: Array | float = 1.0
+    token_s: Array | float = 0.0
 
 
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip: a thread
@@ -935,6 +938,9 @@ def overheads_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array | fl
     scheduled = shape.batch_size / shape.groups
     further_len = np.minimum(shape.query_len, STATE_TOKENS) - 1
     kinds, by_kind = shape.layer_kinds, engine.layer_kind_overhead_s.items()
+    tokens = shape.batch_size * shape.query_len
+    frac = engine.activation_frac
+    moved = 0.0 if frac is None else tokens * shape.takes_prompts  # tokens whose bytes count
     counted: dict[str, tuple[float, Array | float]] = {
         "each pass": (engine.pass_overhead_s, 1),
         "host": (0.0 if engine.overlap else engine.host_s, 1),
@@ -947,8 +953,9 @@ def overheads_s(shape: PassShape, engine: EngineProfile) -> dict[str, Array | fl
         ),
         "tokens in layers": (
             engine.layer_token_overhead_s,
-            shape.n_layers * shape.batch_size * shape.query_len,
+            shape.n_layers * (tokens - moved),
         ),
+        "activations of prompts": (1 / frac if frac else 0.0, shape.token_s * moved),
         "kernels of prompts": (
             engine.prefill_kernel_overhead_s,
             shape.kernels * shape.takes_prompts,
