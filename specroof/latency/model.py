@@ -850,9 +850,10 @@ def activation_bytes(model: Architecture, placement: Placement) -> float:
     for count, block in model.counted_blocks:
         elements = 4 * width / placement.attention_data_parallel
         for linear in block.linears:
-            sides = (linear.in_features, linear.out_features)
-            devices = ways(linear.shard, placement)[0]
-            elements += sum(side for side in sides if side != width) / devices
+            sides = [linear.in_features, linear.out_features]
+            if width in sides:  # of the stream
+                sides.remove(width)
+            elements += sum(sides) / ways(linear.shard, placement)[0]
         if block.experts is not None:
             experts = block.experts
             ends = 2 * experts.in_features / placement.expert_parallel
