@@ -31,6 +31,7 @@ from specroof.hardware.engine import (
 from specroof.hardware.profile import HardwareProfile, Peak, Placement
 from specroof.latency.model import (
     Work,
+    activation_bytes,
     engine_notes,
     launched_kernels,
     layer_kinds,
@@ -132,7 +133,7 @@ def test_a_norm_lies_between_the_longer_and_the_sum(c: float, m: float, norm: fl
 #: 6 layers, 3 of them with a recurrence and 2 of experts; 32 sequences of 4 tokens in 8 groups.
 SHAPE = PassShape(
     *(6, 32, {"linear_attention": 3, "experts": 2}, 4),
-    serial_steps=5, kernels=41, launches=7, takes_prompts=True, groups=8, eager=True,
+    serial_steps=5, kernels=41, launches=7, takes_prompts=True, groups=8, eager=True, token_s=3.0,
 )  # fmt: skip
 
 
@@ -150,6 +151,8 @@ SHAPE = PassShape(
         ),
         ("recurrence", {"state_token_overhead_s": 2.0}, 3 * (4 - 1)),
         ("tokens in layers", {"layer_token_overhead_s": 2.0}, 6 * 32 * 4),
+        # at half of the memory's bytes/s
+        ("activations of prompts", {"activation_frac": 0.5}, 3 * 32 * 4),
         ("kernels of prompts", {"prefill_kernel_overhead_s": 2.0}, 41),
         ("sequences", {"sequence_overhead_s": 2.0}, 4),
         ("serial head", {"serial_step_overhead_s": 2.0}, 5),
@@ -266,6 +269,43 @@ def test_each_token_takes_time_of_its_own_in_each_layer() -> None:
         setup = setup_of(layer_token_overhead_s=2.0, graphs=graphs)
         found = model_latency(toy(ATTENTION, count=5), setup, ForwardPass(3, 4, 100))
         assert float(found.overhead_s) == 5 * 12 * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "placement", "elements"),
+    [
+        # Of each layer the stream around two norms; queries, two keys and values of 8 heads, what
+        # heads give; gate, up, down.
+        (
+            "Qwen/Qwen3-8B",
+            Placement(4),
+            36 * (8 * 4096 + (2 * 4096 + 2 * 1024 + 3 * 12288) / 4),
+        ),
+        # Queries of 64 heads of 64; a router; four experts, their ends on the devices that hold
+        # them. Two groups of attention have half of the tokens each.
+        (
+            "openai/gpt-oss-120b",
+            Placement(8, expert_parallel=4, attention_data_parallel=2),
+            36 * (8 * 2880 / 2 + (2 * 4096 + 2 * 512) / 8 + 128)
+            + 36 * 4 * (2 * 2880 / 4 + 3 * 2880 / 8),
+        ),
+    ],
+)
+def test_activations_of_a_token_are_what_lies_between_matrices(
+    name: str, placement: Placement, elements: float
+) -> None:
+    assert activation_bytes(load_model(name), placement) == pytest.approx(2 * elements)
+
+
+def test_prompts_move_activations_where_others_take_time_by_tokens() -> None:
+    model, b200 = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+    setup = setup_of(b200, layer_token_overhead_s=2.0, activation_frac=0.5)
+    step, chunk = ForwardPass(3, 4, 100), prefill_pass(64)
+    assert float(model_latency(model, setup, step).overhead_s) == 36 * 12 * 2
+    moved_s = activation_bytes(model, Placement()) / b200.peak.memory_bytes_per_s / 0.5
+    assert float(model_latency(model, setup, chunk).overhead_s) == pytest.approx(64 * moved_s)
+    beside = model_latency(model, setup, step, beside=[Work(model, chunk, kind="prompts")])
+    assert float(beside.overhead_s) == pytest.approx((12 + 64) * moved_s)
 
 
 # --- captured graphs -----------------------------------------------------------------------------
