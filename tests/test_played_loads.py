@@ -111,7 +111,7 @@ def test_who_waits_for_room_waits_as_long_as_the_steady_state_says(
 
 def test_more_requests_a_second_are_served_no_sooner() -> None:
     rates = [1, 2, 4, 8, 16, 32, 64]
-    found = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=rates, requests=300, ttft_s=0.5)
+    found = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=rates, requests=600, ttft_s=0.5)
     (one,) = found.played
     for drafts in range(4):
         for name in ("p99_ttft_s", "mean_latency_s", "p99_queue_s"):
