@@ -520,7 +520,7 @@ def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
     page.state(drafters=["autoregressive,accept=0.1,cost=0.5"])
     assert page.page.locator("#verdict strong").inner_text() == "Off"
     assert page.page.locator("#flags pre").count() == 0
-    page.state(drafters=["eagle3,accept-length=1.3@1"], batch=32, context=4096)
+    page.state(drafters=["eagle3,accept-length=1.4@1"], batch=32, context=4096)
     told = page.figures["curves"][0]
     assert (told["verdict"], told["choice"]["decision"]) == ("unclear", "unclear")
     assert told["speedup_low"][1] < 1 < told["speedup_high"][1]
