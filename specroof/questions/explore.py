@@ -1,7 +1,6 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
@@ -51,6 +50,7 @@ from specroof.questions.objects import (
     engine_name,
     hardware_of,
     model_of,
+    name_of,
     options_of,
     server_of,
     unique_list,
@@ -945,8 +945,7 @@ def _named(name: str, given: Any, load: Callable[[Any], _Named]) -> dict[str, _N
     names = as_list(given)
     if not names:
         reject(f"{name} is empty", "at least one")
-    pairs = zip(names, unique_list(name, names, load), strict=True)
-    return {os.fspath(w) if isinstance(w, str | os.PathLike) else o.name: o for w, o in pairs}
+    return dict(zip(map(name_of, names), unique_list(name, names, load), strict=True))
 
 
 def _engines(
