@@ -1,6 +1,5 @@
 """The Python door: names or objects ask the same question, and answer as the shell does."""
 
-import ast
 import inspect
 import json
 from collections.abc import Callable
@@ -71,35 +70,8 @@ def test_the_help_of_a_question_lists_every_parameter(name: str) -> None:
     assert listed == list(inspect.signature(asked).parameters)
 
 
-def names_for_type_checkers(module: str) -> dict[str, str]:
-    """Return the names that a module imports for type checkers, with the module of each."""
-    file = str(import_module(module).__file__)
-    body = ast.parse(Path(file).read_text(encoding="utf-8")).body
-    seen = next(statement.body for statement in body if isinstance(statement, ast.If))
-    homes: dict[str, str] = {}
-    for statement in seen:
-        assert isinstance(statement, ast.ImportFrom)
-        source = str(statement.module)
-        for alias in statement.names:
-            if alias.name == "*":
-                homes |= names_for_type_checkers(source)
-            else:
-                assert alias.asname == alias.name  # handed on
-                homes[alias.name] = f"specroof.{alias.name}" if source == "specroof" else source
-    return homes
-
-
-def test_type_checkers_see_the_names_that_the_door_imports() -> None:
-    assert set(names_for_type_checkers("specroof.questions")) == set(QUESTIONS)
-    homes = names_for_type_checkers("specroof")
-    assert set(homes) == set(PUBLIC_NAMES)
-    # Completion shows the names of the door, and none that it imports for its own use.
+def test_completion_shows_the_names_of_the_door_and_none_of_its_own_imports() -> None:
     assert {name for name in dir(specroof) if not name.startswith("_")} == set(PUBLIC_NAMES)
-    assert {
-        name: home
-        for name, home in homes.items()
-        if getattr(specroof, name) is not getattr(import_module(home), name, import_module(home))
-    } == {}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

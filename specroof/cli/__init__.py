@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import gc
 import sys
-from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -58,32 +57,22 @@ def _processed(parameter: Any, kind: Any, context: Any, value: Any) -> Any:
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
+#: Parameters that may be given once: of two chips or drafters the last would win without a word,
+#: where the user meant to compare them. Other options may repeat, and the last one counts.
+_ONCE: Final = {"hardware", "drafter"}
+
+
 class PlainCommand(typer.core.TyperCommand):
     """A command that starts without pydantic."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of a call."""
         _read_plainly(self, ctx)
-        _refuse_repeats(self.make_parser(ctx).parse_args(args=list(args))[2])
+        given = self.make_parser(ctx).parse_args(args=list(args))[2]  # once for each time
+        for option in given:
+            if option.name in _ONCE and given.count(option) > 1:
+                reject(f"{option.opts[0]} is given twice", "once")
         return super().parse_args(ctx, args)
-
-
-#: Parameters that may be given once: of two chips or drafters the last would win without a word,
-#: where the user meant to compare them. Other options may repeat, and the last one counts.
-_ONCE: Final = {"hardware", "drafter"}
-
-
-def _refuse_repeats(given: Sequence[Any]) -> None:
-    """Refuse an option of `_ONCE` that is given twice.
-
-    Parameters
-    ----------
-    given
-        The parameters of a call, once for each time that they are given.
-    """
-    for option in given:
-        if option.name in _ONCE and given.count(option) > 1:
-            reject(f"{option.opts[0]} is given twice", "once")
 
 
 class CommandGroup(typer.core.TyperGroup):

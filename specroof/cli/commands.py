@@ -19,9 +19,10 @@ from specroof.cli.output import (
     check_files,
     check_folder,
     figure_files,
-    give,
     progress,
+    say,
     say_aside,
+    say_json,
     text_file,
     write,
     write_folder,
@@ -139,10 +140,9 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     for form, is_wanted in {"": True, "JSON": with_grid, "CSV": points_file is not None}.items():
         if is_wanted:
             answer.refuse_many(1, form)
+    written = dict[Path, bytes]()
     if output is not None and row.output is not None:
         written = _output_files(row.output, output, answer)
-    else:
-        written = {}
     if not row.prints:
         write(written, as_json=False)
         return
@@ -150,16 +150,17 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     found = answer.to_dict() if as_json else {}
     if with_grid:
         found |= {"grid": answer.grid}
-    give(
-        lambda: found,
-        lambda: row.text(answer),
+    write(
         text_file(csv_file, answer.to_csv),
         text_file(points_file, lambda: answer.to_csv("points")),
         {} if plot_file is None else figure_files(plot_file, answer.figures),
         written,
         as_json=as_json,
-        to_paste=row.to_paste,
     )
+    if as_json:
+        say_json(found)
+    else:
+        say(row.text(answer), to_paste=row.to_paste)
 
 
 @contextmanager

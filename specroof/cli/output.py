@@ -134,38 +134,6 @@ def _print(text: str) -> None:
     typer.echo(text, file=sys.stdout)
 
 
-def give(
-    value: Callable[[], object],
-    text: Callable[[], str],
-    *files: Mapping[Path, bytes],
-    as_json: bool,
-    to_paste: bool = False,
-) -> None:
-    """Write the files of an answer, then print it as JSON on one line, or as text.
-
-    Parameters
-    ----------
-    value, text
-        Make the JSON and the text; one of them is printed.
-    files
-        Groups of files, see `write`.
-    as_json
-        Whether --json was given.
-    to_paste
-        Whether the lines of the text stay whole.
-
-    Raises
-    ------
-    OutputError
-        As `write` does.
-    """
-    write(*files, as_json=as_json)
-    if as_json:
-        say_json(value())
-    else:
-        say(text(), to_paste=to_paste)
-
-
 def text_file(path: Path | None, text: Callable[[], str]) -> dict[Path, bytes]:
     """Return a text as the file `path`; None writes nothing."""
     return {} if path is None else {path: text().encode()}

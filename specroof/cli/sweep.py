@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -95,13 +95,18 @@ def sweep(given: Given) -> None:
     try:
         loaded = load_study(run.study)
     except StudyError as refusal:
-        _say_mistakes(refusal.mistakes)
+        shown = refusal.mistakes[:_SCREEN] if sys.stderr.isatty() else refusal.mistakes
+        hidden = len(refusal.mistakes) - len(shown)
+        rest = [f"and {hidden} more; 2> FILE keeps all of them"] if hidden else []
+        say_aside("\n".join([*shown, *rest]))
         raise
     if run.dry_run:
         say(_expected(loaded, run.form))
         return
     if run.output is None:
-        _say_summary(loaded, quiet=run.quiet)
+        with progress(loaded.n_points, "points", hidden=run.quiet) as advance:
+            text = study_text(loaded, advance)
+        say(text)
         return
     if "://" not in run.output:
         check_folder(Path(run.output))
@@ -123,14 +128,6 @@ def _check(run: RunRequest) -> None:
     whole_within("workers", run.workers, WORKERS)
     if run.form is not None:
         best_format(run.form)
-
-
-def _say_mistakes(mistakes: Sequence[str]) -> None:
-    """Print what is wrong with a study, a line each; at a terminal as many as a screen holds."""
-    shown = mistakes[:_SCREEN] if sys.stderr.isatty() else mistakes
-    hidden = len(mistakes) - len(shown)
-    rest = [f"and {hidden} more; 2> FILE keeps all of them"] if hidden else []
-    say_aside("\n".join([*shown, *rest]))
 
 
 def _span(seconds: float, off: float) -> str:
@@ -156,13 +153,6 @@ def _expected(study: Study, form: str | None) -> str:
             f"            {format_binary_bytes(cost.size_bytes)}",
         )
     )
-
-
-def _say_summary(study: Study, *, quiet: bool) -> None:
-    """Compute a study and print its summary, without files."""
-    with progress(study.n_points, "points", hidden=quiet) as advance:
-        text = study_text(study, advance)
-    say(text)
 
 
 def _write(study: Study, output: str, how: RunRequest) -> None:

@@ -183,6 +183,8 @@ class _BundledRow(Extract):
     model: str = ""
     hardware: str = ""
     engine: str = ""
+    engine_version: str = ""
+    quantization: str | None = None
     tensor_parallel: WholeAmount | None = None
     method: str = ""
     draft_len: WholeAmount | None = None
@@ -212,12 +214,10 @@ class _ServedRow(_BundledRow):
     model: Text = REQUIRED
     hardware: Text = REQUIRED
     engine: Text = REQUIRED
-    engine_version: str = ""
     date: str = ""
     tensor_parallel: WholeAmount = REQUIRED
     expert_parallel: WholeAmount = 1
     attention_data_parallel: WholeAmount = 1
-    quantization: str | None = None
     kv_cache: str | None = None
     concurrency: WholeAmount = REQUIRED
     shortest: Annotated[float, within("share")] = 1.0
@@ -466,13 +466,6 @@ def load_splits() -> tuple[Measurement, ...]:
 # --- Machines under desks ------------------------------------------------------------------------
 
 
-class _LocalRow(_BundledRow):
-    """A row of a table of local machines: one user, files in mixes of formats."""
-
-    engine_version: str = ""
-    quantization: str | None = None
-
-
 @cache
 def load_local() -> tuple[Measurement, ...]:
     """Return what llama.cpp and MLX did on machines of one user, as their owners published it.
@@ -490,7 +483,7 @@ def load_local() -> tuple[Measurement, ...]:
     338
     """
     return tuple(
-        replace(point, hardware=point.hardware or None) for point in _loads(_LocalRow, "local")
+        replace(point, hardware=point.hardware or None) for point in _loads(_BundledRow, "local")
     )
 
 

@@ -209,12 +209,8 @@ def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
         # A range may gain only together with the one after it.
         lost.append(float(best[n]) + least_gain * (used - 1))
     fewest = next(used for used, one in enumerate(lost) if one <= min(lost) + _TIE)
-    return _traced(before[: fewest + 1], n)
-
-
-def _traced(before: Sequence[npt.NDArray[np.int_]], n: int) -> list[int]:
     cuts, stop = [], n
-    for row in before[::-1]:
+    for row in before[fewest::-1]:
         stop = int(row[stop])
         cuts.append(stop)
     return cuts[::-1]

@@ -5,25 +5,7 @@ This file is the one list of questions, which Python asks as ``specroof.NAME`` a
 `specroof.cli` turns into a command. The door, help, the documentation and tests follow this list.
 """
 
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    # For type checkers, to whom the door hands them on.
-    from specroof.questions.advise import advise as advise
-    from specroof.questions.breakeven import breakeven as breakeven
-    from specroof.questions.calibrate import calibrate as calibrate
-    from specroof.questions.capacity import capacity as capacity
-    from specroof.questions.doctor import doctor as doctor
-    from specroof.questions.explain import explain as explain
-    from specroof.questions.explore import explore as explore
-    from specroof.questions.frontier import frontier as frontier
-    from specroof.questions.measure import measure as measure
-    from specroof.questions.predict import predict as predict
-    from specroof.questions.rollout import rollout as rollout
-    from specroof.questions.sweep import sweep as sweep
-    from specroof.questions.train import train as train
-    from specroof.questions.validate import validate as validate
-    from specroof.questions.worth import worth as worth
+from typing import Final
 
 #: In the order in which help lists them, with the first sentence of their help: help imports no
 #: question, since a cold start is felt.

@@ -150,10 +150,6 @@ class Profiles(Charted):
         """Return the chart of survival and tokens per round, beside the laws fitted."""
         return {"": acceptance_chart(self)}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
-        return self.envelope({})
-
 
 @dataclass(frozen=True, repr=False)
 class FittedProfiles(Profiles):

@@ -73,6 +73,7 @@ from specroof.questions.objects import (
     hardware_of,
     model_of,
     money_of,
+    name_of,
     options_of,
     server_of,
     unique_list,
@@ -316,12 +317,6 @@ def _wanted(request: AdviseRequest) -> Wanted:
         draft_lens=draft_lens,
         traffic=traffic,
     )
-
-
-def _model_name(request: AdviseRequest) -> str:
-    """Return the model as commands name it."""
-    given = request.model
-    return given.name if isinstance(given, Architecture) else os.fspath(given)
 
 
 def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> Load:
@@ -822,7 +817,7 @@ def advise(request: AdviseRequest) -> Advice:
         targets=wanted.targets,
         drafters=tuple(drafter.name for drafter in wanted.drafters),
         chips=tuple(chips),
-        model_name=_model_name(request),
+        model_name=name_of(request.model),
         policies=policies,
         notes=tuple(dict.fromkeys(chain.from_iterable(notes))),
         warnings=(*unfit, *_warnings_of(chips)),
@@ -1236,7 +1231,7 @@ def _benchmark(
         refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
     schedule = [(1, round(row.at_once), drafts)]
     point = MockPoint(
-        model=_model_name(request),
+        model=name_of(request.model),
         speculation=speculation_of(
             drafter, wanted.model, schedule, _draft_model(request, wanted, drafter)
         ),
@@ -1631,6 +1626,13 @@ def _chip_case(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
     }
 
 
+#: What a day gains, and how often drafts change.
+_GAINS: Final = (
+    *("gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain", "changes"),
+    *("held_margin", "held_changes", "held_gain"),
+)
+
+
 def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
     """Return what is advised for a chip."""
     plan, point = chip.plan, chip.to_measure
@@ -1652,7 +1654,12 @@ def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
             for k, speedup in row.own.items()
         ],
         "raised": {key: {"from": low, "to": high} for key, (low, high) in chip.raised.items()},
-        "traffic": course.day and _day_json(course.day),
+        "traffic": course.day
+        and {
+            **fields_of(course.day, *_GAINS),
+            "running": list(course.day.running),
+            "saturated_hours": list(course.day.saturated),
+        },
         "engine_config": chip.engine_config,
         "engine_files": chip.files,
         "workers": None if chip.split is None else _workers_json(chip, loads),
@@ -1696,12 +1703,6 @@ def _workers_json(chip: ChipAdvice, loads: Sequence[dict[str, Any]]) -> dict[str
 
 def _loads(chip: ChipAdvice) -> list[float]:
     return [row.at_once for row in chip.rows]
-
-
-def _day_json(day: Day) -> dict[str, Any]:
-    names = ("gain_of", "gain", "scheduled_gain", "fixed", "fixed_gain", "oracle_gain", "changes")
-    hours = {"running": list(day.running), "saturated_hours": list(day.saturated)}
-    return fields_of(day, *names, "held_margin", "held_changes", "held_gain") | hours
 
 
 COMMAND: Final = Command(

@@ -627,6 +627,11 @@ def _rows(
             for i, at in enumerate(kept)
             if told[i][drafts[i] > 0] is not None
         }
+    own = wanted.draft_lens  # to choose from, or else to measure acceptance with
+    if own is None:
+        acceptance = prediction.drafters[grid.drafter].acceptance
+        own = [getattr(acceptance, "measured_depth", None) or 0]
+    own = [length for length in own if 0 < length < len(grid.allowed)]
     fields = load_fields(one, wanted.load, prediction.money, found)
     for i, (k, of_load) in enumerate(zip(drafts, fields, strict=True)):
         tried, plain, reason = of_load["tried_draft_len"], grid.plain[i], of_load["reason"]
@@ -657,10 +662,7 @@ def _rows(
             worth_measuring_speedup=float(grid.ends[0, i, longer]) if longer else None,
             point=point,
             default=defaults.get(i),
-            own={
-                length: math.nan if reason else float(grid.ends[0, i, length])
-                for length in _own_lengths(grid)
-            },
+            own={length: math.nan if reason else float(grid.ends[0, i, length]) for length in own},
             place=i,
             is_open=bool(found.verdict[0, i] == UNCLEAR),
         )
@@ -774,16 +776,6 @@ def _missed(grid: Grid, i: int) -> str:
         if met[0] and not met[1:].any() and grid.allowed[1:].any():
             return name
     return ""
-
-
-def _own_lengths(grid: Grid) -> list[int]:
-    """Return the lengths that the user named: to choose from, or to measure acceptance with."""
-    own = grid.wanted.draft_lens
-    if own is None:
-        acceptance = grid.prediction.drafters[grid.drafter].acceptance
-        depth = getattr(acceptance, "measured_depth", None)
-        own = [] if depth is None else [depth]
-    return [k for k in own if 0 < k < len(grid.allowed)]
 
 
 def _point(grid: Grid, i: int, k: int) -> RoundBreakdown:

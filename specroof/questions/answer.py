@@ -104,9 +104,9 @@ class Answer:
         """How near measurements are, in one sentence; empty where nothing is predicted."""
         return ""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
+        return self.envelope({})
 
     def envelope(
         self, case: Mapping[str, Any], choice: Mapping[str, Any] | None = None

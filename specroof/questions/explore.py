@@ -1,7 +1,6 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cache, cached_property, lru_cache
@@ -51,6 +50,7 @@ from specroof.questions.objects import (
     engine_name,
     hardware_of,
     model_of,
+    name_of,
     options_of,
     server_of,
     unique_list,
@@ -540,31 +540,6 @@ def _probed(kind: str, max_draft_len: int) -> tuple[Drafter, Proposals]:
     return drafter, replace(each[0], tokens_per_round=tokens)
 
 
-def slopes(values: Array) -> Array:
-    r"""Return the slopes at `KNOTS` of parabolas through each knot and its neighbours.
-
-    Parameters
-    ----------
-    values
-        On a last axis of knots.
-
-    Source
-        Lagrange's parabola through three points, differentiated.
-
-    Examples
-    --------
-    >>> bool(np.allclose(slopes(np.square(KNOTS)), 2 * np.array(KNOTS)))
-    True
-    """
-    steps = np.diff(KNOTS[: values.shape[-1]])
-    rises = np.diff(values, axis=-1) / steps
-    bends = np.diff(rises, axis=-1) / (steps[1:] + steps[:-1])
-    inner = rises[..., :-1] + bends * steps[:-1]
-    first = rises[..., :1] - bends[..., :1] * steps[0]
-    last = rises[..., -1:] + bends[..., -1:] * steps[-1]
-    return np.concatenate([first, inner, last], axis=-1)
-
-
 def hermite(values: Array, tokens_read: Array) -> Array:
     r"""Return cubics through `KNOTS` with the slopes of parabolas there.
 
@@ -587,7 +562,8 @@ def hermite(values: Array, tokens_read: Array) -> Array:
     left = np.clip(np.searchsorted(knots, tokens_read, side="right") - 1, 0, len(knots) - 2)
     width = knots[left + 1] - knots[left]
     t = (tokens_read - knots[left]) / width
-    slope = slopes(values)
+    # Of the parabola through each knot and its neighbours.
+    slope = np.gradient(values, knots, axis=-1, edge_order=2)
     return np.asarray(
         values[..., left] * (1 + 2 * t) * (1 - t) ** 2
         + slope[..., left] * width * t * (1 - t) ** 2
@@ -945,8 +921,7 @@ def _named(name: str, given: Any, load: Callable[[Any], _Named]) -> dict[str, _N
     names = as_list(given)
     if not names:
         reject(f"{name} is empty", "at least one")
-    pairs = zip(names, unique_list(name, names, load), strict=True)
-    return {os.fspath(w) if isinstance(w, str | os.PathLike) else o.name: o for w, o in pairs}
+    return dict(zip(map(name_of, names), unique_list(name, names, load), strict=True))
 
 
 def _engines(

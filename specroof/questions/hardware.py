@@ -15,7 +15,7 @@ from specroof.errors import expect, refuse
 from specroof.hardware.profile import HardwareProfile
 from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, rows_table
-from specroof.questions.objects import HardwareLike, hardware_of
+from specroof.questions.objects import HardwareLike, hardware_of, name_of
 from specroof.questions.request import Command, Output, question
 from specroof.report.layout import note_lines
 from specroof.units import format_binary_bytes, format_si
@@ -205,9 +205,7 @@ def list_hardware(_request: ChipListRequest) -> Chips:
 def show_hardware(request: HardwareRequest) -> Chips:
     """Show one profile with the source of each figure."""
     profile = hardware_of(request.hardware)
-    given = request.hardware
-    name = profile.name if isinstance(given, HardwareProfile) else os.fspath(given)
-    return Chips({name: profile})
+    return Chips({name_of(request.hardware): profile})
 
 
 @question(CheckRequest, "hardware-check")

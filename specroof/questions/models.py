@@ -1,6 +1,5 @@
 """Which models are known, what are their sizes, and in what do two models differ?"""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeGuard
@@ -15,7 +14,7 @@ from specroof.errors import ConfigError, expect_word
 from specroof.parsers import PARSERS
 from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, rows_table
-from specroof.questions.objects import ModelLike, model_of
+from specroof.questions.objects import ModelLike, model_of, name_of
 from specroof.questions.request import Command, question
 from specroof.report.layout import closing, format_table
 from specroof.units import format_binary_bytes, format_count
@@ -103,10 +102,6 @@ class Models(Noted):
             )
         return rows_table(self.rows, _LISTED, name="model")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
-        return self.envelope({})
-
 
 _LISTED: Final = (
     *("name", "params", "active_params", "weight_bytes", "kv_bytes_per_token", "layer_kinds"),
@@ -179,8 +174,7 @@ def list_models(_request: ModelsRequest) -> Models:
 def show_model(request: ModelRequest) -> Models:
     """Show one model, bundled or not: its sizes, its layers, its formats, its cache."""
     model = model_of(request.model, request.family)
-    name = model.name if isinstance(request.model, Architecture) else os.fspath(request.model)
-    return Models((model_row(name, model),), notes=model.notes)
+    return Models((model_row(name_of(request.model), model),), notes=model.notes)
 
 
 def _model_by_its_type(model: ModelLike, family: str | None) -> Architecture:

@@ -155,6 +155,11 @@ def model_of(model: ModelLike, family: str | None = None) -> Architecture:
     return model
 
 
+def name_of(given: ModelLike | HardwareLike) -> str:
+    """Return the word that a command takes for a model or a chip."""
+    return given.name if isinstance(given, Architecture | HardwareProfile) else os.fspath(given)
+
+
 def hardware_of(hardware: HardwareLike) -> HardwareProfile:
     """Return hardware by name, or the profile itself.
 

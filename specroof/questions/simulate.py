@@ -1,7 +1,7 @@
 """How do times spread while a batch is decoded, and is speculative sampling exact?"""
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -12,7 +12,6 @@ from specroof.arrays import fields_of
 from specroof.drafters import Drafter
 from specroof.drafters.base import chain_proposals
 from specroof.errors import OptionError, reject
-from specroof.latency.setup import Deployment
 from specroof.montecarlo import (
     ExactnessResult,
     check_tokens,
@@ -25,11 +24,11 @@ from specroof.questions.answer import Noted, ServedAnswer, rows_table
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page
-from specroof.serving.served import room_rule, room_warnings, served_curve
+from specroof.serving.capacity import server_room
+from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import longest_draft
 from specroof.speedup.reach import how_sure
-from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_drafts, format_seconds
 
 
@@ -128,9 +127,14 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     )
     longest = longest_draft(drafter, acceptance, request.draft_len, name="draft_len")
     deployment = request.resolved()
-    curve = curve_of_shrinking_batches(
-        deployment, drafter, request.batch_size, request.context_len, longest
-    )
+    # Over every batch size from 1 up: batches shrink while they are decoded.
+    batches = np.arange(1.0, request.batch_size + 1).tolist()
+    load = Load(batches, [request.context_len])
+    curve = served_curve(deployment, drafter, load, "ignore", max_draft_len=longest).decoding
+    full = list[str]()
+    if room_rule(deployment.setup, None) != "ignore":
+        room = server_room(deployment, drafter, curve.context_len, curve.verify_len)
+        full += room.warnings(curve, "larger batches are priced as if memory had no end")
     draft_len = request.draft_len
     length = int(curve.best_draft_len[0, -1]) if draft_len is None else draft_len
     runs = {
@@ -159,27 +163,8 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
             for drafts, run in runs.items()
             for name in _INTERVALS
         ),
-        notes=curve.notes,
+        notes=(*curve.notes, *full),
     )
-
-
-def curve_of_shrinking_batches(
-    deployment: Deployment,
-    drafter: Drafter,
-    batch_size: int,
-    context_len: float,
-    max_draft_len: int,
-) -> SpeedupCurve:
-    """Return a curve over every batch size from 1 up: batches shrink while they are decoded.
-
-    Its notes say where a server has no room for them.
-    """
-    load = Load(np.arange(1.0, batch_size + 1).tolist(), [context_len])
-    served = served_curve(deployment, drafter, load, "ignore", max_draft_len=max_draft_len)
-    curve = served.decoding
-    if room_rule(deployment.setup, None) == "ignore":
-        return curve
-    return replace(curve, notes=(*curve.notes, *room_warnings(deployment, drafter, curve)))
 
 
 def chain_acceptance(drafter: Drafter) -> Acceptance:
@@ -265,10 +250,6 @@ class Exactness(Noted):
     def records(self) -> list[dict[str, Any]]:
         """What was counted, and what the theory expects."""
         return [asdict(self.result)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answer as the object that ``--json`` prints."""
-        return self.envelope({})
 
 
 @question(ExactRequest, "acceptance-simulate")

@@ -41,20 +41,22 @@ _SLICE_POINTS: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Some points of one target, one drafter and one load.
+    """Some points of one target and one load, of one drafter or of all.
 
     Parameters
     ----------
-    target, drafter, workload
+    target, workload
         Positions in the study, from 1.
     prediction
-        What the drafter gains there.
+        What the drafters gain there.
+    drafter
+        The position of the only one; 0 for all.
     """
 
     target: int
-    drafter: int
     workload: int
     prediction: Prediction
+    drafter: int = 0
 
 
 def study_slices(
@@ -78,7 +80,7 @@ def study_slices(
             prediction = predicted(
                 case, [drafts], max_draft_len=study.max_draft_len, among=study.drafters
             )
-            yield Slice(target, drafter, order, prediction)
+            yield Slice(target, order, prediction, drafter)
 
 
 def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
@@ -145,25 +147,6 @@ def _load_slices(load: Load, most: int) -> Iterator[Load]:
             yield replace(load.part(column, columns), context_len=contexts)
 
 
-@dataclass(frozen=True, slots=True)
-class TargetOutcome:
-    """What a study found for one target under one load.
-
-    Parameters
-    ----------
-    target
-        The position of the target in its study, from 1.
-    workload
-        The position of the load in its study, from 1.
-    prediction
-        What each drafter gains.
-    """
-
-    target: int
-    workload: int
-    prediction: Prediction
-
-
 @dataclass(frozen=True)
 class SweepRequest:
     """Ask what several drafters gain on several models, chips and loads."""
@@ -202,12 +185,12 @@ class Sweep(Answer):
     asked: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def outcomes(self) -> tuple[TargetOutcome, ...]:
+    def outcomes(self) -> tuple[Slice, ...]:
         """A prediction for each target under each load."""
         study = self.study
         self._check_size()
         return tuple(
-            TargetOutcome(
+            Slice(
                 number,
                 order,
                 predicted(

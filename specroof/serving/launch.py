@@ -4,7 +4,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from string import Template
 from typing import Any, Final
 
@@ -87,15 +87,7 @@ def server_command(  # noqa: PLR0913 - what a command says
     """
     framework = _released(framework)
     command = release(framework).command
-    numbers = {
-        "tensor_parallel": placement.tensor_parallel,
-        "group_size": placement.group_size,
-        "pipeline_parallel": placement.pipeline_parallel,
-        "attention_data_parallel": placement.attention_data_parallel,
-        "expert_parallel": placement.expert_parallel,
-        "decode_context_parallel": placement.decode_context_parallel,
-        "hosts": hosts,
-    }
+    numbers = {**asdict(placement), "group_size": placement.group_size, "hosts": hosts}
     figures: dict[str, object] = {
         **numbers,
         "model": model,

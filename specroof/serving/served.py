@@ -246,20 +246,6 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
     return ServedCurve(decoding, memory, whole, largest=largest)
 
 
-def room_warnings(deployment: Deployment, drafter: Drafter, curve: SpeedupCurve) -> list[str]:
-    """Return where a server has no room for batches that a curve prices all the same.
-
-    Parameters
-    ----------
-    deployment, drafter
-        What is served where, and what drafts.
-    curve
-        As if memory had no end.
-    """
-    room = server_room(deployment, drafter, curve.context_len, curve.verify_len)
-    return [*room.warnings(curve, "larger batches are priced as if memory had no end")]
-
-
 # --- Limits that are raised, load by load --------------------------------------------------------
 
 
