@@ -10,7 +10,9 @@ from typing import Final
 _HOMES: Final = {
     name: home
     for home, name in re.findall(
-        r"^from (\S+) import (\w+) as", Path(__file__).with_suffix(".pyi").read_text(), re.MULTILINE
+        r"^from (\S+) import (\w+) as",
+        Path(__file__).with_suffix(".pyi").read_text("utf-8"),
+        re.MULTILINE,
     )
 }
 __all__ = list(_HOMES)
