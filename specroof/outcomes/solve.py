@@ -5,7 +5,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -31,7 +30,7 @@ _MOST_FACTOR: Final = 1e6
 #: Relative width in which the gain of played requests, and rates, are left.
 _PLAYED_WITHIN: Final = 1e-3
 _RATE_WITHIN: Final = 0.01
-_MOST_PLAYS: Final = 5
+_MOST_PLAYS: Final = 8
 #: Loads that are solved for, and the axes of the grid that they are.
 AXES: Final = {"batch": "batch_size", "context": "context_len"}
 #: Up to this many are priced one by one; of more, some in each doubling, and the ends of runs are
@@ -197,19 +196,31 @@ def _of_drafter(
             tried[value] = _gain(steady, drafted(value), held)
         return tried[value]
 
-    wanted = wish.least
-    found = crossing(in_closed_form, wanted, ends)
-    plays: list[tuple[float, Solution]] = []
-    while load.requests and found.value is not None and found.answer == "at":
-        played, drafts = _gain(case, drafted(found.value), held)
-        plays.append((abs(played / wish.least - 1), replace(found, draft_len=drafts)))
-        # Played speedups jump: the last of them may be farther off than one before it.
-        miss, found = min(plays, key=itemgetter(0))
-        if miss <= _PLAYED_WITHIN or len(plays) == _MOST_PLAYS:
+    found = crossing(in_closed_form, wish.least, ends)
+    ceiling = in_closed_form(ends[1])[0]
+    if not load.requests or found.value is None or found.answer != "at":
+        return replace(found, ceiling=ceiling)
+    wanted, value = wish.least, found.value
+    plays: dict[float, tuple[float, int]] = {}
+
+    def missed(value: float) -> float:
+        return abs(plays[value][0] / wish.least - 1)
+
+    for _ in range(_MOST_PLAYS):
+        plays[value] = played, _ = _gain(case, drafted(value), held)
+        if missed(value) <= _PLAYED_WITHIN:
             break
         wanted *= wish.least / played
-        found = crossing(in_closed_form, wanted, _nearest(tried, wanted, ends))
-    return replace(found, ceiling=in_closed_form(ends[1])[0])
+        moved = crossing(in_closed_form, wanted, _nearest(tried, wanted, ends))
+        value = ends[1] if moved.value is None else moved.value
+        low, high = sorted(_nearest(plays, wish.least, ends))
+        # Played speedups jump: where the closed form leads away, halve what lies between two plays.
+        if value in plays or not low <= value <= high:
+            value = (low + high) / 2
+    if ends[1] in plays and plays[ends[1]][0] < wish.least * (1 - _PLAYED_WITHIN):
+        return Solution("never", None, plays[ends[1]][1], ceiling)
+    best = min(plays, key=missed)
+    return Solution("at", best, plays[best][1], ceiling)
 
 
 def _nearest(
