@@ -278,12 +278,6 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     assert set(found["choice"]["engine_config"].values()) == {""}
 
 
-def test_targets_are_in_milliseconds() -> None:
-    targets = Targets(ttft_ms=500, tpot_ms=20)
-    assert targets.met([0.5, 0.501, 0.5], [0.02, 0.02, 0.0201]).tolist() == [True, False, False]
-    assert Targets().met(1e9, 1e9)
-
-
 @pytest.mark.parametrize(
     ("mean", "ends", "p99", "outcome"),
     [
@@ -408,14 +402,6 @@ def test_the_decision_is_said_with_how_sure_it_is(
     assert said in chip_decision(chip)
 
 
-def test_two_drafters_of_one_kind_are_told_apart() -> None:
-    one = "Qwen/Qwen3-8B -H h100 --isl 1000 --osl 500 --concurrency 4 --drafter ngram,accept=0.2"
-    printed = page(f"{one} --drafter ngram,accept=0.9")
-    assert "ngram 2: ngram,accept=0.9" in printed
-    assert "decision: on; ngram,accept=0.9: " in printed
-    assert "ngram 1" in next(line for line in printed.splitlines() if line.startswith("load"))
-
-
 def day_file(folder: Path, rows: list[float], unit: str = "concurrency") -> Path:
     """Write a traffic file with these loads."""
     path = folder / "day.csv"
@@ -455,14 +441,6 @@ def test_a_day_that_goes_to_and_fro_says_what_holding_the_drafts_gives(tmp_path:
     assert told in " ".join(page(words).split())
 
 
-def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
-    path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
-    printed = page(f"{EXAMPLE} --traffic {path}")
-    printed = " ".join(printed.split())
-    assert "in hours 1 more requests arrive than the server answers" in printed
-    assert "% speed against no drafts" in printed
-
-
 def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     path = tmp_path / "day.yaml"
     sizes = "[{input_len: 1000, output_len: 100, weight: 3}, {input_len: 3000, output_len: 500}]"
@@ -477,13 +455,6 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     )
     assert refused("advise", f"{words} --isl 10").startswith("--output-len is missing")
     assert "nothing.csv" in refused("advise", f"{words} --traffic nothing.csv")
-
-
-def test_no_acceptance_is_enough_for_a_drafter_that_is_too_slow() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 100 --osl 500 --concurrency 4"
-    printed = page(f"{words} --drafter autoregressive,accept=0.9,cost=3 --notes")
-    assert "no acceptance is enough" in " ".join(printed.split())
-    assert "--bench" not in printed
 
 
 def test_the_point_to_measure_has_commands() -> None:

@@ -1,23 +1,17 @@
 """What `predict` understands: engines' words, several chips, lengths side by side; its survey."""
 
 import re
-import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
 from commands import answered, run
 from gridded import gridded
-from specroof import load_drafter, load_hardware, plot, predict
-from specroof.cli import app
-from specroof.errors import OptionError
+from specroof import load_drafter, plot, predict
 from specroof.questions.acceptance import find_profiles
-from specroof.speedup import curve as curve_grids
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 BASE = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7"
@@ -46,11 +40,6 @@ def test_kinds_are_understood_in_engines_words(theirs: str) -> None:
     more = ",config=Qwen/Qwen3-0.6B" * (SPELT[theirs] == "model")
     ours = load_drafter(f"{SPELT[theirs]},accept=.7{more}").name
     assert load_drafter(f"{theirs},accept=.7{more}").name == ours
-
-
-def test_unknown_kinds_are_refused_as_they_are_spelt() -> None:
-    with pytest.raises(OptionError, match="kind is 'Magic'"):
-        load_drafter("Magic,accept=.7")
 
 
 def test_flags_and_engines_are_understood_in_others_words() -> None:
@@ -179,16 +168,6 @@ def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[s
             assert f" {1e6 / rate * 2.95 / 3600:.2f} " in f"{line} "
 
 
-def test_a_chip_without_price_and_watts_has_no_columns_of_them() -> None:
-    chip = load_hardware("h100")
-    bare = replace(chip, price=None, power=None)
-    found = predict("Qwen/Qwen3-8B", bare, drafters=["eagle3,accept=.7", "ideal"])
-    assert "Mtok" not in str(found)
-    together = str(predict("Qwen/Qwen3-8B", chip, drafters=["eagle3,accept=.7", "ideal"]))
-    rows = re.findall(r"^ +4096 +1 .* (eagle3,accept=.7|ideal)$", together, re.MULTILINE)
-    assert rows == ["eagle3,accept=.7", "ideal"]
-
-
 # --- flags of old, and answers as text ------------------------------------------------------------
 
 
@@ -198,22 +177,6 @@ def test_names_of_before_give_the_same() -> None:
     (curve,) = found.headline_curves
     assert curve.requests == curve.request_lengths == "90 tokens in, 9 out"
     assert plot.plot_worth(found).axes[0].get_xlabel() == found.plot().axes[0].get_xlabel()
-
-
-def test_points_of_several_chips_that_memory_cannot_hold_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    batches = ",".join(map(str, range(1, 31)))
-    words = shlex.split(f"{BASE.replace('h100', 'h100,b200')} --max-draft-len 15 --batch {batches}")
-    most = 2 * 30 * 40  # chips, batches and the weight of a row
-    monkeypatch.setattr(curve_grids, "MOST_POINTS", most - 1)
-    done = CliRunner().invoke(app, words)
-    assert (done.exit_code, done.stdout) == (2, "")
-    monkeypatch.setattr(curve_grids, "MOST_POINTS", most)
-    assert CliRunner().invoke(app, words).exit_code == 0
-    refused = CliRunner().invoke(app, [*words, "--points", "-"])
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "CSV" in refused.stderr
 
 
 @pytest.mark.parametrize(

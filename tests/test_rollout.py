@@ -118,12 +118,6 @@ def test_the_tail_is_the_time_of_the_last_tenth() -> None:
     assert (row.most_running, row.played.running[-1]) == (10, 0)
 
 
-def test_cached_prompts_take_less() -> None:
-    whole, cached = (asked(engine="vllm", prefix_hit_rate=share).rows[0] for share in (0, 0.875))
-    assert cached.played.first_s.max() < whole.played.first_s.max()
-    assert cached.makespan_s < whole.makespan_s
-
-
 def test_bands_hold_the_figures_and_the_ideal_engine_has_none() -> None:
     off, *drafting = asked(engine="vllm", lengths="900,30,40,50", drafters=SOMETIMES).rows
     assert off.decision is None
@@ -318,11 +312,3 @@ def test_chips_are_rows_of_one_answer() -> None:
     assert len(drifting.figures()["-steps"].axes[0].lines) == 1 + 2 * 2
     low, high = drifting.drafters[0].steps[0].bands["speedup"]
     assert low < drifting.drafters[0].steps[0].speedup < high
-
-
-def test_several_drafters_share_one_row_without_drafts() -> None:
-    found = asked(drafters=[SPEC, "ngram,accept=0.4"])
-    assert [row.policy for row in found.rows].count("off") == 1
-    assert len(found.rows) == 5
-    assert len(found.plot().axes) == 2
-    assert "step" not in found.text().splitlines()[6]

@@ -29,7 +29,6 @@ from specroof.serving.launch import (
     follows_load,
     launch,
     server_command,
-    setting_words,
 )
 from tables import refusal, rows
 
@@ -359,18 +358,6 @@ def test_vllm_drafts_a_dspark_block_whole() -> None:
     assert sglang_flags(planned("dspark", block=7))["--speculative-dspark-block-size"] == "3"
 
 
-def test_what_a_schedule_costs_in_vllm_is_said() -> None:
-    for kind, word in {
-        "dflash": "whole block",
-        "p_eagle": "5 drafts always",
-        "pard": "5 drafts always",
-    }.items():
-        notes = launch(planned(kind, schedule=SCHEDULE), "vllm").notes
-        assert word in notes[0]
-        assert launch(planned(kind), "vllm").notes == ()
-    assert launch(planned("eagle3", schedule=SCHEDULE), "vllm").notes == ()
-
-
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_weights_that_nobody_named_are_left_to_fill_in(framework: str) -> None:
     found = launch(planned("eagle3", draft_model=None), framework)
@@ -685,13 +672,3 @@ def test_servers_that_follow_the_load_have_a_schedule(
         assert (framework in follow) == (
             "batch_size" in flags.text or bool("adaptive.json" in flags.files)
         )
-
-
-@pytest.mark.parametrize("framework", ["llama.cpp", "mlx", "lmstudio"])
-def test_no_server_of_one_user_has_a_schedule_of_lengths(framework: str) -> None:
-    assert not follows_load("model", framework)
-
-
-def test_a_number_that_no_flag_tells_is_named() -> None:
-    _, (said,) = setting_words("mlx", ServerSettings(running=64))
-    assert "running=64" in said

@@ -174,12 +174,6 @@ def test_every_target_meets_every_workload(write: Write) -> None:
 # --- the schema ----------------------------------------------------------------------------------
 
 
-def test_the_schema_takes_one_value_for_a_list_of_it() -> None:
-    content = yaml.safe_load(GOOD)
-    jsonschema.validate(content, study_schema())
-    jsonschema.validate(content | {"batch_size": 8, "context_len": [1, 2]}, study_schema())
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [("targets", []), ("drafters", []), ("batch_size", "8"), ("max_draft_len", -1), ("watts", 1)],
@@ -251,13 +245,6 @@ def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) ->
     assert refusal(path).startswith(message)
 
 
-@pytest.mark.parametrize("options", ["3", "[]", "text", "null"])
-def test_options_must_be_a_mapping(write: Write, options: str) -> None:
-    text = GOOD[: GOOD.index("options")] + f"options: {options}\n"
-    read = {"text": "'text'", "null": "empty"}.get(options, options)
-    assert refusal(write(text)) == f"options is {read}; allowed: a mapping of keys to values"
-
-
 def test_groups_that_do_not_divide_the_devices_are_refused_with_their_place(write: Write) -> None:
     text = changed("    hardware: l4\n", "    hardware: l4\n    expert_parallel: 4\n")
     expected = "targets.1.expert_parallel is 4; must divide tensor_parallel, which is 1"
@@ -295,8 +282,3 @@ def test_a_study_of_any_size_is_taken_but_not_held_at_once(write: Write) -> None
     # Slices hold at most 2**18 points: 52 contexts of 1000 batch sizes and 5 draft lengths.
     first = next(iter(sweep(study).slices())).prediction.curves[0]
     assert first.speedup.shape == (52, 1000, 5)
-
-
-def test_a_grid_without_drafts_has_one_draft_length(write: Write) -> None:
-    # 5 targets x 2 drafters x 1 draft length x 2 batch sizes x 1 context
-    assert load_study(write(changed("max_draft_len: 4", "max_draft_len: 0"))).n_points == 20
