@@ -91,19 +91,11 @@ def test_rows_are_what_predict_says_of_each_load() -> None:
     assert lost < 0.004
 
 
-@pytest.mark.parametrize(
-    ("schedule", "most", "reached", "says"),
-    [
-        (((1, 191, 7), (192, 256, 0)), 48, 1, "at most 48 requests, so it never reaches the 192"),
-        (((1, 191, 7), (192, 256, 0)), 200, 2, ""),
-        (((1, 191, 7), (192, 256, 0)), 0, 1, "at most 0 requests"),
-        # Ranges that draft as well need no server without.
-        (((1, 60, 5), (61, 99, 3)), 48, 1, ""),
-    ],
-)
+@pytest.mark.parametrize(("schedule", "most", "reached", "says"), rows("values", "reached_loads"))
 def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
     schedule: Any, most: int, reached: int, says: str
 ) -> None:
+    schedule = tuple(map(tuple, schedule))
     room = {"speculative": {"largest_batch": most, "bound_by": "running"}}
     courses = (Course(schedule, None),)
     plan = LoadPlan((), (), None, 0, courses, 0, room, Targets(), ())

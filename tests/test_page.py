@@ -22,6 +22,7 @@ from gridded import gridded
 from published_models import published, published_options
 from specroof.cli import app
 from specroof.questions.explore import ANSWERS, HIT_RATES, site_files
+from tables import rows
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -376,18 +377,7 @@ def test_presets_have_the_figures_of_predict(
         )
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"limited": 0},
-        {"tpot": "0.01"},
-        {"context": 4096},
-        {"hits": "0.5"},
-        {"drafters": ["eagle3,accept-length=2.8@3", "ideal"]},
-        {"engine": "ideal"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("other", rows("values", "page_in_closed_form"), ids=str)
 def test_other_requests_are_in_closed_form_and_say_so(page: Opened, other: dict[str, Any]) -> None:
     page.state(answer=512)
     assert "Simulated one by one: 80 requests" in page.answer

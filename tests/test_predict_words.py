@@ -12,6 +12,7 @@ from commands import answered, run
 from gridded import gridded
 from specroof import load_drafter, plot, predict
 from specroof.questions.acceptance import find_profiles
+from tables import rows
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 BASE = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=.7"
@@ -99,15 +100,7 @@ def test_charts_of_several_chips_are_files_of_each(tmp_path: Path) -> None:
     assert {path.stem for path in tmp_path.glob("*.png")} == {"curve", "load", *of_chips}
 
 
-@pytest.mark.parametrize(
-    ("model", "drafter", "warned"),
-    [
-        ("Qwen/Qwen3-8B", "mtp,accept=.7", True),
-        ("Qwen/Qwen3-8B", "eagle3,accept=.7", False),
-        ("Qwen/Qwen3.5-27B", "mtp,accept=.7", False),
-        ("deepseek-ai/DeepSeek-V3", "mtp,accept=.7", False),
-    ],
-)
+@pytest.mark.parametrize(("model", "drafter", "warned"), rows("values", "lacking_heads"))
 def test_heads_that_a_model_lacks_are_said(model: str, drafter: str, warned: bool) -> None:
     found = predict(model, "b200", drafters=drafter, tensor_parallel=8)
     said = [one for one in found.warnings if "names no multi-token-prediction layers" in one]
@@ -141,14 +134,7 @@ def test_price_and_energy_are_those_of_the_devices_hours(requests: str) -> None:
         assert np.isnan(dollars[0, 2]).all()  # 9999 have no room
 
 
-@pytest.mark.parametrize(
-    ("chip", "titles"),
-    [
-        ("h100", ["$/Mtok", "MJ/Mtok"]),
-        ("mi355x", ["MJ/Mtok"]),  # no public price
-        ("tpu-v5e", ["$/Mtok"]),  # no public watts
-    ],
-)
+@pytest.mark.parametrize(("chip", "titles"), rows("values", "shown_prices"))
 def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[str]) -> None:
     words = BASE.replace("h100", chip) + " --no-capacity --batch 1,16"
     printed = run(f"{words} --notes")
@@ -179,15 +165,7 @@ def test_names_of_before_give_the_same() -> None:
     assert plot.plot_worth(found).axes[0].get_xlabel() == found.plot().axes[0].get_xlabel()
 
 
-@pytest.mark.parametrize(
-    ("question", "words"),
-    [
-        ("predict", {"batch_size": 1}),
-        ("frontier", {"batch_size": [1, 2]}),
-        ("rollout", {"lengths": [100, 200]}),
-        ("capacity", {"context_len": 1024}),
-    ],
-)
+@pytest.mark.parametrize(("question", "words"), rows("values", "left_out_of"))
 def test_a_drafter_that_the_framework_lacks_is_left_out(
     question: str, words: dict[str, Any]
 ) -> None:

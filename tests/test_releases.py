@@ -126,16 +126,7 @@ def test_releases_differ_where_their_sources_do(line: str) -> None:
     assert found == yaml.safe_load(value)
 
 
-@pytest.mark.parametrize(
-    ("same_as", "allowed"),
-    [
-        ("vllm-0.1.0", "vllm-0.19.0, vllm-0.24.0, vllm-0.33.0, vllm-9.1.0"),
-        ("sglang-0.5.9", "vllm-0.19.0"),
-        ("vllm-9.0.0", "vllm-0.19.0"),
-        ("vllm-9.1.0", "vllm-0.19.0, vllm-0.24.0, vllm-0.33.0$"),
-        (3, "vllm-0.19.0"),
-    ],
-)
+@pytest.mark.parametrize(("same_as", "allowed"), rows("refusals", "same_releases"))
 def test_a_release_is_the_same_as_another_of_its_server(
     same_as: Any, allowed: str, folder: Path
 ) -> None:
@@ -155,14 +146,7 @@ def test_a_file_with_a_mistake_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "allowed"),
-    [
-        ("vllm@0.3", r"framework is 'vllm@0.3'; allowed: vllm@\d"),
-        ("sglang@latest", r"framework is 'sglang@latest'; allowed: sglang@\d"),
-        ("ollama@1", r"framework is 'ollama@1'; allowed: sglang@\d.*vllm@\d"),
-    ],
-)
+@pytest.mark.parametrize(("name", "allowed"), rows("refusals", "unknown_releases"))
 def test_a_release_that_does_not_exist_is_refused(name: str, allowed: str) -> None:
     with pytest.raises(OptionError, match=allowed):
         release(name)
@@ -255,16 +239,7 @@ def test_a_release_decides_defaults(
         assert {key: server[key] for key in wanted} == wanted
 
 
-@pytest.mark.parametrize(
-    ("model", "kind", "framework"),
-    [
-        # Copies of states for all that may run come first, and each request has three slots.
-        ("Qwen/Qwen3.5-9B", "mtp", "sglang@0.5.9"),
-        # The whole prompt has to fit in a window's blocks, too; later that of one pass.
-        ("openai/gpt-oss-20b", None, "vllm@0.19"),
-        ("openai/gpt-oss-20b", None, "vllm@0.24"),
-    ],
-)
+@pytest.mark.parametrize(("model", "kind", "framework"), rows("values", "room_of_releases"))
 def test_a_release_decides_room(model: str, kind: str | None, framework: str) -> None:
     assert 0 < largest(framework, model, kind) != largest(framework.partition("@")[0], model, kind)
 
@@ -357,14 +332,7 @@ def test_studies_and_doctors_take_a_release(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "chip", "framework", "older", "newest"),
-    [
-        ("zai-org/GLM-5", "b200", "vllm@0.24", None, "fp8"),
-        ("deepseek-ai/DeepSeek-V3.2", "rtx-pro-6000", "vllm@0.19", None, "fp8"),
-        ("deepseek-ai/DeepSeek-V3.2", "rtx-pro-6000", "vllm@0.24", "fp8", "fp8"),
-        ("deepseek-ai/DeepSeek-V3.2", "b200", "sglang@0.5.9", "fp8", "fp8"),
-        ("deepseek-ai/DeepSeek-V3.2", "h200", "sglang@0.5.9", None, None),
-    ],
+    ("model", "chip", "framework", "older", "newest"), rows("values", "sparse_caches")
 )
 def test_a_release_decides_the_format_of_a_sparse_cache(
     model: str, chip: str, framework: str, older: str | None, newest: str | None

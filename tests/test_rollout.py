@@ -266,14 +266,7 @@ def test_draws_are_whole_cut_and_the_same_with_the_same_seed() -> None:
     assert len(asked(lengths="pareto=400/3").output_len) == 256
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("plain.txt", "80\n90.0\n\n# the last\n100\n"),
-        ("list.json", "[80, 90, 100]"),
-        ("trace.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n1,5,80\n2,6,90\n3,7,100\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), rows("values", "length_files"))
 def test_a_file_of_lengths(name: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(text)
