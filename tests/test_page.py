@@ -899,6 +899,13 @@ def test_a_hostile_address_is_refused_in_words(page: Opened) -> None:
         assert page.page.evaluate("specroofPage.figures().curves.length") > 0
 
 
+def test_a_page_opens_at_a_hostile_address(at: Callable[..., Opened], url: str) -> None:
+    seen = at(f"{url}#model=%3Cscript%3Ealert(1)%3C/script%3E&batch=eight")
+    assert "model is “<script>alert(1)</script>”" in seen.text("refusals")
+    assert "batch is “eight”" in seen.text("refusals")
+    assert seen.figures["curves"]
+
+
 def test_a_hostile_name_is_shown_and_runs_nothing(shown: Callable[..., Opened]) -> None:
     hostile = "</script><img src=x onerror=alert(1)><script>alert(2)</script>'\"&amp;"
     model = replace(specroof.load_model(MODELS[0]), name=hostile)

@@ -60,6 +60,13 @@ def test_points_are_an_arrow_table_of_the_same_numbers(predicted: Prediction) ->
 # --- sweeps --------------------------------------------------------------------------------------
 
 
+def test_a_notebook_is_shown_eight_batches_and_contexts_of_a_curve() -> None:
+    many = specroof.predict(
+        MODEL, CHIP, drafters="ideal", batch_size=range(1, 20), context_len=range(100, 120)
+    )
+    assert len(many.summary) == 8 * 8
+
+
 def test_a_sweep_is_one_table_of_all_its_frames() -> None:
     found = specroof.sweep(STUDY)
     table, frame = found.to_arrow("points"), found.to_frame("points")

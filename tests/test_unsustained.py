@@ -78,6 +78,21 @@ def test_the_largest_rate_is_where_a_longer_load_waits_no_longer() -> None:
     assert (longer[BEYOND][[0, 3]] > 3).all()
 
 
+def test_nobody_says_a_number_that_grows_with_the_load() -> None:
+    for requests in (100, 1000):
+        found = predict(MODEL, CHIP, drafters=SPEC, **asked(BEYOND, requests))
+        assert np.isnan(found.played[0].speedup[0, 1:]).all()
+        assert np.isnan(found.end_to_end[0].speedup[0, 0, 1:]).all()
+        assert found.played[0].speedup[0, 0] == 1
+        assert found.end_to_end[0].figure_ends["tokens_per_s"] is None
+        (line,) = [line for line in str(found).splitlines() if line.startswith("decision")]
+        assert "at most 21.2 requests/s without drafts and 24.5 with" in line
+    plan = advise(MODEL, CHIP, drafters=SPEC, **asked(BETWEEN)).chips[0]
+    assert plan.played is not None
+    assert np.isnan(plan.played.speedup).all()
+    assert plan.break_even[0].rate is None
+
+
 def test_a_length_that_keeps_up_comes_first() -> None:
     # Only three drafts keep up with 24 of these requests a second: fewer have less to wait for.
     found = predict(MODEL, CHIP, drafters=SPEC, **asked(24.45, 100), max_draft_len=3).outcomes[0]
