@@ -118,6 +118,12 @@ def test_the_tail_is_the_time_of_the_last_tenth() -> None:
     assert (row.most_running, row.played.running[-1]) == (10, 0)
 
 
+def test_cached_prompts_take_less() -> None:
+    whole, cached = (asked(engine="vllm", prefix_hit_rate=share).rows[0] for share in (0, 0.875))
+    assert cached.played.first_s.max() < whole.played.first_s.max()
+    assert cached.makespan_s < whole.makespan_s
+
+
 def test_bands_hold_the_figures_and_the_ideal_engine_has_none() -> None:
     off, *drafting = asked(engine="vllm", lengths="900,30,40,50", drafters=SOMETIMES).rows
     assert off.decision is None

@@ -343,6 +343,18 @@ def test_vllm_drafts_a_dspark_block_whole() -> None:
     assert sglang_flags(planned("dspark", block=7))["--speculative-dspark-block-size"] == "3"
 
 
+def test_what_a_schedule_costs_in_vllm_is_said() -> None:
+    for kind, word in {
+        "dflash": "whole block",
+        "p_eagle": "5 drafts always",
+        "pard": "5 drafts always",
+    }.items():
+        notes = launch(planned(kind, schedule=SCHEDULE), "vllm").notes
+        assert word in notes[0]
+        assert launch(planned(kind), "vllm").notes == ()
+    assert launch(planned("eagle3", schedule=SCHEDULE), "vllm").notes == ()
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_weights_that_nobody_named_are_left_to_fill_in(framework: str) -> None:
     found = launch(planned("eagle3", draft_model=None), framework)

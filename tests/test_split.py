@@ -173,6 +173,13 @@ def test_a_figure_of_workers_is_the_mean_over_their_devices() -> None:
     assert mean == pytest.approx((6 * 5 + 8 * 2) / 14)
 
 
+@pytest.mark.parametrize("field", ["prefill_workers", "decode_workers", "link_bytes_per_s"])
+def test_a_split_has_workers_and_a_link(field: str) -> None:
+    none: dict[str, Any] = {field: 0}
+    with pytest.raises(OptionError, match=field.partition("_bytes")[0]):
+        replace(Split(setup_of(), 1, 1), **none)
+
+
 def test_the_link_is_the_slower_one_of_both_chips_or_told() -> None:
     b300, h100 = setup_of("b300"), setup_of("h100")
     assert Split(b300, 1, 1).bytes_per_s(b300) == 100e9
