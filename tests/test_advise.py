@@ -433,6 +433,14 @@ def test_a_day_that_goes_to_and_fro_says_what_holding_the_drafts_gives(tmp_path:
     assert told in " ".join(page(words).split())
 
 
+def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
+    path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
+    printed = page(f"{EXAMPLE} --traffic {path}")
+    printed = " ".join(printed.split())
+    assert "in hours 1 more requests arrive than the server answers" in printed
+    assert "% speed against no drafts" in printed
+
+
 def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     path = tmp_path / "day.yaml"
     sizes = "[{input_len: 1000, output_len: 100, weight: 3}, {input_len: 3000, output_len: 500}]"
@@ -447,6 +455,13 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     )
     assert refused("advise", f"{words} --isl 10").startswith("--output-len is missing")
     assert "nothing.csv" in refused("advise", f"{words} --traffic nothing.csv")
+
+
+def test_no_acceptance_is_enough_for_a_drafter_that_is_too_slow() -> None:
+    words = "Qwen/Qwen3-8B -H h100 --isl 100 --osl 500 --concurrency 4"
+    printed = page(f"{words} --drafter autoregressive,accept=0.9,cost=3 --notes")
+    assert "no acceptance is enough" in " ".join(printed.split())
+    assert "--bench" not in printed
 
 
 def test_the_point_to_measure_has_commands() -> None:

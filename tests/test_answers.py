@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -271,6 +271,13 @@ def test_a_table_is_of_rows_or_of_points() -> None:
     assert answer.to_frame("points").to_dict() == answer.to_frame().to_dict()  # it has no grid
     with pytest.raises(OptionError, match="of is 'grid'; allowed: rows or points"):
         answer.to_frame("grid")
+
+
+def test_an_answer_of_single_values_is_one_row() -> None:
+    found = sampling_is_exact(n_tokens=2000)
+    (row,) = found.records
+    assert row == asdict(found.result) == found.summary
+    assert row["n_tokens"] == found.result.n_tokens
 
 
 def test_results_of_benchmarks_are_tables_and_charts(tmp_path: Path) -> None:

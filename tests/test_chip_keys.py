@@ -103,6 +103,23 @@ def test_a_chip_without_an_architecture_is_one_that_nobody_knows(tmp_path: Path)
     assert "architecture is not named" in checked.stdout
 
 
+def test_words_that_no_bundled_chip_has_are_said(tmp_path: Path) -> None:
+    renamed("h100-sxm", tmp_path, vendor="nvidai", architecture="something")
+    said = CliRunner().invoke(app, ["hardware", "check", str(tmp_path / "renamed.yaml")]).stdout
+    assert "vendor nvidai" in said
+    assert "did you mean nvidia?" in said
+    assert re.search(r"architecture something .*hopper", said)
+
+
+def test_the_keys_are_shown() -> None:
+    for chip, said in (
+        ("mi300x", "cdna3, amd"),
+        ("gb300", "blackwell, nvidia, compute capability 10.3"),
+    ):
+        shown = CliRunner().invoke(app, ["hardware", "show", chip]).stdout
+        assert re.search(rf"^architecture +{said}$", shown, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("engine", "chip"),
     [("vllm", "nowhere"), ("vllm", "h200"), ("tensorrt-llm", "mi300x"), ("vllm", "renamed")],

@@ -1,6 +1,7 @@
 """The command line as people use it: tables, JSON, files, and one line when it refuses."""
 
 import csv
+import json
 import sys
 from importlib.metadata import version
 from itertools import groupby
@@ -314,6 +315,11 @@ def test_two_outputs_in_one_place_are_refused(
     says = refused(IDEAL, f"--batch 1,8 --plot {plot} --csv {table}")
     assert says == f"{table}: two outputs go there; allowed: a file for each"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_schema_of_a_study_is_printed() -> None:
+    (line,) = run("sweep --schema").splitlines()
+    assert {"targets", "drafters"} <= set(json.loads(line)["properties"])
 
 
 def test_the_version_is_that_of_the_package() -> None:

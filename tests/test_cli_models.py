@@ -131,3 +131,9 @@ def test_shapes_inside_of_parts_are_compared() -> None:
     found = {row["name"]: (row["first"], row["second"]) for row in answered(words)["rows"]}
     assert found["sparse_attention.indexer.top_k"] == ("61 x 2048", None)
     assert found["moe.weight"] == ("58 x fp8-block", "61 x mxfp4")
+
+
+def test_two_models_of_one_kind_differ_in_nothing(tmp_path: Path) -> None:
+    words = [write(tmp_path, name, TINY) for name in ("a.json", "b.json")]
+    assert "no difference in what determines cost" in run("models diff", *words)
+    assert answered("models diff", *words)["rows"] == []

@@ -1,17 +1,21 @@
 """What `predict` understands: engines' words, several chips, lengths side by side; its survey."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import specroof
 from commands import answered, run
 from gridded import gridded
 from specroof import load_drafter, plot, predict
+from specroof.cli import app
 from specroof.questions.acceptance import find_profiles
+from specroof.speedup import curve as curve_grids
 from tables import rows
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -163,6 +167,22 @@ def test_names_of_before_give_the_same() -> None:
     (curve,) = found.headline_curves
     assert curve.requests == curve.request_lengths == "90 tokens in, 9 out"
     assert plot.plot_worth(found).axes[0].get_xlabel() == found.plot().axes[0].get_xlabel()
+
+
+def test_points_of_several_chips_that_memory_cannot_hold_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches = ",".join(map(str, range(1, 31)))
+    words = shlex.split(f"{BASE.replace('h100', 'h100,b200')} --max-draft-len 15 --batch {batches}")
+    most = 2 * 30 * 40  # chips, batches and the weight of a row
+    monkeypatch.setattr(curve_grids, "MOST_POINTS", most - 1)
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    monkeypatch.setattr(curve_grids, "MOST_POINTS", most)
+    assert CliRunner().invoke(app, words).exit_code == 0
+    refused = CliRunner().invoke(app, [*words, "--points", "-"])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "CSV" in refused.stderr
 
 
 @pytest.mark.parametrize(("question", "words"), rows("values", "left_out_of"))

@@ -22,6 +22,33 @@ PREDICT = "predict Qwen/Qwen3.5-27B -H h200"
 predict = partial(run, PREDICT)
 
 
+def test_tables_mark_what_has_no_room() -> None:
+    words = "--engine sglang --max-draft-len 4 --drafter mtp,accept=0.8"
+    text = predict(f"{words} --batch 1,32,64")
+    rows = [line.split() for line in text.splitlines() if line.strip().startswith("4096")]
+    assert rows[1][2:6] == ["0", "1.00x", "-", "off"]  # plain runs, drafts do not
+    assert rows[2][2:6] == ["0", "memory", "-", "-"]
+    assert "larger batches have no room" in text
+    assert " memory " in predict(f"{words} --batch 64")
+    text = predict(f"{words} --concurrency 64 --notes")
+    assert " running " in text  # fewer than are in flight
+    text = predict(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500 --steady --notes")
+    assert " running " in text
+    nowhere = predict(
+        f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50"
+    )
+    assert "not one request fits: " in nowhere
+    assert "more would be needed" in nowhere
+    assert "does not fit" not in nowhere
+    nowhere = predict(f"{words} --server memory=0.3 --batch 1,4 --notes")
+    assert "none, since no draft fits in memory" in nowhere
+    assert "requests at once" not in nowhere
+    assert "nan" not in nowhere
+    one = predict(f"{words} --server running=1 --batch 1,4 --notes")
+    assert ": 1 without drafts (running), 1 with 1 draft of" in one
+    assert "all that fit; from 2 on memory holds no drafts" in one
+
+
 def test_json_has_holes_and_what_bounds() -> None:
     words = "--engine sglang --max-draft-len 2 --drafter mtp,accept=0.8 --json"
     found = answered(PREDICT, words, "--batch 1,64 --grid")

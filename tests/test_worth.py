@@ -91,6 +91,15 @@ def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:
     assert [row.accept_length for row in twice.rows] == [3, 4]
 
 
+def test_a_chip_without_a_price_says_which_flag() -> None:
+    found = worth(MODEL, "b300", drafter=SPEC, accept_length=3)
+    assert found.rows[0].usd_per_million_tokens is None
+    assert found.notes[0] == "price of NVIDIA B300 SXM unknown: --price-per-hour USD"
+    assert "$/Mtok" not in found.text()
+    given = worth(MODEL, "b300", drafter=SPEC, accept_length=3, price_per_hour=3.6)
+    assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
+
+
 def test_as_many_users_wait_as_long_as_clients_that_do() -> None:
     # Users are counted in a steady state; the clients that were played said 0 of 1, and 61 of 64.
     sizes: dict[str, Any] = {"input_len": 2000, "output_len": 200}
