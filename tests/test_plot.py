@@ -410,6 +410,12 @@ def test_equal_optima_share_one_label_and_one_line_keeps_all_marks() -> None:
     assert sorted(points) == list(range(17))  # each draft length is marked, by one of the three
 
 
+def test_many_drafters_have_their_optima_in_the_legend() -> None:
+    figure = plot_speedup_by_draft_len([curve([1, 2, 1.5], drafter=f"{i}") for i in range(9)])
+    assert labels(figure) == []
+    assert legend_texts(figure)[0] == "0: γ = 1, 2.00x"
+
+
 def test_a_line_ends_where_its_drafter_does() -> None:
     short, long = curve([1, 1.5, 1.7, np.nan, np.nan]), curve([1, 1.2, 1.3, 1.4, np.nan])
     axes = main_axes(plot_speedup_by_draft_len([short, long]))
@@ -575,6 +581,15 @@ def test_the_band_holds_the_drafts_within_one_percent() -> None:
     assert "drafts within 1% of the best" in legend_texts(plot_draft_len_by_batch([made]))
 
 
+def test_batch_sizes_are_the_ticks_of_a_log2_axis() -> None:
+    axes = main_axes(plot_speedup_by_batch([grid(1, 9)]))
+    assert axes.get_xscale() == "log"
+    assert list(axes.get_xticks()) == BATCHES
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
+        f"{size:.0f}" for size in BATCHES
+    ]
+
+
 def test_powers_of_two_are_the_first_ticks() -> None:
     axes = main_axes(plot_speedup_by_batch([grid(1, 40, batch_size=np.arange(1.0, 41.0))]))
     ticks = set(axes.get_xticks())
@@ -699,6 +714,13 @@ def test_numbers_can_be_read_on_their_cells() -> None:
 # --- the roofline ------------------------------------------------------------------------------
 
 
+def test_a_large_map_has_no_numbers_and_fewer_ticks() -> None:
+    axes = main_axes(plot_best_draft_len_map(grid(20, 30)))
+    assert not axes.texts
+    assert len(axes.get_xticks()) == 15
+    assert len(axes.get_yticks()) == 10
+
+
 def marks(figure: Figure) -> list[PathCollection]:
     return [mark for mark in main_axes(figure).collections if isinstance(mark, PathCollection)]
 
@@ -754,6 +776,13 @@ def test_operations_that_lie_on_one_another_share_a_label() -> None:
     figure = roofline(ops)
     assert labels(figure)[0] == "mlp.up_proj\nmlp.down_proj\nlm_head\n83.2% of the time"
     assert len(marks(figure)) == 3  # one for each kind
+
+
+def test_only_the_eight_longest_places_are_labelled() -> None:
+    ops = [op(f"{i}", compute_s=i * 4.0**i, memory_s=1000.0) for i in range(1, 12)]
+    figure = roofline(ops)
+    assert len(labels(figure)) == 8
+    assert re.fullmatch(r"not labelled: 3 others, \d+\.\d% of the time", legend_texts(figure)[-1])
 
 
 def test_a_label_of_many_names_counts_the_rest() -> None:

@@ -245,6 +245,13 @@ def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) ->
     assert refusal(path).startswith(message)
 
 
+@pytest.mark.parametrize("options", ["3", "[]", "text", "null"])
+def test_options_must_be_a_mapping(write: Write, options: str) -> None:
+    text = GOOD[: GOOD.index("options")] + f"options: {options}\n"
+    read = {"text": "'text'", "null": "empty"}.get(options, options)
+    assert refusal(write(text)) == f"options is {read}; allowed: a mapping of keys to values"
+
+
 def test_groups_that_do_not_divide_the_devices_are_refused_with_their_place(write: Write) -> None:
     text = changed("    hardware: l4\n", "    hardware: l4\n    expert_parallel: 4\n")
     expected = "targets.1.expert_parallel is 4; must divide tensor_parallel, which is 1"
