@@ -175,14 +175,6 @@ def test_dice_agree_with_sequences_that_differ() -> None:
     assert tokens / rounds == pytest.approx(beta_acceptance(2, 1).tokens_per_round(5), rel=0.01)
 
 
-@given(st.integers(0, 1000), st.integers(0, 30))
-def test_constant_acceptance_is_the_geometric_series(thousandths: int, draft_len: int) -> None:
-    rate = Fraction(thousandths, 1000)
-    series = sum(rate**depth for depth in range(draft_len + 1))
-    tokens = float(constant_acceptance(thousandths / 1000).tokens_per_round(draft_len))
-    assert tokens == pytest.approx(float(series), rel=1e-14)
-
-
 def test_nothing_and_everything_accepted_are_exact() -> None:
     # α = 0: every round is one token of the target, whatever was drafted. α = 1: the closed form
     # is 0 / 0 there; the sum is γ drafts and the bonus token.
@@ -209,46 +201,6 @@ def test_nothing_cancels_where_nearly_everything_is_accepted(gap: float, draft_l
     assert tokens == pytest.approx(expected, rel=1e-12)
 
 
-@given(st.lists(st.integers(0, 100), min_size=1, max_size=12))
-def test_rates_multiply_whether_they_fall_or_rise(percent: list[int]) -> None:
-    curve = rate_acceptance([value / 100 for value in percent])
-    products = [math.prod(Fraction(value, 100) for value in percent[:n]) for n in range(1, 13)]
-    expected = [float(one) for one in products[: len(percent)]]
-    assert curve.survival(np.arange(1, len(percent) + 1)) == pytest.approx(expected, rel=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("values", "shown"),
-    [
-        ([0.9, 0.8, 0.7, 0.6], "survival 0.9, 0.8, 0.7, 0.6 by depth"),
-        ([0.9, 0.8, 0.7, 0.6, 0.5], "survival 0.9, 0.8, 0.7, … (5 values) by depth"),
-    ],
-)
-def test_a_long_curve_is_described_by_its_first_values(values: list[float], shown: str) -> None:
-    assert survival_acceptance(values).description == shown
-
-
-@given(falling)
-def test_survival_is_handed_back_as_given(values: list[float]) -> None:
-    curve = survival_acceptance(values)
-    assert curve.max_draft_len == len(values)
-    assert np.array_equal(curve.survival(np.arange(1, len(values) + 1)), values)
-
-
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=20).filter(any), st.integers(1, 1000))
-def test_a_histogram_is_counted_round_by_round(histogram: list[int], factor: int) -> None:
-    rounds = [k for k, n in enumerate(histogram) for _ in range(n)]
-    # Only its ratios matter.
-    curve = histogram_acceptance([factor * n for n in histogram])
-    assert curve.max_draft_len == len(histogram) - 1
-    for depth in range(len(histogram)):
-        expected = sum(k >= depth for k in rounds) / len(rounds)
-        assert float(curve.survival(depth)) == pytest.approx(expected, rel=1e-13)
-    mean = Fraction(sum(rounds), len(rounds))
-    tokens = float(curve.tokens_per_round(len(histogram) - 1))
-    assert tokens == pytest.approx(float(mean + 1), rel=1e-13)
-
-
 @given(probabilities, st.integers(1, 64))
 def test_length_inverts_the_formula(rate: float, draft_len: int) -> None:
     # Below 1e-3 the length is 1 and a little, and has itself lost the digits of the rate.
@@ -266,13 +218,6 @@ def test_the_inferred_curve_has_the_measured_length(draft_len: int, share: float
     assert float(curve.tokens_per_round(draft_len)) == pytest.approx(tokens, rel=1e-13)
 
 
-@pytest.mark.parametrize("draft_len", [1, 7, LONGEST])
-def test_the_ends_of_a_length_are_exact(draft_len: int) -> None:
-    # N = 1: nothing was ever accepted. N = γ + 1: everything was.
-    assert float(acceptance_from_length(1, draft_len).survival(1)) == 0.0
-    assert float(acceptance_from_length(draft_len + 1, draft_len).survival(1)) == 1.0
-
-
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 16))
 def test_beta_is_all_tokens_over_all_rounds(a: int, b: int, draft_len: int) -> None:
     # Equal answers: the rounds of a sequence are one over its tokens per round. Gauss-Legendre.
@@ -282,15 +227,6 @@ def test_beta_is_all_tokens_over_all_rounds(a: int, b: int, draft_len: int) -> N
     tokens = np.array([constant_acceptance(rate).tokens_per_round(draft_len) for rate in rates])
     average = 1.0 / np.average(1.0 / tokens, weights=weights * density)
     assert beta_acceptance(a, b).tokens_per_round(draft_len) == pytest.approx(average, rel=1e-12)
-
-
-@given(shapes, shapes)
-def test_sequences_that_differ_make_fewer_tokens_than_the_average_rate(a: float, b: float) -> None:
-    # Jensen: one over the tokens of a round is convex in the rate.
-    lengths = np.arange(20)
-    mixture = beta_acceptance(a, b).tokens_per_round(lengths)
-    average = constant_acceptance(a / (a + b)).tokens_per_round(lengths)
-    assert np.all(mixture <= average * (1.0 + 1e-9))
 
 
 @given(st.floats(0.01, 0.99), st.sampled_from([1e9, 1e12, 1e300]))

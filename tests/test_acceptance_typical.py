@@ -123,12 +123,6 @@ def test_a_typical_curve_promises_less_beyond_its_depth_than_a_constant_rate(kin
     assert np.all(typical.tokens_per_round([4, 7, 16]) < constant.tokens_per_round([4, 7, 16]))
 
 
-def test_a_found_passage_goes_on() -> None:
-    lookup = acceptance_from_length(1.3, 3, kind="suffix")
-    survival = lookup.survival([1, 2, 3])
-    assert survival[2] / survival[1] > survival[1] > survival[0] - survival[1]
-
-
 def test_odds_by_hand() -> None:
     # Odds 3, 3/4, 3/9 with a power of 2: rates 3/4, 3/7, 1/4.
     curve = falling_odds_acceptance(0.75, 2.0)
@@ -162,12 +156,6 @@ def test_the_band_closes_at_the_measured_depth_and_opens_away_from_it(
     assert np.all((low >= 1) & (high <= depths + 1))
     assert low[draft_len] == expected[draft_len] == high[draft_len]
     assert np.all(np.diff((high / expected)[draft_len:]) >= -1e-12)
-
-
-def test_what_is_given_has_no_band() -> None:
-    for curve in (constant_acceptance(0.8), survival_acceptance([0.8, 0.5])):
-        low, high = curve.band([1, 2])
-        assert low.tolist() == high.tolist() == curve.tokens_per_round([1, 2]).tolist()
 
 
 def test_a_profile_that_is_extended_has_the_band_of_its_family() -> None:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from gridded import gridded
 from specroof import OptionError, advise, load_drafter
 from specroof.cli import app
+from tables import rows
 
 LOAD = ("--input-len", 1024, "--output-len", 1024, "--concurrency", 1)
 EAGLE = ("--drafter", "eagle3,accept=0.7")
@@ -60,16 +61,7 @@ def test_it_shows_what_predict_says_of_the_same_requests() -> None:
     assert "--random-input-len 4000 --random-output-len 200" in found["commands"][1]["command"]
 
 
-@pytest.mark.parametrize(
-    ("chip", "words", "server"),
-    [
-        ("b200", ["--framework", "vllm"], "vLLM"),
-        ("gb200", [], "vLLM"),  # whose default it is
-        ("b200", ["--engine", "sglang"], "SGLang"),
-        ("b200", ["--engine", "ideal"], "SGLang"),
-        ("b200", ["--framework", "tensorrt-llm"], "SGLang"),  # which has no benchmark here
-    ],
-)
+@pytest.mark.parametrize(("chip", "words", "server"), rows("values", "bench_commands"))
 def test_the_commands_are_those_of_the_server_that_predicts(
     chip: str, words: list[str], server: str
 ) -> None:

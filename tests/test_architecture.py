@@ -123,11 +123,3 @@ def test_other_weights_change_projections_and_experts_alone(model: Architecture,
             else:
                 assert other.core == block.core
     assert stored.with_weights(form) == stored
-
-
-@given(formats, st.booleans(), st.sampled_from([1, 2, 4]))
-def test_a_matrix_by_hand(form: Any, bias: bool, groups: int) -> None:
-    linear = Linear("up", 8, 16, form, bias=bias, groups=groups)
-    assert linear.matrix_params == 128 // groups
-    assert linear.n_params == 128 // groups + (16 if bias else 0)
-    assert linear.stored_bytes == 128 / groups * form.element_bytes + (32 if bias else 0)

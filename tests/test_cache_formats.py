@@ -61,15 +61,7 @@ def test_times_read_the_index_keys_that_capacity_counts() -> None:
         assert {(float(op.op.cache_bytes), op.compute_dtype) for op in ops} == {expected}
 
 
-@pytest.mark.parametrize(
-    ("weights", "bits"),
-    [
-        (None, {"bf16": 16, "mxfp4": 4}),
-        ("fp8", {"fp8": 8}),
-        # Q4_K has blocks of 256 in 144 bytes, 4.5 bits; Q6_K of 210, 6.5625.
-        ("q4_k_m", {"q4_k": 4, "q6_k": 6}),
-    ],
-)
+@pytest.mark.parametrize(("weights", "bits"), rows("values", "weight_bits"))
 def test_bits_of_weights_by_format(weights: str | None, bits: dict[str, int]) -> None:
     model = "openai/gpt-oss-20b" if weights is None else "Qwen/Qwen3-8B"
     setup = setup_of("h200", "vllm", Options(weight_dtype=weights))

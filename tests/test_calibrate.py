@@ -37,7 +37,7 @@ from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text, residual_fields
 from specroof.questions.validate import own_text
-from tables import reads
+from tables import reads, rows
 from tables import refusal as of_call
 
 #: Figures of the engine that benchmark points are of, as a fit to plain points names them.
@@ -308,14 +308,7 @@ def refusal(bench: Sequence[Measurement], **how: Any) -> str:
     return of_call(MeasurementError, calibrate, bench, MODEL, CHIP, **how)
 
 
-@pytest.mark.parametrize(
-    ("model", "batches", "contexts"),
-    [
-        ("Qwen/Qwen3-8B", (8, 8.001, 8.002), (512,)),  # all alike
-        # One batch size cannot tell seconds of a sequence from those of a pass.
-        ("Qwen/Qwen3-0.6B", (256,), (512, 4096, 16384)),
-    ],
-)
+@pytest.mark.parametrize(("model", "batches", "contexts"), rows("values", "telling_points"))
 def test_points_that_tell_one_figure(
     model: str, batches: tuple[float, ...], contexts: tuple[int, ...]
 ) -> None:

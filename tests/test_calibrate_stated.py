@@ -138,21 +138,8 @@ def test_a_tree_is_no_chain() -> None:
     assert line.endswith("is a tree; allowed: a SPEC without tree=")
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "kinds"),
-    [
-        ("EAGLE", {"eagle", "mtp", "p_eagle"}),
-        ("nextn", {"eagle", "mtp"}),
-        ("FROZEN_KV_MTP", {"mtp"}),
-        ("mtp", {"eagle", "mtp"}),
-        ("EAGLE3", {"eagle3", "p_eagle"}),
-        ("STANDALONE", {"model", "pard"}),
-        ("NGRAM", {"ngram", "prompt_lookup", "suffix"}),
-        ("DFLASH", {"dflash"}),
-        ("DSPARK", {"dspark"}),
-    ],
-)
-def test_what_drafted_is_what_is_priced(algorithm: str, kinds: set[str]) -> None:
+@pytest.mark.parametrize(("algorithm", "kinds"), rows("values", "algorithms_of_kinds"))
+def test_what_drafted_is_what_is_priced(algorithm: str, kinds: list[str]) -> None:
     fast = stated(points((8,), (2048,), (3,)), method=algorithm)
     for kind in sorted({*kinds, "ideal", "autoregressive", "block"}):
         refuse_other_kinds(fast, kind)

@@ -10,7 +10,6 @@ import pytest
 from commands import answered, run
 from specroof import capacity, load_hardware
 from specroof.errors import OptionError
-from specroof.hardware.engine import ServerSettings
 from specroof.questions.capacity import Capacity
 
 
@@ -36,14 +35,6 @@ def test_a_chip_without_a_log_has_nearly_all_of_its_memory() -> None:
     for engine, share in (("vllm", 0.99), ("sglang", 0.99), ("tensorrt-llm", 0.99), ("ideal", 1.0)):
         (row,) = capacity("Qwen/Qwen3-8B", chip, engine=engine).rows
         assert row.memory_bytes == share * chip.peak.memory_bytes
-
-
-def test_a_stated_limit_binds_without_drafts_and_with_them() -> None:
-    for server in ("running=9", {"running": 9}, ServerSettings(running=9)):
-        found = capacity(
-            "Qwen/Qwen3-8B", "h100", drafters="mtp", server=server, context_len=8192, draft_len=4
-        )
-        assert [(row.largest_batch, row.bound_by) for row in found.rows] == [(9, "running")] * 2
 
 
 def test_drafts_in_a_block_are_limited_by_the_tokens_of_a_pass() -> None:
@@ -108,11 +99,6 @@ def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:
     assert "with autoregressive,cost=0.1" in found["warnings"][1]
     assert any("its memory counted as 0" in note for note in found["notes"])
     assert "-21.0 GiB" in run("capacity Qwen/Qwen3-32B -H l40s")
-
-
-def test_no_setting_limits_the_textbook() -> None:
-    (row,) = answered("capacity Qwen/Qwen3-8B -H h100 --engine ideal")["rows"]
-    assert row["running_limit"] is None
 
 
 def test_the_shell_is_told_that_states_are_replayed() -> None:

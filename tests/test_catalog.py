@@ -117,15 +117,7 @@ def test_every_bundled_profile_is_found_by_every_alias() -> None:
         assert all(load_hardware(alias) == profile for alias in profile.aliases)
 
 
-@pytest.mark.parametrize(
-    "aliases",
-    [
-        "aliases: [mine, other]",
-        "aliases:\n# of a list\n- other\n- mine",
-        "aliases: [\n  other,\n  mine,\n]",
-        '"aliases": [mine]',
-    ],
-)
+@pytest.mark.parametrize("aliases", rows("values", "spelt_aliases"))
 def test_an_alias_is_found_however_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware_folder: Path, aliases: str
 ) -> None:

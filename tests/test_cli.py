@@ -98,21 +98,6 @@ def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in tmp_path.iterdir())
 
 
-def test_a_place_that_cannot_be_written_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    missing, other = tmp_path / "missing" / "a.png", tmp_path / "points.csv"
-    for words in (["--csv", missing], ["--plot", missing, "--csv", other]):
-        assert str(tmp_path / "missing") in refused(IDEAL, *words)
-    assert "chart.txt" in refused(IDEAL, "--plot", tmp_path / "chart.txt", "--csv", other)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_config_that_is_no_model_is_refused_without_a_traceback(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    for text in ("[]", "", "{", '{"model_type": "unheard"}', "[" * 100_000):
-        path.write_text(text)
-        assert str(path) in refused("predict", path, "-H b200 --drafter ideal")
-
-
 # --- the other commands ------------------------------------------------------------------------
 
 
@@ -187,15 +172,6 @@ def test_a_prefill_keeps_the_state_behind_the_last_position_only() -> None:
     assert ops["lm_head"]["flops"] == 2 * 5120 * 248320  # one position
     assert prefilled["case"]["total_s"] < 0.6 * verified["case"]["total_s"]
     assert "time_to_first_token_s" not in verified["case"]
-
-
-def test_a_prefill_starts_from_an_empty_cache() -> None:
-    words = f"{MODEL} -H b200 --engine ideal --prefill --query-len 3"
-    _, ops = explained(words)
-    # 36 layers of 32 heads of 128; three positions see 1, 2 and 3; scores and values, 2 FLOP each.
-    assert ops["full_attention.core"]["flops"] == 36 * 4 * 32 * 128 * (1 + 2 + 3)
-    _, ops = explained(words, "--context 10")
-    assert ops["full_attention.core"]["flops"] == 36 * 4 * 32 * 128 * (11 + 12 + 13)
 
 
 def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:

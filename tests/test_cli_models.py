@@ -54,12 +54,6 @@ def test_the_family_that_the_config_has_is_no_news(tmp_path: Path) -> None:
     assert found["notes"] == found["rows"][0]["notes"] == []
 
 
-def test_show_says_of_all_elements_how_they_are_stored() -> None:
-    # Of 4.63 billion, 2.35 are no matrices: 262144 tokens x 35 layers x 256 of tables per layer.
-    shown = run("models show google/gemma-4-E2B")
-    assert "8.62 GiB: 2.28B in bf16, 2.35B of tables, norms and biases" in shown
-
-
 # --- --weights, --kv-cache ---------------------------------------------------------------------
 
 
@@ -130,17 +124,6 @@ def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Pat
         *("full_attention.k_proj", "full_attention.v_proj", "full_attention.o_proj"),
         "mlp.gate_up_proj",
     }
-
-
-def test_the_table_of_a_diff_has_both_values_and_their_ratio() -> None:
-    lines = run("models diff Qwen/Qwen3-8B Qwen/Qwen3-30B-A3B").splitlines()
-    assert lines[:2] == ["a: Qwen3-8B", "b: Qwen3-30B-A3B"]
-    rows = {tuple(line.split()[:2]): line.split()[2:] for line in lines[4:]}
-    # 36 and 48 layers of keys and values, of 8 and of 4 heads of 128, in two bytes
-    assert rows["cache", "kv_bytes_per_token"] == ["144", "KiB", "96.0", "KiB", "0.667"]
-    assert rows["layers", "mlp"] == ["36", "-"]
-    assert rows["layers", "moe.router"] == ["-", "48", "x", "[2048,", "128]", "bf16"]
-    assert rows["sizes", "family"] == ["qwen3", "qwen3_moe"]
 
 
 def test_shapes_inside_of_parts_are_compared() -> None:

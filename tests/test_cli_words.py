@@ -60,15 +60,7 @@ def test_words_mean_what_they_mean_to_typer(words: str) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("--number x", "--number is 'x'; allowed: a whole number"),
-        ("--number 1.5", "--number is '1.5'; allowed: a whole number"),
-        ("--share x", "--share is 'x'; allowed: a number"),
-        ("--file ''", "--file is ''; allowed: a file or a folder"),
-    ],
-)
+@pytest.mark.parametrize(("words", "says"), rows("refusals", "words_for_numbers"))
 def test_a_word_that_is_no_number_is_refused_with_what_is_allowed(words: str, says: str) -> None:
     # Typer's own line names neither the value nor what is allowed.
     seen: dict[str, Any] = {}

@@ -136,13 +136,7 @@ def test_ways_of_guidellm_to_send_requests(way: str, asked: float | None) -> Non
     assert (point.batch_size, point.concurrency) == (1.0, asked)
 
 
-@pytest.mark.parametrize(
-    ("name", "two"),
-    [
-        ("aiperf-0.13.0.json", {"input_config/models/items": [{"name": "a"}, {"name": "b"}]}),
-        ("genai-perf-0.0.16.json", {"input_config/model_names": ["a", "b"]}),
-    ],
-)
+@pytest.mark.parametrize(("name", "two"), rows("refusals", "several_models"))
 def test_several_models_are_none(name: str, two: dict[str, Any]) -> None:
     (point,) = read_benchmark(with_keys(name, two), source="f")
     assert point.model is None
@@ -150,16 +144,7 @@ def test_several_models_are_none(name: str, two: dict[str, Any]) -> None:
 
 # --- what is not said of drafts ------------------------------------------------------------------
 
-VLLM = {
-    "model_id": "Qwen/Qwen3-8B",
-    "backend": "openai",
-    "completed": 64,
-    "duration": 20.0,
-    "total_input_tokens": 64_000,
-    "total_output_tokens": 12_800,
-    "output_throughput": 640.0,
-    "max_concurrency": 8,
-}
+VLLM = rows("values", "vllm_client")
 #: What vLLM 0.33.0's client adds where the server counts drafts (`vllm/benchmarks/serve.py`).
 DRAFTS = {
     "spec_decode_acceptance_rate": 60.0,

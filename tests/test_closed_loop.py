@@ -31,6 +31,7 @@ from specroof.serving.prefills import (
     shared_passes,
 )
 from specroof.serving.workload import prefill_pass
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -226,13 +227,7 @@ def test_prompts_pass_together_as_far_as_a_pass_has_room() -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "new_len", "chunk", "all_s", "first_s"),
-    [
-        (3, 500.0, 2048, 1, 1),
-        (40, 500.0, 0, 1, 1),
-        (8.192, 500.0, 2048, 2, 1.5),  # half are through with the first pass
-        (2, 5000.0, 2048, 6, 4.5),  # through after 3 and 6
-    ],
+    ("running", "new_len", "chunk", "all_s", "first_s"), rows("values", "prompt_groups")
 )
 def test_groups_of_prompts_pass_one_after_another(
     running: float, new_len: float, chunk: float, all_s: float, first_s: float

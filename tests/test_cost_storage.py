@@ -101,15 +101,6 @@ def test_a_cache_dtype_overrides_the_config() -> None:
     assert kv_cache_bytes(narrow, 100, "bf16") == kv_cache_bytes(model, 100)
 
 
-def test_states_by_hand() -> None:
-    # 32 * 128 * 128 float32 and 8192 channels * 3 columns in bf16, 30 layers.
-    assert state_bytes(stack((DELTA, 30))) == 30 * (2_097_152 + 49_152)
-    assert state_bytes(stack((DELTA, 30)), "bf16") == 30 * (1_048_576 + 49_152)
-    # Rings are float32 whatever the state's dtype: 8 rows of 1024.
-    assert state_bytes(stack((CSA, 2))) == state_bytes(stack((CSA, 2)), "bf16") == 2 * 32_768
-    assert state_bytes(stack((FULL, 32), (LATENT, 1))) == 0
-
-
 @given(architectures(), contexts, options)
 def test_the_parts_add_up_to_weights_cache_and_state(
     model: Architecture, context: int, choices: Options

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import specroof
@@ -35,10 +34,8 @@ from specroof.questions.doctor import (
     DoctorRequest,
     ServedCase,
     advice,
-    context_of,
     gain_words,
 )
-from specroof.questions.speculation import is_tree
 from specroof.reading.metrics_text import Sample
 from specroof.serving.metrics import counted
 from specroof.serving.observed import Observed, observed
@@ -340,14 +337,6 @@ def test_drafts_beyond_the_grid_have_no_figure(saved: Any) -> None:
     assert found.rows[1].predicted is None
 
 
-def test_flags_that_no_server_has_are_said(saved: Any) -> None:
-    found = of(saved(vllm_page(LIFE), vllm_page(LATER)), drafter="medusa")
-    assert found.flags is None
-    assert any(
-        note.startswith("no flags: vLLM 0.33.0 has no flag for medusa") for note in found.notes
-    )
-
-
 def test_a_tree_goes_by_its_own_acceptance(saved: Any) -> None:
     texts = [sglang_page(life, steps=5, verified=8) for life in (LIFE, LATER)]
     spec = "eagle3,accept=0.7,tree=eagle2,nodes=7,top-k=3,siblings=.2/.1"
@@ -356,20 +345,6 @@ def test_a_tree_goes_by_its_own_acceptance(saved: Any) -> None:
     assert found.prediction is not None
     (curve,) = found.prediction.curves
     assert found.rows[0].predicted == pytest.approx(curve.tokens_per_round[0, 0, 5])
-
-
-def test_a_context_is_known_where_prompts_and_answers_were_counted() -> None:
-    seen = replace(observed_with(2), input_len=3000.0, output_len=500.0)
-    assert context_of(None, seen) == 3250.0
-    assert context_of(100, seen) == 100.0
-    for unknown in (replace(seen, input_len=None), replace(seen, output_len=None)):
-        assert context_of(None, unknown) == 4096.0
-
-
-def test_what_branches_is_a_tree() -> None:
-    specs = ("mtp,tree=2,siblings=.1", "mtp,tree=1/1/1/2,siblings=.1", "mtp", "ngram,match=0.5")
-    found = [is_tree(specroof.load_drafter(spec)) for spec in specs]
-    assert found == [True, True, False, False]
 
 
 def test_an_acceptance_by_context_is_that_of_the_context(saved: Any) -> None:
@@ -598,12 +573,6 @@ def test_a_key_goes_to_the_server_and_nowhere_else(monkeypatch: pytest.MonkeyPat
     for said in (out, repr(request)):
         assert "sesame" not in said
         assert "open" not in said
-
-
-@pytest.mark.parametrize("name", ["served_name", "draft_model", "engine"])
-def test_arrays_of_names_are_refused_by_the_argument(name: str) -> None:
-    with pytest.raises(OptionError, match=f"^{name} is array"):
-        doctor(SERVED, CHIP, pages="nowhere", **{name: np.array(["a", "b"])})  # type: ignore[arg-type]
 
 
 def test_refusals_are_one_line(saved: Any) -> None:

@@ -37,6 +37,7 @@ from specroof.questions.explore import (
 from specroof.questions.objects import published_drafters
 from specroof.questions.page_evidence import begun_kinds
 from specroof.questions.request import DeploymentRequest
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -205,14 +206,7 @@ def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:
     np.testing.assert_allclose(page_s, curve.draft_s[..., 1:], rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"attention_data_parallel": 8},
-        {"server": "overlap=plain"},  # rounds wait for the host, plain steps do not
-        {"attention_data_parallel": 4, "server": "overlap=off"},
-    ],
-)
+@pytest.mark.parametrize("words", rows("values", "page_rounds"))
 def test_rounds_of_the_page_are_those_of_a_prediction(words: dict[str, Any]) -> None:
     asked = {"tensor_parallel": 8, "engine": "sglang", **words}
     served = DeploymentRequest("deepseek-ai/DeepSeek-V3.2", "b200", **asked).resolved()
@@ -483,15 +477,7 @@ class TerminalText(list[str]):
         return True
 
 
-@pytest.mark.parametrize(
-    ("words", "refusal"),
-    [
-        (["-o", "page.html", "--tp", "two"], "--tp is 'two'"),
-        (["-o", "page.html", "--batch", "x"], "--batch is 'x'"),
-        (["-o", "there/page.html"], "there/page.html: "),
-        (["-o", "taken"], "is a file"),
-    ],
-)
+@pytest.mark.parametrize(("words", "refusal"), rows("refusals", "explore_commands"))
 def test_what_the_command_refuses_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], refusal: str
 ) -> None:

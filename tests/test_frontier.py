@@ -75,18 +75,6 @@ def test_money_and_energy_of_a_point_by_hand() -> None:
     assert own.notes[0].startswith("price: 2.95 USD an hour and device, 2026-05-20, AIMultiple")
 
 
-def test_a_chip_without_a_price_says_which_flag() -> None:
-    answer = frontier(MODEL, "b300", **ASKED)
-    assert answer.series[0].points[0].usd_per_million_tokens is None
-    assert answer.notes[0].startswith("price of NVIDIA B300 SXM unknown: --price-per-hour USD")
-    text = answer.text()
-    assert "per million tokens" not in text.partition("note:")[0]
-    watts = frontier(MODEL, "tpu-v5e", drafters=SPEC, batch_size=1, capacity=False)
-    assert watts.series[0].points[0].joules_per_million_tokens is None
-    assert any("watts of" in note and "unknown" in note for note in watts.notes)
-    assert "MJ/Mtok" not in watts.text()
-
-
 def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None:
     answer = frontier(MODEL, CHIP, drafters=[SPEC, "ngram,accept=.3"], tpot_s=0.005, devices=[1, 2])
     assert answer.cheapest is not None

@@ -28,6 +28,7 @@ from specroof.questions.study import load_study
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.metrics import counted
 from specroof.serving.observed import observed
+from tables import rows
 
 pytestmark = pytest.mark.fuzz
 
@@ -46,20 +47,7 @@ NASTY = [
     "histogram=", "extrapolate=zero", "accept=1", "profile=", "tree=", "config=", "\n",
 ]  # fmt: skip
 
-SPECS = [
-    "ideal",
-    "autoregressive,accept=0.75,cost=0.10",
-    "block,accept=0.89,cost=0.10,drafts=16",
-    "mtp,accept-length=3.4@7",
-    "eagle3,rates=.9/.8/.7,extrapolate=geometric",
-    "eagle3,tree=static,accept=0.7",
-    "ngram,accept=0.373,match=0.5",
-    "dflash,profile=qwen3.6-35b-a3b/mtp/speed-bench,extrapolate=decay",
-    "medusa,survival=.9/.7/.5",
-    "autoregressive,cost=0.1,histogram=12/30/5,extrapolate=zero",
-    "autoregressive,cost=0.1,beta=2/3",
-    "autoregressive,cost=0.1,decay=.9/.5/.5",
-]
+SPECS = rows("values", "fuzzed_specs")
 STUDY = """format_version: 1
 targets:
 - {model: Qwen/Qwen3-8B, hardware: h200, tensor_parallel: 1}

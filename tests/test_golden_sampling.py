@@ -224,14 +224,7 @@ def test_what_sees_no_more_than_it_was_trained_on_keeps_its_acceptance(
 
 
 @pytest.mark.parametrize(
-    ("framework", "kind", "rule", "flag", "noted"),
-    [
-        ("sglang", "eagle3", "rejection", True, False),
-        ("sglang", "dflash", "rejection", False, True),
-        ("sglang", "eagle3", "greedy", False, False),
-        ("vllm", "eagle3", "rejection", False, True),
-        ("mlx", "model", "exact", False, False),
-    ],
+    ("framework", "kind", "rule", "flag", "noted"), rows("values", "acceptance_rules")
 )
 def test_a_rule_is_a_flag_or_said_to_have_none(
     framework: str, kind: str, rule: str, flag: bool, noted: bool

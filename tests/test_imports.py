@@ -13,7 +13,7 @@ import yaml
 
 import specroof
 from source_trees import nodes, tree
-from tables import table
+from tables import rows, table
 
 PACKAGE = Path(specroof.__file__).parent
 TESTS = Path(__file__).parent
@@ -165,16 +165,7 @@ def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words",
-    [
-        "predict Qwen/Qwen3-8B -H b200 --drafter autoregressive,accept=0.75,cost=0.10",
-        "predict Qwen/Qwen3-8B -H hgx-b200 --drafter ideal --tp 2 --batch 1,8 --strict-dtype --json",
-        "explain Qwen/Qwen3-8B -H b200 --batch 8 --query-len 4",
-        "models show Qwen/Qwen3-8B",
-        "models",
-    ],
-)
+@pytest.mark.parametrize("words", rows("values", "light_predictions"))
 def test_a_prediction_from_bundled_files_stays_light(words: str, tmp_path: Path) -> None:
     unwanted = {
         *("matplotlib", "huggingface_hub", "pydantic", "pydantic_core", "numpy.ma", "logging"),

@@ -36,6 +36,7 @@ from specroof.hardware.profile import HardwareProfile
 from specroof.latency.model import model_latency
 from specroof.latency.setup import engine_setup
 from specroof.questions.measure import Measured
+from tables import rows
 
 CPU = "cpu-2ch-ddr5"
 #: Milliseconds of passes by rows, as one core of a Zen 4 ran Qwen3-0.6B in Q8_0.
@@ -428,16 +429,7 @@ NUMBERS = ["0", "-1", "1e-320", "NaN", "1e999", "9" * 400, "null", '"x"', "[" * 
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:8])
-@pytest.mark.parametrize(
-    ("name", "test"),
-    [
-        ("llama-bench", '[{"n_prompt": 1, "avg_ts": 1}, {"n_prompt": 16, "avg_ts": %s}]'),
-        ("llama-bench", '[{"n_prompt": %s, "avg_ts": 1}, {"n_prompt": 16, "avg_ts": 9}]'),
-        ("llama-batched-bench", '{"t_tg": 1, "tg": 9}\n{"t_tg": %s, "tg": 9}'),
-        ("llama-batched-bench", '{"t_tg": 1, "tg": 9}\n{"t_tg": 1, "tg": %s}'),
-        ("llama-bench", '[{"n_prompt": 1, "n_gen": 0, "avg_ns": 1e8, "samples_ns": [%s]}]'),
-    ],
-)
+@pytest.mark.parametrize(("name", "test"), rows("refusals", "printed_by_tools"))
 def test_whatever_a_tool_prints_its_name_stands_in_one_line(
     tmp_path: Path, gguf: Path, monkeypatch: pytest.MonkeyPatch, name: str, test: str, number: str
 ) -> None:
@@ -560,11 +552,11 @@ def test_kernels_of_a_format_get_steps_and_others_keep_theirs(name: str) -> None
         one.error is None and one.value < one.before for one in steps if "-8" in one.name[-2:]
     )
     # A model of four-bit weights computes in the kernels that the profile has, but for its 8 bits.
-    for rows in (4, 16):
+    for width in (4, 16):
         few, own = (
             dict(
                 model_work_by_bits(
-                    engine_setup(hardware, label, None, Options(weight_dtype="q4_0")), rows
+                    engine_setup(hardware, label, None, Options(weight_dtype="q4_0")), width
                 )
             )
             for hardware, label in ((chip, base.name), (mine, None))

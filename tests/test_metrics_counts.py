@@ -82,16 +82,6 @@ def test_a_page_gives_back_the_life_that_it_was_made_of(
         assert curve.measured_depth == depth
 
 
-@pytest.mark.parametrize("page", [vllm_page, sglang_page])
-def test_of_one_page_everything_counts_but_nothing_has_a_rate(page: Callable[[Life], str]) -> None:
-    found = seen(page(LIFE))
-    assert found.seconds is found.tokens_per_s is None
-    assert found.running == 40.0
-    assert found.running_from == "as the server showed it"
-    assert found.round_s == pytest.approx(0.024)
-    assert found.tokens_per_round == pytest.approx(3.04)
-
-
 def test_ranks_are_added_up_and_copies_are_not() -> None:
     both = [vllm_page(life, engine=0) + vllm_page(life, engine=1) for life in (LIFE, LATER)]
     found = seen(*both, seconds=30.0)
@@ -315,11 +305,6 @@ def test_vllm_may_count_rounds_without_positions() -> None:
     assert (found.longest, found.survival) == (5, ())
     curve = acceptance_of(found)
     assert float(curve.tokens_per_round(5)) == pytest.approx(3.04)
-
-
-def test_few_rounds_are_said() -> None:
-    found = seen(vllm_page(LIFE.at(0.1)))
-    assert found.notes[0] == "only 167 rounds were counted: what they say of acceptance is rough"
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1"])

@@ -107,15 +107,7 @@ def test_what_cannot_be_measured_is_refused(change: dict[str, Any], message: str
     assert message in refusal(OptionError, point, **change)
 
 
-@pytest.mark.parametrize(
-    ("kind", "algorithm", "method"),
-    [
-        ("model", "STANDALONE", "draft_model"),
-        ("dspark", "DSPARK", "dspark"),
-        ("ngram", "NGRAM", "ngram"),
-        ("prompt_lookup", "NGRAM", "ngram"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "algorithm", "method"), rows("values", "mock_kinds"))
 def test_both_engines_force_all_kinds_that_both_have(
     kind: str, algorithm: str, method: str
 ) -> None:

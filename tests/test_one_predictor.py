@@ -24,6 +24,7 @@ from specroof.scoring.own_results import own_validation
 from specroof.serving.prefills import end_to_end, end_to_end_tokens_per_s
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import round_time
+from tables import rows
 
 PACKAGE = Path(specroof.__file__).parent
 WHERE = served(replace(CHIP, engines={"true": TRUE}, default_engine="true"))
@@ -130,18 +131,9 @@ def functions_that(reads: set[str]) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("terms", "where"),
-    [
-        ({"layer_overhead_s", "sequence_overhead_s"}, "latency/pass_seconds.py:overheads_s"),
-        ({"kind_compute_frac", "expert_tile", "rows"}, "latency/pass_seconds.py:_shares"),
-        ({"round_overhead_s"}, "speedup/curve.py:engine_round_s"),
-        ({"round_sequence_overhead_s"}, "speedup/curve.py:engine_round_s"),
-        ({"tree_round_overhead_s"}, "speedup/curve.py:engine_round_s"),
-    ],
-)
-def test_each_formula_is_written_once(terms: set[str], where: str) -> None:
-    assert functions_that(terms) == {where}
+@pytest.mark.parametrize(("terms", "where"), rows("values", "formulas"))
+def test_each_formula_is_written_once(terms: list[str], where: str) -> None:
+    assert functions_that({*terms}) == {where}
 
 
 def test_a_measured_tree_is_drafted_level_by_level() -> None:

@@ -14,6 +14,7 @@ import pytest
 from commands import answered, invoked, refused, run
 from specroof.cli.output import check_file
 from specroof.report.layout import in_line, json_line, rows_csv
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
@@ -89,14 +90,7 @@ def test_a_full_standard_error_leaves_result_and_exit_code(tmp_path: Path) -> No
 # --- alphabets ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "locale",
-    [
-        {"LC_ALL": "C", "PYTHONUTF8": "0"},
-        {"PYTHONIOENCODING": "ascii"},
-        {"PYTHONIOENCODING": "latin-1"},
-    ],
-)
+@pytest.mark.parametrize("locale", rows("values", "signs"))
 def test_a_terminal_that_lacks_our_signs_gets_others(locale: dict[str, str]) -> None:
     done = process(*PREDICT, "--drafter", "block,cost=0.1,drafts=3,accept=0.8", **locale)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -19,9 +19,10 @@ from typer.testing import CliRunner
 
 import specroof
 from gridded import gridded
-from published_models import published, published_options, with_counted_head
+from published_models import published, published_options
 from specroof.cli import app
 from specroof.questions.explore import ANSWERS, HIT_RATES, site_files
+from tables import rows
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
@@ -376,18 +377,7 @@ def test_presets_have_the_figures_of_predict(
         )
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"limited": 0},
-        {"tpot": "0.01"},
-        {"context": 4096},
-        {"hits": "0.5"},
-        {"drafters": ["eagle3,accept-length=2.8@3", "ideal"]},
-        {"engine": "ideal"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("other", rows("values", "page_in_closed_form"), ids=str)
 def test_other_requests_are_in_closed_form_and_say_so(page: Opened, other: dict[str, Any]) -> None:
     page.state(answer=512)
     assert "Simulated one by one: 80 requests" in page.answer
@@ -993,7 +983,6 @@ def test_a_notebook_shows_it_inline(chromium: Any, tmp_path: Path) -> None:
 
 
 CALCULATOR: Final = published("modal-2026-calculator.yaml")
-SERIES: Final = published("modal-2026-batch-series.yaml")
 
 
 @pytest.mark.golden
@@ -1014,24 +1003,6 @@ def test_the_articles_states_come_out(shown: Callable[..., Opened]) -> None:
         assert best["best_speedup"] == pytest.approx(row["speedup"], rel=0, abs=tolerance)
         check(seen)
         assert "--v4-attention mla-like" in seen.text("command")
-
-
-@pytest.mark.golden
-def test_the_articles_dense_series_comes_out(shown: Callable[..., Opened]) -> None:
-    # The checkpoint has the gate that some of the published series leave out.
-    (row,) = (one for one in SERIES["vectors"] if one.get("gated"))
-    model = with_counted_head(specroof.load_model(row["model"]))
-    options = specroof.Options(**SERIES["options"]["dense_formulas"])
-    axes: dict[str, Any] = {
-        "tensor_parallel": 1,
-        "context_len": 4096,
-        "batch_size": row["batch_size"],
-    }
-    seen = shown(specroof.explore(model, "b200", engines="ideal", options=options, **axes))
-    seen.state(drafters=[SERIES["options"]["drafters"]["block"].replace("0.10", "0.1")])
-    best = [one["best_speedup"] for one in seen.figures["batches"][0]]
-    tolerance = SERIES["tolerance"]
-    assert best == pytest.approx(row["speedup"], rel=tolerance["bundled_dense"], abs=0.005)
 
 
 def test_the_room_that_is_said_is_that_of_the_load_that_has_none(

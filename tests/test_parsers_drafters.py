@@ -28,7 +28,7 @@ from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.errors import OptionError
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
-from tables import table
+from tables import rows, table
 from test_parsers_refusals import drafter_refusal
 from tiny_configs import CONFIGS, Config, windows
 
@@ -336,16 +336,7 @@ def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
     assert forms == {"bf16"}
 
 
-MTP_MODELS: Final = [
-    "MiniMaxAI/MiniMax-M2",
-    "Qwen/Qwen3.5-122B-A10B",
-    "XiaomiMiMo/MiMo-7B-Base",
-    "deepseek-ai/DeepSeek-V3.2",
-    "deepseek-ai/DeepSeek-V4-Flash",
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16",
-    "zai-org/GLM-4.5",
-    "zai-org/GLM-5.2",
-]
+MTP_MODELS: Final = rows("values", "mtp_models")
 
 
 @pytest.mark.parametrize("name", MTP_MODELS)

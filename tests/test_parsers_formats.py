@@ -67,14 +67,7 @@ def test_an_ignored_module_stays_plain(entry: str, plain: list[list[str]]) -> No
     ] == plain
 
 
-@pytest.mark.parametrize(
-    ("entry", "layers"),
-    [
-        ("model.layers.?.mlp.*", [10, 2]),  # 10 and 11 are two characters
-        ("re:.*layers\\..\\.mlp.*", [10, 2]),
-        ("model.layers.1*", [9, 3]),  # 1, 10 and 11
-    ],
-)
+@pytest.mark.parametrize(("entry", "layers"), rows("values", "wildcards"))
 def test_a_wildcard_tells_layers_apart(entry: str, layers: list[int]) -> None:
     section = FP8_BLOCKS | {"modules_to_not_convert": [entry]}
     model = parse(TINY | {"num_hidden_layers": 12, "quantization_config": section})
@@ -174,15 +167,7 @@ def test_experts_may_be_narrower_than_the_method_says() -> None:
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128}
 
 
-@pytest.mark.parametrize(
-    "modules",
-    [
-        # groups that are quantised one after another, as transformers writes them, or one list
-        [["self_attn.q_proj", "self_attn.k_proj"], ["mlp.down_proj"]],
-        ["self_attn.q_proj", "self_attn.k_proj", "mlp.down_proj"],
-    ],
-    ids=["groups", "list"],
-)
+@pytest.mark.parametrize("modules", rows("values", "gptq_modules"), ids=["groups", "list"])
 def test_gptq_can_name_the_modules_that_it_quantises(modules: list[object]) -> None:
     section = GPTQ | {"modules_in_block_to_quantize": modules}
     model = parse(TINY | {"quantization_config": section})
@@ -288,16 +273,7 @@ def test_quark_has_schemes_for_single_modules() -> None:
     assert {form.name for form in quantised(quark(None)).values()} == {"bf16"}
 
 
-@pytest.mark.parametrize(
-    ("more", "kv_dtype"),
-    [
-        ({}, "bf16"),
-        ({"export": {"kv_cache_group": []}}, "bf16"),
-        ({"export": {"kv_cache_group": ["*v_proj"]}}, "bf16"),  # without a scheme of its output
-        ({"export": {"kv_cache_group": ["*k_proj"]}}, "fp8"),
-        ({"export": {"kv_cache_group": ["*z_proj", "*k_proj"]}}, "fp8"),
-    ],
-)
+@pytest.mark.parametrize(("more", "kv_dtype"), rows("values", "quark_outputs"))
 def test_quark_narrows_the_cache_by_the_output_of_projections(more: Config, kv_dtype: str) -> None:
     layers = {
         "*k_proj": {"weight": FP8, "input_tensors": FP8, "output_tensors": FP8},

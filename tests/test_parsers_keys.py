@@ -43,31 +43,14 @@ OLMO_3_32B, COMMAND_R, PHI_MOE, MINICPM_3 = (
 )
 
 
-@pytest.mark.parametrize(
-    ("keys", "activation", "weight"),
-    [
-        ({}, "bf16", "bf16"),  # gpt-oss has no such key
-        ({"torch_dtype": "float16"}, "fp16", "fp16"),
-        ({"dtype": "float32"}, "fp32", "fp32"),
-        ({"dtype": "torch.bfloat16", "torch_dtype": "float16"}, "bf16", "bf16"),
-    ],
-)
+@pytest.mark.parametrize(("keys", "activation", "weight"), rows("values", "activation_dtypes"))
 def test_activations_have_the_stated_dtype(keys: Config, activation: str, weight: str) -> None:
     model = parse(TINY | keys)
     assert (model.activation_dtype, model.kv_dtype) == (activation, activation)
     assert linears(model)["q_proj"].weight.name == model.head.weight.name == weight
 
 
-@pytest.mark.parametrize(
-    ("section", "kv_dtype"),
-    [
-        ({"kv_cache_scheme": "FP8"}, "fp8"),
-        ({"kv_cache_scheme": {"num_bits": 8, "type": "float"}}, "fp8"),
-        ({"kv_cache_scheme": {"num_bits": 8, "type": "int"}}, "int8"),
-        ({"kv_cache_quant_algo": "NVFP4"}, "fp4"),
-        ({"kv_cache_quant_algo": None}, "bf16"),
-    ],
-)
+@pytest.mark.parametrize(("section", "kv_dtype"), rows("values", "kv_schemes"))
 def test_a_kv_scheme_narrows_the_cache(section: Config, kv_dtype: str) -> None:
     stated = section | {"quant_method": "modelopt", "quant_algo": "FP8"}
     assert parse(TINY | {"quantization_config": stated}).kv_dtype == kv_dtype

@@ -190,14 +190,7 @@ def test_prompts_fill_the_pipeline_and_leave_it() -> None:
         assert float(staged_pass.work_s) == pytest.approx(float(alone.work_s), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("model", "hidden"),
-    [
-        ("meta-llama/Llama-3.1-70B", 8192),
-        ("Qwen/Qwen3-8B", 4096),
-        ("deepseek-ai/DeepSeek-V3", 7168),
-    ],
-)
+@pytest.mark.parametrize(("model", "hidden"), rows("values", "stage_bytes"))
 def test_bytes_between_stages_by_hand(model: str, hidden: int) -> None:
     # 32 sequences of 4 positions in 4 micro-batches: hidden states and residual, two bytes each.
     forward = ForwardPass(batch_size=32, query_len=4, context_len=1000)

@@ -569,17 +569,6 @@ def test_the_best_of_each_batch_size_is_drawn() -> None:
         np.testing.assert_allclose(ys(line), best[1])
 
 
-def test_both_charts_stand_above_one_another() -> None:
-    made = grid(1, 9)
-    upper, lower = plot_by_batch([made, made]).axes
-    assert upper.get_ylabel() == "Best speedup over plain decoding (×)"
-    assert lower.get_ylabel() == "Best draft length γ (tokens)"
-    assert lower.get_xlabel() == "Batch size (sequences)"
-    assert upper.get_xlim() == lower.get_xlim()
-    np.testing.assert_allclose(ys(lines(upper)[0]), made.best_speedup[0])
-    np.testing.assert_array_equal(ys(lines(lower)[1]), made.best_draft_len[0])
-
-
 def test_the_band_holds_the_drafts_within_one_percent() -> None:
     # With 1000 sequences 1.2 is the best, and 1.19 within 1% of it: drafts 1 to 3.
     made = curve([[[1, 1.5, 1.2, 1.1], [1, 1.19, 1.2, 1.199]]], batch_size=np.array([1.0, 1000.0]))
@@ -722,14 +711,14 @@ def test_numbers_can_be_read_on_their_cells() -> None:
         assert (high + 0.05) / (low + 0.05) > 3  # what WCAG asks of large text
 
 
+# --- the roofline ------------------------------------------------------------------------------
+
+
 def test_a_large_map_has_no_numbers_and_fewer_ticks() -> None:
     axes = main_axes(plot_best_draft_len_map(grid(20, 30)))
     assert not axes.texts
     assert len(axes.get_xticks()) == 15
     assert len(axes.get_yticks()) == 10
-
-
-# --- the roofline ------------------------------------------------------------------------------
 
 
 def marks(figure: Figure) -> list[PathCollection]:

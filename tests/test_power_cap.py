@@ -8,27 +8,12 @@ import pytest
 from specroof import OptionError, load_hardware, predict
 from specroof.arrays import Array
 from specroof.hardware.profile import DevicePower
+from tables import rows
 
 #: Joules of a token, tokens a second and tokens a round of Qwen3.8-27B UD-Q4_K_XL by cap in W, 0 to
 #: 6 drafts; llama.cpp b10451, https://github.com/sudoingX/qwen38-mtp/pull/47. Qwen3.6-27B has the
 #: same layers.
-MEASURED = {
-    400: (
-        (5.716, 3.764, 3.148, 3.079, 3.095, 3.208, 3.309),
-        (71.2, 108.4, 129.3, 133.8, 132.8, 127.5, 123.3),
-        (1, 1.883, 2.6, 3.157, 3.572, 3.925, 4.192),
-    ),
-    500: (
-        (6.832, 4.43, 3.634, 3.329, 3.327, 3.38, 3.574),
-        (74.5, 114.9, 139.8, 152.9, 153.6, 148.8, 142.7),
-        (1, 1.883, 2.596, 3.202, 3.64, 3.99, 4.198),
-    ),
-    600: (
-        (7.179, 4.788, 4.169, 3.865, 3.714, 3.763, 3.923),
-        (74.8, 115.7, 144.4, 156.0, 162.1, 159.7, 153.2),
-        (1, 1.889, 2.58, 3.175, 3.588, 3.955, 4.222),
-    ),
-}
+MEASURED = rows("values", "power_caps")
 ASKED: dict[str, Any] = {"framework": "llama.cpp", "options": {"weight_dtype": "q4_k_m"}}
 
 

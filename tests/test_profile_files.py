@@ -163,33 +163,16 @@ LOGGED: list[tuple[list[str], str]] = rows("refusals", "logs")
 PROFILED: list[tuple[dict[str, object], str]] = rows("refusals", "speculation_profiles")
 #: Whole texts.
 TEXTS: list[tuple[str, str]] = [
+    *rows("refusals", "acceptance_texts"),
     (without("per_pos"), "accepted_tokens_per_pos is []; allowed: every position from 0 on"),
-    ("# vllm:spec_decode_num_drafts_total is not here", "without samples"),
     (without("accepted_tokens_total").replace("500.0", "5000.0"), "allowed: a number from 0 to 1"),
     (without("accepted_tokens_total").replace("1e+02", "9e+02"), "never rise"),
     (VLLM_LINE.format(mean="1", drafted=0, rates="0.0, 0.0"), "more than 0"),
-    ("Per-position acceptance rate: none", "one number of positions"),
     (SGLANG_LINE.format(length="2.50"), "num_draft_tokens=8"),
-    ("m: {on: {1: 2.5}}", "→ 1 is 2.5; allowed: a number from 1 to 2"),
-    ("m: {on: {0: 1.0}}", "a number of drafts is 0"),
-    ("m: {on: fast}", "is 'fast'; allowed: model → mode → K: AL"),
-    ("m: {on: {}}", "allowed: model → mode → K: AL"),
-    ("m: {on: {1: 1.5, x: 2}}", "allowed: model → mode → K: AL"),
-    ("m: &a {on: *a}", "not allowed; write the value out"),
-    ("m: {on: {1: 1.5, 1: 1.6}}", "appears twice"),
-    ("{[", "allowed: "),
-    ("no words about it", "allowed: vLLM's counters"),
-    ("", "allowed: vLLM's counters"),
-    ("{}", "holds no acceptance_histogram or num_speculative_tokens"),
     ("[" * 100_000, ""),
     ('{"a":' * 200_000, ""),
     # Deeply nested JSON is not walked.
     ("[" * 200 + '{"acceptance_histogram": [1, 1]}' + "]" * 200, "holds no"),
-    ("commits,kind,a0\n1,x,.5", "allowed: commits,category,a0,a1,…"),
-    ("commits,category\n1,x", "allowed: commits,category,a0,a1,…"),
-    ("commits,category,a0\n2,x,.5", "commits is 2; allowed: a whole number from 0 to 1"),
-    ("commits,category,a0\n1,x", "line 2 is 'of 2 fields'; allowed: 3 fields"),
-    ("commits,category,a0\n", "one row a round"),
     ("commits,category,a0\n1," + "x" * 200_000 + ",.5", "allowed: plain CSV"),
 ]
 REFUSED = [

@@ -120,16 +120,7 @@ def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> 
     assert given.name == "eagle3,accept=0.5"
 
 
-@pytest.mark.parametrize(
-    ("model", "drafters", "kind"),
-    [
-        ("openai/gpt-oss-120b", None, "eagle3"),  # whose checkpoint has no layer that drafts
-        ("zai-org/GLM-4.5", None, "mtp"),
-        ("Qwen/Qwen3-8B", "mtp", "mtp"),
-        ("Qwen/Qwen3.5-35B-A3B", None, "mtp"),  # as Qwen3.6's, of the same sizes: within the tenths
-        ("Qwen/Qwen3-32B", "model,config=Qwen/Qwen3-0.6B", "model"),  # half of them lossy
-    ],
-)
+@pytest.mark.parametrize(("model", "drafters", "kind"), rows("values", "assumed_acceptance"))
 def test_acceptance_that_is_not_published_with_a_model_is_that_of_others(
     model: str, drafters: str | None, kind: str
 ) -> None:
@@ -201,16 +192,7 @@ def test_a_profile_of_another_model_is_noted_with_both_names() -> None:
         assert "profile" in curve.acceptance_from
 
 
-@pytest.mark.parametrize(
-    ("model", "noted"),
-    [
-        ("Qwen3-8B", False),
-        ("qwen/QWEN3-8b", False),
-        ("configs/Qwen--Qwen3-8B.json", False),
-        ("/models/Qwen3-8B/config.json", False),
-        ("Qwen3-8B-Base", True),
-    ],
-)
+@pytest.mark.parametrize(("model", "noted"), rows("values", "profiled_models"))
 def test_a_model_is_known_by_name_or_path(model: str, noted: bool) -> None:
     curve = replace(specroof.constant_acceptance(0.5), measured_on="Qwen3-8B")
     assert bool(specroof.acceptance.acceptance_notes(curve, model)) is noted
@@ -240,16 +222,7 @@ def test_a_wrong_spec_is_refused_in_one_line(spec: str, message: str) -> None:
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "drafts"),
-    [
-        ("1", 1),
-        ("drafts=3", 3),
-        ("num_speculative_tokens=15", 15),
-        ("num_draft_tokens=16", 15),
-        (" block_size = 8 ", 7),
-    ],
-)
+@pytest.mark.parametrize(("text", "drafts"), rows("values", "counted_drafts"))
 def test_engines_count_drafts_in_their_own_way(text: str, drafts: int) -> None:
     assert draft_count(text) == drafts
 

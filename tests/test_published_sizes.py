@@ -47,20 +47,7 @@ def over(rows: str) -> pytest.MarkDecorator:
 
 
 #: The whole file that says what a bundled one says, where it goes by another name.
-WHOLE: Final = {
-    "meta-llama--Llama-3.1-8B": "meta-llama--Meta-Llama-3.1-8B",
-    "meta-llama--Llama-3.1-70B": "meta-llama--Meta-Llama-3.1-70B",
-    "meta-llama--Llama-3.1-405B": "meta-llama--Meta-Llama-3.1-405B",
-    # instruction-tuned, and of the same sizes
-    "meta-llama--Llama-3.1-8B-Instruct": "meta-llama--Meta-Llama-3.1-8B",
-    "meta-llama--Llama-3.3-70B-Instruct": "meta-llama--Llama-3.1-70B-Instruct",
-    # the sidecars of these are missing
-    "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4",
-    "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-BF16": (
-        "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4"
-    ),
-    "MiniMaxAI--MiniMax-M1-40k": "MiniMaxAI--MiniMax-M1-80k",
-}
+WHOLE: Final = rows("values", "whole_configs")
 
 
 def test_bundled_configs_say_what_the_whole_ones_say(real_configs: Path) -> None:
@@ -230,15 +217,7 @@ def v4_dspark_drafter(_checkpoint: str) -> float:
 
 
 # Hidden sizes of the language models below.
-HIDDEN = {
-    "Qwen/Qwen3-0.6B": 1024,
-    "Qwen/Qwen3-1.7B": 2048,
-    "google/gemma-3-4b-it": 2560,
-    "google/gemma-3-12b-it": 3840,
-    "google/gemma-3-27b-it": 5376,
-    "mistralai/Mistral-Small-3.1-24B-Instruct-2503": 5120,
-    "XiaomiMiMo/MiMo-7B-Base": 4096,
-}
+HIDDEN: Final[dict[str, int]] = rows("values", "hidden_keys")
 
 
 def second_table(checkpoint: str) -> int:

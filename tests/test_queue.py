@@ -15,6 +15,7 @@ from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
+from tables import rows
 
 Array = npt.NDArray[np.float64]
 SMALL = {"engine": "sglang", "max_draft_len": 4, "drafters": "mtp,accept=0.8"}
@@ -73,15 +74,7 @@ def test_each_side_runs_its_own_batch() -> None:
     assert warning.endswith(f"{most[4]:g} with 4 drafts of mtp,accept=0.8 (state); the rest wait")
 
 
-@pytest.mark.parametrize(
-    ("spec", "verified", "layers"),
-    [
-        # A tree of 3, 6 and 9 drafts: every node is held while it is verified.
-        ("eagle3,tree=3/1/1,siblings=.2/.1,accept=0.7", [4, 7, 10], 37),
-        # Something is found in every second round only, and all of the draft is held then.
-        ("ngram,match=0.5,accept=0.7", [2, 3, 4], 36),
-    ],
-)
+@pytest.mark.parametrize(("spec", "verified", "layers"), rows("values", "held_requests"))
 def test_a_request_holds_all_that_it_may_verify(
     spec: str, verified: list[int], layers: int
 ) -> None:

@@ -14,7 +14,7 @@ import specroof
 from benchmark_points import MODEL
 from fitting import shared_fit
 from server_pages import Life, vllm_page
-from specroof import OptionError, OutputError, load_drafter, load_hardware, speedup_curve
+from specroof import OptionError, load_drafter, load_hardware, speedup_curve
 from specroof.drafters.base import chain_proposals
 from specroof.engines import calibrated_yaml
 from specroof.evidence.bundled import load_measurements
@@ -25,7 +25,6 @@ from specroof.questions.objects import framework_names
 from specroof.questions.played_loads import PlayedPlan
 from specroof.questions.sweep import _stop, sweep_text
 from specroof.report.layout import on_screen, show_notes
-from specroof.report.writing import refused
 from specroof.serving.launch import Speculation, launch
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.overview import Overview
@@ -165,16 +164,6 @@ def test_an_acceptance_without_a_band_is_taken_at_its_word() -> None:
     low, high = tokens_spread(tokens, [0, 1, 2])
     assert low.tolist() == high.tolist() == [0, 0, 0]
     assert chain_proposals(tokens, np.array([1])).verify_len.tolist() == [2]
-
-
-def test_places_refuse_what_the_system_refuses(tmp_path: Any) -> None:
-    def fail(error: OSError) -> None:
-        with refused(tmp_path, "a folder"):
-            raise error
-
-    for error in (FileNotFoundError(2, "gone"), PermissionError(13, "denied")):
-        with pytest.raises(OutputError, match=r"; allowed: a folder$"):
-            fail(error)
 
 
 # --- What only some calls of questions say --------------------------------------------------------

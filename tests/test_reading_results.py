@@ -11,7 +11,7 @@ from specroof.acceptance.published.formats import parse_profiles
 from specroof.errors import MeasurementError, OptionError
 from specroof.evidence.result_files import read_benchmark
 from specroof.reading.json_text import json_values
-from tables import refusal
+from tables import refusal, rows
 
 RESULT = {
     "model_id": "m",
@@ -58,17 +58,9 @@ def test_each_result_is_found_on_its_line(indent: int | None, as_list: bool) -> 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"a": 1, "a": 2}', 'the key "a" stands twice'),
-        ('[{"a": 1}] 2', "line 1: stands behind a list"),
-        ('[{"a": 1} {"a": 2}]', "is not valid JSON"),
-        ("\n\n[{]", "line 3: is not valid JSON"),
-        ('\n{"a": ', "line 2: is not valid JSON"),
+        *rows("refusals", "broken_results"),
         ("[" * 100_000, "nested too deeply"),
         ('{"a": ' + "9" * 5000 + "}", "is not valid JSON"),
-        ('{"output_throughput": NaN, "model_id": "m", "completed": 1}', "allowed:"),
-        ('{"output_throughput": 1, "model_id": "m", "completed": 1e400}', "allowed:"),
-        ("[]", "is an empty list"),
-        ("[[]]", "allowed: a JSON object"),
         (COLUMNS + f"8,4096,0,{'1' * 140_000}\n", "line 2: field larger than field limit"),
         (f"{'x' * 140_000},{COLUMNS}8,4096,0,1,1\n", "line 1: field larger than field limit"),
         (f"{'x' * 1000},{COLUMNS}8,4096,0,1,1\n", "is unknown"),
@@ -88,17 +80,15 @@ POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("accept len: x", "accept len is 'no number in any line'"),
+        *rows("refusals", "broken_acceptance"),
         (
             f'vllm:spec_decode_num_drafts_total 1e308\n{POSITION}{{position="0"}} 8',
             "num_drafts|drafts is 1e\\+308; allowed: a number from 0 to 1e\\+20",
         ),
-        ("vllm:spec_decode_num_drafts_total nan", "drafts is nan; allowed"),
         (
             "Drafted: 20 tokens, Per-position acceptance rate: " + "0.5, " * 20_000,
             "positions is 20000; allowed: at most 10000",
         ),
-        ('{"acceptance_histogram": [1], "acceptance_histogram": [2, 1]}', "appears twice"),
         ("[" * 100_000, "holds no acceptance"),
         ('{"a":' * 40, "^f, line 1: .*32 levels"),
         ('{"a":' * 300_000, "at most 262144 are read"),

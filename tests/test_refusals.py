@@ -9,7 +9,7 @@ import specroof
 from commands import invoked, refused, run
 from effort import cpu_bound
 from specroof import OptionError, StudyError
-from tables import reads, refusal, table
+from tables import reads, refusal, rows, table
 
 MODEL = "Qwen/Qwen3-8B"
 ONCE = "allowed: once"
@@ -85,14 +85,7 @@ def test_a_study_names_targets_and_drafters_once() -> None:
 # --- what an answer is of ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("command", "load", "most", "beyond"),
-    [
-        # The server is told to run 6 requests at a time; 48 are the default of SGLang that drafts.
-        ("adaptive --rounds 200 --server running=6", "--concurrency", 6, "the rest wait"),
-        ("acceptance simulate batch --batches 1 --output-len 4", "--batch", 48, "larger batches"),
-    ],
-)
+@pytest.mark.parametrize(("command", "load", "most", "beyond"), rows("values", "batches_that_wait"))
 def test_batches_that_a_server_does_not_run_are_said(
     command: str, load: str, most: int, beyond: str
 ) -> None:

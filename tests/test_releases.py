@@ -27,49 +27,6 @@ FILES = sorted(FOLDER.glob("*-*.yaml"))
 NAMES = ["@".join(path.stem.rsplit("-", 1)) for path in FILES]
 
 
-#: What releases say, as their own sources do: file, dotted key, value.
-FACTS = """
-vllm-0.33.0   memory.memory_frac            0.92
-vllm-0.24.0   memory.memory_frac            0.92
-vllm-0.19.0   memory.memory_frac            0.9
-vllm-0.33.0   captured.large                1024
-vllm-0.24.0   captured.large                512
-vllm-0.24.0   captured.uniform              false
-vllm-0.24.0   captured.whole_pass           true
-vllm-0.19.0   captured.whole_pass           false
-vllm-0.33.0   limits.by_memory.0.least_gib  160
-vllm-0.24.0   limits.by_memory.0.least_gib  70
-vllm-0.19.0   limits.by_memory.0.tokens     8192
-vllm-0.33.0   methods.dspark.name           dspark
-vllm-0.24.0   methods.dspark                null
-vllm-0.24.0   methods.dflash.follows_load   true
-vllm-0.19.0   methods.dflash                null
-vllm-0.19.0   methods.mtp.follows_load      false
-vllm-0.33.0   methods.medusa                null
-vllm-0.24.0   methods.medusa.name           medusa
-vllm-0.19.0   state_dtypes.bf16             null
-vllm-0.24.0   memory.prompt_in_windows      one pass
-vllm-0.19.0   memory.prompt_in_windows      whole
-sglang-0.5.23 limits.by_memory.3.captured   48
-sglang-0.5.14 limits.by_memory.3.captured   24
-sglang-0.5.9  limits.by_memory.3.tokens     2048
-sglang-0.5.23 methods.dspark.name           DSPARK
-sglang-0.5.14 methods.dspark                null
-sglang-0.5.14 methods.dflash.in_groups      false
-sglang-0.5.9  methods.dflash                null
-sglang-0.5.23 pipeline.kinds                [mtp, eagle]
-sglang-0.5.14 pipeline.kinds                []
-sglang-0.5.9  accepts                       [greedy, typical, lossy]
-vllm-0.19.0   mock                          null
-sglang-0.5.9  methods.eagle3.follows_load   false
-sglang-0.5.9  memory.drafter_mib.model      6144
-sglang-0.5.14 memory.drafter_mib            {}
-sglang-0.5.9  memory.tracking_slots         0
-sglang-0.5.9  memory.prefill_graph_mib      0
-sglang-0.5.14 memory.prefill_graph_mib      8
-""".strip().splitlines()
-
-
 def forget() -> None:
     for cached in (known_releases, release):
         cached.cache_clear()
@@ -117,25 +74,15 @@ def test_every_file_says_where_each_fact_was_read(name: str) -> None:
     assert all(re.match(r"[\w/]+(\.py|\b)", source) for source in sources)
 
 
-@pytest.mark.parametrize("line", FACTS)
-def test_releases_differ_where_their_sources_do(line: str) -> None:
-    name, key, value = line.split(maxsplit=2)
+@pytest.mark.parametrize(("name", "key", "value"), rows("values", "release_facts"))
+def test_releases_differ_where_their_sources_do(name: str, key: str, value: Any) -> None:
     found: Any = release_content(FOLDER / f"{name}.yaml")
     for step in key.split("."):
         found = found[int(step)] if isinstance(found, list) else found.get(step)
-    assert found == yaml.safe_load(value)
+    assert found == value
 
 
-@pytest.mark.parametrize(
-    ("same_as", "allowed"),
-    [
-        ("vllm-0.1.0", "vllm-0.19.0, vllm-0.24.0, vllm-0.33.0, vllm-9.1.0"),
-        ("sglang-0.5.9", "vllm-0.19.0"),
-        ("vllm-9.0.0", "vllm-0.19.0"),
-        ("vllm-9.1.0", "vllm-0.19.0, vllm-0.24.0, vllm-0.33.0$"),
-        (3, "vllm-0.19.0"),
-    ],
-)
+@pytest.mark.parametrize(("same_as", "allowed"), rows("refusals", "same_releases"))
 def test_a_release_is_the_same_as_another_of_its_server(
     same_as: Any, allowed: str, folder: Path
 ) -> None:
@@ -155,14 +102,7 @@ def test_a_file_with_a_mistake_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "allowed"),
-    [
-        ("vllm@0.3", r"framework is 'vllm@0.3'; allowed: vllm@\d"),
-        ("sglang@latest", r"framework is 'sglang@latest'; allowed: sglang@\d"),
-        ("ollama@1", r"framework is 'ollama@1'; allowed: sglang@\d.*vllm@\d"),
-    ],
-)
+@pytest.mark.parametrize(("name", "allowed"), rows("refusals", "unknown_releases"))
 def test_a_release_that_does_not_exist_is_refused(name: str, allowed: str) -> None:
     with pytest.raises(OptionError, match=allowed):
         release(name)
@@ -255,16 +195,7 @@ def test_a_release_decides_defaults(
         assert {key: server[key] for key in wanted} == wanted
 
 
-@pytest.mark.parametrize(
-    ("model", "kind", "framework"),
-    [
-        # Copies of states for all that may run come first, and each request has three slots.
-        ("Qwen/Qwen3.5-9B", "mtp", "sglang@0.5.9"),
-        # The whole prompt has to fit in a window's blocks, too; later that of one pass.
-        ("openai/gpt-oss-20b", None, "vllm@0.19"),
-        ("openai/gpt-oss-20b", None, "vllm@0.24"),
-    ],
-)
+@pytest.mark.parametrize(("model", "kind", "framework"), rows("values", "room_of_releases"))
 def test_a_release_decides_room(model: str, kind: str | None, framework: str) -> None:
     assert 0 < largest(framework, model, kind) != largest(framework.partition("@")[0], model, kind)
 
@@ -290,27 +221,18 @@ def test_a_placement_without_a_flag_is_refused() -> None:
         specroof.explain(*asked, framework="sglang@0.5.14", **place)
 
 
-REFUSED = """
-vllm@0.24     dspark  Qwen/Qwen3-8B          1  has no flag for dspark; allowed: .*dflash
-vllm@0.19     dflash  Qwen/Qwen3-8B          1  has no flag for dflash
-vllm@0.24     eagle3  MiniMaxAI/MiniMax-M2   2  pass on the hidden .*allowed: one stage, mtp or a model as drafter$
-vllm@0.19     eagle3  MiniMaxAI/MiniMax-M2   1  no eagle3 for models of the family minimax_m2
-vllm@0.19     mtp     deepseek-ai/DeepSeek-V4-Flash 1 no models of the family deepseek_v4
-sglang@0.5.14 mtp     Qwen/Qwen3-8B          2  has no EAGLE in a pipeline; allowed: one stage
-sglang@0.5.14 dspark  Qwen/Qwen3-8B          1  has no flag for dspark
-sglang@0.5.9  eagle3  Qwen/Qwen3.5-9B        1  no eagle3 for models of the family qwen3_5
-""".strip().splitlines()
-
-
-@pytest.mark.parametrize("line", REFUSED)
-def test_a_release_refuses_what_it_does_not_draft(line: str) -> None:
-    framework, kind, model, stages, said = line.split(maxsplit=4)
+@pytest.mark.parametrize(
+    ("framework", "kind", "model", "stages", "said"), rows("refusals", "release_drafters")
+)
+def test_a_release_refuses_what_it_does_not_draft(
+    framework: str, kind: str, model: str, stages: int, said: str
+) -> None:
     plan = Speculation(
         kind=kind,
         schedule=((1, 8, 3),),
         draft_model="me/head",
         family=specroof.load_model(model).family,
-        pipeline_parallel=int(stages),
+        pipeline_parallel=stages,
     )
     with pytest.raises(OptionError, match=said):
         launch(plan, framework)
@@ -357,14 +279,7 @@ def test_studies_and_doctors_take_a_release(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "chip", "framework", "older", "newest"),
-    [
-        ("zai-org/GLM-5", "b200", "vllm@0.24", None, "fp8"),
-        ("deepseek-ai/DeepSeek-V3.2", "rtx-pro-6000", "vllm@0.19", None, "fp8"),
-        ("deepseek-ai/DeepSeek-V3.2", "rtx-pro-6000", "vllm@0.24", "fp8", "fp8"),
-        ("deepseek-ai/DeepSeek-V3.2", "b200", "sglang@0.5.9", "fp8", "fp8"),
-        ("deepseek-ai/DeepSeek-V3.2", "h200", "sglang@0.5.9", None, None),
-    ],
+    ("model", "chip", "framework", "older", "newest"), rows("values", "sparse_caches")
 )
 def test_a_release_decides_the_format_of_a_sparse_cache(
     model: str, chip: str, framework: str, older: str | None, newest: str | None

@@ -57,14 +57,14 @@ def test_points_are_an_arrow_table_of_the_same_numbers(predicted: Prediction) ->
     np.testing.assert_array_equal(table["tokens_per_s"].to_numpy(), frame.tokens_per_s.to_numpy())
 
 
+# --- sweeps --------------------------------------------------------------------------------------
+
+
 def test_a_notebook_is_shown_eight_batches_and_contexts_of_a_curve() -> None:
     many = specroof.predict(
         MODEL, CHIP, drafters="ideal", batch_size=range(1, 20), context_len=range(100, 120)
     )
     assert len(many.summary) == 8 * 8
-
-
-# --- sweeps --------------------------------------------------------------------------------------
 
 
 def test_a_sweep_is_one_table_of_all_its_frames() -> None:

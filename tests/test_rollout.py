@@ -272,14 +272,7 @@ def test_draws_are_whole_cut_and_the_same_with_the_same_seed() -> None:
     assert len(asked(lengths="pareto=400/3").output_len) == 256
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("plain.txt", "80\n90.0\n\n# the last\n100\n"),
-        ("list.json", "[80, 90, 100]"),
-        ("trace.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n1,5,80\n2,6,90\n3,7,100\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), rows("values", "length_files"))
 def test_a_file_of_lengths(name: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text(text)
@@ -318,11 +311,3 @@ def test_chips_are_rows_of_one_answer() -> None:
     assert len(drifting.figures()["-steps"].axes[0].lines) == 1 + 2 * 2
     low, high = drifting.drafters[0].steps[0].bands["speedup"]
     assert low < drifting.drafters[0].steps[0].speedup < high
-
-
-def test_several_drafters_share_one_row_without_drafts() -> None:
-    found = asked(drafters=[SPEC, "ngram,accept=0.4"])
-    assert [row.policy for row in found.rows].count("off") == 1
-    assert len(found.rows) == 5
-    assert len(found.plot().axes) == 2
-    assert "step" not in found.text().splitlines()[6]

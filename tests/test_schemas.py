@@ -87,15 +87,7 @@ def test_schemas_unite_fields_and_tell_things_by_their_names() -> None:
     assert published("models", two)["required"] == ["version"]
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        ("schema predict", "predict"),
-        ("predict --json-schema", "predict"),
-        ("models --json-schema", "models"),
-        ("models show --json-schema", "models-show"),
-    ],
-)
+@pytest.mark.parametrize(("words", "name"), rows("values", "printed_schemas"))
 def test_a_command_prints_its_own_schema(words: str, name: str) -> None:
     assert json.loads(run(words)) == load_schema(name)
 

@@ -29,7 +29,6 @@ from specroof.serving.launch import (
     follows_load,
     launch,
     server_command,
-    setting_words,
 )
 from tables import refusal, rows
 
@@ -253,16 +252,8 @@ def test_a_draft_model_of_a_family_that_is_not_read_as_its_layers_for_mtp_runs()
 
 # mlx_lm/server.py trims the cache of a draft model's target, which states cannot be; Qwen3 has a
 # vocabulary of 151 936, Qwen3.5 of 248 320.
-@pytest.mark.parametrize(
-    ("target", "small", "runs"),
-    [
-        ("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B", {"llama.cpp", "mlx", "vllm", "sglang"}),
-        ("Qwen/Qwen3.5-27B", "Qwen/Qwen3.5-4B", {"llama.cpp"}),
-        ("Qwen/Qwen3.6-27B", "Qwen/Qwen3-0.6B", set()),
-        ("Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", set()),
-    ],
-)
-def test_a_draft_model_is_held_against_its_target(target: str, small: str, runs: set[str]) -> None:
+@pytest.mark.parametrize(("target", "small", "runs"), rows("launch", "draft_models"))
+def test_a_draft_model_is_held_against_its_target(target: str, small: str, runs: list[str]) -> None:
     drafter = load_drafter(f"model,config={small},accept=0.7")
     plan = speculation_of(drafter, load_model(target), [(1, 1, 3)], small)
     for framework in ("llama.cpp", "mlx", "vllm", "sglang"):
@@ -320,17 +311,10 @@ def test_a_cache_of_tensorrt_llm_is_told_in_its_file_in_its_words_or_said() -> N
         assert any(f"kv-cache={cache}" in note for note in notes) == (word is None)
 
 
-@pytest.mark.parametrize(
-    ("family", "told"),  # by the registries of configs of transformers 5.19 and of both servers
-    [
-        ("mimo", {"vllm", "sglang"}),
-        ("nemotron-nas", {"vllm", "sglang"}),
-        ("bailing_hybrid", {"vllm"}),
-        ("kimi_k2", set()),
-        ("qwen3", set()),
-    ],
-)
-def test_code_of_a_checkpoint_is_run_where_its_config_needs_it(family: str, told: set[str]) -> None:
+@pytest.mark.parametrize(("family", "told"), rows("launch", "code_of_checkpoints"))
+def test_code_of_a_checkpoint_is_run_where_its_config_needs_it(
+    family: str, told: list[str]
+) -> None:
     for framework in ("vllm", "sglang", "tensorrt-llm", "mlx"):
         command = server_command(framework, "m", Placement(), family=family)
         assert ("--trust-remote-code" in command) == (framework in told)
@@ -659,22 +643,11 @@ def test_sglang_reads_a_schedule_as_it_is_meant(tmp_path: Path) -> None:
         assert {steps.get_steps_for_batch(batch) for batch in (first, last)} == {drafts}
 
 
-@pytest.mark.parametrize(
-    ("kind", "shape", "follow"),
-    [
-        ("eagle3", {}, {"vllm", "sglang"}),
-        ("mtp", {"data_parallel": 2}, set()),
-        ("eagle3", {"is_tree": True}, {"vllm", "tensorrt-llm"}),  # which have no trees
-        ("dflash", {}, {"vllm"}),
-        ("suffix", {}, {"sglang", "tensorrt-llm"}),  # which have no suffix drafts
-        ("p_eagle", {}, {"sglang", "tensorrt-llm"}),
-        ("medusa", {}, {"vllm", "sglang", "tensorrt-llm"}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "shape", "follow"), rows("launch", "follow_load"))
 def test_servers_that_follow_the_load_have_a_schedule(
-    kind: str, shape: dict[str, Any], follow: set[str]
+    kind: str, shape: dict[str, Any], follow: list[str]
 ) -> None:
-    assert {name for name in FRAMEWORKS if follows_load(kind, name, **shape)} == follow
+    assert {name for name in FRAMEWORKS if follows_load(kind, name, **shape)} == {*follow}
     for framework in FRAMEWORKS:
         plan = planned(kind, schedule=((1, 8, 5), (9, 64, 2)), top_k=2, nodes=8, **shape)
         try:
@@ -685,13 +658,3 @@ def test_servers_that_follow_the_load_have_a_schedule(
         assert (framework in follow) == (
             "batch_size" in flags.text or bool("adaptive.json" in flags.files)
         )
-
-
-@pytest.mark.parametrize("framework", ["llama.cpp", "mlx", "lmstudio"])
-def test_no_server_of_one_user_has_a_schedule_of_lengths(framework: str) -> None:
-    assert not follows_load("model", framework)
-
-
-def test_a_number_that_no_flag_tells_is_named() -> None:
-    _, (said,) = setting_words("mlx", ServerSettings(running=64))
-    assert "running=64" in said

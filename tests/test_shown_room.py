@@ -10,6 +10,7 @@ from commands import answered, run
 from gridded import gridded
 from specroof import capacity
 from specroof import predict as predicted
+from tables import rows
 
 #: What `capacity`, which has goldens of its own, says of the server below.
 PLAIN_ROOM = (
@@ -71,15 +72,7 @@ def test_json_has_holes_and_what_bounds() -> None:
     assert gridded(free, "speedup")[0, 1, 0] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("context_len", "devices"),
-    [
-        # 57 344 bytes a token in 28 layers of 4 heads: 229 GB, of which 4 x 80 hold a fourth each
-        (4_000_000, "4"),
-        # 573 GB: four do not hold it, and eight do not share 28 heads
-        (10_000_000, None),
-    ],
-)
+@pytest.mark.parametrize(("context_len", "devices"), rows("values", "devices_that_hold"))
 def test_a_model_without_room_names_the_devices_that_hold_a_request(
     context_len: int, devices: str | None
 ) -> None:

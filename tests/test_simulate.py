@@ -84,18 +84,6 @@ def test_expected_lengths_of_a_chain_are_those_of_all_its_paths() -> None:
     assert result.tokens_per_round == pytest.approx(2.44, abs=0.01)
 
 
-def test_a_draft_that_is_the_target_is_always_accepted() -> None:
-    result = specroof.simulate_exactness([0.5, 0.5], [0.5, 0.5], draft_len=3, n_tokens=5000)
-    assert (result.tokens_per_round, result.acceptance_rate) == (4.0, 1.0)
-    assert (result.acceptance_z, result.tokens_per_round_z) == (0.0, 0.0)
-
-
-def test_a_draft_that_the_target_never_says_is_never_accepted() -> None:
-    result = specroof.simulate_exactness([0.5, 0.5, 0], [0, 0, 1], draft_len=3, n_tokens=5000)
-    assert (result.tokens_per_round, result.acceptance_rate) == (1.0, 0.0)
-    assert result.p_value > 1e-4
-
-
 def test_a_refused_draft_replaced_from_the_target_itself_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -194,19 +194,6 @@ def test_a_curve_by_hand() -> None:
     assert found.draft_s[0, 0] == pytest.approx([0, 6.4, 12.8, 19.2, 4 * 8, 5 * 9.6])
 
 
-def test_a_curve_says_what_it_is_of() -> None:
-    found = speedup_curve("Qwen/Qwen3-8B", "h100", drafter="ideal", engine="ideal")
-    assert (found.context_len.tolist(), found.batch_size.tolist()) == ([4096], [1])
-    assert found.draft_len.tolist() == list(range(17))
-    placed = Placement(8, 4, 2, nodes=1)
-    found = curve(TENTH, HALF, batch_size=[1, 8], context_len=[128, 4096, 9], placement=placed)
-    assert (found.model, found.hardware, found.engine) == ("toy", "toy device", "ideal")
-    assert (found.drafter, found.placement) == ("autoregressive,cost=0.1", placed)
-    assert {getattr(found, name).shape for name in ARRAYS} == {(3, 2, 17)}
-    assert found.best_draft_len.shape == found.best_speedup.shape == (3, 2)
-    assert found.notes == ()
-
-
 # --- the best draft length -----------------------------------------------------------------------
 
 
@@ -262,14 +249,6 @@ def test_past_the_depth_of_drafter_or_acceptance_nothing_is_known(
         message = f"max_draft_len is {depth + 1}; allowed: at most {depth}, the depth of 'auto"
         with pytest.raises(OptionError, match=message):
             curve(drafter, acceptance, max_draft_len=depth + 1)
-
-
-def test_a_curve_may_be_long_or_end_at_once() -> None:
-    assert curve(max_draft_len=1024).speedup.shape == (1, 1, 1025)
-    assert curve(max_draft_len=0).speedup.tolist() == [[[1.0]]]
-    assert curve(max_draft_len=np.int64(3)).draft_len.tolist() == [0, 1, 2, 3]
-    # A context of nothing is a prompt of one token.
-    assert curve(context_len=0).speedup.shape == (1, 1, 17)
 
 
 # --- drafting ------------------------------------------------------------------------------------
@@ -546,31 +525,3 @@ def test_a_model_that_does_not_fit_is_a_note_with_the_numbers(
         "of cache per sequence on each device, which has 2.00 MiB"
     )
     assert held(**choices) == (() if first is None else (said,))
-
-
-# --- dice ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("batch", "draft_len"), [(1, 4), (16, 2), (16, 8), (40, 3)])
-def test_rounds_of_dice_agree_with_the_curve(batch: int, draft_len: int) -> None:
-    rate, cost, rounds = 0.7, 0.15, 40_000
-    # A machine of its own: it reads 512 bytes at 8 bytes/s while it computes 512 FLOP per token
-    # at 512 FLOP/s.
-    step_s = max(64.0, float(batch))
-    verify_s = max(64.0, float(batch * (draft_len + 1)))
-    dice = np.random.default_rng(7 * batch + draft_len)
-    hits = dice.random((rounds, batch, draft_len)) < rate
-    # Drafts are kept up to the first miss, and the target adds a token of its own.
-    accepted = np.where(hits.all(axis=-1), draft_len, np.argmin(hits, axis=-1))
-    committed = (accepted + 1).sum(axis=1)
-    clock = rounds * (draft_len * cost * step_s + verify_s)
-    throughput = committed.sum() / clock
-    error = committed.std() * np.sqrt(rounds) / clock
-
-    drafter, accepted_at = autoregressive_drafter(cost), constant_acceptance(rate)
-    found = curve(drafter, accepted_at, batch_size=batch, max_draft_len=draft_len)
-    assert found.tokens_per_s[0, 0, draft_len] == pytest.approx(throughput, abs=4 * error)
-    assert found.tokens_per_s[0, 0, 0] == pytest.approx(batch / step_s)
-    assert found.speedup[0, 0, draft_len] == pytest.approx(
-        throughput / (batch / step_s), abs=4 * error * step_s / batch
-    )

@@ -173,12 +173,6 @@ def test_a_figure_of_workers_is_the_mean_over_their_devices() -> None:
     assert mean == pytest.approx((6 * 5 + 8 * 2) / 14)
 
 
-def test_requests_have_lengths() -> None:
-    served, split = deployment_of(), Split(setup_of(), 1, 1)
-    with pytest.raises(OptionError, match="input_len and output_len"):
-        served_curve(served, EAGLE, Load([1.0], [1000.0]), "queue", max_draft_len=3, split=split)
-
-
 @pytest.mark.parametrize("field", ["prefill_workers", "decode_workers", "link_bytes_per_s"])
 def test_a_split_has_workers_and_a_link(field: str) -> None:
     none: dict[str, Any] = {field: 0}

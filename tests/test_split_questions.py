@@ -44,15 +44,6 @@ def usd_per_hour(*chips: str) -> float:
     return sum(price.usd_per_hour for price in prices if price)
 
 
-def test_prefill_on_another_chip_has_its_own_price() -> None:
-    advice = of_workers(advise, prefill="1x1@h200", decode="1x1")
-    assert advice.chips[0].usd_per_hour == pytest.approx(usd_per_hour("h100", "h200") / 2)
-    assert advice.chips[0].split is not None
-    assert advice.chips[0].split.prefill.hardware.name == load_hardware("h200").name
-    unknown = of_workers(advise, prefill="1x1@a100-40gb", decode="1x1", link=25e9)
-    assert unknown.chips[0].usd_per_hour is None
-
-
 @pytest.mark.parametrize("targets", [{}, {"tpot_ms": 4.0, "draft_len": [2, 3]}])
 def test_the_best_split_is_the_best_of_all(targets: dict[str, Any]) -> None:
     asked = {"concurrency": [48], "framework": "vllm"} | targets

@@ -174,12 +174,6 @@ def test_every_target_meets_every_workload(write: Write) -> None:
 # --- the schema ----------------------------------------------------------------------------------
 
 
-def test_the_schema_takes_one_value_for_a_list_of_it() -> None:
-    content = yaml.safe_load(GOOD)
-    jsonschema.validate(content, study_schema())
-    jsonschema.validate(content | {"batch_size": 8, "context_len": [1, 2]}, study_schema())
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [("targets", []), ("drafters", []), ("batch_size", "8"), ("max_draft_len", -1), ("watts", 1)],
@@ -295,8 +289,3 @@ def test_a_study_of_any_size_is_taken_but_not_held_at_once(write: Write) -> None
     # Slices hold at most 2**18 points: 52 contexts of 1000 batch sizes and 5 draft lengths.
     first = next(iter(sweep(study).slices())).prediction.curves[0]
     assert first.speedup.shape == (52, 1000, 5)
-
-
-def test_a_grid_without_drafts_has_one_draft_length(write: Write) -> None:
-    # 5 targets x 2 drafters x 1 draft length x 2 batch sizes x 1 context
-    assert load_study(write(changed("max_draft_len: 4", "max_draft_len: 0"))).n_points == 20

