@@ -57,6 +57,15 @@ def test_a_played_break_even_is_the_nearest_of_its_plays() -> None:
     assert f"{there.tried_speedup:.2f}" == "1.00"
 
 
+@pytest.mark.parametrize("rate", [14, 18, 20, 22])  # the server answers 22.3 without drafts
+def test_a_played_break_even_is_met_where_it_is_asked_back(rate: float) -> None:
+    load: dict[str, Any] = {"input_len": 1000, "output_len": 200, "rate": rate, "requests": 200}
+    asked: dict[str, Any] = {"model": DENSE, "hardware": "h100", "engine": "vllm", **load}
+    (row,) = breakeven(**asked, drafter="eagle3,accept-length=2.8@3", draft_len=3).rows
+    (there,) = predict(**asked, drafters=f"eagle3,accept={row.value!r}", max_draft_len=3).played
+    assert there.speedup[0, 3] == pytest.approx(1, abs=2e-3)
+
+
 def test_a_free_drafter_always_pays_and_a_dear_one_never() -> None:
     # Free drafts whose verification costs less than the bonus token is worth: even at rate 0 a
     # round is a plain step on an engine whose passes are bound by memory.
