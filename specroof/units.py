@@ -110,13 +110,13 @@ DTYPE_BYTES: Final[dict[str, float]] = {
     "int4": 0.5,
 }
 
-#: For each arithmetic dtype, the wider ones that can stand in for it, nearest first.
+#: For each arithmetic dtype, those as wide or wider that can stand in for it, nearest first.
 WIDER_DTYPES: Final[dict[str, tuple[str, ...]]] = {
     "fp4": ("fp6", "fp8", "bf16", "fp16", "fp32"),
     "fp6": ("fp8", "bf16", "fp16", "fp32"),
     "fp8": ("bf16", "fp16", "fp32"),
     "bf16": ("fp16", "fp32"),
-    "fp16": ("fp32",),
+    "fp16": ("bf16", "fp32"),
     "fp32": (),
     "int4": ("int8", "bf16", "fp16", "fp32"),
     "int8": ("bf16", "fp16", "fp32"),
