@@ -326,3 +326,10 @@ def test_several_drafters_share_one_row_without_drafts() -> None:
     assert len(found.rows) == 5
     assert len(found.plot().axes) == 2
     assert "step" not in found.text().splitlines()[6]
+
+
+def test_a_chart_of_drafts_that_lose_names_no_gain() -> None:
+    found = asked(drafters="autoregressive,cost=2,accept=0.1")
+    assert {row.decision for row in found.rows if row.drafter} == {"off"}
+    titles = [text.get_text() for text in found.plot().texts]
+    assert titles[0].startswith("Drafts end these answers no sooner")

@@ -451,9 +451,12 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         facts = self._named_release
         if facts is None or drafter.kind not in SERVED_KINDS:
             return None
-        from specroof.serving.launch import lacking_for  # noqa: PLC0415 - of launches, which few need
+        # Imported here: of launches, which few need.
+        from specroof.questions.speculation import is_tree  # noqa: PLC0415
+        from specroof.serving.launch import lacking_for  # noqa: PLC0415
 
-        return lacking_for(facts, drafter.kind, self.architecture.family)
+        branches = is_tree(drafter)
+        return lacking_for(facts, drafter.kind, self.architecture.family, is_tree=branches)
 
     @property
     def _named_release(self) -> Release | None:
@@ -513,7 +516,7 @@ class PlayedRequest(p.PlayedParameters, DeploymentRequest):
 
 
 #: What is allowed where prefill and decoding have workers of their own.
-PLAYED_ON_ONE: Final = "one server, or a steady state"
+PLAYED_ON_ONE: Final = "one server, or clients in a steady state"
 
 
 @dataclass(frozen=True, kw_only=True)
