@@ -38,7 +38,7 @@ from specroof.questions.doctor import (
     context_of,
     gain_words,
 )
-from specroof.questions.speculation import is_tree
+from specroof.questions.objects import is_tree
 from specroof.reading.metrics_text import Sample
 from specroof.serving.metrics import counted
 from specroof.serving.observed import Observed, observed

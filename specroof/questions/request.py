@@ -39,6 +39,7 @@ from specroof.questions.objects import (
     engine_name,
     framework_of,
     hardware_of,
+    is_tree,
     model_of,
     options_of,
     published_drafters,
@@ -451,9 +452,7 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         facts = self._named_release
         if facts is None or drafter.kind not in SERVED_KINDS:
             return None
-        # Imported here: of launches, which few need.
-        from specroof.questions.speculation import is_tree  # noqa: PLC0415
-        from specroof.serving.launch import lacking_for  # noqa: PLC0415
+        from specroof.serving.launch import lacking_for  # noqa: PLC0415 - of launches, which few need
 
         branches = is_tree(drafter)
         return lacking_for(facts, drafter.kind, self.architecture.family, is_tree=branches)
