@@ -257,14 +257,15 @@ def _scaled(
 ) -> tuple[str, str]:
     """Return a value in three digits and no exponent, and its unit.
 
-    That is the largest that the value holds at least once, else the smallest.
+    That is the largest that the value, in three digits, holds at least once, else the smallest.
 
     Examples
     --------
     >>> [_scaled(value, [(1000.0, "k")], (1.0, ""))[0] for value in (2.0, 28.44, 1999.6e3)]
     ['2.00', '28.4', '2000']
     """
-    scale, unit = next((unit for unit in units if abs(value) >= unit[0]), smallest)
+    # 999.6 ms are 1.00 s, not 1000 ms.
+    scale, unit = next((unit for unit in units if abs(value) >= 0.9995 * unit[0]), smallest)
     number = value / scale
     size = abs(number)
     return f"{number:.{2 if size < 9.995 else 1 if size < 99.95 else 0}f}", unit

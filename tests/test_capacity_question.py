@@ -94,7 +94,7 @@ def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:
     short = plain["short_bytes"]
     assert short == plain["cache_per_request_bytes"] - plain["cache_pool_bytes"]
     assert found["warnings"][0] == (
-        f"not one request fits: {short / 2**30:.1f} GiB more would be needed on each device"
+        f"not one request fits: at least {short / 2**30:.1f} GiB more would be needed on each device"
     )
     assert "with autoregressive,cost=0.1" in found["warnings"][1]
     assert any("its memory counted as 0" in note for note in found["notes"])

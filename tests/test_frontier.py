@@ -172,6 +172,18 @@ def test_points_whose_first_token_comes_too_late_do_not_count() -> None:
     assert none.cheapest is None
 
 
+def test_limits_are_told_of_no_load_that_is_on_no_frontier() -> None:
+    # SGLang's 48 running requests with drafts are raised for loads that wait too long here.
+    asked: dict[str, Any] = {"framework": "sglang", "steady": True, **REQUESTS}
+    asked |= {"drafters": "eagle3,accept-length=2.8@3"}
+    found = frontier(MODEL, "b200", ttft_s=0.1, **asked)
+    assert not [note for note in found.notes if note.startswith("raised limit")]
+    assert "need --server running=BATCH" in found.text()
+    late = frontier(MODEL, "b200", ttft_s=0.03, **asked)
+    assert late.rows == ()
+    assert "no batch has room and a first token within 30.0 ms" in late.text()
+
+
 def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     # SGLang runs 48 requests with drafts unless it is told: plain decoding looked cheaper.
     asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.4@3", "batch_size": [48, 96, 192]}

@@ -326,7 +326,7 @@ def test_break_even_of_rates_and_traces(trace_file: Path) -> None:
         assert none.answer == "no room"
         assert none.record["ceiling"] is None
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"solve": "rate", "requests": 5}, "solve is 'rate'; allowed: with rates"),
+        ({"solve": "rate", "requests": 5}, "solve is 'rate'; allowed: with rate, "),
         ({"solve": "batch", "rate": 5}, "solve is 'batch'; allowed: accept, accept-length"),
         ({"solve": "context", "rate": 5}, "solve is 'context'; allowed: accept"),
     ]

@@ -311,3 +311,10 @@ def test_chips_are_rows_of_one_answer() -> None:
     assert len(drifting.figures()["-steps"].axes[0].lines) == 1 + 2 * 2
     low, high = drifting.drafters[0].steps[0].bands["speedup"]
     assert low < drifting.drafters[0].steps[0].speedup < high
+
+
+def test_a_chart_of_drafts_that_lose_names_no_gain() -> None:
+    found = asked(drafters="autoregressive,cost=2,accept=0.1")
+    assert {row.decision for row in found.rows if row.drafter} == {"off"}
+    titles = [text.get_text() for text in found.plot().texts]
+    assert titles[0].startswith("Drafts end these answers no sooner")

@@ -91,6 +91,15 @@ def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:
     assert [row.accept_length for row in twice.rows] == [3, 4]
 
 
+def test_lengths_take_the_place_of_the_acceptance_of_a_spec() -> None:
+    # They are measured with as many drafts as the SPEC says, as those of predict are.
+    found = worth(MODEL, CHIP, drafter="eagle3,accept-length=2.8@3,weights=fp8", accept_length=2)
+    assert (found.draft_len, found.drafter) == (3, "eagle3,weights=fp8")
+    same = specroof.predict(MODEL, CHIP, drafters="eagle3,accept-length=2@3,weights=fp8")
+    assert found.rows[0].speedup == pytest.approx(same.rows[0].speedup)
+    assert found.rows[0].drafter == found.drafter
+
+
 def test_a_chip_without_a_price_says_which_flag() -> None:
     found = worth(MODEL, "b300", drafter=SPEC, accept_length=3)
     assert found.rows[0].usd_per_million_tokens is None

@@ -479,7 +479,8 @@ def workers_on(
     if request.tensor_parallel is not None:
         refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
     if wanted.load.requests:
-        reject("prefill has workers of its own, and the requests are simulated", PLAYED_ON_ONE)
+        told = "prefill" if request.devices is None else "devices"
+        refuse(told, getattr(request, told), PLAYED_ON_ONE)
     alone: tuple[Drafter | None, ...] = (None,)
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
@@ -1393,11 +1394,8 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     if missed:
         yield f"off where drafts miss the {' and the '.join(missed)}"
     open_at = [row for row in rows if row.is_open and row.draft_len]
-    # It is NaN where the plain server falls behind a rate: the largest rate decides there.
-    whys = {False: "the best estimate is a gain", True: "it changes nothing there"}
-    groups = grouped(open_at, lambda row: round(row.speedup, 2) <= 1.0)
-    for is_even in sorted(groups):
-        yield f"drafting stays on at {_at(groups[is_even])} {unit}: {whys[is_even]}"
+    for why, at in grouped(open_at, _why_on).items():
+        yield f"drafting stays on at {_at(at)} {unit}: {why}"
     bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
         row, default = bound[-1]
@@ -1432,6 +1430,15 @@ def _figures(row: LoadRow, load: str) -> str:
     price = "" if usd is None else f" at ${format_price(usd)} a million"
     wait = f" and a first token after {format_seconds(row.ttft_s or 0.0)}" * told[q.TTFT]
     return f"{load} get {row.tokens_per_s:.0f} tok/s{price}{wait}"
+
+
+def _why_on(row: AdvisedRow) -> str:
+    """Return why drafting stays on where the band holds both a gain and a loss."""
+    if math.isnan(row.speedup):  # the server falls behind the rate without drafts
+        return "with them the server answers more requests"
+    return (
+        "it changes nothing there" if round(row.speedup, 2) <= 1 else "the best estimate is a gain"
+    )
 
 
 def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:

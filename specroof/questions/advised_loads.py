@@ -20,8 +20,8 @@ from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.outcomes.solve import Wish, solve
 from specroof.policies.decision import Decisions, RoundBreakdown, bottlenecks, decide, is_late
 from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
+from specroof.questions.objects import is_tree
 from specroof.questions.predict import Prediction
-from specroof.questions.speculation import is_tree
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import follows_load
 from specroof.serving.played import PlayedLoads

@@ -198,7 +198,9 @@ class Breakeven(ServedAnswer, Charted):
         """What is solved for and its values, in one line."""
         spelt = "{:.0f}" if self.solve in _SEVERAL else "{:.3g}"
         values = sorted(row.value for row in self.rows if row.value is not None)
-        ends = dict.fromkeys(spelt.format(end) for end in values[:1] + values[-1:])
+        ends = [spelt.format(value) for value in values]
+        ends += filter(None, map(_beyond, self.rows))  # larger than every value
+        ends = list(dict.fromkeys(ends[:1] + ends[-1:]))
         return f"{self.sought}: {' to '.join(ends) or 'nowhere'}"
 
     @property
@@ -323,7 +325,7 @@ def _case(request: BreakevenRequest) -> Case:
         refuse("most", request.most, "with solve 'batch' or 'context'")
     load = asked_load(request, USUAL_BATCHES)
     if request.solve == "rate" and not load.rate:
-        refuse("solve", request.solve, "with rates, between which the largest is looked for")
+        refuse("solve", request.solve, "with rate, the least and the most to look between")
     if load.requests and request.solve in AXES:
         refuse("solve", request.solve, ", ".join((*_PER_LOAD, "rate")))
     if request.solve == "context" and load.workload is not None:
@@ -414,6 +416,11 @@ _SHOWN: Final = (
 )
 
 
+def _beyond(row: BreakevenRow) -> str:
+    """Return that all loads up to the largest one tried pay; nothing where that was not found."""
+    return f"> {row.runs[-1][1]}" if row.answer == "beyond" and row.runs else ""
+
+
 def _run_cells(row: BreakevenRow) -> list[str]:
     none = "no room" if row.answer == "no room" else "never"
     value, runs = cell_of(q.VALUE, row.value), q.RUNS.spelt(row.runs) or none
@@ -421,8 +428,8 @@ def _run_cells(row: BreakevenRow) -> list[str]:
         value = f"{row.value:.0f}"
     if row.answer == "always":
         runs += " (all that have room)"
-    elif row.answer == "beyond" and row.runs:
-        value = f"> {row.runs[-1][1]}"
+    elif _beyond(row):
+        value = _beyond(row)
         runs += f" (from {row.unknown_from} on unknown)"
     most = cell_of(q.DRAFT_LEN, row.draft_len), cell_of(q.CEILING, row.ceiling)
     return [f"{row.load:g}", value, *most, runs]

@@ -24,6 +24,7 @@ from specroof.questions.request import Command, DeploymentRequest, WorkerRequest
 from specroof.questions.splits import split_name
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import ServedRoom, served_room
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.units import GIBIBYTE, format_binary_bytes
 
 #: Drafts of a drafter that makes any number, if not given: as many as the default
@@ -301,11 +302,28 @@ def usual_drafts(drafter: Drafter, model: Architecture, asked: int | None) -> in
     return drafts
 
 
+def measured_drafts(drafter: Drafter, model: Architecture, asked: int | None) -> int:
+    """Return the drafts that acceptance lengths are measured with.
+
+    As asked for, as the drafter's own acceptance was measured, or all that it makes, 16 at most.
+
+    Raises
+    ------
+    OptionError
+        As `usual_drafts` does.
+    """
+    if asked is not None:
+        return usual_drafts(drafter, model, asked)
+    measured = getattr(drafter.acceptance, "measured_depth", None)
+    most = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
+    return measured or most
+
+
 def _warning(row: CapacityRow) -> str:
     """Return by how much a batch of one does not fit."""
     with_it = "" if row.drafter is None else f" with {row.drafter}"
     short = format_binary_bytes(row.short_bytes)
-    return f"not one request fits{with_it}: {short} more would be needed on each device"
+    return f"not one request fits{with_it}: at least {short} more would be needed on each device"
 
 
 # --- The room of a server, line by line ----------------------------------------------------------

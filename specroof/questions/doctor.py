@@ -39,12 +39,13 @@ from specroof.questions.objects import (
     engine_name,
     framework_of,
     hardware_of,
+    is_tree,
     options_of,
     server_of,
 )
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.questions.speculation import is_tree, speculation_of
+from specroof.questions.speculation import speculation_of
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table, page

@@ -846,8 +846,8 @@ def _expect_room(served: ServedRoom, *, enough: bool) -> None:
     if served.largest_batch[0, 0] < 1:
         short_bytes = float(np.ravel(room.short_bytes)[0])
         message = (
-            f"no room for one request: {format_binary_bytes(short_bytes)} more would be needed on "
-            f"each device"
+            f"no room for one request: at least {format_binary_bytes(short_bytes)} more would be "
+            f"needed on each device"
         )
         if enough:  # what is missing is spread over more devices, whose number doubles
             missing = short_bytes / room.memory_bytes

@@ -10,9 +10,10 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, fields_of, number_within, whole_within
-from specroof.errors import Note, OptionError, refuse
+from specroof.errors import Note, OptionError, Urgent, refuse
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment
+from specroof.outcomes.outcomes import RAISED_LIMIT
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
@@ -39,7 +40,7 @@ from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.reach import nearness
 from specroof.speedup.result import within_measured
-from specroof.units import MILLISECOND, format_price
+from specroof.units import MILLISECOND, format_price, format_seconds
 
 #: Default batch sizes.
 USUAL_BATCHES: Final = tuple(
@@ -282,10 +283,13 @@ class FrontierAnswer(Charted):
     def text(self) -> str:
         """Return the cheapest point, a frontier for each series with its cheapest point marked."""
         parts = [_chips_table(self)] if len(self.chips) > 1 else []
+        none = "no batch has room"
+        if self.ttft_s is not None:
+            none = f"no batch has room and a first token within {format_seconds(self.ttft_s)}"
         for chip in self.chips:
             place = f"{chip.hardware}: " if len(self.chips) > 1 else ""
             for one in chip.series:
-                table = rows_table(one.points, _SHOWN) if one.points else "no batch has room"
+                table = rows_table(one.points, _SHOWN) if one.points else none
                 parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
         return page(
             self,
@@ -414,13 +418,16 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
             series.append(own)
         for drafting, rate in enumerate(_rates_within(found, targets, load)):
             rates[drafting].extend(filter(None, [rate]))
-        notes += found.notes
+        # Which load raises one by how much may be said of a load that is on no frontier.
+        notes += [note for note in found.notes if not note.startswith(RAISED_LIMIT)]
         if found.limits and not found.limits[0].largest[0, 0]:
             refusals += found.warnings
         if any(map(any, found.told)):
             notes.append(
-                f"batches above the default limit of {found.setup.engine.rules} for running requests "
-                f"need --server running=BATCH"
+                Urgent(
+                    f"batches above the default limit of {found.setup.engine.rules} for running "
+                    f"requests need --server running=BATCH"
+                )
             )
         warnings += [warning for one in found.outcomes for warning in one.rate_warnings]
         del found

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from specroof.acceptance import RULES, Acceptance, ContextAcceptance, each_curve
+from specroof.acceptance import (
+    RULES,
+    Acceptance,
+    ContextAcceptance,
+    constant_acceptance,
+    each_curve,
+)
 from specroof.acceptance.sampling import resampled_acceptance
 from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, n_entries, number_within
@@ -34,6 +40,7 @@ from specroof.parsers.model_config import MTP_NOTE
 from specroof.reading.words import Prices
 from specroof.reading.yaml_text import shown
 from specroof.serving.workload import parse_server, server_settings
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
 from specroof.units import MOST_POINTS
 
@@ -607,3 +614,10 @@ def framework_names() -> list[str]:
     """Return all server software, and the releases of those with files."""
     versions = ((server, version) for server in SERVERS for version in known_releases(server))
     return [*SERVERS, *(f"{server}@{version}" for server, version in versions)]
+
+
+def is_tree(drafter: Drafter) -> bool:
+    """Tell whether a drafter has more positions verified than a chain of its depth."""
+    depths = np.arange(1, 1 + (drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN))
+    proposed = drafter.propose(constant_acceptance(0.5), depths)
+    return bool((np.asarray(proposed.verify_len) > depths + 1).any())

@@ -375,7 +375,7 @@ MeasuredDraftLen = Annotated[
     Parameter(
         "Drafts that acceptance lengths are measured with.",
         "--measured-draft-len",
-        shown="all that the drafter makes, up to 16",
+        shown="as in the drafter's accept-length, else all that it makes, up to 16",
     ),
 ]
 MaxDraftLen = Annotated[
@@ -628,10 +628,13 @@ class PlayedParameters(LengthParameters):
         Raises
         ------
         OptionError
-            For what says how requests come, in a steady state.
+            For what says how requests come, in a steady state, and for gaps between arrivals
+            that come at no rate.
         """
         names = ("rate", "requests", "length_range", "trace", "lengths")
         given = [name for name in names if getattr(self, name) is not None]
+        if self.rate is None and self.arrivals != "poisson":
+            refuse("arrivals", self.arrivals, "with rate")
         if given and self.steady:
             refuse(given[0], getattr(self, given[0]), "none in a steady state")
         return bool(given) or (not self.steady and self.has_clients)

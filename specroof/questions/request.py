@@ -39,6 +39,7 @@ from specroof.questions.objects import (
     engine_name,
     framework_of,
     hardware_of,
+    is_tree,
     model_of,
     options_of,
     published_drafters,
@@ -453,7 +454,8 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             return None
         from specroof.serving.launch import lacking_for  # noqa: PLC0415 - of launches, which few need
 
-        return lacking_for(facts, drafter.kind, self.architecture.family)
+        branches = is_tree(drafter)
+        return lacking_for(facts, drafter.kind, self.architecture.family, is_tree=branches)
 
     @property
     def _named_release(self) -> Release | None:
@@ -513,7 +515,7 @@ class PlayedRequest(p.PlayedParameters, DeploymentRequest):
 
 
 #: What is allowed where prefill and decoding have workers of their own.
-PLAYED_ON_ONE: Final = "one server, or a steady state"
+PLAYED_ON_ONE: Final = "one server, or clients in a steady state"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ from specroof.questions.answer import (
     rows_table,
     sure_of,
 )
-from specroof.questions.capacity import usual_drafts
+from specroof.questions.capacity import measured_drafts
 from specroof.questions.case import known_load, known_requests, on_each_chip
 from specroof.questions.objects import Values, money_of
 from specroof.questions.played_loads import told
@@ -49,6 +49,7 @@ from specroof.serving.capacity import RoomRule
 from specroof.serving.played import Drafts, Played, PlayedServer, joined, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import LENGTH_LAWS, Load, Requests
+from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
 from specroof.units import BOUNDS, HOUR, Bounds, format_drafts, format_seconds, plain_number
 
@@ -60,8 +61,6 @@ if TYPE_CHECKING:
 USUAL_REQUESTS: Final = 256
 #: Answers of a rollout, and steps of a training run.
 _ANSWERS: Final = Bounds(1, 100_000, whole=True)
-#: Drafts that acceptance is measured with, at most, where nothing says how many.
-_MOST_DRAFTS: Final = 16
 #: The tail is the time of this last share of the answers.
 _TAIL: Final = 0.1
 _TOKENS: Final = q.TOKENS_PER_S.name
@@ -140,13 +139,7 @@ class RolloutRequest(ChipsRequest):
             kind=str,
         ),
     ] = None
-    draft_len: Annotated[
-        int | None,
-        p.like(
-            p.MeasuredDraftLen,
-            shown="as in the drafter's accept-length, else all that it makes, up to 16",
-        ),
-    ] = None
+    draft_len: p.MeasuredDraftLen = None
     entropy: Annotated[
         str | os.PathLike[str] | Values | None,
         p.Parameter(
@@ -714,7 +707,9 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
             refuse("drafters", drafter.name, "one with one acceptance, with entropy")
         if curve.temperature is None:
             refuse("drafters", drafter.name, "a SPEC that states its temperature=, with entropy")
-        depth = curve.measured_depth or min(curve.max_draft_len or _MOST_DRAFTS, _MOST_DRAFTS)
+        depth = curve.measured_depth or min(
+            curve.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN
+        )
         entropies = _numbers("entropy", request.entropy, "entropy", allowed).tolist()
         first = curve.entropy or entropies[0]
         moved = {one: acceptance_at_entropy(curve, first, one) for one in entropies}
@@ -723,10 +718,7 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
     if request.accept_length is None:
         return [], {}
     lengths = _numbers("accept_length", request.accept_length, "tokens_per_round", allowed)
-    measured = getattr(drafter.acceptance, "measured_depth", None)
-    if request.draft_len is not None:
-        measured = usual_drafts(drafter, model, request.draft_len)
-    measured = measured or min(drafter.max_draft_len or _MOST_DRAFTS, _MOST_DRAFTS)
+    measured = measured_drafts(drafter, model, request.draft_len)
     outside = np.flatnonzero((lengths < 1) | (lengths > measured + 1))
     if outside.size:
         at = int(outside[0])
@@ -884,10 +876,13 @@ def rollout_chart(answer: Rollout) -> Any:
         ended.append(plot.Line(name, ends_s, np.arange(1.0 * len(ends_s)), look=steps))
     best = max(answer.rows, key=lambda row: row.speedup)
     where = f" on {best.hardware}" if len(answer.setups) > 1 else ""
+    found = "Drafts end these answers no sooner"
+    if best.drafter:
+        how = "a fixed length" if best.policy == "fixed" else "a schedule"
+        found = f"All answers end {best.speedup:.2f}x sooner{where} with {how}: {best.drafter}"
     return plot.plot_lines(
         [plot.Panel("Answers running", running), plot.Panel("Answers that have ended", ended)],
-        f"{answer.title}\nAll answers end {best.speedup:.2f}x sooner{where}: {best.policy} length, "
-        f"{best.drafter}",
+        f"{answer.title}\n{found}",
         plot.Across("Time (s)"),
     )
 

@@ -3,24 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
-
-from specroof.acceptance import constant_acceptance
 from specroof.architecture.model import Architecture
 from specroof.drafters import Drafter
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
+from specroof.questions.objects import is_tree
 from specroof.serving.launch import Speculation
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 
 #: What a config that names a drafter's layers is noted with, by the drafter's kind.
 _HELD: Final = {"mtp": MTP_NOTE, "dspark": DSPARK_NOTE}
-
-
-def is_tree(drafter: Drafter) -> bool:
-    """Tell whether a drafter has more positions verified than a chain of its depth."""
-    depths = np.arange(1, 1 + (drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN))
-    proposed = drafter.propose(constant_acceptance(0.5), depths)
-    return bool((np.asarray(proposed.verify_len) > depths + 1).any())
 
 
 def speculation_of(

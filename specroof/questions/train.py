@@ -309,7 +309,8 @@ class Trained(OfDrafter):
             "training": training.drafter_hours[1],
         }
         hours = ", ".join(f"{_plain(spent)} for {part}" for part, spent in parts.items())
-        found = f"Device-hours: {hours}\n{paid_line(self, 1)}"
+        paid = paid_line(self, 1)
+        found = f"Device-hours: {hours}\n{paid[:1].upper()}{paid[1:]}"
         return {"": self.rows_chart(self.chart, self.days, found=found)}
 
     def to_dict(self) -> dict[str, Any]:

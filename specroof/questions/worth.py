@@ -11,6 +11,7 @@ import numpy as np
 from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
 from specroof.arrays import fields_of, number_within, real_number
+from specroof.catalog import ACCEPTANCE_KEYS
 from specroof.drafters import Drafter
 from specroof.errors import Urgent, refuse, reject
 from specroof.outcomes.case import Case
@@ -19,7 +20,7 @@ from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.outcomes.solve import Wish, largest_rate, solve
 from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
-from specroof.questions.capacity import usual_drafts
+from specroof.questions.capacity import measured_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
 from specroof.questions.objects import Values, as_list, money_of
 from specroof.questions.played_loads import told
@@ -27,7 +28,6 @@ from specroof.questions.request import Command, LoadsRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
 from specroof.units import format_drafts, format_seconds
 
@@ -170,9 +170,11 @@ def worth(request: WorthRequest) -> Worth:
     if drafter.is_ideal:
         reject("drafter is 'ideal', which nothing improves", "another drafter")
     load, deployment = case.load, case.deployment
-    drafts = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
-    if request.draft_len is not None:
-        drafts = usual_drafts(drafter, deployment.model, request.draft_len)
+    drafts = measured_drafts(drafter, deployment.model, request.draft_len)
+    # The lengths take the place of the acceptance that a SPEC states.
+    parts = drafter.name.split(",")
+    kept = [part for part in parts if part.partition("=")[0] not in ACCEPTANCE_KEYS]
+    drafter = replace(drafter, name=",".join(kept))
     usual = [one for one in USUAL_LENGTHS if one <= drafts + 1]
     lengths = lengths_within(request, usual, drafts)
     wanted_s = request.tpot_s

@@ -105,7 +105,11 @@ def rates(word: str, text: str) -> list[float]:
     """
     counts, _, unit = text.partition("/")
     if (unit or "s") not in RATE_UNITS:
-        refuse(word, text, "requests per second, minute or hour, as in 4/s, 1..64/s or 90/min")
+        refuse(
+            word,
+            text,
+            "requests per second, minute or hour, as in 4/s, 1,4,16/s, 1..64/s or 90/min",
+        )
     return [count / RATE_UNITS[unit or "s"] for count in numbers(word, counts)]
 
 

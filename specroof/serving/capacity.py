@@ -459,7 +459,7 @@ class ServerRoom:
                 )
                 yield (
                     "context {:g}: not one request fits: {} of weights on each device, which has {}; "
-                    "{} more would be needed{}"
+                    "at least {} more would be needed{}"
                 ).format(context, *map(format_binary_bytes, sizes), enough)
         if (raised := self.raised_running(largest, known)) is not None:
             yield Urgent(

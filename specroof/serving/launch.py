@@ -474,9 +474,10 @@ def lacking_for(
     True
     """
     method = facts.methods.get(kind)
-    if method is None or (is_tree and not method.trees):
-        what = f"trees of {kind}" if is_tree else kind
-        return f"{facts.name} has no flag for {what}", ", ".join(facts.methods)
+    if method is None:
+        return f"{facts.name} has no flag for {kind}", ", ".join(facts.methods)
+    if is_tree and not method.trees:
+        return f"{facts.name} has no flag for trees of {kind}", f"{kind} without a tree"
     if family in facts.no_models:
         return f"{facts.name} has no models of the family {family}", "another model"
     for refusal in facts.refusals:
