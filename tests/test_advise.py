@@ -519,6 +519,7 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     assert found.decision == "off"
     assert chip.to_measure is None
     assert chip.advised is chip.plan  # a name of old
+    assert "memory" not in str(found).splitlines()[1]
     assert [one.rate for one in chip.break_even] == [None, None]
     assert "break-even" not in page(
         "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --choose-draft-len 5 --drafter mtp,rates=.9/.8 --notes"

@@ -365,8 +365,10 @@ def _gain(row: LoadRow) -> str:
     """Return the speedup at a load with its band."""
     if row.reason == "unsustained":
         return "no speedup (the server without drafts does not keep up)"
-    if row.reason is not None or not row.tried_draft_len:
+    if row.reason is not None:
         return "memory holds no drafts"
+    if not row.tried_draft_len:
+        return "no length to choose from is within what was measured, or what the drafter makes"
     low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)
     if not is_useful(low, high):
         return f"speedup {NOT_USEFUL}"
