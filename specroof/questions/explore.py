@@ -73,7 +73,7 @@ from specroof.questions.page_loads import (
     played_points,
     preset_tables,
 )
-from specroof.questions.request import Command, Output, question
+from specroof.questions.request import Command, Output, expect_runs_on, question
 from specroof.questions.speculation import speculation_of
 from specroof.reading.words import whole_numbers, words
 from specroof.report.layout import ASSUMED
@@ -761,6 +761,7 @@ class Exploration(Noted):
                 if self.is_whole and engine == "ideal" and not served and devices < largest:
                     continue  # a page of all models has the roofline of what servers run
                 try:
+                    expect_runs_on("engine", engine, profile)
                     setup = engine_setup(profile, engine, Placement(devices), self.options)
                     word = engine or _default_word(setup.engine)
                     default_engine = default_engine or word
@@ -940,6 +941,7 @@ def _engines(
         name, refusals = engine_name(engine), list[SpecroofError]()
         for profile in hardware.values():
             try:
+                expect_runs_on("engine", name, profile)
                 profile.engine(name)
             except SpecroofError as refusal:
                 refusals.append(refusal)

@@ -371,6 +371,19 @@ def _about(request: Callable[..., object], rows: Mapping[str, p.Parameter]) -> s
 PLACED: Final = tuple(field.name for field in fields(Placement))
 
 
+def expect_runs_on(name: str, server: str | None, hardware: HardwareProfile) -> None:
+    """Refuse a server that runs on chips of another vendor alone.
+
+    Raises
+    ------
+    OptionError
+        If it does; `name` is how the caller asks for it.
+    """
+    vendor = BOUND_TO.get(server or "", hardware.vendor)
+    if vendor != hardware.vendor and hardware.vendor is not None:
+        refuse(name, server, f"on {hardware.name} any other: it runs on {vendor} alone")
+
+
 @dataclass(frozen=True)
 class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
     """What is served, and where."""
@@ -482,9 +495,7 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             hardware = hardware.capped(self.power_cap)
         engine, framework = engine_name(self.engine), framework_of(self.framework)[0]
         for name, server in {"framework": framework, "engine": engine}.items():
-            vendor = BOUND_TO.get(server or "", hardware.vendor)
-            if vendor != hardware.vendor and hardware.vendor is not None:
-                refuse(name, server, f"on {hardware.name} any other: it runs on {vendor} alone")
+            expect_runs_on(name, server, hardware)
         if self.engine_from is not None:
             hardware, engine = borrowed_engine(hardware, self.engine_from, engine)
         if framework is None:
