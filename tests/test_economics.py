@@ -1,11 +1,13 @@
 """Money and energy, and what hardware files say of them."""
 
+import numpy as np
 import pytest
 
 from specroof import ProfileError, hardware_names, load_hardware
 from specroof.hardware.profile import DevicePower, DevicePrice, parse_hardware
 from specroof.hardware.written import calibrated_yaml
-from specroof.speedup.price import joules_per_million_tokens, usd_per_million_tokens
+from specroof.outcomes.rows import costs_of
+from specroof.speedup.price import Money, joules_per_million_tokens, usd_per_million_tokens
 from tables import rows
 
 FILE = """
@@ -25,6 +27,14 @@ def test_the_price_of_the_readme_by_hand() -> None:
     # As published, a speedup of 1.24 is a price per token 19.4 % lower.
     plain, faster = (usd_per_million_tokens(n, devices=1, usd_per_hour=1.0) for n in (1.0, 1.24))
     assert 1 - float(faster / plain) == pytest.approx(0.194, abs=0.0005)
+
+
+def test_the_band_of_a_price_falls_with_the_tokens() -> None:
+    # 0.001 $/s: a million costs 2 $ at 500 tokens/s, and 0.5 $ at 2000.
+    bands = {"tokens_per_s": (np.array([500.0]), np.array([2000.0]))}
+    costs_of(Money(1, usd_per_hour=3.6), np.array([1000.0]), bands)
+    low, high = bands["usd_per_million_tokens"]
+    assert (low.item(), high.item()) == pytest.approx((0.5, 2.0))
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -96,6 +96,7 @@ def test_a_length_that_was_decided_is_the_one_that_is_told() -> None:
     assert found.draft_len.tolist() == [1, 0, 1]
     assert found.tried.tolist() == [1, 2, 1]
     assert found.speedup.tolist() == [1.2, 1.6, 0.9]
+    assert found.decision.tolist() == ["on", "off", "unclear"]
 
 
 #: By hand: a round of 2 + 4 + 1 s commits 2 tokens; 4 of 8 requests run; prompts take 1 s each,

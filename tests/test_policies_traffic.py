@@ -84,14 +84,15 @@ def test_arrivals_run_as_many_requests_as_answer_them() -> None:
     # By hand: answers of 10 tokens; plain, 1 request gives 10 tokens/s, 1 answer a second, and 4
     # give 20, 2 a second; with a draft 20 and 30.
     rates = [[10.0, 20.0], [20.0, 30.0]]
-    traffic = Traffic((0.5, 2.0, 3.5), "requests_per_s")
+    traffic = Traffic((0.5, 2.0, 3.5, 3.0), "requests_per_s")
     day = advised_day(traffic, [1, 4], rates, output_len=10)
     assert (day.fixed, day.schedule) == (1, ((1, 4, 1),))
-    assert day.running == (1.0, 1.0, 4.0)  # half a request counts as one, 3.5 are too many
+    # Half a request counts as one, 3.5 are too many, and 3 are just what 4 give.
+    assert day.running == (1.0, 1.0, 4.0, 4.0)
     assert day.saturated == (2,)
     # A token takes 1/10, 4/20, 4/20 s plain; 1/20, 1/20, 4/30 with the draft.
-    plain = 0.5 / 10 + 2.0 * 4 / 20 + 3.5 * 4 / 20
-    drafting = 0.5 / 20 + 2.0 / 20 + 3.5 * 4 / 30
+    plain = 0.5 / 10 + 2.0 * 4 / 20 + 6.5 * 4 / 20
+    drafting = 0.5 / 20 + 2.0 / 20 + 6.5 * 4 / 30
     assert day.gain == pytest.approx(plain / drafting - 1)
 
 

@@ -98,6 +98,8 @@ def test_log_windows_weigh_by_their_rounds() -> None:
     # Rates below half of the last digit are printed as none.
     small = "Accepted: 3 tokens, Drafted: 30000 tokens, Per-position acceptance rate: 0.000, 0.000"
     assert one(small).n_rounds == 15_000
+    single = "Accepted: 0 tokens, Drafted: 100 tokens, Per-position acceptance rate: 0.000"
+    assert one(single).n_rounds == 100
     # SGLang's windows show lengths alone; the draft length is asked for.
     text = SGLANG_LINE.format(length="2.50") + SGLANG_LINE.format(length="3.50")
     assert one(text, drafts=7).lengths == ((7, 3.0),)

@@ -111,6 +111,7 @@ def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
     }
     near = near_of(spread, 1, 1)
     assert [near[key] for key in ("attention", "format", "placement")] == ["none"] * 3
+    assert "decode context parallelism" in near["text"]
     hybrid = deployment(REACH, model="Qwen/Qwen3-Next-80B-A3B-Instruct")
     assert deployment_words(hybrid)["attention"] == ("full_attention", "linear_attention")
 

@@ -72,13 +72,13 @@ def test_json_has_holes_and_what_bounds() -> None:
     assert gridded(free, "speedup")[0, 1, 0] == 1.0
 
 
-@pytest.mark.parametrize(("context_len", "devices"), rows("values", "devices_that_hold"))
+@pytest.mark.parametrize(("chip", "context_len", "devices"), rows("values", "devices_that_hold"))
 def test_a_model_without_room_names_the_devices_that_hold_a_request(
-    context_len: int, devices: str | None
+    chip: str, context_len: int, devices: str | None
 ) -> None:
     found = predicted(
-        "Qwen/Qwen2.5-7B-Instruct", "h100", drafters="ideal", context_len=context_len,
-        engine="sglang",
+        "Qwen/Qwen2.5-7B-Instruct", chip, drafters="ideal", context_len=context_len,
+        framework="sglang",
     )  # fmt: skip
     said = re.findall(r"--tp (\d+)", "".join(found.warnings))
     assert said == ([devices] if devices else [])
