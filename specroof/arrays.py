@@ -48,7 +48,7 @@ def array_within(name: str, values: object, quantity: str) -> Array:
     array = real_array(values)
     if array is None or not array.size:
         refuse(name, values, f"{bounds.allowed}, or an array of such")
-    # Both reductions of what holds not-a-number are not a number, which fits nothing.
+    # Not a number is what both reductions give, and fits nothing.
     if not bounds.least <= array.min() <= array.max() <= bounds.most:
         fits = (array >= bounds.least) & (array <= bounds.most)
         refuse(name, float(array[~fits].flat[0]), f"{bounds.allowed}, or an array of such")
