@@ -48,8 +48,9 @@ def array_within(name: str, values: object, quantity: str) -> Array:
     array = real_array(values)
     if array is None or not array.size:
         refuse(name, values, f"{bounds.allowed}, or an array of such")
-    fits = (array >= bounds.least) & (array <= bounds.most)  # not a number fits nothing
-    if not fits.all():
+    # Not a number is what both reductions give, and fits nothing.
+    if not bounds.least <= array.min() <= array.max() <= bounds.most:
+        fits = (array >= bounds.least) & (array <= bounds.most)
         refuse(name, float(array[~fits].flat[0]), f"{bounds.allowed}, or an array of such")
     return array
 
@@ -138,8 +139,9 @@ def real_array(values: object) -> Array | None:
     """
     if n_entries(values) > MOST_POINTS:
         return None
-    if type(values) is np.ndarray and values.dtype == np.float64:  # most are: nothing to find out
-        return values.copy()
+    # Most are such: nothing to find out.
+    if type(values) is float or (type(values) is np.ndarray and values.dtype == np.float64):
+        return np.array(values, order="C")
     # Importing what tells masked arrays is slow, and without it there are none.
     if "numpy.ma" in sys.modules and _holds_masked(values):
         return None

@@ -423,16 +423,17 @@ class ForwardPass:
             )
             object.__setattr__(self, name, fitting)
         object.__setattr__(self, "settled", settled)
-        shapes = {name: getattr(self, name).shape for name in _PASS_QUANTITIES}
+        arrays = {name: getattr(self, name) for name in _PASS_QUANTITIES}
         try:
-            np.broadcast_shapes(*shapes.values())
+            np.broadcast(*arrays.values())
         except ValueError:
+            shapes = {name: array.shape for name, array in arrays.items()}
             given_shapes = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
             refuse("the shape of a pass", given_shapes, "arrays that broadcast against each other")
         expect("settled", settled, bool, "True or False")
-        if not (self.head_len <= self.query_len).all():
+        if head_len is not None and not (self.head_len <= self.query_len).all():
             refuse("head_len", self.head_len.tolist(), "numbers of at most query_len")
-        if not (self.matmul_len >= self.query_len).all():
+        if matmul_len is not None and not (self.matmul_len >= self.query_len).all():
             refuse("matmul_len", self.matmul_len.tolist(), "numbers of at least query_len")
 
     @property

@@ -11,6 +11,7 @@ Source
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from specroof.architecture.base import ATTENTION_REPLICATED, BF16, TENSOR, Linear, WeightFormat
@@ -188,6 +189,19 @@ class DraftHead:
     anchor_drafts: bool = False
     modules: int = 1
     rereads: bool = True
+
+    @cached_property
+    def intake(self) -> Architecture | None:
+        """What accepted tokens pass through beside the first pass of a round; None for nothing."""
+        fusion = (
+            (Layer((Block("attention", self.fusion, joins_next=True),)),) if self.fusion else ()
+        )
+        layers = (*fusion, *self.injection)
+        if not layers:
+            return None
+        size = self.model.hidden_size
+        none = Linear("lm_head", size, 0, kind="head")
+        return Architecture(self.model.name, self.model.family, size, 0, layers, none)
 
     @property
     def name(self) -> str:

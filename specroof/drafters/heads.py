@@ -7,7 +7,6 @@ from typing import Final, Literal
 
 import numpy as np
 
-from specroof.architecture.base import Linear
 from specroof.architecture.draft_heads import (
     USUAL_BLOCKS,
     USUAL_MEDUSA_HEADS,
@@ -23,7 +22,7 @@ from specroof.architecture.draft_heads import (
     usual_mtp,
     usual_p_eagle,
 )
-from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.model import Architecture
 from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters.base import Drafter, DrafterFootprint, DraftTime, Round
@@ -233,17 +232,12 @@ def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
     Source
         SafeAILab/EAGLE, ``model/cnets.py`` (``fc``); z-lab/dflash, ``model.py``.
     """
-    fusion = (Layer((Block("attention", head.fusion, joins_next=True),)),) if head.fusion else ()
-    layers = (*fusion, *head.injection)
-    if not layers:
+    if head.intake is None:
         return ()
-    model = head.model
-    none = Linear("lm_head", model.hidden_size, 0, kind="head")
     forward = ForwardPass(
         round_.batch_size, round_.read_len, round_.context_len, head_len=0, settled=True
     )
-    taken = Architecture(model.name, model.family, model.hidden_size, 0, layers, none)
-    return (Work(taken, forward),)
+    return (Work(head.intake, forward),)
 
 
 def chained_s(head: DraftHead, round_: Round) -> Array:
