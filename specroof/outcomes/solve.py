@@ -30,7 +30,7 @@ _MOST_FACTOR: Final = 1e6
 #: Relative width in which the gain of played requests, and rates, are left.
 _PLAYED_WITHIN: Final = 1e-3
 _RATE_WITHIN: Final = 0.01
-_MOST_PLAYS: Final = 8
+_MOST_PLAYS: Final = 6
 #: Loads that are solved for, and the axes of the grid that they are.
 AXES: Final = {"batch": "batch_size", "context": "context_len"}
 #: Up to this many are priced one by one; of more, some in each doubling, and the ends of runs are
