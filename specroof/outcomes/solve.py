@@ -144,8 +144,8 @@ def solve(
 
     Counts
         of requests that are played through: solved in closed form for a speedup that is moved until
-        the one that is played is that of the wish, to 0.1%; of five plays that all miss it, the
-        nearest.
+        the one that is played is that of the wish, to 0.1%, and halfway between plays on both
+        sides of it where that leads away; of six plays that all miss it, the nearest.
     Source
         Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, solved for α, for the tokens of a
         round, and for c or the drafting time, with the verification and the drafter priced.
