@@ -157,7 +157,7 @@ def test_a_dtype_that_the_drafters_device_lacks_is_noted() -> None:
     only_bf16 = replace(device({"bf16": 1e15, "fp32": 1e13}, 1e12), name="old device")
     where = Where(only_bf16, link_bytes_per_s=1e30)
     notes = curve(head_drafter("model", half, where=where)).notes
-    assert "old device has no fp16 arithmetic: fp32 stands in" in notes
+    assert "old device has no fp16 arithmetic: bf16 stands in" in notes
 
 
 def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:

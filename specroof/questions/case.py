@@ -12,7 +12,7 @@ import numpy as np
 
 from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
-from specroof.errors import MeasurementError, expect, expect_word, refuse, reject
+from specroof.errors import MeasurementError, expect, refuse, reject
 from specroof.outcomes.case import Case, served_case
 from specroof.questions import parameters as p
 from specroof.questions.objects import Values, as_list, hardware_of, unique_list
@@ -105,7 +105,6 @@ def played_load(request: p.PlayedParameters, load: Load) -> Load:
     if len(given) > 1:
         reject(f"{given[0]} and {given[1]} are both given", "one of them")
     whole_within("seed", request.seed, "seed")
-    expect_word("arrivals", request.arrivals, ("poisson", "even"))
     if request.trace is not None or request.lengths is not None:
         return _known_load(request)
     if load.workload is None:

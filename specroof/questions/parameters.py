@@ -20,7 +20,7 @@ from specroof.acceptance import RULES
 from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, load_hardware, model_names
 from specroof.cost import CHOICES, Options
 from specroof.drafters.kinds import KINDS
-from specroof.errors import refuse, reject
+from specroof.errors import expect_word, refuse, reject
 from specroof.frameworks import SERVERS
 from specroof.hardware.engine import SERVER_KEYS
 from specroof.parsers import PARSERS
@@ -633,7 +633,8 @@ class PlayedParameters(LengthParameters):
         """
         names = ("rate", "requests", "length_range", "trace", "lengths")
         given = [name for name in names if getattr(self, name) is not None]
-        if self.rate is None and self.arrivals != "poisson":
+        expect_word("arrivals", self.arrivals, ("poisson", "even"))
+        if self.rate is None and self.arrivals == "even":
             refuse("arrivals", self.arrivals, "with rate")
         if given and self.steady:
             refuse(given[0], getattr(self, given[0]), "none in a steady state")
