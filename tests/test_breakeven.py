@@ -66,6 +66,19 @@ def test_a_played_break_even_is_met_where_it_is_asked_back(rate: float) -> None:
     assert there.speedup[0, 3] == pytest.approx(1, abs=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("speedup", "answer"), [(0.5, "always"), (2.5, "at"), (4, "never")]
+)  # in closed form 1.79x at most
+def test_requests_may_reach_what_the_closed_form_does_not(speedup: float, answer: str) -> None:
+    load: dict[str, Any] = {"input_len": 1000, "output_len": 200, "rate": 14, "requests": 200}
+    asked: dict[str, Any] = {"model": DENSE, "hardware": "h100", "engine": "vllm", **load}
+    wish: dict[str, Any] = {"drafter": "eagle3,accept-length=2.8@3", "draft_len": 3}
+    (row,) = breakeven(**asked, **wish, speedup=speedup).rows
+    assert row.answer == answer
+    (best,) = predict(**asked, drafters="eagle3,accept=1", max_draft_len=3).played
+    assert (row.ceiling < speedup) == (answer == "never") == (best.speedup[0, 3] < speedup)
+
+
 def test_a_free_drafter_always_pays_and_a_dear_one_never() -> None:
     # Free drafts whose verification costs less than the bonus token is worth: even at rate 0 a
     # round is a plain step on an engine whose passes are bound by memory.

@@ -197,34 +197,52 @@ def _of_drafter(
         return tried[value]
 
     found = crossing(in_closed_form, wish.least, ends)
-    ceiling = in_closed_form(ends[1])[0]
-    if not load.requests or found.value is None or found.answer != "at":
-        return replace(found, ceiling=ceiling)
-    wanted, value = wish.least, found.value
-    plays: dict[float, tuple[float, int]] = {}
+    if not load.requests:
+        return replace(found, ceiling=in_closed_form(ends[1])[0])
+    return _in_play(
+        lambda value: _gain(case, drafted(value), held), in_closed_form, found, tried, wish, ends
+    )
+
+
+def _in_play(
+    play: Callable[[float], tuple[float, int]],
+    in_closed_form: Callable[[float], tuple[float, int]],
+    found: Solution,
+    tried: Mapping[float, tuple[float, int]],
+    wish: Wish,
+    ends: tuple[float, float],
+) -> Solution:
+    """Return where the played speedup is the one wished for, from the closed form's answer on."""
+    hard, easy = ends
+    # What the closed form never reaches, requests may: fewer of them run at once then.
+    wanted, value = wish.least, easy if found.value is None else found.value
+    plays = {easy: play(easy)}
+    most, drafts = plays[easy]
+    if most < wish.least:
+        return Solution("never", None, drafts, most)
 
     def missed(value: float) -> float:
         return abs(plays[value][0] / wish.least - 1)
 
     for _ in range(_MOST_PLAYS):
-        plays[value] = played, _ = _gain(case, drafted(value), held)
+        plays[value] = played, drafts = play(value)
         if missed(value) <= _PLAYED_WITHIN:
             break
+        if value == hard and played > wish.least:
+            return Solution("always", hard, drafts, most)
         wanted *= wish.least / played
         moved = crossing(in_closed_form, wanted, _nearest(tried, wanted, ends))
-        value = ends[1] if moved.value is None else moved.value
+        value = easy if moved.value is None else moved.value
         low, high = sorted(_nearest(plays, wish.least, ends))
         # Played speedups jump: where the closed form leads away, halve what lies between two plays.
         if value in plays or not low <= value <= high:
             value = (low + high) / 2
-    if ends[1] in plays and plays[ends[1]][0] < wish.least * (1 - _PLAYED_WITHIN):
-        return Solution("never", None, plays[ends[1]][1], ceiling)
     best = min(plays, key=missed)
-    return Solution("at", best, plays[best][1], ceiling)
+    return Solution("at", best, plays[best][1], most)
 
 
 def _nearest(
-    tried: dict[float, tuple[float, int]], wanted: float, ends: tuple[float, float]
+    tried: Mapping[float, tuple[float, int]], wanted: float, ends: tuple[float, float]
 ) -> tuple[float, float]:
     """Return the nearest values that were tried on both sides of a speedup, else the ends."""
     short = [value for value, (gained, _) in tried.items() if gained < wanted]
