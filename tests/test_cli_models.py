@@ -54,6 +54,12 @@ def test_the_family_that_the_config_has_is_no_news(tmp_path: Path) -> None:
     assert found["notes"] == found["rows"][0]["notes"] == []
 
 
+def test_full_windows_have_a_line() -> None:
+    # 4096 tokens of 32 layers, keys and values of 8 heads of 128 in bf16
+    assert 4096 * 32 * 2 * 8 * 128 * 2 == 512 * 2**20
+    assert "512 MiB in bf16 per sequence" in run("models show mistralai/Mistral-7B-v0.1")
+
+
 # --- --weights, --kv-cache ---------------------------------------------------------------------
 
 
