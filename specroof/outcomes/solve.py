@@ -225,7 +225,7 @@ def _in_play(
         return abs(plays[value][0] / wish.least - 1)
 
     for _ in range(_MOST_PLAYS):
-        plays[value] = played, drafts = play(value)
+        plays[value] = played, drafts = plays.get(value) or play(value)
         if missed(value) <= _PLAYED_WITHIN:
             break
         if value == hard and played > wish.least:
