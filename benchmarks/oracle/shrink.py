@@ -109,6 +109,11 @@ _SIZES = {
 _N_LAYERS = 8
 #: Keys that the small models do without: formats, tokens, parts beside the language model.
 _DROPPED = ("quantization_config", "bos_token_id", "per_layer_config")
+#: Types whose positions are three numbers.
+_THREE_POSITIONS = (
+    *("ernie4_5_vl", "glm4v_text", "glm_ocr", "hunyuan_vl", "paddleocr_vl"),
+    *("qwen2_5_omni", "qwen2_5_vl", "qwen2_vl", "qwen3_omni"),
+)
 #: Groups of experts of which few are left, and tokens beyond the small vocabulary.
 _ADDED = {
     "n_group": 1,
@@ -136,9 +141,11 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     heads = text.get("num_attention_heads")
     kv_heads = text.get("num_key_value_heads") or heads
     small["num_key_value_heads"] = {heads: 8, 1: 1}.get(kv_heads, 2)
-    if str(text.get("model_type")).startswith(("qwen2_vl", "qwen2_5_vl")):
+    if str(text.get("model_type")).startswith(_THREE_POSITIONS):
         # half a head's width, in thirds for time, height and width
-        small["rope_scaling"] = {"rope_type": "default", "mrope_section": [2, 1, 1]}
+        part = small.get("head_dim", 8) // 8
+        sections = {"rope_type": "default", "mrope_section": [2 * part, part, part]}
+        small |= {"rope_scaling": sections, "rope_parameters": None}
     if "expert_ffn_hidden_size" in text or text.get("model_type") == "youtu":
         # They rotate as much of a head as their classes have by default.
         small["head_dim"] = small["qk_rope_head_dim"]

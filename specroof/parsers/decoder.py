@@ -121,12 +121,21 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 _KEY: Final = "tie_word_embeddings"
 _TOP: Final = frozenset(
     [
+        "deepseek_ocr2",
+        "ernie4_5_vl_moe",
         "gemma3",
         "gemma3n",
         "gemma4",
         "gemma4_unified",
+        "glm46v",
+        "glmga",
+        "granite4_vision",
+        "granite_docling",
+        "molmo2",
+        "qwen2_5_omni",
         "qwen3_5",
         "qwen3_5_moe",
+        "qwen3_omni_moe",
         "qwen3_vl",
         "qwen3_vl_moe",
         "qwen4_exp",
@@ -136,9 +145,13 @@ _TOP: Final = frozenset(
 _TEXT: Final = frozenset(("llama4",))
 _EITHER: Final = frozenset(
     [
+        "glm4v",
         "glm4v_moe",
+        "glm_ocr",
+        "hunyuan_vl",
         "minimax_m3",
         "minimax_m3_vl",
+        "paddleocr_vl",
         "qwen2_5_vl",
         "qwen2_vl",
         "llava",
@@ -185,7 +198,7 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
     if names & _TEXT:
         return bool(inner)
     if names & _EITHER:
-        return any(stated)
+        return any(default if level is None else level for level in (outer, inner))
     return all(stated) if stated else default
 
 

@@ -201,7 +201,8 @@ class Traits:
     parallel, one_norm
         Whether both branches of a layer take the same input, and the output of one norm.
     positions, first_position
-        Rows of a table of learned positions, and how many precede the first.
+        Rows of a table of learned positions, or of words beside the embedding, and how many precede
+        the first.
     embedding_norm
         Whether the embedding passes a norm.
     tied, vocab_size
@@ -436,6 +437,14 @@ TRAITS: Final = {
         _DENSE, tied=True, qk_norm=("use_qk_norm", False), norm_span="heads", parallel=True
     ),
     "cohere2": replace(_DENSE, tied=True, parallel=True, windows=_PATTERN),
+    "deepseek_ocr2_text": replace(
+        _LLAMA,
+        head_dim_keys=(),
+        routing=ExpertTraits(
+            "n_routed_experts", shared=("n_shared_experts", 2), dense=("first_k_dense_replace", 0)
+        ),
+        passed_over="head_dim",
+    ),
     "dots1": replace(
         _BIASES,
         qk_norm=_NORMED,
@@ -476,6 +485,9 @@ TRAITS: Final = {
     "gemma3": _GEMMA_3,
     "gemma3_text": _GEMMA_3,
     "glm4_moe": _GLM_4_MOE,
+    # Queries, keys and values have a bias, whatever `attention_bias` says.
+    "glm4v_text": Traits(head_dim_keys=(), qkv_bias=True, norms=2, passed_over="attention_bias"),
+    "glm_ocr_text": Traits(norms=2),
     "glm4v_moe": replace(_GLM_4_MOE, qkv_bias=_BIASED),
     "glm4v_moe_text": replace(_GLM_4_MOE, qkv_bias=_BIASED),
     "gpt_oss": Traits(
@@ -498,6 +510,8 @@ TRAITS: Final = {
     "granite": replace(_DENSE, mlp_bias=_MLP_BIAS),
     "granitemoe": _GRANITE_MOE,
     "granitemoeshared": _GRANITE_MOE,
+    "granite4_vision_text": replace(_DENSE, mlp_bias=_MLP_BIAS),
+    "granite_docling_text": replace(_DENSE, mlp_bias=_MLP_BIAS, tied=True),
     "hunyuan_v1_dense": _HUNYUAN,
     "hunyuan_v1_moe": replace(
         _HUNYUAN,
@@ -510,6 +524,10 @@ TRAITS: Final = {
                 shared_in="mlp.shared_mlp.gate_proj", shared_out="mlp.shared_mlp.down_proj"
             ),
         ),
+    ),
+    **dict.fromkeys(
+        ("hunyuan_vl", "hunyuan_vl_text"),
+        replace(_HUNYUAN, qk_norm=True, tied=True, passed_over="qk_norm use_qk_norm"),
     ),
     "hy_v3": replace(
         _BIASES,
@@ -553,8 +571,18 @@ TRAITS: Final = {
     ),
     "olmo2": replace(_DENSE, qk_norm=True, norm_span="heads"),
     "olmo3": replace(_DENSE, qk_norm=True, norm_span="heads", windows=_PATTERN),
+    **dict.fromkeys(
+        ("paddleocr_vl", "paddleocr_vl_text"),
+        Traits(
+            head_dim=128,
+            qkv_bias=("use_bias", False),
+            out_bias=("use_bias", False),
+            mlp_bias=("use_bias", False),
+            tied=True,
+        ),
+    ),
     # No matrix has a bias, whatever `attention_bias` says.
-    "phi3": Traits(windows=_WINDOW_IF_STATED),
+    **dict.fromkeys(("phi3", "phi4_multimodal"), Traits(windows=_WINDOW_IF_STATED)),
     "phimoe": replace(
         _BIASES,
         head_bias=("lm_head_bias", False),
@@ -569,7 +597,11 @@ TRAITS: Final = {
         passed_over="input_jitter_noise",
     ),
     **dict.fromkeys(
-        ("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), _QWEN_2
+        (
+            *("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"),
+            "qwen2_5_omni_text",
+        ),
+        _QWEN_2,
     ),
     "qwen2_moe": replace(
         _QWEN_2,
@@ -579,7 +611,9 @@ TRAITS: Final = {
         routing=GATED_EXPERTS,
     ),
     **dict.fromkeys(("qwen3", "qwen3_vl", "qwen3_vl_text"), _QWEN_3),
-    **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text"), _QWEN_3_MOE),
+    **dict.fromkeys(
+        ("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"), _QWEN_3_MOE
+    ),
     "seed_oss": replace(
         _DENSE,
         head_dim=128,
