@@ -23,6 +23,8 @@ _TOP_K_KEYS = (
 )
 #: What holds the towers of Phi-4-multimodal, inside of its language model.
 _TOWERS = ".embed_tokens_extend."
+#: Experts of ERNIE 4.5 VL that no token of text visits.
+_OF_IMAGES = ".vision_moe."
 #: Types of a whole whose text class stands for flat files.
 _TEXT_TYPES = {"minimax_m3_vl": "minimax_m3_vl_text", "llama4": "llama4_text"}
 
@@ -101,6 +103,8 @@ def _tensors(model: torch.nn.Module) -> Any:
 
 def _idle(name: str, tensor: torch.Tensor, config: PreTrainedConfig) -> int:
     """Return the elements of the experts that a token does not visit."""
+    if _OF_IMAGES in name:
+        return tensor.numel()
     if ".experts." not in name:
         return 0
     top_k = next(getattr(config, key) for key in _TOP_K_KEYS if getattr(config, key, None))

@@ -131,6 +131,8 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in text.items():
         if key in _SIZES and isinstance(value, int) and value:
             small[key] = _SIZES[key]
+        elif key == "moe_intermediate_size" and isinstance(value, list) and len(value) == 2:
+            small[key] = [32, 24]  # of experts of text and of images
         elif isinstance(value, list) and n_layers and len(value) >= n_layers:
             small[key] = value[:_N_LAYERS]
         elif isinstance(value, dict) and key in {"linear_attn_config", "sparse_attention_config"}:
@@ -144,7 +146,8 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     if str(text.get("model_type")).startswith(_THREE_POSITIONS):
         # half a head's width, in thirds for time, height and width
         part = small.get("head_dim", 8) // 8
-        sections = {"rope_type": "default", "mrope_section": [2 * part, part, part]}
+        parts = [part, part, 2 * part] if "moe_k" in text else [2 * part, part, part]
+        sections = {"rope_type": "default", "mrope_section": parts}
         small |= {"rope_scaling": sections, "rope_parameters": None}
     if "expert_ffn_hidden_size" in text or text.get("model_type") == "youtu":
         # They rotate as much of a head as their classes have by default.

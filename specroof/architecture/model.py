@@ -31,6 +31,8 @@ class Block:
     norm_over_heads
         Whether queries and keys are normalised over all heads: devices that share the heads add
         up their sums of squares first.
+    idle
+        Matrices that no token of text is multiplied by, as experts of images: stored alone.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Block:
     vector_params: int = 0
     joins_next: bool = False
     norm_over_heads: bool = False
+    idle: tuple[Linear, ...] = ()
 
     @property
     def label(self) -> str:
@@ -56,22 +59,28 @@ class Block:
         return self.core if isinstance(self.core, Experts) else None
 
     @property
+    def matrices(self) -> tuple[Linear, ...]:
+        """All stored matrices, those of no token of text as well."""
+        return *self.linears, *self.idle
+
+    @property
     def n_params(self) -> int:
         """All stored elements of the block."""
         core = self.core.n_params if self.core else 0
-        return core + self.vector_params + sum(linear.n_params for linear in self.linears)
+        return core + self.vector_params + sum(linear.n_params for linear in self.matrices)
 
     @property
     def idle_params(self) -> int:
-        """Stored elements that one token does not use."""
-        return self.experts.idle_params if self.experts else 0
+        """Stored elements that one token of text does not use."""
+        experts = self.experts.idle_params if self.experts else 0
+        return experts + sum(linear.n_params for linear in self.idle)
 
     @property
     def stored_bytes(self) -> float:
         """Bytes of the block in a checkpoint."""
         core = self.core.stored_bytes if self.core else 0.0
         vectors = self.vector_params * dtype_bytes("bf16")
-        return core + vectors + sum(linear.stored_bytes for linear in self.linears)
+        return core + vectors + sum(linear.stored_bytes for linear in self.matrices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +282,7 @@ class Architecture:
         # Parts count their vectors as bf16.
         matrices = 0 if self.tied_embeddings else self.head.matrix_params
         for count, block in self.counted_blocks:
-            matrices += count * sum(linear.matrix_params for linear in block.linears)
+            matrices += count * sum(linear.matrix_params for linear in block.matrices)
             if experts := block.experts:
                 held = experts.n_experts + experts.n_shared
                 matrices += count * held * experts.matrix_params
@@ -363,12 +372,15 @@ class Architecture:
 
 
 def _block_with_weights(block: Block, form: WeightFormat) -> Block:
-    linears = tuple(
-        replace(linear, weight=form) if linear.kind == "dense" else linear
-        for linear in block.linears
+    linears, idle = (
+        tuple(
+            replace(linear, weight=form) if linear.kind == "dense" else linear
+            for linear in matrices
+        )
+        for matrices in (block.linears, block.idle)
     )
     core = replace(block.experts, weight=form) if block.experts else block.core
-    return replace(block, linears=linears, core=core)
+    return replace(block, linears=linears, core=core, idle=idle)
 
 
 # --- Blocks that most models and drafters share: grouped-query attention, gated feed-forward -----

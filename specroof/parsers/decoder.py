@@ -122,6 +122,7 @@ _KEY: Final = "tie_word_embeddings"
 _TOP: Final = frozenset(
     [
         "deepseek_ocr2",
+        "ernie4_5_moe_vl",
         "ernie4_5_vl_moe",
         "gemma3",
         "gemma3n",
@@ -499,6 +500,10 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
 
 # --- The model of a row of `TRAITS`: grouped queries, feed-forwards or experts, their norms -------
 
+_BOTH_WAYS: Final = "use_bidirectional_attention"
+#: Files whose class sets this key itself, for prompts alone: `PaliGemmaModel.forward`.
+_SEEING_PROMPTS: Final = frozenset(("paligemma",))
+
 
 def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architecture:
     """Return the model of a config whose family has these traits, or its row of `TRAITS`."""
@@ -507,8 +512,12 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
     config = replace(config, keys=keys)
     hidden_size = config.hidden_size
     keys.pass_over(traits.passed_over)
+    notes = ()
+    if config.root.values.get("model_type") in _SEEING_PROMPTS:
+        keys.pass_over(_BOTH_WAYS)
+        notes = ("its prompts see themselves both ways; decoding is that of the text model",)
     for key in traits.refused:
-        if keys.flag(key, default=False):
+        if keys.flag(key, default=False) and not (notes and key == _BOTH_WAYS):
             keys.refuse(key, "false")
     shape = _attention_shape(keys, traits)
     parallel = _holds(keys, traits.parallel)
@@ -539,6 +548,7 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         vocab_default=traits.vocab_size,
         vector_params=embedding_norms * traits.norm_vectors * hidden_size,
         lookup_params=positions * hidden_size,
+        notes=notes,
     )
     return replace(model, head=replace(model.head, bias=_holds(keys, traits.head_bias)))
 
