@@ -154,6 +154,8 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
         small["head_dim"] = small["qk_rope_head_dim"]
     if text.get("model_type") == "helium":
         small["head_dim"] = 8  # its output is as wide as it takes
+    if text.get("attn_layer_indices"):
+        small["attn_layer_indices"] = [3]  # one of the first layers, in the place of later ones
     if text.get("num_global_key_value_heads"):
         small["num_global_key_value_heads"] = 1
     return small

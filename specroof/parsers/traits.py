@@ -822,6 +822,7 @@ TRAITS: Final = {
 #: Families with a file of their own: the file and its function, and each `model_type` it reads.
 _OWN_FILES: Final = {
     "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
+    "granite:parse_bamba": "bamba",
     "deepseek_v3:parse_latent": (
         "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3 youtu"
     ),
@@ -844,6 +845,9 @@ _OWN_FILES: Final = {
     "lfm2:parse_lfm3": "lfm3",
     "llama4:parse_llama4": "llama4 llama4_text",
     "longcat_flash:parse_longcat_flash": "longcat_flash",
+    "mamba:parse_jamba": "jamba",
+    "mamba:parse_mamba": "falcon_mamba mamba",
+    "mamba:parse_mamba2": "mamba2",
     "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
     "minicpm3:parse_minicpm3": "minicpm3",
     "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
