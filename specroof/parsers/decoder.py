@@ -550,7 +550,14 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         lookup_params=positions * hidden_size,
         notes=notes,
     )
-    return replace(model, head=replace(model.head, bias=_holds(keys, traits.head_bias)))
+    head_bias = _holds(keys, traits.head_bias)
+    # A head that is the embedding stores its bias alone.
+    alone = model.vocab_size if head_bias and model.tied_embeddings else 0
+    return replace(
+        model,
+        head=replace(model.head, bias=head_bias),
+        vector_params=model.vector_params + alone,
+    )
 
 
 def feed_forward_of(

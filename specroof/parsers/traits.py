@@ -688,6 +688,14 @@ TRAITS: Final = {
     "cohere_compass_text": replace(
         _DENSE, tied=True, parallel=True, windows=Windows(full_every=1), passed_over="pooling"
     ),
+    "ctrl": replace(
+        _GPT_2,
+        width=("dff", None),
+        positions=("", 0),
+        head_bias=True,
+        passed_over="n_positions resid_pdrop embd_pdrop",
+        refused=(),
+    ),
     "cwm": Traits(
         head_dim=128,
         kv_heads=None,
@@ -719,6 +727,16 @@ TRAITS: Final = {
     "glm4": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED, norms=2),
     "gpt2": _GPT_2,
     "gpt_bigcode": replace(_GPT_2, kv_heads="multi_query"),
+    # Local layers mask what they do not see: their keys are kept and multiplied like all others.
+    "gpt_neo": replace(
+        _GPT,
+        spelled={"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"},
+        qkv_bias=False,
+        width=("intermediate_size", 4),
+        positions=("max_position_embeddings", 2048),
+        tied=True,
+        passed_over="attention_types attention_layers window_size activation_function",
+    ),
     "gpt_neox": replace(
         _GPT,
         qkv_bias=_BIASED,
@@ -759,6 +777,24 @@ TRAITS: Final = {
         windows=Windows(1024, full_every=1),
         routing=ExpertTraits("num_experts"),
         passed_over="intermediate_size",
+    ),
+    "mpt": replace(
+        _GPT,
+        spelled={
+            "hidden_size": "d_model",
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+        },
+        qkv_bias=False,
+        out_bias=False,
+        mlp_bias=False,
+        width=("", 4),
+        norm_vectors=1,
+        tied=True,
+        passed_over=(
+            "attn_config expansion_ratio no_bias norm_type learned_pos_emb embedding_fraction "
+            "init_device init_config verbose emb_pdrop resid_pdrop"
+        ),
     ),
     "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
     "nemotron": replace(_LLAMA, kv_heads=None, gated=False, norm_vectors=2),
@@ -861,6 +897,7 @@ _OWN_FILES: Final = {
     "qwen3_next:parse_qwen3_5_moe": "qwen3_5_moe qwen3_5_moe_text",
     "qwen3_next:parse_qwen3_next": "qwen3_next",
     "qwen3_next:parse_qwen4_exp": "qwen4_exp qwen4_exp_text",
+    "recurrent_gemma:parse_recurrent_gemma": "recurrent_gemma",
     "step3p5:parse_step3p5": "step3p5 step3p7",
 }
 #: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`. Rows of
