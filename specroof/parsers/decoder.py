@@ -514,7 +514,7 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
     keys.pass_over(traits.passed_over)
     notes = ()
     if config.root.values.get("model_type") in _SEEING_PROMPTS:
-        keys.pass_over(_BOTH_WAYS)
+        keys.pass_over(f"{_BOTH_WAYS} num_image_tokens")
         notes = ("its prompts see themselves both ways; decoding is that of the text model",)
     for key in traits.refused:
         if keys.flag(key, default=False) and not (notes and key == _BOTH_WAYS):

@@ -67,6 +67,8 @@ _OTHER_PARTS: Final = {
     "vision_config": "vision tower",
     "audio_config": "audio tower",
     "talker_config": "talker",
+    "vision_lora": "adapter for images",
+    "speech_lora": "adapter for speech",
 }
 #: Objects that others read.
 _READ_ELSEWHERE: Final = frozenset(("text_config", "quantization_config", *_OTHER_PARTS))
@@ -307,6 +309,10 @@ _ACTIVATIONS: Final = {
     **dict.fromkeys(("starcoder2", "xglm"), _GELU),
     **dict.fromkeys(("bitnet", "nanochat", "nemotron_h", "persimmon"), ("relu2",)),
     "apertus": ("xielu",),
+    "ctrl": ("relu",),
+    "gpt_neo": _GELU,
+    "mpt": _GELU,
+    "recurrent_gemma": ("gelu_pytorch_tanh",),
     "arcee": ("relu2",),
     "gemma": ("gelu_pytorch_tanh",),
     "jais2": ("relu2",),

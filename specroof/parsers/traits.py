@@ -583,6 +583,14 @@ TRAITS: Final = {
     ),
     # No matrix has a bias, whatever `attention_bias` says.
     **dict.fromkeys(("phi3", "phi4_multimodal"), Traits(windows=_WINDOW_IF_STATED)),
+    # What the checkpoint of Phi-4-multimodal says, which vLLM's phi4mm.py reads as a Llama.
+    "phi4mm": replace(
+        _LLAMA,
+        refused=("lm_head_bias",),
+        passed_over=(
+            "audio_processor embd_layer full_attn_mod img_processor interpolate_factor sliding_window"
+        ),
+    ),
     "phimoe": replace(
         _BIASES,
         head_bias=("lm_head_bias", False),
