@@ -66,7 +66,7 @@ def _headless(text: PreTrainedConfig, options: Mapping[str, str]) -> torch.nn.Mo
         beside = type(text).__module__.replace("configuration_", "modeling_")
         classes = vars(import_module(beside)).items()
         own = next(model for name, model in classes if name.endswith("TextModel"))
-        return own._from_config(text, **options)
+        return own._from_config(text, **options)  # noqa: SLF001 - no class has a public one
 
 
 class _WithHead(torch.nn.Module):

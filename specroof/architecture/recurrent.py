@@ -570,7 +570,8 @@ def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
         more; single operations would be five).
     Ignores
         discretisation, gates and the skip :math:`D x`: a few FLOP per channel, under 1% at 128
-        states; of Mamba (1) the exponential of each state's decay. The chunked form of long prefills does more arithmetic on tensor cores.
+        states; of Mamba (1) the exponential of each state's decay. The chunked form of long
+        prefills does more arithmetic on tensor cores.
     Source
         Dao and Gu 2024, arXiv:2405.21060, equation 2; Qin et al. 2024, arXiv:2401.04658,
         section 3 (lightning attention); Gu and Dao 2023, arXiv:2312.00752, equation 2.

@@ -512,12 +512,13 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
     config = replace(config, keys=keys)
     hidden_size = config.hidden_size
     keys.pass_over(traits.passed_over)
-    notes = ()
+    refused, notes = {*traits.refused}, []
     if config.root.values.get("model_type") in _SEEING_PROMPTS:
         keys.pass_over(f"{_BOTH_WAYS} num_image_tokens")
-        notes = ("its prompts see themselves both ways; decoding is that of the text model",)
-    for key in traits.refused:
-        if keys.flag(key, default=False) and not (notes and key == _BOTH_WAYS):
+        refused.discard(_BOTH_WAYS)
+        notes.append("its prompts see themselves both ways; decoding is that of the text model")
+    for key in sorted(refused):
+        if keys.flag(key, default=False):
             keys.refuse(key, "false")
     shape = _attention_shape(keys, traits)
     parallel = _holds(keys, traits.parallel)

@@ -148,7 +148,7 @@ def mamba_block(shape: MambaShape, weights: LayerWeights, *, joins_next: bool = 
 
 @dataclass(frozen=True, slots=True)
 class ScanKeys:
-    """Where a config says the sizes of a Mamba (1); 16 states, a kernel of 4, biases as they are."""
+    """Where a config says the sizes of a Mamba (1)."""
 
     state: str = "mamba_d_state"
     kernel: str = "mamba_d_conv"

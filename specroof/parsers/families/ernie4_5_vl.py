@@ -71,7 +71,7 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
 
 
 def _sparse_layers(keys: Reader, n_layers: int) -> list[bool]:
-    """Return which layers have experts: by the list that transformers writes, or from one to another."""
+    """Return which layers have experts: by transformers' list, or from one to another."""
     bounds = ("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval")
     if listed := listed_kinds(keys, "mlp_layer_types", ("dense", "sparse"), n_layers):
         keys.pass_over(" ".join(bounds))

@@ -35,7 +35,9 @@ from specroof.reading.json_text import MAX_LAYERS, Reader
 _MAMBA: Final = ScanKeys(
     "state_size", "conv_kernel", "expand", "time_step_rank", "use_conv_bias", "use_bias"
 )
-_MAMBA_2: Final = MambaKeys("num_heads", "state_size", "n_groups", ("conv_kernel",), "use_conv_bias")
+_MAMBA_2: Final = MambaKeys(
+    "num_heads", "state_size", "n_groups", ("conv_kernel",), "use_conv_bias"
+)
 _JAMBA_NAMES: Final = ExpertNames(routed="feed_forward.experts.0.gate_proj")
 
 

@@ -61,9 +61,7 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
             replace(_gate(name, width, n_heads), weight=weights.plain)
             for name in ("input_gate", "recurrent_gate")
         )
-        out = matrices(
-            weights, f"{_MODULE}.", HEADS, ("linear_out", width, hidden_size), bias=True
-        )
+        out = matrices(weights, f"{_MODULE}.", HEADS, ("linear_out", width, hidden_size), bias=True)
         # the norm before it, and a decay of each channel
         return Block("attention", (*linears, *gates, *out), core, hidden_size + width)
 
