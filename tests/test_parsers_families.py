@@ -295,6 +295,28 @@ def test_published_files_of_ernie_have_a_number_for_text_and_one_for_images() ->
     assert one.layers == parse(ERNIE | {"moe_intermediate_size": [32, 32]}).layers
 
 
+def test_a_shared_block_is_stored_once_and_read_in_each_of_its_layers() -> None:
+    keys: Config = {"num_key_value_heads": 4, "n_mamba_heads": 8, "mamba_d_state": 16}
+    one, three = (
+        parse(tiny("zamba", num_hidden_layers=3, layers_block_type=kinds, **keys))
+        for kinds in (["hybrid", "mamba", "mamba"], ["hybrid"] * 3)
+    )
+    # beside the shared block, a layer with one has a matrix of 64 x 64
+    assert (
+        three.n_params - one.n_params == 2 * 64 * 64 == three.n_active_params - one.n_active_params
+    )
+    assert three.weight_bytes - one.weight_bytes == 2 * 2 * 64 * 64
+    # queries, keys and values take 128, heads of 32; gate, up and down of 128
+    block = 3 * 128 * 4 * 32 + 4 * 32 * 64 + 3 * 64 * 128
+    step = ForwardPass(batch_size=1, query_len=1, context_len=0)
+    once, thrice = (
+        sum(float(op.weight_bytes) * op.count for op in forward_cost(model, step))
+        for model in (one, three)
+    )
+    assert thrice - once == 2 * 2 * (block + 64 * 64)
+    assert sum(part.weight_bytes for part in storage(three, 0)) < thrice
+
+
 # --- whole models --------------------------------------------------------------------------------
 
 

@@ -33,6 +33,8 @@ class Block:
         up their sums of squares first.
     idle
         Matrices that no token of text is multiplied by, as experts of images: stored alone.
+    stored
+        Whether its weights are stored with it, and not with an earlier layer.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Block:
     joins_next: bool = False
     norm_over_heads: bool = False
     idle: tuple[Linear, ...] = ()
+    stored: bool = True
 
     @property
     def label(self) -> str:
@@ -61,11 +64,13 @@ class Block:
     @property
     def matrices(self) -> tuple[Linear, ...]:
         """All stored matrices, those of no token of text as well."""
-        return *self.linears, *self.idle
+        return (*self.linears, *self.idle) if self.stored else ()
 
     @property
     def n_params(self) -> int:
         """All stored elements of the block."""
+        if not self.stored:
+            return 0
         core = self.core.n_params if self.core else 0
         return core + self.vector_params + sum(linear.n_params for linear in self.matrices)
 
@@ -78,6 +83,8 @@ class Block:
     @property
     def stored_bytes(self) -> float:
         """Bytes of the block in a checkpoint."""
+        if not self.stored:
+            return 0.0
         core = self.core.stored_bytes if self.core else 0.0
         vectors = self.vector_params * dtype_bytes("bf16")
         return core + vectors + sum(linear.stored_bytes for linear in self.matrices)

@@ -162,7 +162,13 @@ JAMBA_KEYS: Final = ScanKeys()
 
 
 def scan_builder(
-    keys: Reader, hidden_size: int, names: ScanKeys, *, module: str, normed: bool = False
+    keys: Reader,
+    hidden_size: int,
+    names: ScanKeys,
+    *,
+    module: str,
+    normed: bool = False,
+    heads: int = 1,
 ) -> Callable[[LayerWeights], Block]:
     """Return the builder of a Mamba (1): gate and input, then what steps, B and C come from.
 
@@ -176,6 +182,8 @@ def scan_builder(
         What the checkpoint calls the mixer inside a layer.
     normed
         Whether step, B and C pass norms with elements.
+    heads
+        Heads that have matrices of their own for step, B and C (Zamba).
     """
     state = keys.positive_int(names.state, default=16)
     kernel = keys.positive_int(names.kernel, default=4)
@@ -194,14 +202,15 @@ def scan_builder(
     vectors = hidden_size + channels * (state + 1) + (rank + 2 * state if normed else 0)
 
     def build(weights: LayerWeights) -> Block:
-        def made(name: str, rows: int, columns: int, *, bias: bool) -> tuple[Linear, ...]:
-            return matrices(weights, f"{module}.", HEADS, (name, rows, columns), bias=bias)
+        def made(name: str, rows: int, columns: int, *, bias: bool, groups: int = 1) -> Linear:
+            form = weights(f"{module}.{name}")
+            return Linear(name, rows, columns, form, HEADS, groups=groups, bias=bias)
 
         linears = (
-            *made("in_proj", hidden_size, 2 * channels, bias=bias),
-            *made("x_proj", channels, rank + 2 * state, bias=False),
-            *made("dt_proj", rank, channels, bias=True),
-            *made("out_proj", channels, hidden_size, bias=bias),
+            made("in_proj", hidden_size, 2 * channels, bias=bias),
+            made("x_proj", channels, heads * (rank + 2 * state), bias=False, groups=heads),
+            made("dt_proj", heads * rank, channels, bias=True, groups=heads),
+            made("out_proj", channels, hidden_size, bias=bias),
         )
         return Block("attention", linears, core, vector_params=vectors)
 

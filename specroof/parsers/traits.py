@@ -907,6 +907,8 @@ _OWN_FILES: Final = {
     "qwen3_next:parse_qwen4_exp": "qwen4_exp qwen4_exp_text",
     "recurrent_gemma:parse_recurrent_gemma": "recurrent_gemma",
     "step3p5:parse_step3p5": "step3p5 step3p7",
+    "zamba:parse_zamba": "zamba",
+    "zamba:parse_zamba2": "zamba2",
 }
 #: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`. Rows of
 #: `TRAITS` share one.

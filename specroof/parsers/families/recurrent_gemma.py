@@ -29,8 +29,10 @@ _MODULE: Final = "temporal_block"
 def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
     """Return a RecurrentGemma; of `intermediate_size`, half is the width of its feed-forward."""
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
-    keys.pass_over("logits_soft_cap w_init_variance_scale final_w_init_variance_scale head_dim")
-    keys.pass_over("embeddings_scale_by_sqrt_dim attention_window_size")
+    keys.pass_over(
+        "logits_soft_cap w_init_variance_scale final_w_init_variance_scale head_dim "
+        "embeddings_scale_by_sqrt_dim"
+    )
     # a pattern that repeats
     spelled = keys.texts("block_types", allowed=("recurrent", "attention"))
     pattern = spelled or ("recurrent", "recurrent", "attention")
@@ -49,7 +51,7 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
         keys.refuse("lru_width", f"a multiple of the {n_heads} heads")
     kernel = keys.positive_int("conv1d_width", default=4)
     core = SelectiveScan(width, 1, kernel, conv_columns=kernel - 1)
-    inner = keys.positive_int("intermediate_size") // 2
+    inner = keys.positive_int("intermediate_size", minimum=2) // 2
 
     def mixer(is_attention: bool, weights: LayerWeights) -> Block:
         if is_attention:
