@@ -23,7 +23,7 @@ _TOP_K_KEYS = (
 )
 #: What holds the towers of Phi-4-multimodal, inside of its language model.
 _TOWERS = ".embed_tokens_extend."
-#: Experts of ERNIE 4.5 VL that no token of text visits.
+#: Experts of ERNIE 4.5 VL that no token of text visits; of Llama 3.2 Vision it skips layers.
 _OF_IMAGES = ".vision_moe."
 #: Types of a whole whose text class stands for flat files.
 _TEXT_TYPES = {"minimax_m3_vl": "minimax_m3_vl_text", "llama4": "llama4_text"}
@@ -103,7 +103,8 @@ def _tensors(model: torch.nn.Module) -> Any:
 
 def _idle(name: str, tensor: torch.Tensor, config: PreTrainedConfig) -> int:
     """Return the elements of the experts that a token does not visit."""
-    if _OF_IMAGES in name:
+    crossing = getattr(config, "cross_attention_layers", ())
+    if _OF_IMAGES in name or any(f".layers.{index}." in name for index in crossing):
         return tensor.numel()
     if ".experts." not in name:
         return 0

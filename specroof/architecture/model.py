@@ -78,7 +78,9 @@ class Block:
     def idle_params(self) -> int:
         """Stored elements that one token of text does not use."""
         experts = self.experts.idle_params if self.experts else 0
-        return experts + sum(linear.n_params for linear in self.idle)
+        # a block of nothing else is skipped with its norms
+        vectors = self.vector_params if self.idle and not self.linears else 0
+        return experts + vectors + sum(linear.n_params for linear in self.idle)
 
     @property
     def stored_bytes(self) -> float:

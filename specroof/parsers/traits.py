@@ -897,6 +897,7 @@ _OWN_FILES: Final = {
     "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
     "minimax:parse_minimax_m2": "minimax_m2",
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",
+    "mllama:parse_mllama": "mllama_text_model",
     "molmo2:parse_molmo2": "molmo2_text",
     "nemotron_h:parse_nemotron_h": "nemotron_h",
     "nemotron_nas:parse_nemotron_nas": "nemotron-nas",
