@@ -242,7 +242,7 @@ def test_which_level_says_that_the_head_is_the_embedding(
                 replace(top, values={**top.values, "model_type": outer}),
                 inner,
                 text,
-                default=text.startswith(("gemma", "hunyuan")),
+                default=text.startswith(("gemma", "hunyuan", "paddle")),
             )
             for inner in levels
         ]

@@ -199,7 +199,9 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
     if names & _TEXT:
         return bool(inner)
     if names & _EITHER:
-        return any(default if level is None else level for level in (outer, inner))
+        # The class of the whole ties by default where it is of the same family alone.
+        whole = default and root.values.get("model_type") in {family, family.removesuffix("_text")}
+        return (whole if outer is None else outer) or (default if inner is None else inner)
     return all(stated) if stated else default
 
 
