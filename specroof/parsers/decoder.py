@@ -141,6 +141,7 @@ _TOP: Final = frozenset(
         "qwen3_vl_moe",
         "qwen4_exp",
         "step3p7",
+        "unlimited_ocr",
     ]
 )
 _TEXT: Final = frozenset(("llama4",))
@@ -514,7 +515,7 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
     config = replace(config, keys=keys)
     hidden_size = config.hidden_size
     keys.pass_over(traits.passed_over)
-    refused, notes = {*traits.refused}, []
+    refused, notes = {*traits.refused}, [traits.note] if traits.note else []
     if config.root.values.get("model_type") in _SEEING_PROMPTS:
         keys.pass_over(f"{_BOTH_WAYS} num_image_tokens")
         refused.discard(_BOTH_WAYS)

@@ -213,6 +213,8 @@ class Traits:
         Flags that nothing here counts: biases of feed-forwards, caches shared by layers.
     passed_over
         Keys that change no cost in this family.
+    note
+        A sentence for the reader of every model of the family.
     """
 
     spelled: Mapping[str, str] = field(default_factory=dict)
@@ -247,6 +249,7 @@ class Traits:
     routing: ExpertTraits | None = None
     refused: tuple[str, ...] = ()
     passed_over: str = ""
+    note: str = ""
 
 
 _BIAS: Final = ("attention_bias", False)
@@ -366,6 +369,14 @@ _BAILING: Final = Traits(
         "max_window_layers sliding_window"
     ),
 )
+_DEEPSEEK_OCR: Final = replace(
+    _LLAMA,
+    head_dim_keys=(),
+    routing=ExpertTraits(
+        "n_routed_experts", shared=("n_shared_experts", 2), dense=("first_k_dense_replace", 0)
+    ),
+    passed_over="head_dim",
+)
 _NORMED: Final = ("qk_norm", "use_qk_norm", True)
 _GPT: Final = Traits(
     head_dim_keys=(),
@@ -437,14 +448,7 @@ TRAITS: Final = {
         _DENSE, tied=True, qk_norm=("use_qk_norm", False), norm_span="heads", parallel=True
     ),
     "cohere2": replace(_DENSE, tied=True, parallel=True, windows=_PATTERN),
-    "deepseek_ocr2_text": replace(
-        _LLAMA,
-        head_dim_keys=(),
-        routing=ExpertTraits(
-            "n_routed_experts", shared=("n_shared_experts", 2), dense=("first_k_dense_replace", 0)
-        ),
-        passed_over="head_dim",
-    ),
+    "deepseek_ocr2_text": _DEEPSEEK_OCR,
     "dots1": replace(
         _BIASES,
         qk_norm=_NORMED,
@@ -486,7 +490,9 @@ TRAITS: Final = {
     "gemma3_text": _GEMMA_3,
     "glm4_moe": _GLM_4_MOE,
     # Queries, keys and values have a bias, whatever `attention_bias` says.
-    "glm4v_text": Traits(head_dim_keys=(), qkv_bias=True, norms=2, passed_over="attention_bias"),
+    "glm4v_text": Traits(
+        head_dim_keys=(), qkv_bias=True, norms=2, passed_over="attention_bias head_dim"
+    ),
     "glm_ocr_text": Traits(norms=2),
     "glm4v_moe": replace(_GLM_4_MOE, qkv_bias=_BIASED),
     "glm4v_moe_text": replace(_GLM_4_MOE, qkv_bias=_BIASED),
@@ -845,6 +851,14 @@ TRAITS: Final = {
         windows=_WINDOW_IF_STATED,
         tied=True,
         passed_over="residual_dropout embedding_dropout mlp_type",
+    ),
+    "unlimited_ocr_text": replace(
+        _DEEPSEEK_OCR,
+        routing=ExpertTraits(
+            "n_routed_experts", shared=("n_shared_experts", 2), dense=("first_k_dense_replace", 1)
+        ),
+        passed_over="head_dim layer_types sliding_window",
+        note="all cached tokens count as the prompt; of its answer a token sees the last ones alone",
     ),
     "vaultgemma": replace(
         _GEMMA, qkv_bias=_BIAS, out_bias=_BIAS, windows=Windows(full_every=2), refused=()
