@@ -38,6 +38,11 @@ _MAMBA: Final = ScanKeys(
 _MAMBA_2: Final = MambaKeys(
     "num_heads", "state_size", "n_groups", ("conv_kernel",), "use_conv_bias"
 )
+#: Keys that change no cost, some of which the first files state beside the usual ones.
+_NUMERICS: Final = (
+    "residual_in_fp32 rescale_prenorm_residual use_mambapy use_associative_scan "
+    "d_inner d_model d_state fused_add_norm n_layer ssm_cfg"
+)
 _JAMBA_NAMES: Final = ExpertNames(routed="feed_forward.experts.0.gate_proj")
 
 
@@ -60,12 +65,6 @@ def parse_mamba2(config: ModelConfig) -> Architecture:
     bias = keys.flag("use_bias", default=False)
     shape = MambaShape(hidden_size, core, in_bias=bias, out_bias=bias, module="mixer")
     return decoder(config, same_part(config, lambda weights: mamba_block(shape, weights)))
-
-
-_NUMERICS: Final = (
-    "residual_in_fp32 rescale_prenorm_residual use_mambapy use_associative_scan "
-    "d_inner d_model d_state fused_add_norm n_layer ssm_cfg"
-)
 
 
 def parse_jamba(config: ModelConfig) -> Architecture:

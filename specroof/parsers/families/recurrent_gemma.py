@@ -5,7 +5,6 @@ Source
     `models/recurrent_gemma/modeling_recurrent_gemma.py` and `configuration_recurrent_gemma.py`.
 """
 
-from dataclasses import replace
 from typing import Final
 
 from specroof.architecture.base import HEADS, Linear
@@ -60,7 +59,7 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
         linears = matrices(weights, f"{_MODULE}.", HEADS, *into, bias=True)
         # a matrix of each head makes each of both gates
         gates = (
-            replace(_gate(name, width, n_heads), weight=weights.plain)
+            Linear(name, width, width, weights.plain, HEADS, groups=n_heads, bias=True)
             for name in ("input_gate", "recurrent_gate")
         )
         out = matrices(weights, f"{_MODULE}.", HEADS, ("linear_out", width, hidden_size), bias=True)
@@ -73,7 +72,3 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
     return decoder(
         config, LayerPart(attends, mixer), same_part(config, feed_forward), tied_default=True
     )
-
-
-def _gate(name: str, width: int, n_heads: int) -> Linear:
-    return Linear(name, width, width, shard=HEADS, groups=n_heads, bias=True)
