@@ -252,14 +252,7 @@ def test_servers_keep_the_heads_that_a_falcon_has() -> None:
     assert kv_bytes_per_token(grouped) == 2 * 4 * 2 * 8 * 2
 
 
-ERNIE: Final = tiny(
-    "ernie4_5_vl_moe_text",
-    num_hidden_layers=4,
-    moe_num_experts=8,
-    moe_k=2,
-    moe_intermediate_size=[32, 24],
-    mlp_layer_types=["dense", "sparse", "sparse", "sparse"],
-)
+ERNIE: Final = CONFIGS["ERNIE_VL"]
 
 
 def test_experts_of_images_are_kept_and_no_token_of_text_reads_them() -> None:
