@@ -44,6 +44,7 @@ from specroof.architecture.recurrent import (
     LightningAttention,
     Mamba2,
     RecurrentCore,
+    SelectiveScan,
     ShortConvolution,
 )
 from specroof.drafters import Drafter, ideal_drafter
@@ -192,8 +193,16 @@ short_convolutions = st.builds(
     conv_columns=st.integers(1, 7),
     conv_bias=st.booleans(),
 )
+scans = st.builds(
+    SelectiveScan,
+    channels=st.sampled_from([16, 64]),
+    state_dim=st.sampled_from([1, 8, 16]),
+    conv_kernel=st.integers(2, 5),
+    conv_columns=st.integers(1, 6),
+    conv_bias=st.booleans(),
+)
 recurrents: SearchStrategy[RecurrentCore] = st.one_of(
-    delta_nets, mambas, kimi_deltas, lightnings, short_convolutions
+    delta_nets, mambas, kimi_deltas, lightnings, short_convolutions, scans
 )
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import specroof
 from specroof import load_hardware, predict
+from specroof.architecture.base import KERNELS
 from specroof.catalog import hardware_names
 from specroof.cli import app
 from specroof.errors import OptionError, ProfileError
@@ -196,7 +197,8 @@ def spelt(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def test_no_name_of_a_chip_a_vendor_a_server_or_a_family_stands_in_code() -> None:
-    words = chip_words() | server_words() | {*PARSERS}
+    # Mamba 2 is the name of a class of kernels, which code may ask for, too.
+    words = chip_words() | server_words() | ({*PARSERS} - {*KERNELS})
     assert {"nvidia", "h100", "gb200", "hopper", "tpu-v5e", "vllm", "mlx", "qwen3_5"} <= words
     known = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(map(re.escape, sorted(words)))})(?![a-z0-9])")
     assert known.search("is_blackwell")

@@ -16,6 +16,7 @@ from specroof.architecture.recurrent import (
     LightningAttention,
     Mamba2,
     RecurrentCore,
+    SelectiveScan,
     ShortConvolution,
     kimi_delta_flops,
     recurrent_state_bytes,
@@ -41,6 +42,9 @@ SUPER = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3
 KIMI = KimiDeltaAttention(32, 128, conv_kernel=4, conv_columns=3)
 K3 = KimiDeltaAttention(96, 128, conv_kernel=4, conv_columns=3)
 M1 = LightningAttention(64, 128)
+#: Falcon-Mamba 7B, and the recurrence of RecurrentGemma 2B.
+FALCON = SelectiveScan(8192, 16, conv_kernel=4, conv_columns=3)
+GRIFFIN = SelectiveScan(2560, 1, conv_kernel=4, conv_columns=3)
 
 
 def replay_bytes(core: RecurrentCore) -> float:
@@ -58,6 +62,8 @@ def replay_bytes(core: RecurrentCore) -> float:
         return 2 * 2 * core.n_heads * core.head_dim
     if isinstance(core, ShortConvolution):  # one column
         return 2 * core.channels
+    if isinstance(core, SelectiveScan):  # x and B in bf16, a step of each channel in fp32
+        return 2 * core.channels + 2 * core.state_dim + 4 * core.channels
     assert isinstance(core, GatedDeltaNet)
     return replay_token_bytes(core)
 
@@ -96,6 +102,9 @@ def test_the_table_of_state_passes(mode: str, passes: list[float]) -> None:
         (K3, "fp32", "bf16", 6_291_456 + 221_184),
         # 64 heads * 128 * 128 * 4, and no convolution.
         (M1, "fp32", "bf16", 4_194_304),
+        # 8192 channels * 16 states * 4, and 3 columns; and 2560 * 4.
+        (FALCON, "fp32", "bf16", 524_288 + 49_152),
+        (GRIFFIN, "fp32", "bf16", 10_240 + 15_360),
         # Finn 2026, inference-lab: four columns; Nemotron 3 Super all in float32, Kimi K3 in bf16.
         (replace(SUPER, conv_columns=4), "fp32", "fp32", 4_358_144),
         (replace(K3, conv_columns=4), "bf16", "bf16", 3_440_640),
@@ -209,7 +218,7 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
     # One multiply-add per tap and channel; a bias is read and not counted.
     assert len(convolutions) == (not isinstance(core, LightningAttention))
     for one in convolutions:
-        assert isinstance(core, GatedDeltaNet | KimiDeltaAttention | Mamba2 | ShortConvolution)
+        assert not isinstance(core, LightningAttention)  # which has no taps
         assert float(one.flops) == 2 * core.conv_dim * core.conv_kernel * batch * queries
         weights = core.conv_dim * (core.conv_kernel + getattr(core, "conv_bias", False))
         assert one.weight_bytes == 2 * weights == 2 * core.n_params

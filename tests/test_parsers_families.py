@@ -22,14 +22,16 @@ from specroof.architecture.base import (
     HEADS,
     TENSOR,
     Linear,
+    Options,
     by_kv_heads,
 )
 from specroof.architecture.model import Architecture, Block, Layer, VisionTower
 from specroof.architecture.recurrent import LightningAttention
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
-from specroof.cost.forward import kv_cache_bytes
+from specroof.cost.forward import kv_cache_bytes, storage
 from specroof.parsers import PARSERS
 from specroof.parsers.traits import TRAITS
+from specroof.questions.models import tensor_bytes
 from tables import table
 from tiny_configs import (
     CONFIGS,
@@ -239,7 +241,7 @@ def test_a_family_has_the_sizes_of_its_class(
     model = parse(COUNTED["bases"][base] | keys | {"model_type": model_type})
     assert (model.n_params, model.n_active_params) == (stored, active)
     assert cached is None or kv_cache_bytes(model, 3) == cached
-    assert model.notes == ()
+    assert model.notes == tuple(COUNTED["notes"].get(model_type, ()))
 
 
 def test_servers_keep_the_heads_that_a_falcon_has() -> None:
@@ -248,6 +250,64 @@ def test_servers_keep_the_heads_that_a_falcon_has() -> None:
     assert kv_bytes_per_token(parse(falcon)) == 4 * 2 * 8 * 2
     grouped = parse(falcon | {"new_decoder_architecture": True})
     assert kv_bytes_per_token(grouped) == 2 * 4 * 2 * 8 * 2
+
+
+ERNIE: Final = CONFIGS["ERNIE_VL"]
+
+
+def test_experts_of_images_are_kept_and_no_token_of_text_reads_them() -> None:
+    model, text = parse(ERNIE), parse(ERNIE | {"moe_intermediate_size": [32, 1]})
+    # 3 layers of 8 experts with 3 matrices of 64 x 24, or of 64 x 1
+    more = 3 * 8 * 3 * 64 * (24 - 1)
+    assert model.n_params - text.n_params == more
+    assert model.n_active_params == text.n_active_params
+    step = ForwardPass(batch_size=4, query_len=2, context_len=9)
+    read, same = (
+        sum(float(op.memory_bytes) * op.count for op in forward_cost(one, step))
+        for one in (model, text)
+    )
+    assert read == same
+    for form, size in (("bf16", 2), ("fp8", 1)):
+        kept, less = (
+            sum(part.weight_bytes for part in storage(one, 0, Options(weight_dtype=form)))
+            for one in (model, text)
+        )
+        assert kept - less == size * more
+    matrices = tensor_bytes(model)
+    assert matrices["moe.image_experts"] == {"bf16": 2 * 3 * 8 * 3 * 64 * 24}
+    assert sum(sum(of_kind.values()) for of_kind in matrices.values()) == model.weight_bytes
+
+
+def test_published_files_of_ernie_have_a_number_for_text_and_one_for_images() -> None:
+    # vLLM 0.33.0, models/ernie45_vl_moe.py: layers 1 to the last, whatever comes after it
+    flat = ERNIE | {"model_type": "ernie4_5_moe_vl", "moe_num_experts": [8, 8]}
+    bounds = {"moe_layer_start_index": [1, 1], "moe_layer_end_index": [5, 4]}
+    assert parse(changed(flat, {"mlp_layer_types": "$GONE"}) | bounds).layers == parse(ERNIE).layers
+    assert parse(changed(flat, {"mlp_layer_types": "$GONE"})).layers == parse(ERNIE).layers
+    one = parse(ERNIE | {"moe_intermediate_size": 32})
+    assert one.layers == parse(ERNIE | {"moe_intermediate_size": [32, 32]}).layers
+
+
+def test_a_shared_block_is_stored_once_and_read_in_each_of_its_layers() -> None:
+    keys: Config = {"num_key_value_heads": 4, "n_mamba_heads": 8, "mamba_d_state": 16}
+    one, three = (
+        parse(tiny("zamba", num_hidden_layers=3, layers_block_type=kinds, **keys))
+        for kinds in (["hybrid", "mamba", "mamba"], ["hybrid"] * 3)
+    )
+    # beside the shared block, a layer with one has a matrix of 64 x 64
+    assert (
+        three.n_params - one.n_params == 2 * 64 * 64 == three.n_active_params - one.n_active_params
+    )
+    assert three.weight_bytes - one.weight_bytes == 2 * 2 * 64 * 64
+    # queries, keys and values take 128, heads of 32; gate, up and down of 128
+    block = 3 * 128 * 4 * 32 + 4 * 32 * 64 + 3 * 64 * 128
+    step = ForwardPass(batch_size=1, query_len=1, context_len=0)
+    once, thrice = (
+        sum(float(op.weight_bytes) * op.count for op in forward_cost(model, step))
+        for model in (one, three)
+    )
+    assert thrice - once == 2 * 2 * (block + 64 * 64)
+    assert sum(part.weight_bytes for part in storage(three, 0)) < thrice
 
 
 # --- whole models --------------------------------------------------------------------------------

@@ -88,6 +88,32 @@ def test_a_multimodal_file_is_its_language_model() -> None:
     assert parse({"model_type": "qwen3", "text_config": untyped}).family == "qwen3"
 
 
+def test_an_omni_file_is_the_language_model_of_its_thinker() -> None:
+    inner = TINY | {"model_type": "qwen2_5_omni_text"}
+    thinker = {"text_config": inner, "vision_config": {}, "audio_config": {}}
+    # Of the ties, the thinker's count: Qwen2_5OmniThinkerForConditionalGeneration has the head.
+    outer: Config = {"model_type": "qwen2_5_omni", "talker_config": {}, "dtype": "float16"}
+    model = parse(outer | {"thinker_config": thinker, "tie_word_embeddings": True})
+    assert anonymous(model) == anonymous(parse(inner | {"dtype": "float16"}))
+    assert (model.family, model.tied_embeddings) == ("qwen2_5_omni_text", False)
+    assert model.notes == ("vision tower left out", "audio tower left out", "talker left out")
+    assert parse(outer | {"thinker_config": thinker | {KEY: True}}).tied_embeddings
+    packed = outer | {"thinker_config": thinker, "quantization_config": FP8_BLOCKS}
+    assert "fp8-block" in formats(parse(packed))
+    few = {"thinker_config": {"text_config": inner | {"num_attention_heads": 0}}}
+    assert refused(outer | few).startswith("thinker_config.text_config.num_attention_heads is 0")
+
+
+def test_prompts_that_see_themselves_both_ways_decode_as_the_text_model_does() -> None:
+    inner = TINY | {"model_type": "gemma", "head_dim": 16, "num_image_tokens": 256}
+    both = {"text_config": inner | {"use_bidirectional_attention": True}}
+    model = parse(both | {"model_type": "paligemma"})
+    assert anonymous(model) == anonymous(parse(inner))
+    assert model.notes[0].startswith("its prompts see themselves both ways")
+    assert len(model.notes) == 1
+    assert refused(both | {"model_type": "other"}).startswith("text_config.use_bidirectional_")
+
+
 def test_keys_of_either_level_are_found() -> None:
     inner = {key: value for key, value in TINY.items() if key != "model_type"}
     outer: Config = {"model_type": "llama", "text_config": inner}
@@ -216,7 +242,7 @@ def test_which_level_says_that_the_head_is_the_embedding(
                 replace(top, values={**top.values, "model_type": outer}),
                 inner,
                 text,
-                default=text.startswith("gemma"),
+                default=text.startswith(("gemma", "hunyuan", "paddle")),
             )
             for inner in levels
         ]

@@ -1,6 +1,7 @@
 """What transformers makes of a config: its parameters, its cache, its arithmetic, its own file."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -20,6 +21,10 @@ _TOP_K_KEYS = (
     *("num_experts_per_tok", "top_k_experts", "num_experts_per_token", "moe_top_k"),
     *("moe_topk", "moe_k"),
 )
+#: What holds the towers of Phi-4-multimodal, inside of its language model.
+_TOWERS = ".embed_tokens_extend."
+#: Experts of ERNIE 4.5 VL that no token of text visits; of Llama 3.2 Vision it skips layers.
+_OF_IMAGES = ".vision_moe."
 #: Types of a whole whose text class stands for flat files.
 _TEXT_TYPES = {"minimax_m3_vl": "minimax_m3_vl_text", "llama4": "llama4_text"}
 
@@ -49,8 +54,19 @@ def text_model(config: PreTrainedConfig, device: str) -> torch.nn.Module:
             model = AutoModelForCausalLM.from_config(text, **options)
         except ValueError:
             # Text classes without a head of their own: the class of the whole has it.
-            model = _WithHead(AutoModel.from_config(text, **options), config)
+            model = _WithHead(_headless(text, options), config)
     return model.eval()
+
+
+def _headless(text: PreTrainedConfig, options: Mapping[str, str]) -> torch.nn.Module:
+    """Return a text model without its head, of a class that the auto classes may not know."""
+    try:
+        return AutoModel.from_config(text, **options)
+    except ValueError:
+        beside = type(text).__module__.replace("configuration_", "modeling_")
+        classes = vars(import_module(beside)).items()
+        own = next(model for name, model in classes if name.endswith("TextModel"))
+        return own._from_config(text, **options)  # noqa: SLF001 - no class has a public one
 
 
 class _WithHead(torch.nn.Module):
@@ -81,11 +97,15 @@ def n_params(model: torch.nn.Module) -> tuple[int, int]:
 
 
 def _tensors(model: torch.nn.Module) -> Any:
-    return model.state_dict(keep_vars=True).items()
+    tensors = model.state_dict(keep_vars=True).items()
+    return [(name, tensor) for name, tensor in tensors if _TOWERS not in name]
 
 
 def _idle(name: str, tensor: torch.Tensor, config: PreTrainedConfig) -> int:
     """Return the elements of the experts that a token does not visit."""
+    crossing = getattr(config, "cross_attention_layers", ())
+    if _OF_IMAGES in name or any(f".layers.{index}." in name for index in crossing):
+        return tensor.numel()
     if ".experts." not in name:
         return 0
     top_k = next(getattr(config, key) for key in _TOP_K_KEYS if getattr(config, key, None))

@@ -109,6 +109,11 @@ _SIZES = {
 _N_LAYERS = 8
 #: Keys that the small models do without: formats, tokens, parts beside the language model.
 _DROPPED = ("quantization_config", "bos_token_id", "per_layer_config")
+#: Types whose positions are three numbers.
+_THREE_POSITIONS = (
+    *("ernie4_5_vl", "glm4v_text", "glm_ocr", "hunyuan_vl", "paddleocr_vl"),
+    *("qwen2_5_omni", "qwen2_5_vl", "qwen2_vl", "qwen3_omni"),
+)
 #: Groups of experts of which few are left, and tokens beyond the small vocabulary.
 _ADDED = {
     "n_group": 1,
@@ -126,6 +131,8 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in text.items():
         if key in _SIZES and isinstance(value, int) and value:
             small[key] = _SIZES[key]
+        elif key == "moe_intermediate_size" and isinstance(value, list) and len(value) == 2:
+            small[key] = [32, 24]  # of experts of text and of images
         elif isinstance(value, list) and n_layers and len(value) >= n_layers:
             small[key] = value[:_N_LAYERS]
         elif isinstance(value, dict) and key in {"linear_attn_config", "sparse_attention_config"}:
@@ -136,14 +143,19 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     heads = text.get("num_attention_heads")
     kv_heads = text.get("num_key_value_heads") or heads
     small["num_key_value_heads"] = {heads: 8, 1: 1}.get(kv_heads, 2)
-    if str(text.get("model_type")).startswith(("qwen2_vl", "qwen2_5_vl")):
+    if str(text.get("model_type")).startswith(_THREE_POSITIONS):
         # half a head's width, in thirds for time, height and width
-        small["rope_scaling"] = {"rope_type": "default", "mrope_section": [2, 1, 1]}
+        part = small.get("head_dim", 8) // 8
+        parts = [part, part, 2 * part] if "moe_k" in text else [2 * part, part, part]
+        sections = {"rope_type": "default", "mrope_section": parts}
+        small |= {"rope_scaling": sections, "rope_parameters": None}
     if "expert_ffn_hidden_size" in text or text.get("model_type") == "youtu":
         # They rotate as much of a head as their classes have by default.
         small["head_dim"] = small["qk_rope_head_dim"]
     if text.get("model_type") == "helium":
         small["head_dim"] = 8  # its output is as wide as it takes
+    if text.get("attn_layer_indices"):
+        small["attn_layer_indices"] = [3]  # one of the first layers, in the place of later ones
     if text.get("num_global_key_value_heads"):
         small["num_global_key_value_heads"] = 1
     return small

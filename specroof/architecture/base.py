@@ -679,7 +679,8 @@ class PassSettings:
 #: Classes of kernels that run a core: what a framework does with one is written down by them.
 KERNELS: Final = (
     *("heads", "latent", "sparse_latent", "compressed", "block_sparse"),
-    *("delta_net", "kimi_delta", "mamba2", "lightning", "short_convolution", "experts"),
+    *("delta_net", "kimi_delta", "mamba2", "selective_scan", "lightning", "short_convolution"),
+    "experts",
 )
 #: Of cores that cache a latent for all heads, attended whole or in part.
 LATENT_KERNELS: Final = frozenset(("latent", "sparse_latent"))

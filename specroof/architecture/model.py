@@ -31,6 +31,10 @@ class Block:
     norm_over_heads
         Whether queries and keys are normalised over all heads: devices that share the heads add
         up their sums of squares first.
+    idle
+        Matrices that no token of text is multiplied by, as experts of images: stored alone.
+    stored
+        Whether its weights are stored with it, and not with an earlier layer.
     """
 
     name: str
@@ -39,6 +43,8 @@ class Block:
     vector_params: int = 0
     joins_next: bool = False
     norm_over_heads: bool = False
+    idle: tuple[Linear, ...] = ()
+    stored: bool = True
 
     @property
     def label(self) -> str:
@@ -56,22 +62,34 @@ class Block:
         return self.core if isinstance(self.core, Experts) else None
 
     @property
+    def matrices(self) -> tuple[Linear, ...]:
+        """All stored matrices, those of no token of text as well."""
+        return (*self.linears, *self.idle) if self.stored else ()
+
+    @property
     def n_params(self) -> int:
         """All stored elements of the block."""
+        if not self.stored:
+            return 0
         core = self.core.n_params if self.core else 0
-        return core + self.vector_params + sum(linear.n_params for linear in self.linears)
+        return core + self.vector_params + sum(linear.n_params for linear in self.matrices)
 
     @property
     def idle_params(self) -> int:
-        """Stored elements that one token does not use."""
-        return self.experts.idle_params if self.experts else 0
+        """Stored elements that one token of text does not use."""
+        experts = self.experts.idle_params if self.experts else 0
+        # a block of nothing else is skipped with its norms
+        vectors = self.vector_params if self.idle and not self.linears else 0
+        return experts + vectors + sum(linear.n_params for linear in self.idle)
 
     @property
     def stored_bytes(self) -> float:
         """Bytes of the block in a checkpoint."""
+        if not self.stored:
+            return 0.0
         core = self.core.stored_bytes if self.core else 0.0
         vectors = self.vector_params * dtype_bytes("bf16")
-        return core + vectors + sum(linear.stored_bytes for linear in self.linears)
+        return core + vectors + sum(linear.stored_bytes for linear in self.matrices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +291,7 @@ class Architecture:
         # Parts count their vectors as bf16.
         matrices = 0 if self.tied_embeddings else self.head.matrix_params
         for count, block in self.counted_blocks:
-            matrices += count * sum(linear.matrix_params for linear in block.linears)
+            matrices += count * sum(linear.matrix_params for linear in block.matrices)
             if experts := block.experts:
                 held = experts.n_experts + experts.n_shared
                 matrices += count * held * experts.matrix_params
@@ -363,12 +381,15 @@ class Architecture:
 
 
 def _block_with_weights(block: Block, form: WeightFormat) -> Block:
-    linears = tuple(
-        replace(linear, weight=form) if linear.kind == "dense" else linear
-        for linear in block.linears
+    linears, idle = (
+        tuple(
+            replace(linear, weight=form) if linear.kind == "dense" else linear
+            for linear in matrices
+        )
+        for matrices in (block.linears, block.idle)
     )
     core = replace(block.experts, weight=form) if block.experts else block.core
-    return replace(block, linears=linears, core=core)
+    return replace(block, linears=linears, core=core, idle=idle)
 
 
 # --- Blocks that most models and drafters share: grouped-query attention, gated feed-forward -----

@@ -81,7 +81,8 @@ class RecurrentCore(Core):
         Ignores
             see `state_passes` and the FLOP of each kind; that engines repeat B and C of Mamba2
             where devices are more than their groups: of Nemotron 3 Super on 16 devices 20% of the
-            convolution and 11% of the input projection.
+            convolution and 11% of the input projection; the decays of Mamba (1), one a state, which
+            a pass reads once: 0.3% of the weights of Falcon-Mamba.
         Source
             Yang et al. 2024, arXiv:2412.06464; Dao and Gu 2024, arXiv:2405.21060, section 7, and
             vLLM ``MambaMixer2``; Kimi Linear report 2025, arXiv:2510.26692, section 3; MiniMax-01
@@ -276,6 +277,55 @@ class Mamba2(RecurrentCore):
     def n_params(self) -> int:
         """Elements of the depthwise convolution and its bias."""
         return self.conv_taps + (self.conv_dim if self.conv_bias else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectiveScan(RecurrentCore):
+    """A few states of each channel, which decay on their own: Mamba (1), and RG-LRU with one.
+
+    Parameters
+    ----------
+    channels, state_dim
+        Channels, and states of each.
+    conv_kernel, conv_columns
+        Taps of the depthwise convolution over the channels, and past columns cached for it.
+    conv_bias
+        Whether the convolution has one.
+    """
+
+    channels: int
+    state_dim: int
+    conv_kernel: int
+    conv_columns: int
+    conv_bias: bool = True
+
+    label = "selective_scan"
+    kernel = "selective_scan"
+    overhead_kinds = ("linear_attention",)
+
+    @property
+    def replayed(self) -> tuple[int, int]:
+        """The input of each channel and the projection B; the step sizes."""
+        return self.channels + self.state_dim, self.channels
+
+    def update_flops(self, tokens: Array) -> Array:
+        """Return the FLOP of the state's update and read-out by so many tokens."""
+        return scan_flops(self, tokens)
+
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of one sequence."""
+        return self.channels * self.state_dim
+
+    @property
+    def conv_dim(self) -> int:
+        """Channels of the convolution."""
+        return self.channels
+
+    @property
+    def n_params(self) -> int:
+        """Elements of the depthwise convolution and its bias."""
+        return self.conv_taps + (self.channels if self.conv_bias else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,7 +561,8 @@ def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
         \qquad F = 6 \, n \, d \, d_{state} \, t
 
     Mamba2 has :math:`d` channels by :math:`d_{state}` states per head; lightning attention has
-    keys by values, with a decay that no token changes.
+    keys by values, with a decay that no token changes; Mamba (1) has n d channels, and a decay of
+    each state.
 
     Counts
         three multiply-adds per state element and token: decay, outer product, read-out (the
@@ -519,10 +570,11 @@ def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
         more; single operations would be five).
     Ignores
         discretisation, gates and the skip :math:`D x`: a few FLOP per channel, under 1% at 128
-        states. The chunked form of long prefills does more arithmetic on tensor cores.
+        states; of Mamba (1) the exponential of each state's decay. The chunked form of long
+        prefills does more arithmetic on tensor cores.
     Source
         Dao and Gu 2024, arXiv:2405.21060, equation 2; Qin et al. 2024, arXiv:2401.04658,
-        section 3 (lightning attention).
+        section 3 (lightning attention); Gu and Dao 2023, arXiv:2312.00752, equation 2.
 
     Examples
     --------

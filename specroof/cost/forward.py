@@ -385,7 +385,7 @@ def storage(
     for count, block in architecture.counted_blocks:
         parts += [
             Storage(count * linear.stored_bytes, nothing, linear.shard, layers)
-            for linear in block.linears
+            for linear in block.matrices
         ]
         if block.core is not None and not (block.experts and block.experts.on_host):
             shard = HEADS if block.name == "attention" else TENSOR

@@ -121,24 +121,39 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 _KEY: Final = "tie_word_embeddings"
 _TOP: Final = frozenset(
     [
+        "deepseek_ocr2",
+        "ernie4_5_moe_vl",
+        "ernie4_5_vl_moe",
         "gemma3",
         "gemma3n",
         "gemma4",
         "gemma4_unified",
+        "glm46v",
+        "glmga",
+        "granite4_vision",
+        "granite_docling",
+        "molmo2",
+        "qwen2_5_omni",
         "qwen3_5",
         "qwen3_5_moe",
+        "qwen3_omni_moe",
         "qwen3_vl",
         "qwen3_vl_moe",
         "qwen4_exp",
         "step3p7",
+        "unlimited_ocr",
     ]
 )
 _TEXT: Final = frozenset(("llama4",))
 _EITHER: Final = frozenset(
     [
+        "glm4v",
         "glm4v_moe",
+        "glm_ocr",
+        "hunyuan_vl",
         "minimax_m3",
         "minimax_m3_vl",
+        "paddleocr_vl",
         "qwen2_5_vl",
         "qwen2_vl",
         "llava",
@@ -185,7 +200,9 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
     if names & _TEXT:
         return bool(inner)
     if names & _EITHER:
-        return any(stated)
+        # The class of the whole ties by default where it is of the same family alone.
+        whole = default and root.values.get("model_type") in {family, family.removesuffix("_text")}
+        return (whole if outer is None else outer) or (default if inner is None else inner)
     return all(stated) if stated else default
 
 
@@ -486,6 +503,10 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
 
 # --- The model of a row of `TRAITS`: grouped queries, feed-forwards or experts, their norms -------
 
+_BOTH_WAYS: Final = "use_bidirectional_attention"
+#: Files whose class sets this key itself, for prompts alone: `PaliGemmaModel.forward`.
+_SEEING_PROMPTS: Final = frozenset(("paligemma",))
+
 
 def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architecture:
     """Return the model of a config whose family has these traits, or its row of `TRAITS`."""
@@ -494,7 +515,12 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
     config = replace(config, keys=keys)
     hidden_size = config.hidden_size
     keys.pass_over(traits.passed_over)
-    for key in traits.refused:
+    refused, notes = {*traits.refused}, [traits.note] if traits.note else []
+    if config.root.values.get("model_type") in _SEEING_PROMPTS:
+        keys.pass_over(f"{_BOTH_WAYS} num_image_tokens")
+        refused.discard(_BOTH_WAYS)
+        notes.append("its prompts see themselves both ways; decoding is that of the text model")
+    for key in sorted(refused):
         if keys.flag(key, default=False):
             keys.refuse(key, "false")
     shape = _attention_shape(keys, traits)
@@ -526,8 +552,16 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         vocab_default=traits.vocab_size,
         vector_params=embedding_norms * traits.norm_vectors * hidden_size,
         lookup_params=positions * hidden_size,
+        notes=notes,
     )
-    return replace(model, head=replace(model.head, bias=_holds(keys, traits.head_bias)))
+    head_bias = _holds(keys, traits.head_bias)
+    # A head that is the embedding stores its bias alone.
+    alone = model.vocab_size if head_bias and model.tied_embeddings else 0
+    return replace(
+        model,
+        head=replace(model.head, bias=head_bias),
+        vector_params=model.vector_params + alone,
+    )
 
 
 def feed_forward_of(

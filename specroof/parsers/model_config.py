@@ -62,10 +62,16 @@ _IRRELEVANT_NAMES: Final = re.compile(
     r"|mtp_.*|num_mtp_.*|dspark_.*"
 )
 
-#: Objects that others read, or that hold what is not the language model.
-_READ_ELSEWHERE: Final = frozenset(
-    ("text_config", "quantization_config", "vision_config", "audio_config")
-)
+#: Objects that hold what is not the language model, and what notes call it.
+_OTHER_PARTS: Final = {
+    "vision_config": "vision tower",
+    "audio_config": "audio tower",
+    "talker_config": "talker",
+    "vision_lora": "adapter for images",
+    "speech_lora": "adapter for speech",
+}
+#: Objects that others read.
+_READ_ELSEWHERE: Final = frozenset(("text_config", "quantization_config", *_OTHER_PARTS))
 #: What a note shows at most.
 MAX_KEYS: Final = 6
 
@@ -107,7 +113,6 @@ _DRAFT_LAYER_KEYS: Final = (
 #: Notes about models that come with such layers.
 MTP_NOTE: Final = "multi-token-prediction layer not counted among the model's weights"
 DSPARK_NOTE: Final = "DSpark drafter not counted among the model's weights"
-_OTHER_TOWERS: Final = {"vision_config": "vision tower", "audio_config": "audio tower"}
 
 # What a checkpoint's name says about the storage of its weights.
 _STORAGE_IN_NAME: Final = re.compile(
@@ -160,6 +165,19 @@ class ModelConfig:
         return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
 
 
+def whole_of(file: Reader) -> Reader:
+    """Return a file with its thinker at the top, if it has one: what answers in text.
+
+    What stands beside the thinker holds for it, too, except whether its head is its embedding: see
+    `Qwen2_5OmniThinkerForConditionalGeneration`.
+    """
+    thinker = file.section("thinker_config")
+    if thinker is None:
+        return file
+    beside = {key: value for key, value in file.values.items() if key != "tie_word_embeddings"}
+    return replace(thinker, values=AskedObject({**beside, **thinker.values}.items()))
+
+
 def typed_section(root: Reader) -> Reader:
     """Return where a file says its `model_type`: in `text_config`, or at its top."""
     keys = root.section("text_config")
@@ -191,7 +209,7 @@ def open_config(
         is_foreign = model_type.removesuffix("_text") != family.removesuffix("_text")
         if is_foreign:
             notes.append(f"read as family {family}: the config says model_type {model_type}")
-    notes += [f"{tower} left out" for key, tower in _OTHER_TOWERS.items() if root.has(key)]
+    notes += [f"{part} left out" for key, part in _OTHER_PARTS.items() if root.has(key)]
     if keys.has("dspark_block_size"):
         notes.append(DSPARK_NOTE)
     elif any(keys.positive_int(key, minimum=0, default=0) for key in _DRAFT_LAYER_KEYS):
@@ -291,6 +309,10 @@ _ACTIVATIONS: Final = {
     **dict.fromkeys(("starcoder2", "xglm"), _GELU),
     **dict.fromkeys(("bitnet", "nanochat", "nemotron_h", "persimmon"), ("relu2",)),
     "apertus": ("xielu",),
+    "ctrl": ("relu",),
+    "gpt_neo": _GELU,
+    "mpt": _GELU,
+    "recurrent_gemma": ("gelu_pytorch_tanh",),
     "arcee": ("relu2",),
     "gemma": ("gelu_pytorch_tanh",),
     "jais2": ("relu2",),
@@ -475,7 +497,7 @@ def parse_config(
     sidecar = None
     if quantization_text is not None:
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
-    root = read_json(text, source=source)
+    root = whole_of(read_json(text, source=source))
 
     def read() -> tuple[ModelConfig, Callable[[ModelConfig], Architecture], Architecture]:
         typed = typed_section(root)

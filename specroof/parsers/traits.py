@@ -201,7 +201,8 @@ class Traits:
     parallel, one_norm
         Whether both branches of a layer take the same input, and the output of one norm.
     positions, first_position
-        Rows of a table of learned positions, and how many precede the first.
+        Rows of a table of learned positions, or of words beside the embedding, and how many precede
+        the first.
     embedding_norm
         Whether the embedding passes a norm.
     tied, vocab_size
@@ -212,6 +213,8 @@ class Traits:
         Flags that nothing here counts: biases of feed-forwards, caches shared by layers.
     passed_over
         Keys that change no cost in this family.
+    note
+        A sentence for the reader of every model of the family.
     """
 
     spelled: Mapping[str, str] = field(default_factory=dict)
@@ -246,6 +249,7 @@ class Traits:
     routing: ExpertTraits | None = None
     refused: tuple[str, ...] = ()
     passed_over: str = ""
+    note: str = ""
 
 
 _BIAS: Final = ("attention_bias", False)
@@ -365,6 +369,14 @@ _BAILING: Final = Traits(
         "max_window_layers sliding_window"
     ),
 )
+_DEEPSEEK_OCR: Final = replace(
+    _LLAMA,
+    head_dim_keys=(),
+    routing=ExpertTraits(
+        "n_routed_experts", shared=("n_shared_experts", 2), dense=("first_k_dense_replace", 0)
+    ),
+    passed_over="head_dim",
+)
 _NORMED: Final = ("qk_norm", "use_qk_norm", True)
 _GPT: Final = Traits(
     head_dim_keys=(),
@@ -436,6 +448,7 @@ TRAITS: Final = {
         _DENSE, tied=True, qk_norm=("use_qk_norm", False), norm_span="heads", parallel=True
     ),
     "cohere2": replace(_DENSE, tied=True, parallel=True, windows=_PATTERN),
+    "deepseek_ocr2_text": _DEEPSEEK_OCR,
     "dots1": replace(
         _BIASES,
         qk_norm=_NORMED,
@@ -476,6 +489,11 @@ TRAITS: Final = {
     "gemma3": _GEMMA_3,
     "gemma3_text": _GEMMA_3,
     "glm4_moe": _GLM_4_MOE,
+    # Queries, keys and values have a bias, whatever `attention_bias` says.
+    "glm4v_text": Traits(
+        head_dim_keys=(), qkv_bias=True, norms=2, passed_over="attention_bias head_dim"
+    ),
+    "glm_ocr_text": Traits(norms=2),
     "glm4v_moe": replace(_GLM_4_MOE, qkv_bias=_BIASED),
     "glm4v_moe_text": replace(_GLM_4_MOE, qkv_bias=_BIASED),
     "gpt_oss": Traits(
@@ -498,6 +516,8 @@ TRAITS: Final = {
     "granite": replace(_DENSE, mlp_bias=_MLP_BIAS),
     "granitemoe": _GRANITE_MOE,
     "granitemoeshared": _GRANITE_MOE,
+    "granite4_vision_text": replace(_DENSE, mlp_bias=_MLP_BIAS),
+    "granite_docling_text": replace(_DENSE, mlp_bias=_MLP_BIAS, tied=True),
     "hunyuan_v1_dense": _HUNYUAN,
     "hunyuan_v1_moe": replace(
         _HUNYUAN,
@@ -510,6 +530,10 @@ TRAITS: Final = {
                 shared_in="mlp.shared_mlp.gate_proj", shared_out="mlp.shared_mlp.down_proj"
             ),
         ),
+    ),
+    **dict.fromkeys(
+        ("hunyuan_vl", "hunyuan_vl_text"),
+        replace(_HUNYUAN, qk_norm=True, tied=True, passed_over="qk_norm use_qk_norm"),
     ),
     "hy_v3": replace(
         _BIASES,
@@ -553,8 +577,26 @@ TRAITS: Final = {
     ),
     "olmo2": replace(_DENSE, qk_norm=True, norm_span="heads"),
     "olmo3": replace(_DENSE, qk_norm=True, norm_span="heads", windows=_PATTERN),
+    **dict.fromkeys(
+        ("paddleocr_vl", "paddleocr_vl_text"),
+        Traits(
+            head_dim=128,
+            qkv_bias=("use_bias", False),
+            out_bias=("use_bias", False),
+            mlp_bias=("use_bias", False),
+            tied=True,
+        ),
+    ),
     # No matrix has a bias, whatever `attention_bias` says.
-    "phi3": Traits(windows=_WINDOW_IF_STATED),
+    **dict.fromkeys(("phi3", "phi4_multimodal"), Traits(windows=_WINDOW_IF_STATED)),
+    # What the checkpoint of Phi-4-multimodal says, which vLLM's phi4mm.py reads as a Llama.
+    "phi4mm": replace(
+        _LLAMA,
+        refused=("lm_head_bias",),
+        passed_over=(
+            "audio_processor embd_layer full_attn_mod img_processor interpolate_factor sliding_window"
+        ),
+    ),
     "phimoe": replace(
         _BIASES,
         head_bias=("lm_head_bias", False),
@@ -569,7 +611,11 @@ TRAITS: Final = {
         passed_over="input_jitter_noise",
     ),
     **dict.fromkeys(
-        ("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"), _QWEN_2
+        (
+            *("qwen2", "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"),
+            "qwen2_5_omni_text",
+        ),
+        _QWEN_2,
     ),
     "qwen2_moe": replace(
         _QWEN_2,
@@ -579,7 +625,9 @@ TRAITS: Final = {
         routing=GATED_EXPERTS,
     ),
     **dict.fromkeys(("qwen3", "qwen3_vl", "qwen3_vl_text"), _QWEN_3),
-    **dict.fromkeys(("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text"), _QWEN_3_MOE),
+    **dict.fromkeys(
+        ("qwen3_moe", "qwen3_vl_moe", "qwen3_vl_moe_text", "qwen3_omni_moe_text"), _QWEN_3_MOE
+    ),
     "seed_oss": replace(
         _DENSE,
         head_dim=128,
@@ -654,6 +702,14 @@ TRAITS: Final = {
     "cohere_compass_text": replace(
         _DENSE, tied=True, parallel=True, windows=Windows(full_every=1), passed_over="pooling"
     ),
+    "ctrl": replace(
+        _GPT_2,
+        width=("dff", None),
+        positions=("", 0),
+        head_bias=True,
+        passed_over="n_positions resid_pdrop embd_pdrop",
+        refused=(),
+    ),
     "cwm": Traits(
         head_dim=128,
         kv_heads=None,
@@ -685,6 +741,16 @@ TRAITS: Final = {
     "glm4": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED, norms=2),
     "gpt2": _GPT_2,
     "gpt_bigcode": replace(_GPT_2, kv_heads="multi_query"),
+    # Local layers mask what they do not see: their keys are kept and multiplied like all others.
+    "gpt_neo": replace(
+        _GPT,
+        spelled={"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"},
+        qkv_bias=False,
+        width=("intermediate_size", 4),
+        positions=("max_position_embeddings", 2048),
+        tied=True,
+        passed_over="attention_types attention_layers window_size activation_function",
+    ),
     "gpt_neox": replace(
         _GPT,
         qkv_bias=_BIASED,
@@ -725,6 +791,24 @@ TRAITS: Final = {
         windows=Windows(1024, full_every=1),
         routing=ExpertTraits("num_experts"),
         passed_over="intermediate_size",
+    ),
+    "mpt": replace(
+        _GPT,
+        spelled={
+            "hidden_size": "d_model",
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+        },
+        qkv_bias=False,
+        out_bias=False,
+        mlp_bias=False,
+        width=("", 4),
+        norm_vectors=1,
+        tied=True,
+        passed_over=(
+            "attn_config expansion_ratio no_bias norm_type learned_pos_emb embedding_fraction "
+            "init_device init_config verbose emb_pdrop resid_pdrop"
+        ),
     ),
     "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
     "nemotron": replace(_LLAMA, kv_heads=None, gated=False, norm_vectors=2),
@@ -768,6 +852,14 @@ TRAITS: Final = {
         tied=True,
         passed_over="residual_dropout embedding_dropout mlp_type",
     ),
+    "unlimited_ocr_text": replace(
+        _DEEPSEEK_OCR,
+        routing=ExpertTraits(
+            "n_routed_experts", shared=("n_shared_experts", 2), dense=("first_k_dense_replace", 1)
+        ),
+        passed_over="head_dim layer_types sliding_window",
+        note="all cached tokens count as the prompt; of its answer a token sees the last ones alone",
+    ),
     "vaultgemma": replace(
         _GEMMA, qkv_bias=_BIAS, out_bias=_BIAS, windows=Windows(full_every=2), refused=()
     ),
@@ -788,12 +880,14 @@ TRAITS: Final = {
 #: Families with a file of their own: the file and its function, and each `model_type` it reads.
 _OWN_FILES: Final = {
     "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
+    "granite:parse_bamba": "bamba",
     "deepseek_v3:parse_latent": (
         "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3 youtu"
     ),
     "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
     "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
+    "ernie4_5_vl:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
     "falcon:parse_falcon": "falcon",
     "falcon_h1:parse_falcon_h1": "falcon_h1",
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
@@ -809,11 +903,16 @@ _OWN_FILES: Final = {
     "lfm2:parse_lfm3": "lfm3",
     "llama4:parse_llama4": "llama4 llama4_text",
     "longcat_flash:parse_longcat_flash": "longcat_flash",
+    "mamba:parse_jamba": "jamba",
+    "mamba:parse_mamba": "falcon_mamba mamba",
+    "mamba:parse_mamba2": "mamba2",
     "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
     "minicpm3:parse_minicpm3": "minicpm3",
     "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
     "minimax:parse_minimax_m2": "minimax_m2",
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",
+    "mllama:parse_mllama": "mllama_text_model",
+    "molmo2:parse_molmo2": "molmo2_text",
     "nemotron_h:parse_nemotron_h": "nemotron_h",
     "nemotron_nas:parse_nemotron_nas": "nemotron-nas",
     "opt:parse_opt": "opt",
@@ -821,7 +920,10 @@ _OWN_FILES: Final = {
     "qwen3_next:parse_qwen3_5_moe": "qwen3_5_moe qwen3_5_moe_text",
     "qwen3_next:parse_qwen3_next": "qwen3_next",
     "qwen3_next:parse_qwen4_exp": "qwen4_exp qwen4_exp_text",
+    "recurrent_gemma:parse_recurrent_gemma": "recurrent_gemma",
     "step3p5:parse_step3p5": "step3p5 step3p7",
+    "zamba:parse_zamba": "zamba",
+    "zamba:parse_zamba2": "zamba2",
 }
 #: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`. Rows of
 #: `TRAITS` share one.

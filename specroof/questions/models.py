@@ -290,7 +290,7 @@ def _parts(model: Architecture) -> Iterator[tuple[int, str, Linear | Core]]:
     """Yield every matrix and core with its count and label, the head last."""
     for layer in model.layers:
         for block in layer.blocks:
-            for linear in block.linears:
+            for linear in block.matrices:
                 yield layer.count, f"{block.label}.{linear.name}", linear
             if block.core is not None:
                 yield layer.count, block.label, block.core

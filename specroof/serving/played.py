@@ -1106,7 +1106,8 @@ def played_server(
         clip_len = float(facts.reserved_tokens or math.inf)
         memory = [Memory(*held, reserves, clip_len) for held in pairs]
         capacity = np.where(capacity >= 1, _counted(busy.room), 0.0)
-        fit = np.minimum(capacity, 1 / (request + token * shortest.min()))
+        with np.errstate(divide="ignore"):  # models of states alone take no share of tokens
+            fit = np.minimum(capacity, 1 / (request + token * shortest.min()))
         most = max(running, float(np.nan_to_num(fit).max()))
     in_flight = float(np.minimum(clients, count).max())
     rules = prefill_rules(undrafted), prefill_rules(drafted, drafter.kind)

@@ -15,7 +15,7 @@ from specroof.parsers.decoder import (
     same_part,
 )
 from specroof.parsers.formats import LayerWeights
-from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
+from specroof.parsers.mamba import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
 
 

@@ -1,8 +1,8 @@
-"""Granite 4: Mamba2 and attention, experts with a shared one.
+"""Bamba and Granite 4: Mamba2 and attention; of Granite, experts with a shared one.
 
 Source
-    transformers 5.23, `models/granitemoehybrid/` (`modeling_*.py`, `configuration_*.py`); Granite 4
-    in mlx-lm.
+    transformers 5.24, `models/bamba/` and `models/granitemoehybrid/` (`modeling_*.py`,
+    `configuration_*.py`); Granite 4 in mlx-lm.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,14 @@ from specroof.parsers.decoder import (
     attention_block,
     decoder,
     experts_block,
+    feed_forward_block,
     kinds_part,
     read_attention,
     routed_experts,
     same_part,
 )
 from specroof.parsers.formats import LayerWeights
-from specroof.parsers.mamba2 import MambaShape, mamba_block, read_mamba
+from specroof.parsers.mamba import MambaShape, mamba_block, read_mamba
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import GRANITE_NAMES, ExpertTraits
 from specroof.reading.json_text import Reader
@@ -45,6 +46,21 @@ def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
         kinds_part(config, mixers, _BUILDERS),
         same_part(config, _feed_forward(config)),
     )
+
+
+def parse_bamba(config: ModelConfig) -> Architecture:
+    """Return a Bamba; without a list of layers with attention, all are Mamba."""
+    keys, hidden_size = config.keys, config.hidden_size
+    keys.pass_over("mamba_chunk_size z_loss_coefficient attn_rotary_emb layer_types")
+    attends = frozenset(keys.ints("attn_layer_indices"))
+    mixers = ["attention" if n in attends else "mamba" for n in range(config.n_layers)]
+    width, bias = keys.positive_int("intermediate_size"), keys.flag("mlp_bias", default=False)
+
+    def feed_forward(weights: LayerWeights) -> Block:
+        module = "feed_forward"
+        return feed_forward_block(hidden_size, width, weights, bias=bias, module=module)
+
+    return decoder(config, kinds_part(config, mixers, _BUILDERS), same_part(config, feed_forward))
 
 
 def _mixers(keys: Reader, n_layers: int) -> tuple[str, ...]:

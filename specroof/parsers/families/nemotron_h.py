@@ -23,7 +23,7 @@ from specroof.parsers.decoder import (
     router,
 )
 from specroof.parsers.formats import LayerWeights
-from specroof.parsers.mamba2 import MambaKeys, MambaShape, mamba_block, read_mamba_core
+from specroof.parsers.mamba import MambaKeys, MambaShape, mamba_block, read_mamba_core
 from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.parsers.traits import ExpertTraits
 from specroof.reading.json_text import MAX_LAYERS, Reader

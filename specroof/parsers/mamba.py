@@ -1,17 +1,19 @@
-"""The Mamba2 mixer that hybrid families share: its sizes, its projections, its convolution.
+"""The Mamba mixers that families share, 1 and 2: their sizes, projections, convolutions.
 
 Source
     Dao and Gu 2024, arXiv:2405.21060; transformers 5, `models/nemotron_h/`, `models/falcon_h1/`
     and `models/granitemoehybrid/` (`modeling_*.py`, `configuration_*.py`); the same families in
-    mlx-lm.
+    mlx-lm. Of the first: Gu and Dao 2023, arXiv:2312.00752; transformers 5.24, `models/mamba/`
+    and `models/jamba/`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from specroof.architecture.base import HEADS
+from specroof.architecture.base import HEADS, Linear
 from specroof.architecture.model import Block
-from specroof.architecture.recurrent import Mamba2
+from specroof.architecture.recurrent import Mamba2, SelectiveScan
 from specroof.parsers.decoder import matrices
 from specroof.parsers.formats import LayerWeights
 from specroof.reading.json_text import Reader
@@ -139,3 +141,77 @@ def mamba_block(shape: MambaShape, weights: LayerWeights, *, joins_next: bool = 
         vector_params=shape.vector_params,
         joins_next=joins_next,
     )
+
+
+# --- Mamba (1) -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ScanKeys:
+    """Where a config says the sizes of a Mamba (1)."""
+
+    state: str = "mamba_d_state"
+    kernel: str = "mamba_d_conv"
+    expand: str = "mamba_expand"
+    rank: str = "mamba_dt_rank"
+    conv_bias: str = "mamba_conv_bias"
+    bias: str = "mamba_proj_bias"
+
+
+JAMBA_KEYS: Final = ScanKeys()
+
+
+def scan_builder(
+    keys: Reader,
+    hidden_size: int,
+    names: ScanKeys,
+    *,
+    module: str,
+    normed: bool = False,
+    heads: int = 1,
+) -> Callable[[LayerWeights], Block]:
+    """Return the builder of a Mamba (1): gate and input, then what steps, B and C come from.
+
+    Parameters
+    ----------
+    keys, hidden_size
+        The config, and the width of the residual stream.
+    names
+        What it calls the sizes.
+    module
+        What the checkpoint calls the mixer inside a layer.
+    normed
+        Whether step, B and C pass norms with elements.
+    heads
+        Heads that have matrices of their own for step, B and C (Zamba).
+    """
+    state = keys.positive_int(names.state, default=16)
+    kernel = keys.positive_int(names.kernel, default=4)
+    # what a file states beside it goes before: Falcon-Mamba states an expand of 16 that is not so
+    channels = keys.positive_int(names.expand, default=2) * hidden_size
+    if names.state == "state_size":
+        channels = keys.positive_int("intermediate_size", default=channels)
+    rank = -(-hidden_size // 16)
+    if keys.values.get(names.rank) not in (None, "auto"):
+        rank = keys.positive_int(names.rank)
+    bias = keys.flag(names.bias, default=False)
+    core = SelectiveScan(
+        channels, state, kernel, kernel - 1, conv_bias=keys.flag(names.conv_bias, default=True)
+    )
+    # A and D, and the norms
+    vectors = hidden_size + channels * (state + 1) + (rank + 2 * state if normed else 0)
+
+    def build(weights: LayerWeights) -> Block:
+        def made(name: str, rows: int, columns: int, *, bias: bool, groups: int = 1) -> Linear:
+            form = weights(f"{module}.{name}")
+            return Linear(name, rows, columns, form, HEADS, groups=groups, bias=bias)
+
+        linears = (
+            made("in_proj", hidden_size, 2 * channels, bias=bias),
+            made("x_proj", channels, heads * (rank + 2 * state), bias=False, groups=heads),
+            made("dt_proj", heads * rank, channels, bias=True, groups=heads),
+            made("out_proj", channels, hidden_size, bias=bias),
+        )
+        return Block("attention", linears, core, vector_params=vectors)
+
+    return build
