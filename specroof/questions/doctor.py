@@ -55,7 +55,7 @@ from specroof.serving.metrics import counted, no_page
 from specroof.serving.observed import Observed, measured_acceptance, observed
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload
-from specroof.units import format_seconds
+from specroof.units import format_seconds, plain_number
 
 # --- A server's counts beside a prediction that uses them, and the gain of other draft lengths ---
 
@@ -312,8 +312,8 @@ def advice(case: ServedCase, prediction: Prediction | None, change: Change | Non
         yield f"{state}; no prediction: no acceptance was counted or given"
     else:
         yield (
-            f"{state}; no prediction: memory would not hold {case.running:.4g} requests at context "
-            f"{case.context_len:.4g}; is the server started with another --tp, --kv-cache, --weights "
+            f"{state}; no prediction: memory would not hold {plain_number(case.running, digits=4)} requests at context "
+            f"{plain_number(case.context_len, digits=4)}; is the server started with another --tp, --kv-cache, --weights "
             "or --server?"
         )
 
