@@ -374,6 +374,17 @@ def ranges_spelt(ranges: Sequence[tuple[int, int, int]]) -> str:
     )
 
 
+def signed_share(value: float) -> str:
+    """Return a share as a difference, in which nothing has no minus.
+
+    Examples
+    --------
+    >>> signed_share(-0.0004), signed_share(-0.012)
+    ('+0.0%', '-1.2%')
+    """
+    return f"{round(value, 3) + 0.0:+.1%}"
+
+
 _times: Final = "{:.2f}x".format
 _whole: Final = "{:.0f}".format
 
@@ -636,7 +647,7 @@ WEIGHT: Final = quantity(
 )
 GAIN: Final = quantity(
     *("gain", "gain", "Tokens a second more than with one draft length for all loads, a share."),
-    spelt="{:+.1%}".format,
+    spelt=signed_share,
     better="more",
 )
 GAIN_ERROR: Final = quantity(
@@ -729,7 +740,7 @@ DRAFTED_TOKENS_LIMIT: Final = quantity(
 
 _moved = partial(quantity, unit="bytes", spelt=lambda value: format_si(value, "B"))
 _share = partial(quantity, spelt="{:.1%}".format)
-_off = partial(quantity, spelt="{:+.1%}".format)
+_off = partial(quantity, spelt=signed_share)
 _number = partial(quantity, is_count=True, spelt=plain_number)
 _flop = partial(quantity, spelt=partial(format_si, unit=""))
 
