@@ -20,6 +20,7 @@ from specroof.units import (
     format_price,
     format_seconds,
     format_si,
+    plain_number,
     three_digits,
 )
 
@@ -373,7 +374,17 @@ def ranges_spelt(ranges: Sequence[tuple[int, int, int]]) -> str:
     )
 
 
-_general: Final = "{:g}".format
+def signed_share(value: float) -> str:
+    """Return a share as a difference, in which nothing has no minus.
+
+    Examples
+    --------
+    >>> signed_share(-0.0004), signed_share(-0.012)
+    ('+0.0%', '-1.2%')
+    """
+    return f"{round(value, 3) + 0.0:+.1%}"
+
+
 _times: Final = "{:.2f}x".format
 _whole: Final = "{:.0f}".format
 
@@ -388,10 +399,10 @@ _gains = partial(quantity, spelt=_times, better="more")
 _rates = partial(quantity, unit="requests/s", spelt=three_digits)
 _throughput = partial(quantity, unit="tokens/s", spelt=_whole, better="more")
 _drafts = partial(quantity, unit="tokens", is_count=True)
-_tokens = partial(_drafts, spelt=_general)
+_tokens = partial(_drafts, spelt=plain_number)
 _spans = partial(quantity, unit="tokens", spelt=lambda ends: runs_spelt([ends]))
 _requests = partial(quantity, unit="requests", is_count=True)
-_sequences = partial(quantity, unit="sequences", spelt=_general, is_count=True)
+_sequences = partial(quantity, unit="sequences", spelt=plain_number, is_count=True)
 _amounts = partial(quantity, spelt=format_count)
 
 
@@ -417,7 +428,7 @@ BATCH_SIZE: Final = _sequences(
     "batch_size", "batch", "Sequences that are decoded together over all devices."
 )
 CONCURRENCY: Final = _requests(
-    "concurrency", "clients", "Requests that clients keep in flight.", spelt=_general
+    "concurrency", "clients", "Requests that clients keep in flight.", spelt=plain_number
 )
 RATE: Final = _rates("rate", "req/s in", "Requests that arrive in a second.")
 REQUESTS: Final = quantity("requests", "requests", "Requests that are simulated.", is_count=True)
@@ -426,7 +437,7 @@ DRAFT_LEN: Final = _drafts("draft_len", "γ", "Drafts per round; 0 is off.")
 ACCEPT_LENGTH: Final = quantity(
     *("accept_length", "tokens/round", "Tokens per round as measured, bonus included."),
     unit="tokens",
-    spelt=_general,
+    spelt=plain_number,
     better="more",
 )
 
@@ -500,7 +511,7 @@ CEILING: Final = quantity(
 )
 UNKNOWN_FROM: Final = quantity(
     *("unknown_from", "unknown from", "The least load that was not tried."),
-    spelt=_general,
+    spelt=plain_number,
     is_count=True,
 )
 RUNS: Final = quantity(
@@ -554,6 +565,7 @@ USER_TOKENS: Final = quantity(
     unit="tokens/s",
     spelt="{:.1f}".format,
     better="more",
+    has_band=True,
 )
 DEVICE_TOKENS: Final = _throughput(
     *("tokens_per_s_per_device", "per device", "Output tokens of all requests for each device."),
@@ -616,7 +628,7 @@ quantity(
     unit="positions",
     is_count=True,
 )
-quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=_general)
+quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=plain_number)
 quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
 REQUEST_RATE: Final = _rates(
     "requests_per_s", "req/s", "Requests that end in a second.", better="more"
@@ -635,7 +647,7 @@ WEIGHT: Final = quantity(
 )
 GAIN: Final = quantity(
     *("gain", "gain", "Tokens a second more than with one draft length for all loads, a share."),
-    spelt="{:+.1%}".format,
+    spelt=signed_share,
     better="more",
 )
 GAIN_ERROR: Final = quantity(
@@ -728,8 +740,8 @@ DRAFTED_TOKENS_LIMIT: Final = quantity(
 
 _moved = partial(quantity, unit="bytes", spelt=lambda value: format_si(value, "B"))
 _share = partial(quantity, spelt="{:.1%}".format)
-_off = partial(quantity, spelt="{:+.1%}".format)
-_number = partial(quantity, is_count=True, spelt=_general)
+_off = partial(quantity, spelt=signed_share)
+_number = partial(quantity, is_count=True, spelt=plain_number)
 _flop = partial(quantity, spelt=partial(format_si, unit=""))
 
 OP: Final = quantity("op", "operation", "Name of the operation.")
@@ -839,7 +851,7 @@ REQUESTS_UNTIL_PAID: Final = _amounts(
     better="less",
 )
 DAY: Final = quantity(
-    "day", "day", "Days since the drafter is served.", unit="days", spelt=_general
+    "day", "day", "Days since the drafter is served.", unit="days", spelt=plain_number
 )
 TIMES_PAID: Final = _gains(
     "times_paid", "saved ÷ cost (paid at 1)", "What is saved, over what the training cost."
@@ -866,7 +878,9 @@ BANDWIDTHS: Final = {
 }
 MULTIPROCESSORS: Final = _number("multiprocessors", "processors", "Multiprocessors.")
 MAX_DEVICES: Final = _number("max_devices", "joined", "Devices that one link joins.")
-BOARD_WATTS: Final = quantity("board_watts", "power", "Watts of a board.", unit="W", spelt=_general)
+BOARD_WATTS: Final = quantity(
+    "board_watts", "power", "Watts of a board.", unit="W", spelt=plain_number
+)
 USD_PER_HOUR: Final = quantity("usd_per_hour", "$/h", "Price of an hour.", unit="USD")
 PRICE_DATE: Final = quantity("price_date", "of", "When that was the price.")
 ALIASES: Final = quantity("aliases", "aliases", "Other names.", spelt=_names)
@@ -876,7 +890,7 @@ HOST: Final = quantity("host", "host", "Whose memory it may also use.")
 # --- Measured acceptance -------------------------------------------------------------------------
 
 TASK: Final = quantity("task", "task", "What was answered.")
-TEMPERATURE: Final = quantity("temperature", "temperature", "Of sampling.", spelt=_general)
+TEMPERATURE: Final = quantity("temperature", "temperature", "Of sampling.", spelt=plain_number)
 RULE: Final = quantity("rule", "rule", "How drafts are accepted.")
 ACCURACY: Final = quantity("accuracy", "accuracy", "Of the answers, as measured with drafts.")
 MEASUREMENT: Final = quantity("measurement", "measured", "Acceptance by position, or lengths.")

@@ -271,12 +271,13 @@ def _scaled(
     return f"{number:.{2 if size < 9.995 else 1 if size < 99.95 else 0}f}", unit
 
 
-def plain_number(value: float) -> str:
-    """Return a number without an exponent, and without decimals where it is whole.
+def plain_number(value: float, digits: int = 6) -> str:
+    """Return a number without an exponent: a whole one in full, any other in so many digits.
 
     Examples
     --------
-    >>> plain_number(1048576.0), plain_number(1.5)
-    ('1048576', '1.5')
+    >>> plain_number(1048576.0), plain_number(1.5), plain_number(2870.4843, digits=4)
+    ('1048576', '1.5', '2870')
     """
-    return f"{value:.0f}" if value == round(value) else f"{value:g}"
+    is_whole = float(value).is_integer() or abs(value) >= 10 ** (digits - 1)
+    return f"{value:.0f}" if is_whole else f"{value:.{digits}g}"

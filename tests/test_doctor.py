@@ -249,6 +249,7 @@ def test_look_ups_are_predicted_as_they_match_and_no_further(saved: Any) -> None
 def test_a_server_of_another_model_is_noted(saved: Any, name: str, is_other: bool) -> None:
     found = of(saved(vllm_page(LIFE, model=name), vllm_page(LATER, model=name)))
     assert any("calls its model" in note for note in found.notes) == is_other
+    assert ("calls its model" in str(found)) == is_other
 
 
 def test_an_acceptance_length_alone_is_no_more_than_it_measured(saved: Any) -> None:
@@ -261,6 +262,17 @@ def test_an_acceptance_length_alone_is_no_more_than_it_measured(saved: Any) -> N
 
 
 # --- words --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("running", "is_beyond"), [(40.0, False), (200.0, True)])
+def test_how_sure_it_is_is_said_of_the_load_that_runs(
+    saved: Any, running: float, is_beyond: bool
+) -> None:
+    life = replace(LIFE, running=running, input_len=300.0, output_len=100.0)
+    found = of(saved(vllm_page(life), vllm_page(life.at(1030.0))), drafter="eagle3")
+    assert found.running == pytest.approx(running, rel=0.1)
+    # vLLM was timed with up to 128 requests in flight.
+    assert ("batches above" in found.sureness) == is_beyond
 
 
 def test_without_a_drafter_it_measures_alone(saved: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from specroof import OptionError, frontier
+from specroof import OptionError, frontier, predict
 from specroof.cli import app
 from specroof.questions.frontier import FrontierPoint
 from specroof.report.layout import on_screen, show_notes
@@ -261,6 +261,29 @@ def test_figures_whose_bands_say_too_little_stand_beside_notes_only() -> None:
         show_notes()
         assert (figure in brief, figure in str(answer)) == (False, True)
     assert "  ?" in brief
+
+
+@pytest.mark.parametrize(("chip", "is_useful"), [(CHIP, True), ("rx-7900-xtx", False)])
+def test_what_a_user_gets_has_the_band_of_the_time_between_tokens(
+    chip: str, is_useful: bool
+) -> None:
+    load: dict[str, Any] = {"drafters": SPEC, "batch_size": [8], "max_draft_len": 3}
+    (row,) = predict(MODEL, chip, **load).rows
+    answer = frontier(MODEL, [chip, "arc-pro-b60"], **load)
+    point = next(
+        point
+        for point in answer.rows
+        if (point.hardware, point.draft_len) == (row.hardware, row.draft_len)
+    )
+    low, high = point.tokens_per_s_per_user_low, point.tokens_per_s_per_user_high
+    assert low is not None
+    assert high is not None
+    assert row.tpot_s_low is not None
+    assert (1 / high, 1 / low) == pytest.approx((row.tpot_s_low, row.tpot_s_high))
+    assert (high < 3 * low) == is_useful
+    shown = f"{point.tokens_per_s_per_user:.1f}"
+    in_table = [line for line in str(answer).splitlines() if line.startswith(f"1 x {row.hardware}")]
+    assert [shown in line for line in in_table] == [is_useful]
 
 
 def test_a_chip_that_is_not_fast_enough_stands_last() -> None:

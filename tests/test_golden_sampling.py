@@ -297,3 +297,23 @@ def test_ends_of_a_band_that_state_no_temperature_stay_as_they_are() -> None:
     moved = resampled_acceptance(replace(GREEDY, between=(silent, stated)), 1.0)
     assert silent in moved.between
     assert stated not in moved.between
+
+
+def test_rules_do_not_differ_at_temperature_0() -> None:
+    for rule in ("rejection", "exact", "typical"):
+        same = resampled_acceptance(GREEDY, 0.0, rule)
+        assert (same.rule, same.caveats, same.between) == (rule, GREEDY.caveats, GREEDY.between)
+        assert same.tokens_per_round(3) == GREEDY.tokens_per_round(3)
+
+
+@pytest.mark.parametrize(("temperature", "is_said"), [(1.0, False), (1.5, True)])
+def test_a_temperature_above_those_that_were_measured_is_said(
+    temperature: float, is_said: bool
+) -> None:
+    (said,) = resampled_acceptance(GREEDY, temperature).caveats
+    assert said.endswith("above temperature 1 nothing was measured") == is_said
+
+
+def test_a_lossy_rule_asks_for_a_measurement_and_no_temperature() -> None:
+    line = refusal(OptionError, resampled_acceptance, constant_acceptance(0.8), None, "lossy")
+    assert line.startswith("rule is 'lossy' for an acceptance measured with rule 'greedy'")

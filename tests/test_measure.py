@@ -198,7 +198,11 @@ def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
     printed = run(*words)
     run(*words, "-o", script)
     assert printed.startswith(script.read_text(encoding="utf-8").rstrip())
-    assert "--results passes.json" in printed
+    assert f"measure {gguf} -H {CPU} --results passes.json" in printed
+    more = run(*words, "--context 0,4096 --seconds 30 --tool-args '-ngl 99'")
+    assert "'--tool-args=-ngl 99' --context=0,4096 --seconds=30 > passes.json" in more
+    chip = specroof.load_hardware(CPU)
+    assert chip.name in specroof.measure(gguf, chip, script=True).notes[1]
     ran = subprocess.run(
         [sys.executable, "-I", script, gguf, f"--tool={bench}", "--seconds=1"],
         capture_output=True,

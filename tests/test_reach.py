@@ -1,5 +1,6 @@
 """How near the measurements behind an engine are to what is asked."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import gt
@@ -7,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from specroof import Options, hardware_names, load_drafter, load_hardware, load_model, speedup_curve
+from specroof import (
+    Options,
+    hardware_names,
+    load_drafter,
+    load_hardware,
+    load_model,
+    predict,
+    speedup_curve,
+)
 from specroof.architecture.base import Linear
 from specroof.architecture.model import Architecture
 from specroof.errors import Note, ProfileError
@@ -138,13 +147,30 @@ def test_a_release_that_nobody_timed_is_said_and_never_surer() -> None:
         assert near["release"] == ("none" if is_new else "measured")
         assert ("release 0.33.0" in near["text"]) == is_new
         assert (
-            "bands here are wider" in how_sure(deployment(timed), ["eagle3"], 1500, 32)
+            "bands here begin at" in how_sure(deployment(timed), ["eagle3"], 1500, 32)
         ) == is_new
     # A release that is named was timed.
     old = replace(CHIP.engine("vllm"), reach=drifting).of_release("0.19")
     chip = replace(CHIP, engines={"vllm": old})
     named = Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(chip, "vllm", None, None))
     assert near_of(named, 1500, 32)["release"] == "measured"
+
+
+@pytest.mark.parametrize(("batch", "context"), [(1, 1024), (32, 1024), (8, 32768)])
+def test_no_band_is_wider_than_is_said_beside_it(batch: int, context: int) -> None:
+    found = predict(
+        *("Qwen/Qwen3-8B", "h100"),
+        drafters="eagle3,accept-length=2.5@3",
+        batch_size=batch,
+        context_len=context,
+    )
+    (row,) = found.rows
+    assert row.speedup_high is not None
+    said = re.search(r"bands here begin at -\d+% to \+(\d+)%(.*)", found.sureness)
+    assert said is not None
+    is_wider = row.speedup_high / row.speedup > 1.005 + int(said[1]) / 100
+    assert not is_wider or said[2] == ", and widen away from them"
+    assert is_wider == (batch > 8 or context > 1050)  # as far as drafts were measured there
 
 
 def widths(served: Deployment) -> Iterator[float]:

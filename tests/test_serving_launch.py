@@ -481,6 +481,12 @@ def test_what_cannot_follow_a_schedule_says_so() -> None:
     without = "5 drafts always; at 65-256 in flight start it without these flags"
     plan = planned("dflash", schedule=SCHEDULE)
     assert launch(plan, "sglang").notes[-1].endswith(f"drafts of DFLASH with the load: {without}")
+    at_one_load = planned("dflash", schedule=((1, 1, 1), (2, 2, 0)))
+    assert (
+        launch(at_one_load, "sglang")
+        .notes[-1]
+        .endswith("1 draft always; at 2 in flight start it without these flags")
+    )
     groups = planned("eagle3", schedule=SCHEDULE, data_parallel=2)
     assert launch(groups, "vllm").notes[-1].endswith(without)
     assert "num_speculative_tokens_per_batch_size" not in vllm_config(groups)

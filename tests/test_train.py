@@ -166,6 +166,7 @@ def test_a_training_that_never_pays_is_said_and_drawn() -> None:
     found = train(MODEL, "h100", **ASKED, accept_length=1)
     assert {row.days_until_paid for row in found.rows} == {None}
     assert "never paid" in str(found)
+    assert "until paid" not in str(found)
     titles = [text.get_text() for text in found.plot().texts]
     assert any(title.startswith("Never paid") for title in titles), titles
 
@@ -187,6 +188,19 @@ def test_a_server_that_a_traffic_leaves_idle_is_said() -> None:
     said = f"{1e7 / (24 * 3600 * plain):.0%} of the time"
     assert [any(said in note for note in found.notes) for found in (few, many)] == [True, False]
     assert "batch 32, context 4096" in few.title
+
+
+def test_lines_above_a_table_of_several_loads_name_the_load_that_they_are_of() -> None:
+    loads = str(train(MODEL, "h100", **ASKED, batch_size=[8, 32], tokens_per_day=1e7))
+    alone = str(train(MODEL, "h100", **ASKED, batch_size=8, tokens_per_day=1e7))
+    for begins in ("decision: ", "paid after ", "note: 10.0M tokens"):
+        one, several = (
+            next(line for line in " ".join(text.split()).split(begins)[1:])
+            for text in (alone, loads)
+        )
+        said, _, rest = several.partition(" (batch 8)")
+        assert rest
+        assert one.startswith(said)
 
 
 def test_no_temperature_moves_lengths_that_are_given_and_limits_are_said() -> None:

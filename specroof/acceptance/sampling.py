@@ -224,16 +224,18 @@ def resampled_acceptance(
     is_as_measured = (asked, asked_rule) == (acceptance.temperature, measured_rule)
     if is_as_measured or acceptance.max_draft_len == 0:  # of no draft nothing can be moved
         return acceptance
-    if acceptance.temperature is None or asked is None:
-        reject(
-            "the acceptance states no temperature",
-            "temperature= in its SPEC: what it was measured at, from which it is moved",
-        )
     if "lossy" in {measured_rule, asked_rule}:
         reject(
             f"rule is {asked_rule!r} for an acceptance measured with rule {measured_rule!r}",
             "a measurement with that rule at that temperature",
         )
+    if acceptance.temperature is None or asked is None:
+        reject(
+            "the acceptance states no temperature",
+            "temperature= in its SPEC: what it was measured at, from which it is moved",
+        )
+    if asked == acceptance.temperature == 0:  # one token has all probability: every rule keeps it
+        return replace(acceptance, rule=asked_rule)
     measured = (acceptance.temperature, measured_rule)
     entropies: tuple[float, ...] = (acceptance.entropy or 0.0,)
     if acceptance.entropy is None:
@@ -271,6 +273,7 @@ def resampled_acceptance(
         f"acceptance was measured at {_spelt(measured)} and is asked for at "
         f"{_spelt((asked, asked_rule))}: {before:.2f} tokens per round of {depth} "
         f"draft{'s' * (depth > 1)} become {after:.2f} ({how_sure})"
+        f"{'; above temperature 1 nothing was measured' * (max(asked, acceptance.temperature) > 1)}"
     )
     return replace(
         moved,

@@ -57,9 +57,10 @@ def _processed(parameter: Any, kind: Any, context: Any, value: Any) -> Any:
     return value if parameter.callback is None else parameter.callback(context, parameter, value)
 
 
-#: Parameters that may be given once: of two chips or drafters the last would win without a word,
-#: where the user meant to compare them. Other options may repeat, and the last one counts.
-_ONCE: Final = {"hardware", "drafter"}
+#: Parameters that may be given once: of two chips, drafters or loads the last would win without a
+#: word, where the user meant to compare them. Other options may repeat, and the last one counts:
+#: `concurrency` too, which `mock` begins with.
+_ONCE: Final = {"hardware", "drafter", "batch_size", "context_len", "rate"}
 
 
 class PlainCommand(typer.core.TyperCommand):

@@ -121,7 +121,8 @@ class Outcomes(ServedCurve):
     def raised_notes(self) -> list[str]:
         """What a server is told so that its default limits do not bind, at the largest load."""
         runs: list[bool] = np.isfinite(self.decoding.round_s).any(axis=(0, 2)).tolist()  # type: ignore[assignment]
-        loads, at, spelt = self.curve.batch_size.tolist(), " at a load of {}", plain_number
+        loads, at = self.curve.batch_size.tolist(), " at a load of {}"
+        spelt: Callable[[float], str] = plain_number
         if self.played is not None and self.played.load.kind != "concurrency":
             loads, at = [*self.played.load.arrival_rates], " at {} requests/s"
             spelt = three_digits

@@ -222,11 +222,14 @@ def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
         **{name: getattr(one.decoding, name) for name in _OF_ROUNDS},
         "speedup": curve.speedup,
         q.TOKENS_PER_S.name: one.tokens_per_s,
-        "tokens_per_s_per_user": curve.tokens_per_s_per_user if whole is None else 1.0 / tpot_s,
+        q.USER_TOKENS.name: curve.tokens_per_s_per_user if whole is None else 1.0 / tpot_s,
         "tpot_s": tpot_s,
     }
     ends = {} if money is None else one.figure_ends
     bands = {name: pair for name, pair in ends.items() if pair}
+    if "tpot_s" in bands:
+        fastest, slowest = bands["tpot_s"]
+        bands[q.USER_TOKENS.name] = 1.0 / slowest, 1.0 / fastest
     if one.speedup_ends is not None:
         bands["speedup"] = one.speedup_ends
     if whole is not None:

@@ -126,7 +126,7 @@ def _lines_chart(page: _Page) -> Figure:
         at = (
             f"{three_digits(first.batch_size[0])} requests/s"
             if first.is_by_rate
-            else f"batch {first.batch_size[0]:.3g}"
+            else f"batch {three_digits(first.batch_size[0])}"
         )
     chart, panels = _panels(page, f"{_most(page)} over plain decoding, {at}")
     looks = looks_of(drafters)

@@ -47,7 +47,7 @@ from specroof.serving.launch import Launch, launch
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import draft_depth, engine_pass_s, longest_draft
-from specroof.units import format_drafts
+from specroof.units import format_drafts, plain_number
 
 #: The policies in closed form: one length for all loads, and one for each.
 FIXED: Final = ("fixed", "by load")
@@ -504,7 +504,7 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
     """Return the table of the gains, and the meaning of each policy."""
     policies = answer.policies
     fixed = policies[FIXED[0]]
-    loads = [f"{row.load:g}" for row in fixed]
+    loads = [plain_number(row.load) for row in fixed]
     kind = "clients" if fixed[0].batch_size is None else "batch"
     rows = [
         [

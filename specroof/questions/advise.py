@@ -133,7 +133,7 @@ from specroof.serving.split import Split
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.reach import nearness
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import format_drafts, format_price, format_seconds
+from specroof.units import format_drafts, format_price, format_seconds, plain_number
 
 if TYPE_CHECKING:
     from specroof.questions.adaptive import Adaptive
@@ -971,7 +971,7 @@ def _unreached(plan: LoadPlan) -> Iterator[str]:
     off = [entry for entry in plan.schedule[len(plan.reached) :] if not entry[2]]
     if off and plan.reached and plan.capacity is not None:
         most = plan.capacity["speculative"]["largest_batch"]
-        requests = f"{most:g} request" + "s" * (most != 1)
+        requests = f"{plain_number(most)} request" + "s" * (most != 1)
         yield (
             f"with speculation this server holds at most {requests}, so it never reaches the "
             f"{off[0][0]} at which drafting should stop; to serve {off[0][0]}, start it without "
@@ -986,7 +986,7 @@ def _uncaptured(setup: Setup, plan: LoadPlan, captured: LoadPlan) -> Iterator[st
     rates = told.tokens_per_s, free.tokens_per_s
     if rates[1] > (1 + WORTH_A_RESTART) * rates[0]:
         yield (
-            f"--server capture={setup.user_settings.capture} leaves passes without graphs: {told.load:.4g} {told.unit} "
+            f"--server capture={setup.user_settings.capture} leaves passes without graphs: {plain_number(told.load, digits=4)} {told.unit} "
             f"get {rates[0]:.0f} tokens/s with {format_drafts(told.draft_len)}; by default they get "
             f"{rates[1]:.0f} with {format_drafts(free.draft_len)}"
         )
@@ -1278,7 +1278,7 @@ def bench_text(answer: Advice, point: ToMeasure) -> str:
     """
     chip = answer.chips[0]
     lines = [f"# {title}\n{command}\n" for title, command in point.commands]
-    requests = f"{point.concurrency:g} in flight, {answer.workload.requests}"
+    requests = f"{plain_number(point.concurrency)} in flight, {answer.workload.requests}"
     lines.append(f"# {requests}: {format_drafts(point.draft_len)} of {point.drafter}")
     if point.plain_tokens_per_s and point.tokens_per_s:
         lines.append(
@@ -1345,7 +1345,7 @@ def advice_text(answer: Advice) -> str:
 
 def _at(rows: Iterable[AdvisedRow]) -> str:
     """Return the loads of rows."""
-    return ", ".join(f"{row.load:.4g}" for row in rows)
+    return ", ".join(plain_number(row.load, digits=4) for row in rows)
 
 
 def _played_parts(plan: PlayedPlan | None) -> Iterator[str]:
@@ -1375,7 +1375,7 @@ def _policies_parts(answer: Advice) -> Iterator[str]:
 def chip_decision(chip: ChipAdvice) -> str:
     """Return the decision at each load, and the speedup of the drafter with its band."""
     unit = f" {chip.rows[0].unit}"
-    return decision_line(chip.rows, [f"{row.load:.4g}" for row in chip.rows], unit)
+    return decision_line(chip.rows, [plain_number(row.load, digits=4) for row in chip.rows], unit)
 
 
 def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
@@ -1499,7 +1499,7 @@ def _ends(chip: ChipAdvice) -> Iterator[str]:
     if point is not None:
         swing = math.expm1(point.swings[point.moved_by])
         yield wrapped(
-            f"to measure: {point.concurrency:g} in flight, {format_drafts(point.draft_len)} of "
+            f"to measure: {plain_number(point.concurrency)} in flight, {format_drafts(point.draft_len)} of "
             f"{point.drafter}, the least certain point; the {INPUTS[point.moved_by]} moves it most: "
             f"10% up or down changes the speedup by {swing:.0%}"
             + " (--bench prints the commands)"

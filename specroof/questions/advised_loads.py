@@ -28,7 +28,7 @@ from specroof.serving.played import PlayedLoads
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.price import Money
 from specroof.speedup.result import TIE, UNCLEAR, best_index, within_measured
-from specroof.units import MILLISECOND, three_digits
+from specroof.units import MILLISECOND, plain_number, three_digits
 
 # --- The advice at each load: values -------------------------------------------------------------
 
@@ -835,12 +835,12 @@ def _warnings(rows: Sequence[AdvisedRow], targets: Targets) -> list[str]:
             warnings.append(
                 f"a {what} of {float(target_ms):g} ms is out of reach: the least is "
                 f"{three_digits(waits[load])} ms, "
-                f"at {load:.4g} {rows[0].unit}"
+                f"at {plain_number(load, digits=4)} {rows[0].unit}"
             )
     most = max(rows, key=lambda row: np.nan_to_num(row.tried_speedup))
     if targets.min_speedup is not None and most.tried_speedup < targets.min_speedup:
         warnings.append(
             f"a speedup of {targets.min_speedup:g} is out of reach: the most is "
-            f"{most.tried_speedup:.2f}x, at {most.load:.4g} {most.unit}"
+            f"{most.tried_speedup:.2f}x, at {plain_number(most.load, digits=4)} {most.unit}"
         )
     return warnings

@@ -37,7 +37,7 @@ from specroof.report.layout import (
 )
 from specroof.serving.workload import workload_json
 from specroof.speedup.reach import how_sure
-from specroof.units import format_drafts, three_digits
+from specroof.units import format_drafts, plain_number, three_digits
 
 if TYPE_CHECKING:
     from specroof.architecture.model import Architecture
@@ -324,7 +324,7 @@ def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | N
     if unit is None:
         unit = next((word for key, word in _UNITS.items() if getattr(first, key) is not None), "")
     batch = "batch " if not at and not unit else ""
-    places = at or [f"{row.load:.4g}" for row in rows]
+    places = at or [plain_number(row.load, digits=4) for row in rows]
     missing = {"unsustained": "none"}
     words: list[str] = [row.decision or missing.get(row.reason or "", "no room") for row in rows]
     told, gains = words[0], gain_words(first)
@@ -648,7 +648,9 @@ class OfDrafter(ServedAnswer, Charted):
     @property
     def asked_words(self) -> str:
         """The requests or the context that was asked about."""
-        return self.workload.requests if self.workload else f"context {self.context_len:g}"
+        return (
+            self.workload.requests if self.workload else f"context {plain_number(self.context_len)}"
+        )
 
     @property
     def sureness(self) -> str:

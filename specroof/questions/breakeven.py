@@ -28,7 +28,7 @@ from specroof.questions.request import Command, LoadsRequest, question
 from specroof.report.layout import format_table, page, wrapped
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
-from specroof.units import format_drafts
+from specroof.units import format_drafts, plain_number
 
 #: What has one answer at each load; batches and contexts are solved for over loads.
 _PER_LOAD: Final = ("accept", "accept-length", "cost")
@@ -432,7 +432,7 @@ def _run_cells(row: BreakevenRow) -> list[str]:
         value = _beyond(row)
         runs += f" (from {row.unknown_from} on unknown)"
     most = cell_of(q.DRAFT_LEN, row.draft_len), cell_of(q.CEILING, row.ceiling)
-    return [f"{row.load:g}", value, *most, runs]
+    return [plain_number(row.load), value, *most, runs]
 
 
 COMMAND: Final = Command(

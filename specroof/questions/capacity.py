@@ -25,7 +25,7 @@ from specroof.questions.splits import split_name
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import ServedRoom, served_room
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
-from specroof.units import GIBIBYTE, format_binary_bytes
+from specroof.units import GIBIBYTE, format_binary_bytes, plain_number
 
 #: Drafts of a drafter that makes any number, if not given: as many as the default
 #: shape of SGLang's EAGLE family.
@@ -152,7 +152,7 @@ class Capacity(ServedAnswer, Charted):
             place = split_name(self.setup, self.split)
         server = self.rows[0].served.server
         rules = f"{server.framework} {server.version}".strip()
-        return f"{self.model.name} on {place}, context {self.context_len:g}, rules of {rules}"
+        return f"{self.model.name} on {place}, context {plain_number(self.context_len)}, rules of {rules}"
 
     def text(self) -> str:
         """Return the memory line by line, a column for each drafter, and the largest batch."""

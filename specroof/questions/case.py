@@ -279,10 +279,16 @@ def asked_load(request: LoadsRequest, usual: Values) -> Load:
     Raises
     ------
     SpecroofError
-        As `in_flight_of`, `load_of` and `played_load` do.
+        As `in_flight_of`, `load_of` and `played_load` do, and for what only requests have.
     """
     load = load_of(request, in_flight_of(request, usual), request.context_len)
-    return played_load(request, load) if request.is_played else load
+    if request.is_played:
+        return played_load(request, load)
+    if request.steady and load.workload is None:
+        refuse("steady", request.steady, "with the lengths of a request")
+    if request.seed:
+        refuse("seed", request.seed, "where requests are simulated")
+    return load
 
 
 def asked_case(request: Any, load: Load, targets: tuple[float, ...] = (math.inf, math.inf)) -> Case:

@@ -18,7 +18,15 @@ from specroof.arrays import fields_of, number_within
 from specroof.catalog.pages import is_url, metrics_pages
 from specroof.drafters import Drafter
 from specroof.drafters.kinds import KINDS, matched_proposals
-from specroof.errors import CatalogError, MeasurementError, OptionError, expect, refuse, reject
+from specroof.errors import (
+    CatalogError,
+    MeasurementError,
+    OptionError,
+    Urgent,
+    expect,
+    refuse,
+    reject,
+)
 from specroof.evidence.server_info import (
     SERVER_PATHS,
     ServerFacts,
@@ -55,7 +63,8 @@ from specroof.serving.metrics import counted, no_page
 from specroof.serving.observed import Observed, measured_acceptance, observed
 from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload
-from specroof.units import format_seconds
+from specroof.speedup.reach import how_sure
+from specroof.units import format_seconds, plain_number
 
 # --- A server's counts beside a prediction that uses them, and the gain of other draft lengths ---
 
@@ -312,8 +321,8 @@ def advice(case: ServedCase, prediction: Prediction | None, change: Change | Non
         yield f"{state}; no prediction: no acceptance was counted or given"
     else:
         yield (
-            f"{state}; no prediction: memory would not hold {case.running:.4g} requests at context "
-            f"{case.context_len:.4g}; is the server started with another --tp, --kv-cache, --weights "
+            f"{state}; no prediction: memory would not hold {plain_number(case.running, digits=4)} requests at context "
+            f"{plain_number(case.context_len, digits=4)}; is the server started with another --tp, --kv-cache, --weights "
             "or --server?"
         )
 
@@ -445,6 +454,8 @@ class Diagnosis(ServedAnswer):
     ----------
     model, setup, context_len
         The model, its setup and the cached tokens of a request.
+    running
+        Requests that one replica decodes at a time.
     observed
         What the server counted.
     rows
@@ -462,6 +473,7 @@ class Diagnosis(ServedAnswer):
     """
 
     context_len: float
+    running: float
     observed: Observed
     rows: tuple[Compared, ...]
     prediction: Prediction | None
@@ -484,13 +496,13 @@ class Diagnosis(ServedAnswer):
             self,
             format_table(["counted", "", "how"], [*_counts(self)], left=[0, 2]),
             format_table(
-                ["", "measured", "predicted", "off"],
+                ["", "measured", "predicted", "vs predicted"],
                 [
                     [
                         row.quantity,
                         figure(row.measured, _spelt(row)),
                         figure(row.predicted, _spelt(row)),
-                        figure(row.off, "{:+.1%}".format),
+                        figure(row.off, q.signed_share),
                     ]
                     for row in self.rows
                 ],
@@ -502,7 +514,10 @@ class Diagnosis(ServedAnswer):
     @property
     def sureness(self) -> str:
         """How near measurements are to the load that runs, in one sentence."""
-        return "" if self.prediction is None else self.prediction.sureness
+        if self.prediction is None:
+            return ""
+        kinds = [drafter.kind for drafter in self.prediction.drafters]
+        return how_sure(self.prediction.deployment, kinds, self.context_len, self.running)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -575,6 +590,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         model=case.model,
         setup=case.setup,
         context_len=case.context_len,
+        running=case.running,
         observed=counts,
         rows=tuple(compared(case, prediction, answers)),
         prediction=prediction,
@@ -690,7 +706,7 @@ def _case_notes(case: ServedCase, facts: ServerFacts, limit: int | None) -> Iter
         return name.rstrip("/").rpartition("/")[2].casefold()
 
     if plain(served) not in {"", plain(case.model.name)}:
-        yield (
+        yield Urgent(
             f"the server calls its model {shown(served)}, and the prediction is for "
             f"{case.model.name}: check that both have the same sizes and format of weights"
         )

@@ -23,7 +23,7 @@ from specroof.serving.workload import Load, prefill_pass
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.reach import how_sure
 from specroof.speedup.waterfall import RoundParts, round_parts
-from specroof.units import format_drafts, format_seconds
+from specroof.units import format_drafts, format_seconds, plain_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,13 +127,13 @@ class Explanation(ServedAnswer, Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        forward, tokens = self.forward, f"{self.forward.query_len:g} tokens"
-        what = f"verifying {tokens}" if forward.query_len > 1 else "a plain step"
+        forward = self.forward
+        sizes = (forward.query_len, forward.batch_size, forward.context_len)
+        tokens, batch, context = (plain_number(float(size)) for size in sizes)
+        what = f"verifying {tokens} tokens" if forward.query_len > 1 else "a plain step"
         if self.first_token_s is not None:
-            what = f"a prompt of {tokens}"
-        return (
-            f"{self.served}; {what}, batch {forward.batch_size:g}, context {forward.context_len:g}"
-        )
+            what = f"a prompt of {tokens} tokens"
+        return f"{self.served}; {what}, batch {batch}, context {context}"
 
     @property
     def sureness(self) -> str:

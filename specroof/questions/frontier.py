@@ -40,7 +40,7 @@ from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload, workload_json
 from specroof.speedup.reach import nearness
 from specroof.speedup.result import within_measured
-from specroof.units import MILLISECOND, format_price, format_seconds
+from specroof.units import MILLISECOND, format_price, format_seconds, plain_number
 
 #: Default batch sizes.
 USUAL_BATCHES: Final = tuple(
@@ -267,7 +267,9 @@ class FrontierAnswer(Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        load = self.workload.requests if self.workload else f"context {self.context_len:g}"
+        load = (
+            self.workload.requests if self.workload else f"context {plain_number(self.context_len)}"
+        )
         engines = dict.fromkeys(f"{chip.engine}{chip.releases}" for chip in self.chips)
         engine = f"engine{'s' * (len(engines) > 1)} {', '.join(engines)}"
         places = (chip.workers or _devices(chip) for chip in self.chips)
@@ -702,15 +704,18 @@ def _chips_table(answer: FrontierAnswer) -> str:
             figure(point.usd_per_million_tokens, format_price),
             band_cell(q.PRICE, low, high),
         ]
+        per_user = f"{point.tokens_per_s_per_user:.1f}"
+        if not is_told(point.tokens_per_s_per_user_low, point.tokens_per_s_per_user_high):
+            per_user = UNSURE
         if not _is_told(point):
-            told = [UNSURE, told[1], UNSURE, UNSURE]
+            told = [UNSURE, told[1], *(cell if cell == ABSENT else UNSURE for cell in told[2:])]
         rows.append(
             [
                 f"{point.devices} x {chip.hardware}",
                 point.drafter.partition(",")[0],
                 str(point.draft_len),
                 f"{round(point.at_once, 1):g}",
-                f"{point.tokens_per_s_per_user:.1f}",
+                per_user,
                 *told,
             ]
         )
@@ -730,7 +735,11 @@ def _cheapest(answer: FrontierAnswer) -> str:
         default = answer.chips[0].by_default
         told += f"; it takes --server running={point.running_limit}, the default gives "
         told += "none as fast" if default is None else f"{default.drafter}: {_output(default)}"
-    load = f"batch {point.at_once:g}" if point.rate is None else f"{point.rate:g} requests/s"
+    load = (
+        f"batch {plain_number(point.at_once)}"
+        if point.rate is None
+        else f"{point.rate:g} requests/s"
+    )
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:
         place = f"x {answer.chips[0].hardware}"

@@ -277,7 +277,7 @@ def hardware_text(profile: HardwareProfile) -> str:
         "memory": format_binary_bytes(peak.memory_bytes),
         "usable memory": _usable(profile),
         "bandwidth": format_si(peak.memory_bytes_per_s, "B/s"),
-        "aliases": ", ".join(profile.aliases),
+        "aliases": ", ".join(profile.aliases) or "none",
         "engines": ", ".join([*profile.engines, "generic", "ideal"]),
     }
     if profile.host is not None:

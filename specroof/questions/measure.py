@@ -256,24 +256,29 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
     except ValueError as failure:
         refuse("tool_args", request.tool_args, f"words of a shell ({failure})")
     expect("results", request.results, str | os.PathLike | None, "a file, or None")
-    model = os.fspath(request.model)
-    if request.script:
-        words = ["python", SCRIPT.name, model, "--tool", request.tool]
-        return TimingScript(
-            SCRIPT.read_text(encoding="utf-8"),
-            notes=(
-                f"there: {shlex.join(words)} > passes.json",
-                f"here: specroof measure {shlex.quote(model)} -H CHIP --results passes.json -o mine.yaml",
-            ),
-        )
-    for name in ("model", "tool", "tool_args"):
-        if "\0" in os.fspath(getattr(request, name)):
-            refuse(name, getattr(request, name), "text without a NUL")
     seconds = number_within("seconds", request.seconds, _SECONDS)
     contexts = [
         whole_within("context_len", context, "context_len")
         for context in as_list(request.context_len)
     ]
+    model = os.fspath(request.model)
+    if request.script:
+        words = ["python", SCRIPT.name, model, "--tool", request.tool]
+        if request.tool_args:
+            words.append(f"--tool-args={request.tool_args}")
+        words += [f"--context={','.join(map(str, contexts))}", f"--seconds={seconds:g}"]
+        chip = request.hardware
+        named = os.fspath(chip) if isinstance(chip, str | os.PathLike) else chip.name
+        return TimingScript(
+            SCRIPT.read_text(encoding="utf-8"),
+            notes=(
+                f"there: {shlex.join(words)} > passes.json",
+                f"here: specroof measure {shlex.join([model, '-H', named])} --results passes.json -o mine.yaml",
+            ),
+        )
+    for name in ("model", "tool", "tool_args"):
+        if "\0" in os.fspath(getattr(request, name)):
+            refuse(name, getattr(request, name), "text without a NUL")
     drafter = drafter_of(request.drafter)
     acceptance = acceptance_of(drafter)
     # What is refused at once is refused before minutes are spent.

@@ -14,7 +14,7 @@ from specroof.outcomes.solve import largest_rate
 from specroof.report.layout import figure, format_table, in_line
 from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress
 from specroof.serving.workload import Load
-from specroof.units import MILLISECOND, format_seconds, three_digits
+from specroof.units import MILLISECOND, format_seconds, plain_number, three_digits
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def load_names(load: Load) -> list[str]:
     """
     if load.trace is not None:
         return [f"{load.requests[0]} requests"]
-    return [f"{value:.4g}" for value in (load.rate or load.batch_size)]
+    return [plain_number(value, digits=4) for value in (load.rate or load.batch_size)]
 
 
 # --- Loads with the drafts of a schedule ---------------------------------------------------------

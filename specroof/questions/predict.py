@@ -67,7 +67,7 @@ from specroof.speedup.curve import (
 from specroof.speedup.price import Money
 from specroof.speedup.reach import evidence_engine, nearness
 from specroof.speedup.result import TIE, SpeedupCurve, counted_engines
-from specroof.units import MOST_POINTS, format_drafts, format_seconds
+from specroof.units import MOST_POINTS, format_drafts, format_seconds, plain_number
 
 # --- The gains of drafters in a setup that exists: curves, end to end, within a server's room ----
 
@@ -153,7 +153,7 @@ class Prediction(ServedAnswer, Charted):
     def title(self) -> str:
         """What was asked, in one line."""
         workload, contexts = self.load.workload, self.load.context_len
-        load = f"context {', '.join(f'{context:g}' for context in contexts)}"
+        load = f"context {', '.join(map(plain_number, contexts))}"
         if len(contexts) > _MOST_TOLD:
             load = f"{len(contexts)} contexts"
         asked = load if workload is None else workload.requests
@@ -332,7 +332,7 @@ class Prediction(ServedAnswer, Charted):
     def summary(self) -> dict[str, str]:
         """The best speedup of each drafter, context and batch size, and its draft length."""
         return {
-            f"{curve.drafter}: batch {batch:g}, context {context:g}": (
+            f"{curve.drafter}: batch {plain_number(batch)}, context {plain_number(context)}": (
                 f"{curve.best_speedup[i, b]:.2f}x with {format_drafts(int(curve.best_draft_len[i, b]))}"
             )
             for curve in self.headline_curves
@@ -669,7 +669,7 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
     for curve in curves:
         runs = losing_runs(curve)
         for context, lost, room in zip(curve.context_len, runs, curve.drafts_run, strict=True):
-            at = f" at context {context:g}" if contexts else ""
+            at = f" at context {plain_number(context)}" if contexts else ""
             lines.append(f"  {in_line(curve.drafter)}{at}: {_pays(batches, lost, room)}")
     return "\n".join(lines)
 
@@ -678,7 +678,11 @@ def _pays(batches: Array, lost: Sequence[tuple[float, float]], room: BoolArray) 
     """Return the batch sizes at which a draft pays, and from which on none fits."""
     if not room.any():
         return "none, since no draft fits in memory"
-    fits = "" if room.all() else f"; from {min(batches[~room]):g} on memory holds no drafts"
+    fits = (
+        ""
+        if room.all()
+        else f"; from {plain_number(min(batches[~room]))} on memory holds no drafts"
+    )
     spans = ", ".join("-".join(dict.fromkeys([f"{first:g}", f"{last:g}"])) for first, last in lost)
     return (f"all but {spans}" if lost else "all" + " that fit" * bool(fits)) + fits
 
@@ -709,8 +713,8 @@ def lengths_table(curves: Sequence[SpeedupCurve], lengths: Sequence[int]) -> str
     """
     rows = [
         [
-            f"{context:g}",
-            f"{batch:g}",
+            plain_number(context),
+            plain_number(batch),
             *(
                 figure(
                     curve.speedup[i, b, k] if k < len(curve.draft_len) else None, "{:.2f}x".format

@@ -526,7 +526,7 @@ class PlayedRequest(p.PlayedParameters, DeploymentRequest):
 
 
 #: What is allowed where prefill and decoding have workers of their own.
-PLAYED_ON_ONE: Final = "one server, or clients in a steady state"
+PLAYED_ON_ONE: Final = "one server, or concurrency alone: workers are predicted in a steady state"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -445,7 +445,8 @@ class Rollout(Charted):
             f"{releases_of(setup)}"
             for setup in self.setups
         )
-        return f"{self.model.name} on {servers}{places}: {len(self.output_len)} answers"
+        answers = len(self.output_len)
+        return f"{self.model.name} on {servers}{places}: {answers} answer{'s' * (answers > 1)}"
 
     @property
     def setups(self) -> list[Setup]:
@@ -567,6 +568,12 @@ def rollout(request: RolloutRequest) -> Rollout:
         refuse("drafters", [drafter.name for drafter in drafters], f"one, with {by_step[0]}")
     if len(by_step) > 1:
         refuse("entropy", request.entropy, "one of accept_length and entropy")
+    for name, needed in (
+        ("retraining_samples", ("accept_length", "entropy")),
+        ("draft_len", ("accept_length",)),
+    ):
+        if getattr(request, name) is not None and not {*needed} & {*by_step}:
+            refuse(name, getattr(request, name), f"with {' or '.join(needed)}")
     share = request.step_share
     if share is not None:
         share = number_within("step_share", share, "share")

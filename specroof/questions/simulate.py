@@ -29,7 +29,7 @@ from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import longest_draft
 from specroof.speedup.reach import how_sure
-from specroof.units import format_drafts, format_seconds
+from specroof.units import format_drafts, format_seconds, plain_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +88,7 @@ class BatchTimes(ServedAnswer):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        load = f"batch {self.batch_size}, context {self.context_len:g}"
+        load = f"batch {self.batch_size}, context {plain_number(self.context_len)}"
         return f"{self.served}, {load}: {self.drafter}"
 
     def text(self) -> str:

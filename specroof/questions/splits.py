@@ -11,7 +11,7 @@ from specroof.errors import OptionError, refuse
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Setup
 from specroof.report.layout import figure, format_table, wrapped
-from specroof.units import format_seconds, format_si
+from specroof.units import format_seconds, format_si, plain_number
 
 if TYPE_CHECKING:
     from specroof.questions.predict import Prediction
@@ -133,7 +133,7 @@ def split_text(
 
         lines.append(
             [
-                f"{prediction.load.batch_size[load]:g}",
+                plain_number(prediction.load.batch_size[load]),
                 str(drafts or "none"),
                 *cells(workers.decode_batch, "{:.1f}".format),  # type: ignore[union-attr]  # of a split
                 *cells(workers.prefill_busy, "{:.0%}".format),  # type: ignore[union-attr]

@@ -33,7 +33,7 @@ from specroof.report.layout import (
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import MOST_POINTS, format_price
+from specroof.units import MOST_POINTS, format_price, plain_number
 
 #: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
 _SLICE_POINTS: Final = 1 << 18
@@ -509,7 +509,7 @@ def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
             for rate, usd, speedup, draft_len in _at(overview, context, batch)
         ]
         name = _short(overviews[0].model)
-        load = requests or f"{context:g}"
+        load = requests or plain_number(context)
         of_load = _of_load(batch, is_by_rate=is_by_rate)
         if not choices:
             yield [name, load, of_load, "no room", *[ABSENT] * 5]
@@ -529,7 +529,8 @@ def _axis(overviews: Sequence[Overview]) -> str:
 
 def _of_load(batch: float, *, is_by_rate: bool) -> str:
     """Return a batch size, which is a mean where requests come by themselves, or a rate."""
-    return f"{batch:g}/s" if is_by_rate else f"{batch:g}" if batch.is_integer() else f"{batch:.3g}"
+    number = plain_number(batch, digits=6 if is_by_rate else 3)
+    return f"{number}/s" if is_by_rate else number
 
 
 def _loads(overviews: Sequence[Overview]) -> set[tuple[str, bool, float, float]]:

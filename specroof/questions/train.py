@@ -35,6 +35,7 @@ from specroof.questions.worth import (
     at_lengths,
     length_notes,
     lengths_within,
+    load_words,
     loads_words,
     one_context,
 )
@@ -286,11 +287,16 @@ class Trained(OfDrafter):
         decision = decision_line(
             first, [f"{row.accept_length:.3g}" for row in first], " tokens/round"
         )
+        decision += _of_first_load(self.rows)
         beside = (
             f"savings are counted against {self.against or 'plain decoding'}, with at most "
-            f"{format_drafts(self.draft_len)}; if drift halves them within {math.log(2):.0%} of the time "
-            "until paid, training never pays"
+            f"{format_drafts(self.draft_len)}"
         )
+        if any(row.days_until_paid is not None for row in rows):
+            beside += (
+                f"; if drift halves them within {math.log(2):.0%} of the time until paid, training "
+                "never pays"
+            )
         return page(
             self,
             rows_table(rows, shown, paid),
@@ -354,7 +360,7 @@ def train(request: TrainRequest) -> Trained:
             saves = replace(saves, against=next(load_fields(found, one.case.load, money)))
         for length, reached in zip(lengths, one.seen, strict=True):
             rows += saves.rows(next(load_fields(reached, one.case.load, money)), length)
-    notes += _idle_note(rows[0], saves)
+    notes += _idle_note(rows, saves)
     return Trained(
         model=model,
         setup=case.deployment.setup,
@@ -375,14 +381,20 @@ def train(request: TrainRequest) -> Trained:
     )
 
 
-def _idle_note(row: TrainRow, saves: "_Saves") -> Iterator[str]:
-    """Yield that the least traffic leaves a server idle, where it does."""
-    day_hours = 24 * saves.money.devices
+def _of_first_load(rows: Sequence[TrainRow]) -> str:
+    """Return the first load in brackets, for what is said of it; nothing if it is the only one."""
+    loads = {row.load for row in rows}
+    return f" ({load_words(rows[0])})" if len(loads) > 1 else ""
+
+
+def _idle_note(rows: Sequence[TrainRow], saves: "_Saves") -> Iterator[str]:
+    """Yield that the least traffic leaves a server idle at the first load, where it does."""
+    row, day_hours = rows[0], 24 * saves.money.devices
     busy = saves.hours(vars(row), "plain_") * row.tokens_per_day / day_hours
     if busy < 1:
         yield Urgent(
             f"{format_count(row.tokens_per_day)} tokens a day keep one server busy {busy:.0%} of the "
-            "time without drafts: fewer device-hours are money only where devices are paid by use "
+            f"time without drafts{_of_first_load(rows)}: fewer device-hours are money only where devices are paid by use "
             "or have other work"
         )
 
@@ -487,6 +499,8 @@ def _lengths(
     """Return the acceptance lengths that are compared, their drafts, and where they come from."""
     if request.accept_length is not None:
         return lengths_within(request, (), drafts), drafts, []
+    if request.draft_len is not None:
+        refuse("draft_len", request.draft_len, "with accept_length")
     expected = expected_length(drafter.kind, request.samples)
     if expected is None:
         note = (
@@ -576,7 +590,9 @@ _SHOWN: Final = (
 
 def paid_line(answer: Trained, most: int | None = None) -> str:
     """Return when the training has paid at the middle length, by traffic, of so many at most."""
-    length = f"with {answer.expected[0].accept_length:.3g} tokens/round"
+    length = (
+        f"with {answer.expected[0].accept_length:.3g} tokens/round{_of_first_load(answer.rows)}"
+    )
     told = ", ".join(
         f"{_days(row)} at {format_count(row.tokens_per_day)} tokens a day"
         for row in answer.expected[:most]

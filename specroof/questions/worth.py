@@ -29,7 +29,7 @@ from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
 from specroof.speedup.price import Money
-from specroof.units import format_drafts, format_seconds
+from specroof.units import format_drafts, format_seconds, plain_number
 
 #: The share of the best speedup that is enough.
 _ENOUGH: Final = 0.99
@@ -132,7 +132,7 @@ class Worth(OfDrafter):
             f"each further one;\nenough: drafts beyond these bring less than 1%"
         )
         limits = {
-            _load_words(row) if len(self.by_load) > 1 else "": format_seconds(row.tpot_limit_s)
+            load_words(row) if len(self.by_load) > 1 else "": format_seconds(row.tpot_limit_s)
             for row in self.rows
         }
         waits = ", ".join(f"{wait}{load and f' ({load})'}" for load, wait in limits.items())
@@ -144,7 +144,7 @@ class Worth(OfDrafter):
             shown = [name for name in _SHOWN if name not in LOAD_KEYS]
         lines = [
             decision_line(rows, [f"{row.accept_length:.4g}" for row in rows], " tokens/round")
-            + f" ({_load_words(rows[0])})" * (len(self.by_load) > 1)
+            + f" ({load_words(rows[0])})" * (len(self.by_load) > 1)
             for rows in self.by_load.values()
         ]
         table = rows_table(self.rows, shown)
@@ -208,7 +208,7 @@ def worth(request: WorthRequest) -> Worth:
 
 def loads_words(answer: OfDrafter) -> str:
     """Return what loads an answer is about, in a few words."""
-    loads = ", ".join(f"{one:g}" for one in dict.fromkeys(row.load for row in answer.rows))
+    loads = ", ".join(map(plain_number, dict.fromkeys(row.load for row in answer.rows)))
     rates = f"{loads} requests/s" if answer.rows[0].rate else f"batch {loads}"
     return f"{rates}, {answer.asked_words}"
 
@@ -367,7 +367,7 @@ def _rows(
 # --- The gains of better drafters, as a table ----------------------------------------------------
 
 
-def _load_words(row: WorthRow) -> str:
+def load_words(row: LoadRow) -> str:
     """Return the load of a row with its name."""
     return next(q.labelled(key, row.load) for key in LOAD_KEYS if getattr(row, key) is not None)
 

@@ -32,7 +32,7 @@ from specroof.serving.room import (
     target_footprint,
 )
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import BOUNDS, format_binary_bytes, format_drafts
+from specroof.units import BOUNDS, format_binary_bytes, format_drafts, plain_number
 
 if TYPE_CHECKING:
     from specroof.serving.workload import Workload
@@ -448,9 +448,9 @@ class ServerRoom:
                     if drafts
                     else "without drafts"
                 )
-                parts.append(f"{most[i, drafts]:g} {by} ({bound[i, drafts]})")
+                parts.append(f"{plain_number(most[i, drafts])} {by} ({bound[i, drafts]})")
             if most[i, 0]:
-                yield f"requests at once at context {context:g}: {', '.join(parts)}; {beyond}"
+                yield f"requests at once at context {plain_number(context)}: {', '.join(parts)}; {beyond}"
             else:
                 need = self.plain.need
                 sizes = (
@@ -458,9 +458,9 @@ class ServerRoom:
                     float(self.plain.room.short_bytes[i, 0]),
                 )
                 yield (
-                    "context {:g}: not one request fits: {} of weights on each device, which has {}; "
+                    "context {}: not one request fits: {} of weights on each device, which has {}; "
                     "at least {} more would be needed{}"
-                ).format(context, *map(format_binary_bytes, sizes), enough)
+                ).format(plain_number(context), *map(format_binary_bytes, sizes), enough)
         if (raised := self.raised_running(largest, known)) is not None:
             yield Urgent(
                 f"a default of {self.drafting.server.framework} limits the running requests: "

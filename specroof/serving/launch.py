@@ -25,6 +25,7 @@ from specroof.frameworks import (
 )
 from specroof.hardware.engine import ServerSettings
 from specroof.hardware.profile import Placement
+from specroof.quantities import runs_spelt
 from specroof.units import format_drafts
 
 # --- Flags of a server without drafts: model, placement, formats and settings --------------------
@@ -687,8 +688,8 @@ def _fixed_note(plan: Speculation, release: str, method: str) -> str:
     where = " with data-parallel attention" if plan.data_parallel > 1 else ""
     where = " in trees" if plan.is_tree else where
     where = " in a pipeline" if plan.pipeline_parallel > 1 else where
-    off = [f"{first}-{last}" for first, last, k in plan.schedule if not k]
-    without = f"; at {', '.join(off)} in flight start it without these flags" if off else ""
+    off = runs_spelt([(first, last) for first, last, k in plan.schedule if not k])
+    without = f"; at {off} in flight start it without these flags" if off else ""
     return (
         f"{release} does not change drafts of {method}{where} with the load: "
         f"{format_drafts(plan.drafts)} always{without}"

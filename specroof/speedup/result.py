@@ -565,7 +565,7 @@ class SpeedupCurve:
         yield (
             f"worth measuring: {format_drafts(int(longer[row, column]))} of {self.drafter} may reach "
             f"{self.speedup[point]:.2f}x{ends} at batch {self.batch_size[column]:.0f}, context "
-            f"{self.context_len[row]:.6g}; no draft is chosen beyond the "
+            f"{self.context_len[row]:.0f}; no draft is chosen beyond the "
             f"{self.measured_draft_len} at which acceptance was measured"
         )
 
