@@ -239,7 +239,7 @@ def test_a_family_has_the_sizes_of_its_class(
     model = parse(COUNTED["bases"][base] | keys | {"model_type": model_type})
     assert (model.n_params, model.n_active_params) == (stored, active)
     assert cached is None or kv_cache_bytes(model, 3) == cached
-    assert model.notes == ()
+    assert not [note for note in model.notes if note.startswith("not understood")]
 
 
 def test_servers_keep_the_heads_that_a_falcon_has() -> None:

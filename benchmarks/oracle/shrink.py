@@ -139,9 +139,15 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     if str(text.get("model_type")).startswith(("qwen2_vl", "qwen2_5_vl")):
         # half a head's width, in thirds for time, height and width
         small["rope_scaling"] = {"rope_type": "default", "mrope_section": [2, 1, 1]}
-    if "expert_ffn_hidden_size" in text or text.get("model_type") == "youtu":
+    if str(text.get("model_type")).startswith(("cosmos3_edge", "hy_v4_vl")):
+        half = small.get("qk_rope_head_dim", small["head_dim"]) // 2
+        sections = [half // 2, half // 4, half // 4]
+        small["rope_parameters"] = {**text["rope_parameters"], "mrope_section": sections}
+    if "expert_ffn_hidden_size" in text or text.get("model_type") in {"axk1", "youtu"}:
         # They rotate as much of a head as their classes have by default.
         small["head_dim"] = small["qk_rope_head_dim"]
+    if text.get("model_type") == "zaya":
+        small["num_experts_per_tok"] = 1  # its class has no other
     if text.get("model_type") == "helium":
         small["head_dim"] = 8  # its output is as wide as it takes
     if text.get("num_global_key_value_heads"):
