@@ -105,6 +105,9 @@ _SIZES = {
     "indexer_budget": 8,
     "indexer_compress_ratio": 4,
     "ngram_vocab_size_base": 100,
+    "n_input_layers": 2,
+    "n_recurrent_layers": 4,
+    "n_output_layers": 2,
 }
 _N_LAYERS = 8
 #: Keys that the small models do without: formats, tokens, parts beside the language model.

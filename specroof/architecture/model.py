@@ -31,6 +31,8 @@ class Block:
     norm_over_heads
         Whether queries and keys are normalised over all heads: devices that share the heads add
         up their sums of squares first.
+    again
+        Whether the same matrices run a second time (Dory): read again, and stored by the first.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Block:
     vector_params: int = 0
     joins_next: bool = False
     norm_over_heads: bool = False
+    again: bool = False
 
     @property
     def label(self) -> str:
@@ -209,6 +212,11 @@ class Architecture:
         return tuple((layer.count, block) for layer in self.layers for block in layer.blocks)
 
     @cached_property
+    def stored_blocks(self) -> tuple[tuple[int, Block], ...]:
+        """Every block that is stored, once where it runs several times."""
+        return tuple((count, block) for count, block in self.counted_blocks if not block.again)
+
+    @cached_property
     def counted_cores(self) -> tuple[tuple[int, Core], ...]:
         """Every core of attention or experts, behind the number of layers that have it."""
         return tuple((n, block.core) for n, block in self.counted_blocks if block.core is not None)
@@ -222,7 +230,7 @@ class Architecture:
     def weight_format(self) -> str:
         """The format that most bytes of its layers are in."""
         stored: dict[str, float] = {}
-        for count, block in self.counted_blocks:
+        for count, block in self.stored_blocks:
             for part in (*block.linears, block.core):
                 form = getattr(part, "weight", None)
                 if part is not None and form is not None:
@@ -253,26 +261,26 @@ class Architecture:
     def n_params(self) -> int:
         """Stored elements of the language model."""
         head = 0 if self.tied_embeddings else self.head.n_params
-        blocks = sum(count * block.n_params for count, block in self.counted_blocks)
+        blocks = sum(count * block.n_params for count, block in self.stored_blocks)
         return blocks + head + self.embedding_params + self.vector_params
 
     @cached_property
     def n_active_params(self) -> int:
         """Stored elements that one token uses: all but the experts it does not visit."""
-        idle = sum(count * block.idle_params for count, block in self.counted_blocks)
+        idle = sum(count * block.idle_params for count, block in self.stored_blocks)
         return self.n_params - idle
 
     @cached_property
     def weight_bytes(self) -> float:
         """Bytes of the weights as stored, block scales included."""
         head = 0.0 if self.tied_embeddings else self.head.stored_bytes
-        blocks = sum(count * block.stored_bytes for count, block in self.counted_blocks)
+        blocks = sum(count * block.stored_bytes for count, block in self.stored_blocks)
         narrow = blocks + head + self.table_bytes + self.vector_params * dtype_bytes("bf16")
         if self.vector_dtype == "bf16":
             return narrow
         # Parts count their vectors as bf16.
         matrices = 0 if self.tied_embeddings else self.head.matrix_params
-        for count, block in self.counted_blocks:
+        for count, block in self.stored_blocks:
             matrices += count * sum(linear.matrix_params for linear in block.linears)
             if experts := block.experts:
                 held = experts.n_experts + experts.n_shared
