@@ -865,6 +865,7 @@ _OWN_FILES: Final = {
     "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
     "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
+    "dbrx:parse_dbrx": "dbrx",
     "dory:parse_dory": "dory",
     "falcon:parse_falcon": "falcon",
     "falcon_h1:parse_falcon_h1": "falcon_h1",
