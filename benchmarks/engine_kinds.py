@@ -39,15 +39,19 @@ from specroof.serving.launch import launch, server_command
 ROOT = Path(__file__).parents[1]
 #: The class of each family, by its `model_type`, without the ending for a text model.
 CLASSES = {
+    "axk1": "AXK1ForCausalLM",
     "bailing_hybrid": "BailingMoeV3ForCausalLM",
+    "beam": "BeamForCausalLM",
     "cohere": "CohereForCausalLM",
     "deepseek_v2": "DeepseekV2ForCausalLM",
     "deepseek_v3": "DeepseekV3ForCausalLM",
     "deepseek_v32": "DeepseekV32ForCausalLM",
     "deepseek_v4": "DeepseekV4ForCausalLM",
+    "dory": "DoryForCausalLM",
     "dots1": "Dots1ForCausalLM",
     "ernie4_5": "Ernie4_5ForCausalLM",
     "ernie4_5_moe": "Ernie4_5_MoeForCausalLM",
+    "exaone": "ExaoneForCausalLM",
     "falcon_h1": "FalconH1ForCausalLM",
     "gemma": "GemmaForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
@@ -82,6 +86,7 @@ CLASSES = {
     "nemotron_h": "NemotronHForCausalLM",
     "olmo2": "Olmo2ForCausalLM",
     "olmo3": "Olmo3ForCausalLM",
+    "olmo_hybrid": "OlmoHybridForCausalLM",
     "opt": "OPTForCausalLM",
     "phi3": "Phi3ForCausalLM",
     "phimoe": "PhiMoEForCausalLM",
@@ -94,7 +99,10 @@ CLASSES = {
     "qwen3_moe": "Qwen3MoeForCausalLM",
     "qwen3_next": "Qwen3NextForCausalLM",
     "qwen3_vl": "Qwen3VLForConditionalGeneration",
+    "sarvam_mla": "SarvamMLAForCausalLM",
+    "sarvam_moe": "SarvamMoEForCausalLM",
     "solar_open": "SolarOpenForCausalLM",
+    "zaya": "ZayaForCausalLM",
 }
 #: Kinds that read hidden states of several layers, and what a class of each engine then has.
 FEATURES = {

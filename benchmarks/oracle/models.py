@@ -119,10 +119,10 @@ def decode_flops(model: torch.nn.Module, context_len: int) -> tuple[int, Any]:
     tokens = torch.randint(5, model.config.vocab_size, (1, context_len + 1))
     with torch.no_grad():
         output = model(tokens[:, :-1], use_cache=True)
-        cache = output.past_key_values
+        cache = output.cache
         cached = cached_elements(cache)
         with FlopCounterMode(display=False) as counter:
-            model(tokens[:, -1:], past_key_values=cache, use_cache=True)
+            model(tokens[:, -1:], cache=cache, use_cache=True)
     return counter.get_total_flops(), cached
 
 

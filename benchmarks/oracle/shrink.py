@@ -105,6 +105,9 @@ _SIZES = {
     "indexer_budget": 8,
     "indexer_compress_ratio": 4,
     "ngram_vocab_size_base": 100,
+    "n_input_layers": 2,
+    "n_recurrent_layers": 4,
+    "n_output_layers": 2,
 }
 _N_LAYERS = 8
 #: Keys that the small models do without: formats, tokens, parts beside the language model.
@@ -143,22 +146,35 @@ def shrunken(text: Mapping[str, Any]) -> dict[str, Any]:
     heads = text.get("num_attention_heads")
     kv_heads = text.get("num_key_value_heads") or heads
     small["num_key_value_heads"] = {heads: 8, 1: 1}.get(kv_heads, 2)
-    if str(text.get("model_type")).startswith(_THREE_POSITIONS):
+    return small | _by_type(text, small)
+
+
+def _by_type(text: Mapping[str, Any], small: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the small sizes of what few classes have, or have otherwise."""
+    own: dict[str, Any] = {}
+    kind = str(text.get("model_type"))
+    if kind.startswith(_THREE_POSITIONS):
         # half a head's width, in thirds for time, height and width
         part = small.get("head_dim", 8) // 8
         parts = [part, part, 2 * part] if "moe_k" in text else [2 * part, part, part]
-        sections = {"rope_type": "default", "mrope_section": parts}
-        small |= {"rope_scaling": sections, "rope_parameters": None}
-    if "expert_ffn_hidden_size" in text or text.get("model_type") == "youtu":
+        usual = {"rope_type": "default", "mrope_section": parts}
+        own |= {"rope_scaling": usual, "rope_parameters": None}
+    if kind.startswith(("cosmos3_edge", "hy_v4_vl")):
+        half = small.get("qk_rope_head_dim", small["head_dim"]) // 2
+        sections = [half // 2, half // 4, half // 4]
+        own["rope_parameters"] = {**text["rope_parameters"], "mrope_section": sections}
+    if "expert_ffn_hidden_size" in text or kind in {"axk1", "youtu"}:
         # They rotate as much of a head as their classes have by default.
-        small["head_dim"] = small["qk_rope_head_dim"]
-    if text.get("model_type") == "helium":
-        small["head_dim"] = 8  # its output is as wide as it takes
+        own["head_dim"] = small["qk_rope_head_dim"]
+    if kind == "zaya":
+        own["num_experts_per_tok"] = 1  # its class has no other
+    if kind == "helium":
+        own["head_dim"] = 8  # its output is as wide as it takes
     if text.get("attn_layer_indices"):
-        small["attn_layer_indices"] = [3]  # one of the first layers, in the place of later ones
+        own["attn_layer_indices"] = [3]  # one of the first layers, in the place of later ones
     if text.get("num_global_key_value_heads"):
-        small["num_global_key_value_heads"] = 1
-    return small
+        own["num_global_key_value_heads"] = 1
+    return own
 
 
 def _small_section(section: Mapping[str, Any], n_layers: int) -> dict[str, Any]:

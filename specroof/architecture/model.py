@@ -34,7 +34,7 @@ class Block:
     idle
         Matrices that no token of text is multiplied by, as experts of images: stored alone.
     stored
-        Whether its weights are stored with it, and not with an earlier layer.
+        Whether its weights are stored with it, and not with an earlier layer that runs them too.
     """
 
     name: str
@@ -64,13 +64,11 @@ class Block:
     @property
     def matrices(self) -> tuple[Linear, ...]:
         """All stored matrices, those of no token of text as well."""
-        return (*self.linears, *self.idle) if self.stored else ()
+        return (*self.linears, *self.idle)
 
     @property
     def n_params(self) -> int:
         """All stored elements of the block."""
-        if not self.stored:
-            return 0
         core = self.core.n_params if self.core else 0
         return core + self.vector_params + sum(linear.n_params for linear in self.matrices)
 
@@ -85,8 +83,6 @@ class Block:
     @property
     def stored_bytes(self) -> float:
         """Bytes of the block in a checkpoint."""
-        if not self.stored:
-            return 0.0
         core = self.core.stored_bytes if self.core else 0.0
         vectors = self.vector_params * dtype_bytes("bf16")
         return core + vectors + sum(linear.stored_bytes for linear in self.matrices)
@@ -227,6 +223,11 @@ class Architecture:
         return tuple((layer.count, block) for layer in self.layers for block in layer.blocks)
 
     @cached_property
+    def stored_blocks(self) -> tuple[tuple[int, Block], ...]:
+        """Every block that is stored, once where it runs several times."""
+        return tuple((count, block) for count, block in self.counted_blocks if block.stored)
+
+    @cached_property
     def counted_cores(self) -> tuple[tuple[int, Core], ...]:
         """Every core of attention or experts, behind the number of layers that have it."""
         return tuple((n, block.core) for n, block in self.counted_blocks if block.core is not None)
@@ -240,7 +241,7 @@ class Architecture:
     def weight_format(self) -> str:
         """The format that most bytes of its layers are in."""
         stored: dict[str, float] = {}
-        for count, block in self.counted_blocks:
+        for count, block in self.stored_blocks:
             for part in (*block.linears, block.core):
                 form = getattr(part, "weight", None)
                 if part is not None and form is not None:
@@ -271,26 +272,26 @@ class Architecture:
     def n_params(self) -> int:
         """Stored elements of the language model."""
         head = 0 if self.tied_embeddings else self.head.n_params
-        blocks = sum(count * block.n_params for count, block in self.counted_blocks)
+        blocks = sum(count * block.n_params for count, block in self.stored_blocks)
         return blocks + head + self.embedding_params + self.vector_params
 
     @cached_property
     def n_active_params(self) -> int:
         """Stored elements that one token uses: all but the experts it does not visit."""
-        idle = sum(count * block.idle_params for count, block in self.counted_blocks)
+        idle = sum(count * block.idle_params for count, block in self.stored_blocks)
         return self.n_params - idle
 
     @cached_property
     def weight_bytes(self) -> float:
         """Bytes of the weights as stored, block scales included."""
         head = 0.0 if self.tied_embeddings else self.head.stored_bytes
-        blocks = sum(count * block.stored_bytes for count, block in self.counted_blocks)
+        blocks = sum(count * block.stored_bytes for count, block in self.stored_blocks)
         narrow = blocks + head + self.table_bytes + self.vector_params * dtype_bytes("bf16")
         if self.vector_dtype == "bf16":
             return narrow
         # Parts count their vectors as bf16.
         matrices = 0 if self.tied_embeddings else self.head.matrix_params
-        for count, block in self.counted_blocks:
+        for count, block in self.stored_blocks:
             matrices += count * sum(linear.matrix_params for linear in block.matrices)
             if experts := block.experts:
                 held = experts.n_experts + experts.n_shared

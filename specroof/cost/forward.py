@@ -382,7 +382,7 @@ def storage(
     nothing = np.zeros(())
     parts: list[Storage] = []
     layers = architecture.n_layers
-    for count, block in architecture.counted_blocks:
+    for count, block in architecture.stored_blocks:
         parts += [
             Storage(count * linear.stored_bytes, nothing, linear.shard, layers)
             for linear in block.matrices

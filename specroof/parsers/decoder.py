@@ -104,7 +104,7 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 #   at times, which a file saved again states: Qwen3-VL-MoE says true inside and false at the top.
 # - **the text** for Llama 4, whose head is part of the language model.
 # - **either** where the configuration class passes on what the text says (``__post_init__``).
-# - **never** for Inkling: its classes tie nothing.
+# - **never** for Inkling and Cosmos 3 Edge: their classes tie nothing.
 #
 # Mistral 3 and Kimi K2.5 ask the top, where the default is true. Their published checkpoints have
 # heads of their own (24.0 billion elements of Mistral Small 3.1 are 23.57 of its text with a head
@@ -121,6 +121,7 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 _KEY: Final = "tie_word_embeddings"
 _TOP: Final = frozenset(
     [
+        "apertus1p5",
         "deepseek_ocr2",
         "ernie4_5_moe_vl",
         "ernie4_5_vl_moe",
@@ -132,6 +133,7 @@ _TOP: Final = frozenset(
         "glmga",
         "granite4_vision",
         "granite_docling",
+        "hy_v4_vl",
         "molmo2",
         "qwen2_5_omni",
         "qwen3_5",
@@ -161,7 +163,7 @@ _EITHER: Final = frozenset(
         "video_llama_3",
     ]
 )
-_NEVER: Final = frozenset(("inkling", "inkling_mm_model", "inkling_model"))
+_NEVER: Final = frozenset(("cosmos3_edge", "inkling", "inkling_mm_model", "inkling_model"))
 
 
 def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:
@@ -523,30 +525,16 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
     for key in sorted(refused):
         if keys.flag(key, default=False):
             keys.refuse(key, "false")
-    shape = _attention_shape(keys, traits)
     parallel = _holds(keys, traits.parallel)
-    norms = 2 if _holds(keys, traits.more_norms) else traits.norms
-    norm_params = norms * traits.norm_vectors * hidden_size
-    head_norms = 2 * (traits.norm_vectors - 1) * shape.head_dim if shape.qk_norm else 0
-    if traits.norm_span == "heads" and _holds(keys, traits.qk_norm):
-        head_norms = (shape.n_heads + shape.n_kv_heads) * shape.head_dim
-    gate = (traits.output_gate, hidden_size, shape.n_heads * shape.head_dim)
-    gates = (gate,) if traits.output_gate else ()
-    inner = shape.n_heads * shape.head_dim if traits.inner_norms else 0
-
-    def attention(window: int | None, weights: LayerWeights) -> Block:
-        block = attention_block(replace(shape, window=window), weights)
-        gating = matrices(weights, "self_attn.", HEADS, *gates)
-        more = norm_params - hidden_size + head_norms + inner
-        return replace(extended(block, *gating, n_params=more), joins_next=parallel)
-
+    norm_params = _norm_params(config, traits)
+    shape, attention = attention_of(config, traits)
     norms_before = 0 if parallel and traits.one_norm else norm_params
     sparse, feed_forward = feed_forward_of(config, traits, norms_before)
     positions = _number(keys, traits.positions, maximum=2**31) + traits.first_position
     embedding_norms = 2 if traits.embedding_norm else 1
     model = decoder(
         config,
-        LayerPart(_windows(keys, traits.windows, sparse), attention),
+        LayerPart(_attentions(keys, traits, shape, sparse), attention),
         LayerPart(sparse, feed_forward),
         tied_default=traits.tied,
         vocab_default=traits.vocab_size,
@@ -554,14 +542,49 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         lookup_params=positions * hidden_size,
         notes=notes,
     )
+    rows = keys.optional_int(traits.head_rows) if traits.head_rows else None
+    if rows and (model.tied_embeddings or rows > model.vocab_size):
+        keys.refuse(traits.head_rows, "null, or rows of a head of its own")
     head_bias = _holds(keys, traits.head_bias)
     # A head that is the embedding stores its bias alone.
     alone = model.vocab_size if head_bias and model.tied_embeddings else 0
     return replace(
         model,
-        head=replace(model.head, bias=head_bias),
+        head=replace(model.head, out_features=rows or model.vocab_size, bias=head_bias),
         vector_params=model.vector_params + alone,
     )
+
+
+def attention_of(
+    config: ModelConfig, traits: Traits
+) -> tuple[AttentionShape, Callable[[AttentionShape, LayerWeights], Block]]:
+    """Return the sizes of a family's attention, and what makes the block of one with a window."""
+    keys, hidden_size = config.keys, config.hidden_size
+    usual = _attention_shape(keys, traits)
+    parallel = _holds(keys, traits.parallel)
+    norm_params = _norm_params(config, traits)
+    all_heads_norm = traits.norm_span == "heads" and _holds(keys, traits.qk_norm)
+    gate_dim = _gate_dim(keys, traits, usual.head_dim)
+
+    def attention(shape: AttentionShape, weights: LayerWeights) -> Block:
+        block = attention_block(shape, weights)
+        head_norms = 2 * (traits.norm_vectors - 1) * shape.head_dim if shape.qk_norm else 0
+        if all_heads_norm:
+            head_norms = (shape.n_heads + shape.n_kv_heads) * shape.head_dim
+        inner = shape.n_heads * shape.head_dim if traits.inner_norms else 0
+        gate = (traits.output_gate, hidden_size, shape.n_heads * gate_dim)
+        gating = matrices(weights, "self_attn.", HEADS, *((gate,) if gate_dim else ()))
+        more = norm_params - hidden_size + head_norms + inner
+        more += shape.n_heads if traits.gate_bias else 0
+        return replace(extended(block, *gating, n_params=more), joins_next=parallel)
+
+    return usual, attention
+
+
+def _norm_params(config: ModelConfig, traits: Traits) -> int:
+    """Return the elements of the norms around a sublayer."""
+    norms = 2 if _holds(config.keys, traits.more_norms) else traits.norms
+    return norms * traits.norm_vectors * config.hidden_size
 
 
 def feed_forward_of(
@@ -582,6 +605,8 @@ def feed_forward_of(
     keys, hidden_size, routing = config.keys, config.hidden_size, traits.routing
     sparse = expert_layers(config, routing) if routing else [False] * config.n_layers
     experts = routed_experts(config, routing) if routing and any(sparse) else None
+    if routing and all(sparse):
+        keys.pass_over(" ".join(routing.dense_width))
     width = 0 if all(sparse) else _width(keys, hidden_size, traits)
     mlp_bias = _holds(keys, traits.mlp_bias)
     dense_params = traits.activation_params + (width if traits.inner_norms else 0)
@@ -636,8 +661,39 @@ def _attention_shape(keys: Reader, traits: Traits) -> AttentionShape:
         qkv_bias=_holds(keys, traits.qkv_bias),
         out_bias=_holds(keys, traits.out_bias),
         qk_norm=traits.norm_span == "head" and _holds(keys, traits.qk_norm),
+        gated=_holds(keys, traits.query_gate),
         sinks=traits.sinks,
     )
+
+
+def _attentions(
+    keys: Reader, traits: Traits, shape: AttentionShape, sparse: Sequence[bool]
+) -> list[AttentionShape]:
+    """Return each layer's attention: its window, and its query heads where a list has them."""
+    n_layers, heads = len(sparse), [shape.n_heads] * len(sparse)
+    if traits.listed_heads and keys.has(traits.listed_heads):
+        heads = list(keys.ints(traits.listed_heads, minimum=1, at_least=n_layers)[:n_layers])
+        for n_heads in heads:
+            if n_heads % shape.n_kv_heads:
+                allowed = f"multiples of num_key_value_heads ({shape.n_kv_heads})"
+                keys.refuse(traits.listed_heads, allowed, n_heads)
+    windows = _windows(keys, traits.windows, sparse)
+    return [
+        replace(shape, n_heads=n_heads, window=window)
+        for n_heads, window in zip(heads, windows, strict=True)
+    ]
+
+
+def _gate_dim(keys: Reader, traits: Traits, head_dim: int) -> int:
+    """Return how many outputs the gate of a head has; 0 without a gate."""
+    if not traits.output_gate:
+        return 0
+    kind = keys.values.get(traits.gate_kinds, True) if traits.gate_kinds else "per-element"
+    if kind == "per-element":
+        return head_dim
+    if kind is not True and kind != "per-head":
+        keys.refuse(traits.gate_kinds, "true, per-head or per-element")
+    return 1
 
 
 def _head_dim(keys: Reader, n_heads: int, traits: Traits) -> int:

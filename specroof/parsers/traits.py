@@ -170,6 +170,8 @@ class Traits:
         Keys that say it; none: it is always the heads' share.
     states_head_dim
         Whether a config without is refused.
+    listed_heads
+        Where a config lists the query heads of each layer.
     heads, kv_heads
         Query heads, and KV heads, where no key says it: ``"heads"`` is as many as query heads,
         ``"all"`` that in every model of the family, ``"multi_query"`` one where this key says so,
@@ -181,8 +183,11 @@ class Traits:
         (``"head"``), or of the width of all heads (``"heads"``).
     sinks
         Whether every head has an attention sink.
-    output_gate
-        The matrix whose output, as wide as all heads, gates attention; empty: none.
+    query_gate
+        Whether the matrix of queries makes a gate of attention's output, too.
+    output_gate, gate_kinds, gate_bias
+        The matrix whose output gates attention (empty: none); the key that says whether it gates
+        each head or each element (empty: always the latter); whether every head has a bias of it.
     windows
         None where all layers attend to all tokens.
     gated
@@ -207,6 +212,8 @@ class Traits:
         Whether the embedding passes a norm.
     tied, vocab_size
         Whether head and embedding are one table, and its rows, where no key says so.
+    head_rows
+        Where a config says that the head has fewer rows than the embedding.
     routing
         Experts; None: all layers are dense.
     refused
@@ -221,6 +228,7 @@ class Traits:
     head_dim: int | None = None
     head_dim_keys: tuple[str, ...] = ("head_dim",)
     states_head_dim: bool = False
+    listed_heads: str = ""
     heads: int | None = None
     kv_heads: int | Literal["heads", "all", "multi_query"] | None = "heads"
     qkv_bias: Flag = False
@@ -230,7 +238,10 @@ class Traits:
     qk_norm: Flag = False
     norm_span: Literal["head", "heads"] = "head"
     sinks: bool = False
+    query_gate: Flag = False
     output_gate: str = ""
+    gate_kinds: str = ""
+    gate_bias: bool = False
     windows: Windows | None = None
     gated: bool = True
     width: Number = ("intermediate_size", None)
@@ -246,6 +257,7 @@ class Traits:
     embedding_norm: bool = False
     tied: bool = False
     vocab_size: int | None = None
+    head_rows: str = ""
     routing: ExpertTraits | None = None
     refused: tuple[str, ...] = ()
     passed_over: str = ""
@@ -264,7 +276,7 @@ _QWEN_2: Final = Traits(
     kv_heads=None,
     qkv_bias=True,
     windows=_QWEN_WINDOWS,
-    passed_over="intermediate_size use_qk_norm",
+    passed_over="use_qk_norm",
 )
 _QWEN_3: Final = replace(_QWEN_2, head_dim=128, qkv_bias=_BIAS, out_bias=_BIAS, qk_norm=True)
 _QWEN_EXPERTS: Final = ExpertTraits(
@@ -282,17 +294,15 @@ _QWEN_3_MOE: Final = replace(
 )
 _ALL_IN_WINDOW: Final = Windows(listed=False)
 _WINDOW_IF_STATED: Final = Windows(None, listed=False)
+_GLM_EXPERTS: Final = ExpertTraits(
+    "n_routed_experts",
+    listed=False,
+    shared=("n_shared_experts", 1),
+    dense=("first_k_dense_replace", 1),
+    correction_bias=True,
+)
 _GLM_4_MOE: Final = Traits(
-    kv_heads=None,
-    qkv_bias=_BIAS,
-    qk_norm=("use_qk_norm", False),
-    routing=ExpertTraits(
-        "n_routed_experts",
-        listed=False,
-        shared=("n_shared_experts", 1),
-        dense=("first_k_dense_replace", 1),
-        correction_bias=True,
-    ),
+    kv_heads=None, qkv_bias=_BIAS, qk_norm=("use_qk_norm", False), routing=_GLM_EXPERTS
 )
 _GEMMA: Final = Traits(
     head_dim=256,
@@ -422,6 +432,9 @@ _OLMOE: Final = Traits(
     passed_over="clip_qkv",
 )
 
+#: XIELUActivation stores four numbers.
+_APERTUS: Final = replace(_DENSE, gated=False, activation_params=4, qk_norm=True)
+
 #: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
 TRAITS: Final = {
     "afmoe": replace(
@@ -439,8 +452,8 @@ TRAITS: Final = {
         ),
         passed_over="route_norm route_scale score_func load_balance_coeff",
     ),
-    # XIELUActivation stores four numbers.
-    "apertus": replace(_DENSE, gated=False, activation_params=4, qk_norm=True),
+    "apertus": _APERTUS,
+    "apertus1p5_text": replace(_APERTUS, head_rows="output_vocab_size"),
     "arcee": replace(_DENSE, mlp_bias=_MLP_BIAS, gated=False),
     "bailing_moe": _BAILING,
     "bailing_moe_v2": _BAILING,
@@ -643,7 +656,6 @@ TRAITS: Final = {
         routing=ExpertTraits(
             "n_routed_experts", shared=("n_shared_experts", 1), correction_bias=True
         ),
-        passed_over="intermediate_size",
     ),
     "aria_text": replace(
         _LLAMA,
@@ -664,6 +676,17 @@ TRAITS: Final = {
         first_position=2,
         tied=True,
         passed_over=("scale_embedding layerdrop hidden_dropout_prob attention_probs_dropout_prob"),
+    ),
+    "beam": replace(
+        _BIASES,
+        head_dim=128,
+        kv_heads=None,
+        qk_norm=True,
+        output_gate="gate_proj",
+        gate_bias=True,
+        norms=2,
+        windows=Windows(512, full_every=6, last_full=True),
+        routing=ExpertTraits("num_experts", dense=("", 3), correction_bias=True),
     ),
     # BitLinear's norms stand before the last matrix of attention and of feed-forward.
     "bitnet": Traits(kv_heads=None, qkv_bias=_BIAS, out_bias=_BIAS, inner_norms=True),
@@ -710,12 +733,14 @@ TRAITS: Final = {
         passed_over="n_positions resid_pdrop embd_pdrop",
         refused=(),
     ),
+    "cosmos3_edge_text": replace(_DENSE, head_dim=128, mlp_bias=_MLP_BIAS, gated=False),
     "cwm": Traits(
         head_dim=128,
         kv_heads=None,
         mlp_bias=_MLP_BIAS,
         windows=Windows(8192, full_every=4, first_full=0),
     ),
+    "exaone": replace(_LLAMA, spelled={"num_hidden_layers": "num_layers"}, kv_heads=None),
     "exaone_moe": Traits(
         kv_heads=None,
         qk_norm=True,
@@ -786,11 +811,41 @@ TRAITS: Final = {
         mlp_bias=("bias", "mlp_bias", False),
     ),
     "iquestcoder": replace(_LLAMA, head_dim=128, kv_heads=None),
+    "kolibri1": Traits(
+        head_dim=128,
+        kv_heads=None,
+        qk_norm=True,
+        norms=2,
+        windows=Windows(513, full_every=5),
+        routing=ExpertTraits(
+            "num_experts",
+            shared_width=("shared_expert_intermediate_size", None),
+            listed=False,
+            correction_bias=True,
+        ),
+    ),
+    "laguna": replace(
+        _BIASES,
+        head_dim=128,
+        listed_heads="num_attention_heads_per_layer",
+        kv_heads=None,
+        qk_norm=True,
+        output_gate="g_proj",
+        gate_kinds="gating",
+        windows=Windows(512, full_every=1),
+        routing=ExpertTraits(
+            "num_experts",
+            shared_width=("shared_expert_intermediate_size", None),
+            dense=("", 1),
+            correction_bias=True,
+            names=SHARED_EXPERT_NAMES,
+        ),
+        passed_over="moe_routed_scaling_factor moe_router_logit_softcapping moe_router_score_func",
+    ),
     "mellum": replace(
         _QWEN_3,
         windows=Windows(1024, full_every=1),
         routing=ExpertTraits("num_experts"),
-        passed_over="intermediate_size",
     ),
     "mpt": replace(
         _GPT,
@@ -824,6 +879,19 @@ TRAITS: Final = {
         parallel=True,
         head_bias=True,
         passed_over="resid_pdrop embd_pdrop",
+    ),
+    "sarvam_moe": replace(
+        _GLM_4_MOE,
+        head_dim=64,
+        qkv_bias=("attention_bias", "use_qkv_bias", False),
+        qk_norm=("use_qk_norm", True),
+        refused=("use_bias",),
+        routing=replace(
+            _GLM_EXPERTS,
+            shared=("n_shared_experts num_shared_experts", 1),
+            each_shared=LING_SHARED,
+        ),
+        passed_over=_BAILING.passed_over + " moe_router_enable_expert_bias",
     ),
     "smollm3": replace(
         _LLAMA,
@@ -879,15 +947,20 @@ TRAITS: Final = {
 
 #: Families with a file of their own: the file and its function, and each `model_type` it reads.
 _OWN_FILES: Final = {
+    "axk:parse_axk1": "axk1",
+    "axk:parse_axk2": "axk2",
     "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
     "granite:parse_bamba": "bamba",
     "deepseek_v3:parse_latent": (
-        "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3 youtu"
+        "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3 sarvam_mla "
+        "youtu"
     ),
     "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
     "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
     "ernie4_5_vl:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
+    "dbrx:parse_dbrx": "dbrx",
+    "dory:parse_dory": "dory",
     "falcon:parse_falcon": "falcon",
     "falcon_h1:parse_falcon_h1": "falcon_h1",
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
@@ -895,7 +968,7 @@ _OWN_FILES: Final = {
     "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
     "deepseek_v3:parse_glm_moe_dsa": "glm_moe_dsa",
     "granite:parse_granitemoehybrid": "granitemoehybrid",
-    "hy_v4:parse_hy_v4": "hy_v4",
+    "hy_v4:parse_hy_v4": "hy_v4 hy_v4_vl hy_v4_vl_text",
     "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",
     "kimi_linear:parse_kimi_linear": "kimi_k3 kimi_linear",
     "lfm2:parse_lfm2": "lfm2",
@@ -916,6 +989,8 @@ _OWN_FILES: Final = {
     "nemotron_h:parse_nemotron_h": "nemotron_h",
     "nemotron_nas:parse_nemotron_nas": "nemotron-nas",
     "opt:parse_opt": "opt",
+    "qwen3_next:parse_lara_mini": "lara_mini",
+    "qwen3_next:parse_olmo_hybrid": "olmo_hybrid",
     "qwen3_next:parse_qwen3_5": "qwen3_5 qwen3_5_text",
     "qwen3_next:parse_qwen3_5_moe": "qwen3_5_moe qwen3_5_moe_text",
     "qwen3_next:parse_qwen3_next": "qwen3_next",
@@ -924,6 +999,7 @@ _OWN_FILES: Final = {
     "step3p5:parse_step3p5": "step3p5 step3p7",
     "zamba:parse_zamba": "zamba",
     "zamba:parse_zamba2": "zamba2",
+    "zaya:parse_zaya": "zaya",
 }
 #: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`. Rows of
 #: `TRAITS` share one.

@@ -288,12 +288,11 @@ def tensor_bytes(model: Architecture) -> dict[str, dict[str, float]]:
 
 def _parts(model: Architecture) -> Iterator[tuple[int, str, Linear | Core]]:
     """Yield every matrix and core with its count and label, the head last."""
-    for layer in model.layers:
-        for block in layer.blocks:
-            for linear in block.matrices:
-                yield layer.count, f"{block.label}.{linear.name}", linear
-            if block.core is not None:
-                yield layer.count, block.label, block.core
+    for count, block in model.stored_blocks:
+        for linear in block.matrices:
+            yield count, f"{block.label}.{linear.name}", linear
+        if block.core is not None:
+            yield count, block.label, block.core
     yield 1, model.head.name, model.head
 
 

@@ -1,4 +1,4 @@
-"""DeepSeek-V2, V3, R1, V3.1 (latent attention), V3.2 (sparse indexer); Mistral Large 3; GLM; Youtu.
+"""DeepSeek-V2, V3, R1, V3.1, V3.2 (sparse indexer); Mistral Large 3; GLM; Youtu; Sarvam.
 
 Source
     DeepSeek-V2 technical report, arXiv:2405.04434, section 2; DeepSeek-V3 technical report,
@@ -20,12 +20,12 @@ from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import LayerPart, decoder, feed_forward_of, listed_kinds, matrices
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertTraits, Traits
+from specroof.parsers.traits import LING_SHARED, ExpertTraits, Traits
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 #: configuration_deepseek_v3.py and configuration_glm_moe_dsa.py: first_k_dense_replace 3,
 #: n_shared_experts 1. Experts are picked with ``e_score_correction_bias`` ("noaux_tc").
-_ROUTING: Final = ExpertTraits(
+ROUTING: Final = ExpertTraits(
     "n_routed_experts",
     shared=("n_shared_experts", 1),
     correction_bias=True,
@@ -34,16 +34,26 @@ _ROUTING: Final = ExpertTraits(
 )
 #: Experts are picked by softmax. configuration_mistral4.py: first_k_dense_replace 0
 _SOFTMAX: Final = replace(
-    _ROUTING, correction_bias=False, dense=("first_k_dense_replace", 0), listed=False
+    ROUTING, correction_bias=False, dense=("first_k_dense_replace", 0), listed=False
 )
-_USUAL: Final = Traits(routing=_ROUTING)
+_USUAL: Final = Traits(routing=ROUTING)
 #: Families that differ from V3 in more than their sizes.
 _TRAITS: Final = {
     # configuration_deepseek_v2.py: n_shared_experts 2
     "deepseek_v2": Traits(routing=replace(_SOFTMAX, shared=("n_shared_experts", 2))),
     # configuration_glm4_moe_lite.py: all layers but the first have experts.
-    "glm4_moe_lite": Traits(routing=replace(_ROUTING, dense=("first_k_dense_replace", 1))),
+    "glm4_moe_lite": Traits(routing=replace(ROUTING, dense=("first_k_dense_replace", 1))),
     "mistral4": Traits(routing=_SOFTMAX),
+    # configuration_sarvam_mla.py: first_k_dense_replace 1
+    "sarvam_mla": Traits(
+        routing=replace(
+            ROUTING,
+            shared=("n_shared_experts num_shared_experts", 1),
+            each_shared=LING_SHARED,
+            dense=("first_k_dense_replace", 1),
+        ),
+        passed_over="q_head_dim",
+    ),
     "mistral_large3": Traits(routing=_SOFTMAX),
     # configuration_youtu.py: tie_word_embeddings True
     "youtu": Traits(tied=True, passed_over="embedding_initializer_range"),

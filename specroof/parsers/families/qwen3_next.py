@@ -1,9 +1,10 @@
-"""Qwen3-Next, Qwen3.5, Qwen3.6, Qwen4-Exp: Gated DeltaNet, full attention every few layers.
+"""Gated DeltaNet, attention every few layers: Qwen3-Next, 3.5, 3.6, Qwen4-Exp; OLMo Hybrid, Lara.
 
 Source
     transformers 5, `models/qwen3_next/`, `models/qwen3_5/` and `models/qwen3_5_moe/`
-    (`modeling_*.py`, `configuration_*.py`); vLLM `models/qwen3_next.py` and `qwen3_5.py`; the
-    tensors of the published checkpoints.
+    (`modeling_*.py`, `configuration_*.py`); transformers 5.24, `models/olmo_hybrid/` and
+    `models/lara_mini/`; vLLM `models/qwen3_next.py` and `qwen3_5.py`; the tensors of the published
+    checkpoints.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,93 +22,121 @@ from specroof.architecture.base import (
     Shard,
 )
 from specroof.architecture.block_sparse import BlockSparseAttention
-from specroof.architecture.model import Architecture, AttentionShape, Block
+from specroof.architecture.model import Architecture, Block
 from specroof.architecture.recurrent import GatedDeltaNet, ShortConvolution
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,
-    attention_block,
+    attention_of,
     decoder,
     experts_block,
     extended,
     feed_forward_of,
     listed_kinds,
     matrices,
-    read_attention,
     routed_experts,
     same_part,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
 from specroof.parsers.traits import GATED_EXPERTS, Traits
-from specroof.reading.json_text import Reader
+from specroof.reading.json_text import MAX_LAYERS, Reader
 
 LINEAR: Final = "linear_attention"
 FULL: Final = "full_attention"
+SLIDING: Final = "sliding_attention"
 
 
 #: What checkpoints call two fused matrices, Qwen3.5's being of parts that engines fuse.
 _QKVZ: Final = ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz")
 _BA: Final = ("linear_attn.in_proj_b", "linear_attn.in_proj_ba")
-_WITH_EXPERTS: Final = Traits(routing=GATED_EXPERTS)
+_BIAS: Final = ("attention_bias", False)
+#: configuration_qwen3_5.py: attention_bias False, head_dim 256; vLLM: attn_output_gate True.
+_DENSE: Final = Traits(
+    head_dim=256,
+    kv_heads=None,
+    qkv_bias=_BIAS,
+    out_bias=_BIAS,
+    qk_norm=True,
+    query_gate=("attn_output_gate", True),
+    passed_over="full_attention_interval output_gate_type",
+)
+_WITH_EXPERTS: Final = replace(_DENSE, routing=GATED_EXPERTS)
+_OLMO: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS, qk_norm=True, norm_span="heads")
+#: configuration_lara_mini.py: head_dim 128, tie_word_embeddings True
+_LARA: Final = replace(
+    _WITH_EXPERTS,
+    head_dim=128,
+    query_gate=False,
+    tied=True,
+    routing=replace(GATED_EXPERTS, shared_gate=False),
+    passed_over="sliding_window",
+)
 
 
 def parse_qwen3_next(config: ModelConfig) -> Architecture:
     """Return a Qwen3-Next; its checkpoints hold a draft layer that no key mentions."""
-    return _hybrid(config, _WITH_EXPERTS, (MTP_NOTE,))
+    return _hybrid(config, _WITH_EXPERTS, _by_interval(config.keys), (MTP_NOTE,))
 
 
 def parse_qwen3_5(config: ModelConfig) -> Architecture:
     """Return a dense Qwen3.5 or Qwen3.6."""
-    config.keys.pass_over("output_gate_type")
-    return _hybrid(config, Traits())
+    return _hybrid(config, _DENSE, _by_interval(config.keys))
 
 
 def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
     """Return a Qwen3.5 or Qwen3.6 with experts."""
-    config.keys.pass_over("output_gate_type")
-    return _hybrid(config, _WITH_EXPERTS)
+    return _hybrid(config, _WITH_EXPERTS, _by_interval(config.keys))
 
 
-def _hybrid(config: ModelConfig, traits: Traits, notes: Sequence[str] = ()) -> Architecture:
+def parse_olmo_hybrid(config: ModelConfig) -> Architecture:
+    """Return an OLMo Hybrid: queries and keys pass norms of all heads, nothing is gated."""
+    return _hybrid(config, _OLMO, (LINEAR, LINEAR, LINEAR, FULL))
+
+
+def parse_lara_mini(config: ModelConfig) -> Architecture:
+    """Return a Lara 4 Mini: windows, too, and a shared expert without a gate."""
+    return _hybrid(config, _LARA, (LINEAR, SLIDING, LINEAR, FULL, SLIDING))
+
+
+def _hybrid(
+    config: ModelConfig, traits: Traits, usual: Sequence[str], notes: Sequence[str] = ()
+) -> Architecture:
+    """Return a model of layers of the kinds that a list says, or of the `usual`, repeated."""
     keys = config.keys
-    keys.pass_over("full_attention_interval intermediate_size")
-    attention, recurrent = attention_shape(keys), delta_net(keys)
+    keys.pass_over(traits.passed_over)
+    shape, attention = attention_of(config, traits)
+    recurrent, n_layers = delta_net(keys), config.n_layers
+    kinds = listed_kinds(
+        keys, "layer_types", sorted({*usual, FULL, LINEAR}), n_layers
+    ) or _repeated(usual, n_layers)
+    window = keys.positive_int("sliding_window") if SLIDING in kinds else None
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        if kind == FULL:
-            return attention_block(attention, weights)
-        return delta_net_block(config.hidden_size, recurrent, weights)
+        if kind == LINEAR:
+            return delta_net_block(config.hidden_size, recurrent, weights)
+        return attention(replace(shape, window=window if kind == SLIDING else None), weights)
 
     return decoder(
         config,
-        LayerPart(_mixers(keys, config.n_layers), mixer),
+        LayerPart(kinds, mixer),
         LayerPart(*feed_forward_of(config, traits)),
+        tied_default=traits.tied,
         # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
         notes=notes,
     )
 
 
-def attention_shape(keys: Reader) -> AttentionShape:
-    """Return the sizes of gated attention between the layers of delta attention."""
-    # configuration_qwen3_5.py: attention_bias False, head_dim 256; vLLM: attn_output_gate True.
-    shape = read_attention(keys, keys.positive_int("head_dim", default=256), biased=True)
-    return replace(shape, qk_norm=True, gated=keys.flag("attn_output_gate", default=True))
-
-
-def _mixers(keys: Reader, n_layers: int) -> Sequence[str]:
-    """Return each layer's mixer, from the list or from the stride that stands for it."""
-    return listed_kinds(keys, "layer_types", (FULL, LINEAR), n_layers) or interval_kinds(
-        keys, n_layers
-    )
-
-
-def interval_kinds(keys: Reader, n_layers: int) -> list[str]:
-    """Return the kind of each layer by the number of layers to one that attends fully."""
+def _by_interval(keys: Reader) -> tuple[str, ...]:
+    """Return the kinds that repeat where the number of layers to one that attends fully says so."""
     # configuration_qwen3_next.py, Qwen4ExpTextConfig.__post_init__: full_attention_interval 4
-    interval = keys.positive_int("full_attention_interval", default=4)
-    return [LINEAR if (index + 1) % interval else FULL for index in range(n_layers)]
+    interval = keys.positive_int("full_attention_interval", default=4, maximum=MAX_LAYERS)
+    return (*[LINEAR] * (interval - 1), FULL)
+
+
+def _repeated(kinds: Sequence[str], n_layers: int) -> list[str]:
+    return [kinds[index % len(kinds)] for index in range(n_layers)]
 
 
 def delta_net(keys: Reader) -> GatedDeltaNet:
@@ -241,7 +270,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         keys.positive_int("hc_lowrank", default=320),
     )
     kinds = _kinds(keys, n_layers)
-    recurrent, full = delta_net(keys), _full_builder(keys)
+    recurrent, full = delta_net(keys), _full_builder(config)
     experts = routed_experts(config, GATED_EXPERTS)
     tables = _tables(keys, kinds)
 
@@ -271,18 +300,19 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
 def _kinds(keys: Reader, n_layers: int) -> list[str]:
     if listed := listed_kinds(keys, "layer_types", _KINDS, n_layers):
         return [LINEAR if kind == LINEAR else FULL for kind in listed]
-    return interval_kinds(keys, n_layers)
+    return _repeated(_by_interval(keys), n_layers)
 
 
-def _full_builder(keys: Reader) -> BlockBuilder:
+def _full_builder(config: ModelConfig) -> BlockBuilder:
     """Return what builds gated attention, to the blocks that an indexer picks where it has one.
 
     A query sees `indexer_budget` tokens in finished blocks, and those of the unfinished one. An
     index key is the mean of a block.
     """
-    shape = attention_shape(keys)
+    keys = config.keys
+    shape, attention = attention_of(config, _DENSE)
     if not keys.has("indexer_n_heads"):
-        return lambda weights: attention_block(shape, weights)
+        return lambda weights: attention(shape, weights)
     # Qwen4ExpTextConfig.validate_architecture
     keys.positive_int("indexer_kv_heads", maximum=1)
     block_len = keys.positive_int("indexer_compress_ratio")
@@ -300,7 +330,7 @@ def _full_builder(keys: Reader) -> BlockBuilder:
 
     def build(weights: LayerWeights) -> Block:
         linears = matrices(weights, "self_attn.indexer.", ATTENTION_REPLICATED, row)
-        block = attention_block(shape, weights)
+        block = attention(shape, weights)
         # norms of index queries and keys
         return replace(extended(block, *linears, n_params=2 * indexer.head_dim), core=core)
 
