@@ -86,7 +86,7 @@ def _tensors(model: torch.nn.Module) -> Any:
 
 def _idle(name: str, tensor: torch.Tensor, config: PreTrainedConfig) -> int:
     """Return the elements of the experts that a token does not visit."""
-    if ".experts." not in name:
+    if ".experts." not in name or tensor.dim() == 1:  # a norm that all experts share
         return 0
     top_k = next(getattr(config, key) for key in _TOP_K_KEYS if getattr(config, key, None))
     n_experts = tensor.shape[0]

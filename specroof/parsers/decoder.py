@@ -104,7 +104,7 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 #   at times, which a file saved again states: Qwen3-VL-MoE says true inside and false at the top.
 # - **the text** for Llama 4, whose head is part of the language model.
 # - **either** where the configuration class passes on what the text says (``__post_init__``).
-# - **never** for Inkling: its classes tie nothing.
+# - **never** for Inkling and Muse Spark: their classes tie nothing.
 #
 # Mistral 3 and Kimi K2.5 ask the top, where the default is true. Their published checkpoints have
 # heads of their own (24.0 billion elements of Mistral Small 3.1 are 23.57 of its text with a head
@@ -125,6 +125,9 @@ _TOP: Final = frozenset(
         "gemma3n",
         "gemma4",
         "gemma4_unified",
+        "glm5_next",
+        "mistral_large4",
+        "muse_glimmer",
         "qwen3_5",
         "qwen3_5_moe",
         "qwen3_vl",
@@ -146,7 +149,7 @@ _EITHER: Final = frozenset(
         "video_llama_3",
     ]
 )
-_NEVER: Final = frozenset(("inkling", "inkling_mm_model", "inkling_model"))
+_NEVER: Final = frozenset(("inkling", "inkling_mm_model", "inkling_model", "muse_spark"))
 
 
 def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:
@@ -499,8 +502,8 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
             keys.refuse(key, "false")
     shape = _attention_shape(keys, traits)
     parallel = _holds(keys, traits.parallel)
-    norms = 2 if _holds(keys, traits.more_norms) else traits.norms
-    norm_params = norms * traits.norm_vectors * hidden_size
+    norms = (2, 2) if _holds(keys, traits.more_norms) else traits.norms
+    norm_params, more_norm_params = (n * traits.norm_vectors * hidden_size for n in norms)
     head_norms = 2 * (traits.norm_vectors - 1) * shape.head_dim if shape.qk_norm else 0
     if traits.norm_span == "heads" and _holds(keys, traits.qk_norm):
         head_norms = (shape.n_heads + shape.n_kv_heads) * shape.head_dim
@@ -514,7 +517,7 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         more = norm_params - hidden_size + head_norms + inner
         return replace(extended(block, *gating, n_params=more), joins_next=parallel)
 
-    norms_before = 0 if parallel and traits.one_norm else norm_params
+    norms_before = 0 if parallel and traits.one_norm else more_norm_params
     sparse, feed_forward = feed_forward_of(config, traits, norms_before)
     positions = _number(keys, traits.positions, maximum=2**31) + traits.first_position
     embedding_norms = 2 if traits.embedding_norm else 1
@@ -555,7 +558,8 @@ def feed_forward_of(
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
         if is_sparse and experts and routing:
-            return extended(experts_block(experts, weights, routing.names), n_params=more_params)
+            block = experts_block(experts, weights, routing.names)
+            return extended(_at_inner_width(config, routing, block, weights), n_params=more_params)
         if traits.gated:
             module = routing.names.dense if routing else "mlp"
             block = feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module=module)
@@ -566,6 +570,28 @@ def feed_forward_of(
         return extended(block, n_params=more_params + dense_params)
 
     return sparse, feed_forward
+
+
+def _at_inner_width(
+    config: ModelConfig, routing: ExpertTraits, block: Block, weights: LayerWeights
+) -> Block:
+    """Return experts between two matrices, where they work at another width than the layer.
+
+    Every device runs those in full, and no published list of formats names them: checkpoints hold
+    them in bfloat16, as SGLang 0.5.23 does (`models/muse_spark.py`).
+    """
+    key, into, out = routing.inner or ("", "", "")
+    width = config.keys.optional_int(key) if key else None
+    if width is None or block.experts is None:
+        return block
+    form, hidden_size, shard = weights.plain, config.hidden_size, FEED_FORWARD_REPLICATED
+    norms = sum(_holds(config.keys, norm) for norm in routing.inner_norms)
+    return extended(
+        replace(block, core=replace(block.experts, in_features=width)),
+        Linear(into, hidden_size, width, form, shard),
+        Linear(out, width, hidden_size, form, shard),
+        n_params=norms * width,
+    )
 
 
 def _holds(keys: Reader, flag: Flag) -> bool:
@@ -747,6 +773,8 @@ def _windows(keys: Reader, windows: Windows | None, sparse: Sequence[bool]) -> l
     if window is not None and windows.until[0]:
         until = _number(keys, windows.until)
     first_full = full_every - 1 if windows.first_full is None else windows.first_full
+    if first_full < 0:
+        first_full += n_layers
     begins, dense_stride = 0, 1
     if windows.dense_stride_key:
         begins = [*sparse, True].index(True)

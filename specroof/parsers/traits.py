@@ -69,8 +69,8 @@ class Windows:
     size
         The window where the key is missing; None: there is none. A null key is none, too.
     full_every, first_full
-        Where no list says so, every so many-th layer attends fully, beginning with this one; 0: all
-        layers have the window.
+        Where no list says so, every so many-th layer attends fully, this one among them (-1: the
+        last); 0: all layers have the window.
     stride_keys
         Where a config says how many; letters such as LLLG for EXAONE.
     since, until
@@ -131,6 +131,11 @@ class ExpertTraits:
         The first layer with experts, the last one (-1: of the model), and every how many-th.
     dense_width
         The width of layers without, where one of these keys says so.
+    inner
+        The key of the width that routed experts work at, where a config has it, and the
+        matrices from the hidden size to it and back; None: they work at that size.
+    inner_norms
+        Norms of that width.
     names
         Of the matrices.
     """
@@ -153,6 +158,8 @@ class ExpertTraits:
     numbered: str = ""
     span: tuple[str, str, str] | None = None
     dense_width: tuple[str, ...] = ("intermediate_size",)
+    inner: tuple[str, str, str] | None = None
+    inner_norms: tuple[Flag, ...] = ()
     names: ExpertNames = USUAL_NAMES
 
 
@@ -193,7 +200,8 @@ class Traits:
     activation_params
         Elements of the activation function in a layer.
     norms, norm_vectors
-        Norms around a sublayer, and vectors of each: 2 with a bias, 0 without elements.
+        Norms around attention and around a feed-forward, with gates of the residual stream, and
+        vectors of each: 2 with a bias, 0 without elements.
     more_norms
         Norms around a sublayer where a key says that there are two.
     inner_norms
@@ -232,7 +240,7 @@ class Traits:
     gated: bool = True
     width: Number = ("intermediate_size", None)
     activation_params: int = 0
-    norms: int = 1
+    norms: tuple[int, int] = (1, 1)
     norm_vectors: int = 1
     more_norms: Flag = False
     inner_norms: bool = False
@@ -300,7 +308,7 @@ _GEMMA_2: Final = replace(
     _GEMMA,
     qkv_bias=_BIAS,
     out_bias=_BIAS,
-    norms=2,
+    norms=(2, 2),
     windows=Windows(full_every=2),
     passed_over="sliding_window_size",
     refused=(),
@@ -410,6 +418,30 @@ _OLMOE: Final = Traits(
     passed_over="clip_qkv",
 )
 
+#: Norms of queries and keys and of the embedding have no elements.
+_MUSE: Final = replace(
+    _BIASES,
+    head_dim=128,
+    kv_heads=None,
+    output_gate="gate_proj",
+    norms=(2, 2),
+    windows=Windows(2048, full_every=4, first_full=-1),
+    passed_over="qk_scale_factor output_multiplier layer_rope_theta",
+)
+#: The norm behind attention has no elements; gates of the residual stream stand behind both.
+_MUSE_SPARK: Final = replace(
+    _MUSE,
+    head_dim=64,
+    norms=(2, 3),
+    routing=ExpertTraits(
+        "num_local_experts",
+        correction_bias=True,
+        inner=("moe_hidden_size", "pre_expert_proj", "post_expert_proj"),
+        inner_norms=(True, True),
+    ),
+    passed_over=f"{_MUSE.passed_over} intermediate_size residual_gate_temperature",
+)
+
 #: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
 TRAITS: Final = {
     "afmoe": replace(
@@ -417,7 +449,7 @@ TRAITS: Final = {
         head_dim=128,
         qk_norm=_NORMED,
         output_gate="gate_proj",
-        norms=2,
+        norms=(2, 2),
         windows=Windows(1024, full_every=4, stride_keys=("global_attn_every_n_layers",)),
         routing=ExpertTraits(
             "num_experts",
@@ -682,7 +714,7 @@ TRAITS: Final = {
         routing=replace(GATED_EXPERTS, shared_gate=False, dense=("", 2)),
     ),
     "glm": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED),
-    "glm4": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED, norms=2),
+    "glm4": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED, norms=(2, 2)),
     "gpt2": _GPT_2,
     "gpt_bigcode": replace(_GPT_2, kv_heads="multi_query"),
     "gpt_neox": replace(
@@ -726,6 +758,8 @@ TRAITS: Final = {
         routing=ExpertTraits("num_experts"),
         passed_over="intermediate_size",
     ),
+    **dict.fromkeys(("muse_glimmer", "muse_glimmer_text"), _MUSE),
+    **dict.fromkeys(("muse_spark", "muse_spark_text"), _MUSE_SPARK),
     "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
     "nemotron": replace(_LLAMA, kv_heads=None, gated=False, norm_vectors=2),
     "olmo": Traits(qkv_bias=_BIAS, out_bias=_BIAS, norm_vectors=0, passed_over="clip_qkv"),
@@ -811,6 +845,7 @@ _OWN_FILES: Final = {
     "longcat_flash:parse_longcat_flash": "longcat_flash",
     "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
     "minicpm3:parse_minicpm3": "minicpm3",
+    "mistral_large4:parse_mistral_large4": "mistral_large4 mistral_large4_text",
     "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
     "minimax:parse_minimax_m2": "minimax_m2",
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",

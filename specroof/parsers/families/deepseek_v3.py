@@ -194,13 +194,13 @@ def _latent_matrices(shape: LatentShape) -> Iterator[tuple[str, int, int, Shard,
 
 def _indexer_linears(shape: LatentShape, weights: LayerWeights) -> tuple[Linear, ...]:
     indexer = shape.indexer
-    if indexer is None or shape.query_rank is None:
+    if indexer is None:
         return ()
     quantised = matrices(
         weights,
         "self_attn.indexer.",
         ATTENTION_REPLICATED,
-        ("wq_b", shape.query_rank, indexer.n_heads * indexer.head_dim),
+        ("wq_b", shape.query_rank or shape.hidden_size, indexer.n_heads * indexer.head_dim),
         ("wk", shape.hidden_size, indexer.head_dim),
     )
     named = (replace(linear, name=f"indexer_{linear.name}") for linear in quantised)
@@ -235,7 +235,7 @@ def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
     )
     full = searching_shape(keys)
     shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
-    kinds = _indexer_kinds(keys, config.n_layers)
+    kinds = indexer_kinds(keys, config.n_layers)
     return _latent_decoder(config, [full if kind == _FULL else shared for kind in kinds])
 
 
@@ -247,7 +247,7 @@ def listed_indexers(keys: Reader, n_layers: int) -> Sequence[str] | None:
     return kinds
 
 
-def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
+def indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return whether each layer runs its indexer or takes over an earlier layer's selection.
 
     Source

@@ -5,13 +5,12 @@ Source
     `models/kimi_linear.py` and `models/kimi_k3.py`, with the names of the published tensors.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
-    FEED_FORWARD_REPLICATED,
     HEADS,
     Linear,
     Shard,
@@ -43,6 +42,9 @@ _ROUTING: Final = ExpertTraits(
     correction_bias=True,
     dense=("first_k_dense_replace", None),
     stride="moe_layer_freq",
+    # kimi_k3.py of mlx-lm: experts of K3 work at another width, with a norm behind them.
+    inner=("routed_expert_hidden_size", "routed_expert_down_proj", "routed_expert_up_proj"),
+    inner_norms=(("latent_moe_use_norm", False),),
     names=BLOCK_SPARSE_NAMES,
 )
 
@@ -61,7 +63,7 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         "use_grouped_topk"
     )
     mixers = {_FULL: _latent_builder(keys), _DELTA: _delta_builder(keys)}
-    sparse, feed_forward = _feed_forward(config)
+    sparse, feed_forward = feed_forward_of(config, Traits(routing=_ROUTING))
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 0
     if keys.has("attn_res_block_size"):  # Kimi K3, whose classes are not those of its text's type
@@ -153,30 +155,6 @@ def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
     return tuple(
         _DELTA if number in listed["kda_layers"] else _FULL for number in range(1, n_layers + 1)
     )
-
-
-def _feed_forward(
-    config: ModelConfig,
-) -> tuple[list[bool], Callable[[bool, LayerWeights], Block]]:
-    """Return what makes the feed-forwards; routed experts of K3 work on another width."""
-    keys = config.keys
-    sparse, plain = feed_forward_of(config, Traits(routing=_ROUTING))
-    latent = keys.optional_int("routed_expert_hidden_size")
-    # kimi_k3.py of mlx-lm: a norm of that width stands behind them where this key says so.
-    norm_params = (latent or 0) if keys.flag("latent_moe_use_norm", default=False) else 0
-
-    def build(is_sparse: bool, weights: LayerWeights) -> Block:
-        block = plain(is_sparse, weights)
-        if latent is None or not block.experts:
-            return block
-        # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
-        form, shard = weights.plain, FEED_FORWARD_REPLICATED
-        down = Linear("routed_expert_down_proj", config.hidden_size, latent, form, shard)
-        up = Linear("routed_expert_up_proj", latent, config.hidden_size, form, shard)
-        core = replace(block.experts, in_features=latent)
-        return extended(replace(block, core=core), down, up, n_params=norm_params)
-
-    return sparse, build
 
 
 def _delta_matrices(
