@@ -192,7 +192,8 @@ class LatentAttention(SoftmaxAttention):
         """
         cached = context_len * latent_bytes(self, dtypes.kv_dtype)
         if self.indexer:
-            cached = cached + context_len * index_key_bytes(self.indexer, dtypes.index_dtype)
+            n_keys = context_len / self.indexer.key_tokens
+            cached = cached + n_keys * index_key_bytes(self.indexer, dtypes.index_dtype)
         # One latent serves every head, so that each device keeps it all.
         return Kept(cache_only(1), cached)
 

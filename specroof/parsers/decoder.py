@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from specroof.architecture.base import FEED_FORWARD_REPLICATED, HEADS, TENSOR, Linear, Shard
+from specroof.architecture.base import FEED_FORWARD_REPLICATED, FP32, HEADS, TENSOR, Linear, Shard
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import (
     Architecture,
@@ -252,6 +252,11 @@ def router(
     """Return a matrix that weighs experts; none is quantised: every published list ignores them."""
     shard = FEED_FORWARD_REPLICATED
     return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
+
+
+def stream_mixing(name: str, hidden_size: int, n_streams: int, rows: int, shard: Shard) -> Linear:
+    """Return the float32 matrix that looks at all residual streams before a sublayer (mHC)."""
+    return Linear(name, n_streams * hidden_size, rows, weight=FP32, shard=shard, kind="residual")
 
 
 def extended(block: Block, *linears: Linear, n_params: int = 0) -> Block:

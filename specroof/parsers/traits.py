@@ -834,6 +834,7 @@ _OWN_FILES: Final = {
     "gemma4:parse_gemma4": "gemma4 gemma4_text",
     "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
     "deepseek_v3:parse_glm_moe_dsa": "glm_moe_dsa",
+    "glm5_next:parse_glm5_next": "glm5_next glm5_next_text",
     "granite:parse_granitemoehybrid": "granitemoehybrid",
     "hy_v4:parse_hy_v4": "hy_v4",
     "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",

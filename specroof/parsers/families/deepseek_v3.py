@@ -97,10 +97,13 @@ def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     return _latent_decoder(config, [searching_shape(config.keys)] * config.n_layers)
 
 
-def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:
+def latent_shape(
+    keys: Reader, *, value_dim: int | None = None, rotates: bool = True
+) -> LatentShape:
     """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once.
 
     `value_dim` is the width of a head's value where no key says so; None refuses such a config.
+    Where no key `rotates`, the width of that part is 0, and stated.
     """
     keys.pass_over("head_dim num_key_value_heads qk_head_dim")  # the cache has no heads
     if "q_lora_rank" not in keys.values:
@@ -112,7 +115,9 @@ def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:
         keys.optional_int("q_lora_rank"),
         keys.positive_int("kv_lora_rank"),
         keys.positive_int("qk_nope_head_dim"),
-        keys.positive_int("qk_rope_head_dim"),
+        keys.positive_int("qk_rope_head_dim")
+        if rotates
+        else keys.positive_int("qk_rope_head_dim", minimum=0, maximum=0),
         keys.positive_int("v_head_dim", default=value_dim),
         # configuration_deepseek_v3.py: attention_bias False
         bias=keys.flag("attention_bias", default=False),

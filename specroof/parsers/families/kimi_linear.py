@@ -32,7 +32,7 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import BLOCK_SPARSE_NAMES, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
-_DELTA: Final = "linear_attention"
+DELTA: Final = "linear_attention"
 _FULL: Final = "full_attention"
 #: Without a default of shared experts and of dense layers: 0 in mlx-lm, 1 in transformers.
 _ROUTING: Final = ExpertTraits(
@@ -62,7 +62,7 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         "linear_head_dim linear_num_heads mla_use_nope moe_renormalize moe_router_activation_func "
         "use_grouped_topk"
     )
-    mixers = {_FULL: _latent_builder(keys), _DELTA: _delta_builder(keys)}
+    mixers = {_FULL: _latent_builder(keys), DELTA: delta_builder(keys)}
     sparse, feed_forward = feed_forward_of(config, Traits(routing=_ROUTING))
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 0
@@ -98,7 +98,7 @@ def _latent_builder(keys: Reader) -> BlockBuilder:
     )
 
 
-def _delta_builder(keys: Reader) -> BlockBuilder:
+def delta_builder(keys: Reader) -> BlockBuilder:
     """Return what builds delta attention; q, k and v are one matrix.
 
     Vectors: the norm before it, A_log per head, dt_bias per channel, the gated norm of one head.
@@ -140,7 +140,7 @@ def _delta(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
 def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
     """Return each layer's kind of attention; the published lists count layers from 1."""
     keys, n_layers = config.keys, config.n_layers
-    if kinds := listed_kinds(keys, "layer_types", (_DELTA, _FULL), n_layers):
+    if kinds := listed_kinds(keys, "layer_types", (DELTA, _FULL), n_layers):
         return kinds
     section = keys.section("linear_attn_config")
     if section is None:
@@ -153,7 +153,7 @@ def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
             allowed = f"layer {number} in one of kda_layers and full_attn_layers"
             section.refuse("kda_layers", allowed)
     return tuple(
-        _DELTA if number in listed["kda_layers"] else _FULL for number in range(1, n_layers + 1)
+        DELTA if number in listed["kda_layers"] else _FULL for number in range(1, n_layers + 1)
     )
 
 
