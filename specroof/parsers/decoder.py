@@ -149,7 +149,9 @@ _EITHER: Final = frozenset(
         "video_llama_3",
     ]
 )
-_NEVER: Final = frozenset(("inkling", "inkling_mm_model", "inkling_model", "muse_spark"))
+_NEVER: Final = frozenset(
+    ("inkling", "inkling_mm_model", "inkling_model", "inkling2", "muse_spark")
+)
 
 
 def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:

@@ -111,7 +111,7 @@ _OTHER_TOWERS: Final = {"vision_config": "vision tower", "audio_config": "audio 
 
 # What a checkpoint's name says about the storage of its weights.
 _STORAGE_IN_NAME: Final = re.compile(
-    r"(?<![a-z0-9])(?:fp8|fp4|nvfp4|mxfp4|int8|int4|awq|gptq)(?![a-z0-9])", re.IGNORECASE
+    r"(?<![a-z0-9])(?:fp8|fp4|nvfp4|mxfp4|mxfp8|int8|int4|awq|gptq)(?![a-z0-9])", re.IGNORECASE
 )
 
 

@@ -838,6 +838,7 @@ _OWN_FILES: Final = {
     "granite:parse_granitemoehybrid": "granitemoehybrid",
     "hy_v4:parse_hy_v4": "hy_v4",
     "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",
+    "inkling:parse_inkling2": "inkling2 inkling2_text",
     "kimi_linear:parse_kimi_linear": "kimi_k3 kimi_linear",
     "lfm2:parse_lfm2": "lfm2",
     "lfm2:parse_lfm2_moe": "lfm2_moe",
