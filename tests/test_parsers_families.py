@@ -29,7 +29,7 @@ from specroof.architecture.recurrent import LightningAttention
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes
 from specroof.parsers import PARSERS
-from specroof.parsers.model_config import DSPARK_NOTE
+from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.parsers.traits import TRAITS
 from tables import table
 from tiny_configs import (
@@ -240,7 +240,8 @@ def test_a_family_has_the_sizes_of_its_class(
     model = parse(COUNTED["bases"][base] | keys | {"model_type": model_type})
     assert (model.n_params, model.n_active_params) == (stored, active)
     assert cached is None or kv_cache_bytes(model, 3) == cached
-    assert model.notes == ((DSPARK_NOTE,) if model_type.startswith("mistral_large4") else ())
+    held = {"mistral_large4_text": (DSPARK_NOTE,), "dots3_note_text": (MTP_NOTE,)}
+    assert model.notes == held.get(model_type, ())
 
 
 def test_servers_keep_the_heads_that_a_falcon_has() -> None:

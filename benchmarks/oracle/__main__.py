@@ -149,10 +149,11 @@ def _expansion(core: LatentAttention, context_len: int) -> int:
     """Return what expanding the latents of all tokens costs beyond absorbing the matrices."""
     key_dim, value_dim = core.head_dims or (0, 0)
     up_projection = 2 * core.latent_dim * core.n_heads * (key_dim - core.rope_dim + value_dim)
-    attended = context_len + 1 if core.top_k is None else min(context_len + 1, core.top_k)
+    cached = context_len if core.window is None else min(context_len, core.window - 1)
+    attended = cached + 1 if core.top_k is None else min(cached + 1, core.top_k)
     absorbed = 2 * core.n_heads * (2 * core.latent_dim + core.rope_dim) * attended
-    expanded = 2 * core.n_heads * (key_dim + value_dim) * (context_len + 1)
-    return context_len * up_projection + expanded - absorbed
+    expanded = 2 * core.n_heads * (key_dim + value_dim) * (cached + 1)
+    return cached * up_projection + expanded - absorbed
 
 
 def _elements(model: Architecture, context_len: int) -> int:

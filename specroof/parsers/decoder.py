@@ -125,6 +125,7 @@ _TOP: Final = frozenset(
         "gemma3n",
         "gemma4",
         "gemma4_unified",
+        "dots3_note",
         "glm5_next",
         "mistral_large4",
         "muse_glimmer",
@@ -725,7 +726,8 @@ def routed_experts(config: ModelConfig, routing: ExpertTraits) -> ExpertsShape:
     shared = n_shared or 0
     if shared:
         key, required = routing.each_shared
-        shared *= keys.positive_int(key, default=None if required else width) if key else width
+        each = None if required else width
+        shared *= keys.positive_int(*key.split(), default=each) if key else width
     names, default = routing.shared_width
     if names:
         shared = keys.positive_int(*names.split(), minimum=int(default is None), default=default)

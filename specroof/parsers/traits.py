@@ -108,7 +108,7 @@ class ExpertTraits:
         Keys of the number of experts (the first of several words), of how many a token visits, and
         of the width of one.
     shared, each_shared
-        The number of shared experts, and a key of the width of one, with whether it is required:
+        The number of shared experts, and keys of the width of one, with whether one is required:
         where no key says so each is as wide as the others.
     shared_width
         The width of the one shared expert, where the family has this instead of a number.
@@ -828,6 +828,7 @@ _OWN_FILES: Final = {
     "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
     "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
+    "dots3_note:parse_dots3_note": "dots3_note dots3_note_text",
     "falcon:parse_falcon": "falcon",
     "falcon_h1:parse_falcon_h1": "falcon_h1",
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
