@@ -169,7 +169,7 @@ fuzz: $(TEST_ENV)/.dev-installed ## draw hostile inputs for FUZZ_MINUTES (60)
 # transformers and torch are large, and no part of any other environment.
 oracle: pyproject.toml ## compare with the model classes of transformers (installs torch), slow
 	$(call make_environment,$(ORACLE_ENV))
-	@$(ORACLE_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable . "transformers==5.23.*" torch
+	@$(ORACLE_ENV)/bin/python -m pip install $(PIP_FLAGS) --editable . "transformers==5.24.*" torch
 	$(ORACLE_ENV)/bin/python benchmarks/oracle model_configs $(ORACLE_CONFIGS)
 
 notebooks: $(TEST_ENV)/.wheel-installed ## execute the notebooks

@@ -112,6 +112,16 @@ shared_latents = st.builds(
 )
 
 
+sliding_latents = st.builds(
+    LatentAttention,
+    n_heads=st.sampled_from([8, 16]),
+    latent_dim=st.sampled_from([16, 128, 160]),
+    rope_dim=widths,
+    head_dims=st.just((24, 16)),
+    window=st.integers(1, 40),
+)
+
+
 block_sparse = st.builds(
     BlockSparseAttention,
     n_heads=st.sampled_from([8, 16]),
@@ -233,6 +243,7 @@ rising = (
     grouped_queries,
     latents,
     shared_latents,
+    sliding_latents,
     shared_caches,
     compressed_attention(),
     recurrents,

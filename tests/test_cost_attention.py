@@ -41,6 +41,7 @@ from strategies import (
     latents,
     setting,
     shared_latents,
+    sliding_latents,
     small,
 )
 
@@ -49,7 +50,7 @@ CONTEXT_ONLY = Options(count="attention+ffn")
 #: Attention over a cache of tokens, of which each query sees some; the query itself is one.
 attentions = st.one_of(
     grouped_queries, grouped_queries.map(lambda core: replace(core, causal=False)),
-    latents, shared_latents, block_sparse, chunked,
+    latents, shared_latents, sliding_latents, block_sparse, chunked,
 )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def visible(core: Core, query: int, context: int, queries: int) -> set[int]:
         blocks = range(own // core.block_len + 1)[-core.indexer.top_k :]
         return {key for key in before if key // core.block_len in blocks}
     if isinstance(core, LatentAttention):
-        return set(before[-(core.top_k or own + 1) :])
+        return set(before[-(core.top_k or core.window or own + 1) :])
     window = core.window_len
     seen = {key for key in before if not window or own - key < window}
     return seen if causal else seen | set(range(context, context + queries))
@@ -79,7 +80,7 @@ def visible_to_estimators(core: Core, query: int, context: int) -> set[int]:
     if isinstance(core, BlockSparseAttention):
         most: int | None = core.indexer.top_k * core.block_len
     else:
-        most = core.top_k if isinstance(core, LatentAttention) else core.window_len
+        most = (isinstance(core, LatentAttention) and core.top_k) or core.window_len
     return set(range(context)[-(most or context + 1) :])
 
 

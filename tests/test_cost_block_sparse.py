@@ -38,7 +38,7 @@ def costs(core: BlockSparseAttention, *sizes: int) -> tuple[OpCost, OpCost]:
 def test_a_key_that_stands_for_a_block_is_scanned_and_stored_once_a_block(
     core: BlockSparseAttention, batch: int, queries: int, context: int
 ) -> None:
-    merged = replace(core, key_tokens=core.block_len)
+    merged = replace(core, indexer=replace(core.indexer, key_tokens=core.block_len))
     scan, attention = costs(core, batch, queries, context)
     fewer, same = costs(merged, batch, queries, context)
     assert float(fewer.flops) * core.block_len == pytest.approx(float(scan.flops))

@@ -305,7 +305,11 @@ OPTIONAL_IN: Final = {
     "vocab_size": {"gemma3_text"},
 }
 DENSE_TYPES: Final = ("gemma", "llama", "mistral", "phi3", "qwen2", "nemotron-nas", "opt")
-OTHERS: Final = {"gemma3n_text", "mistral_large3"}  # whose classes have more defaults
+OTHERS: Final = {
+    "gemma3n_text",
+    "mistral_large3",
+    "mistral_large4_text",
+}  # whose classes have more defaults
 
 
 def test_a_config_without_a_key_that_counts_is_refused(whole_configs: list[Config]) -> None:

@@ -106,7 +106,7 @@ def _idle(name: str, tensor: torch.Tensor, config: PreTrainedConfig) -> int:
     crossing = getattr(config, "cross_attention_layers", ())
     if _OF_IMAGES in name or any(f".layers.{index}." in name for index in crossing):
         return tensor.numel()
-    if ".experts." not in name:
+    if ".experts." not in name or tensor.dim() == 1:  # a norm that all experts share
         return 0
     top_k = next(getattr(config, key) for key in _TOP_K_KEYS if getattr(config, key, None))
     n_experts = tensor.shape[0]

@@ -79,6 +79,7 @@ _SIZES = {
     "mamba_chunk_size": 8,
     "index_block_size": 4,
     "index_topk_blocks": 2,
+    "index_kpool": 4,
     "swa_num_attention_heads": 8,
     "swa_num_key_value_heads": 4,
     "swa_head_dim": 16,

@@ -196,11 +196,15 @@ class Indexer:
         Its query heads, and the width of the one key that a token (or an entry) caches.
     top_k
         Entries that it lets attention see.
+    key_tokens
+        Tokens (or entries) that one key stands for: more than 1 where it is the mean of a block
+        (Qwen4-Exp) or made of a pool (GLM-5.3-Flash).
     """
 
     n_heads: int
     head_dim: int
     top_k: int
+    key_tokens: int = 1
 
 
 # --- How a cached value lies in memory: bytes per element, latent, index key and V4 entry --------
@@ -646,7 +650,9 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
 ) -> OpCost:
     r"""Return the cost of scoring index keys: every query against every key.
 
-    .. math:: F = 2 \, B \, n_I d_I \, A \qquad M = B \, b_I \, (S_{keys} + T_{keys})
+    .. math:: F = 2 \, B \, n_I d_I \, A / g \qquad M = B \, b_I \, (S_{keys} + T_{keys}) / g
+
+    with g tokens to a key.
 
     Parameters
     ----------
@@ -656,7 +662,7 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
         The pass; keys are scored in the dtype that they are cached in: the option
         ``index_dtype``, else that of the cache.
     pairs, read, new
-        Per sequence: (query, key) pairs, cached keys read, keys added.
+        Per sequence: (query, token) pairs, cached tokens whose keys are read, tokens added.
     key_bytes
         Of one key; those of DeepSeek's indexer if None.
     shard
@@ -665,7 +671,8 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
     Counts
         the weighted sum over heads within the multiply-add of the score.
     Ignores
-        ReLU and the top-k selection: 2 of 256 FLOP per pair and head.
+        ReLU and the top-k selection: 2 of 256 FLOP per pair and head; that tokens of an unfinished
+        block have no key yet: at most one key a sequence.
     Source
         DeepSeek-V3.2-Exp report 2025, equation 1 (lightning indexer).
 
@@ -687,6 +694,7 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
     if key_bytes is None:
         dtype = setting.options.index_dtype or dtype
         key_bytes = index_key_bytes(indexer, dtype)
+    pairs, read, new = (tokens / indexer.key_tokens for tokens in (pairs, read, new))
     written = new if setting.options.counts_all else np.zeros(())
     narrow = dtype in {"fp8", "fp4"}
     return OpCost(

@@ -45,8 +45,6 @@ class BlockSparseAttention(HeadsAttention):
         that is cached for it, and the blocks that a query sees, its own among them.
     block_len
         Tokens per block.
-    key_tokens
-        Tokens that one index key stands for: 1, or those of a block, whose mean it is.
     """
 
     n_heads: int
@@ -55,7 +53,6 @@ class BlockSparseAttention(HeadsAttention):
     value_dim: int
     indexer: Indexer
     block_len: int
-    key_tokens: int = 1
 
     label = "block_sparse_attention"
     kernel = "block_sparse"
@@ -75,8 +72,7 @@ class BlockSparseAttention(HeadsAttention):
             per sequence, KV head and pass; new keys, values and index keys written.
         Ignores
             the maximum over each block and the top-k, 1 of 256 FLOP per pair; that queries of one
-            sequence may pick different blocks: at most T times the blocks; where a key is the mean
-            of a block, that unfinished blocks have none: at most one key a sequence.
+            sequence may pick different blocks: at most T times the blocks.
         Source
             MiniMax-M3 in transformers 5 and SGLang; see the module.
 
@@ -107,9 +103,9 @@ class BlockSparseAttention(HeadsAttention):
         scan = indexer_op(
             indexer,
             setting,
-            pairs=counted_pairs(forward, options) / self.key_tokens,
-            read=forward.context_len / self.key_tokens,
-            new=forward.query_len / self.key_tokens,
+            pairs=counted_pairs(forward, options),
+            read=forward.context_len,
+            new=forward.query_len,
             key_bytes=_index_key_bytes(self, setting.kv_dtype),
             # Heads divide over devices, their one key does not.
             shard=Shard("attention", indexer.n_heads, indexer.n_heads, 1),
@@ -131,7 +127,7 @@ class BlockSparseAttention(HeadsAttention):
         >>> float(kept.cache_bytes), float(kept.repeated_bytes)  # (4 * 256 + 128) * 2; 128 * 2
         (2304.0, 256.0)
         """
-        index = context_len / self.key_tokens * _index_key_bytes(self, dtypes.kv_dtype)
+        index = context_len / self.indexer.key_tokens * _index_key_bytes(self, dtypes.kv_dtype)
         stored = context_len * kv_token_bytes(self, dtypes.kv_dtype)
         return Kept(cache_only(self.n_kv_heads), stored + index, repeated_bytes=index)
 

@@ -50,6 +50,8 @@ class LatentAttention(SoftmaxAttention):
         prompt may be attended with. None where only the absorbed form is known.
     causal
         False where the new positions of a pass see each other both ways.
+    window
+        Tokens a query may see, itself included (dots3.note); None sees all, or what was picked.
     """
 
     n_heads: int
@@ -59,12 +61,18 @@ class LatentAttention(SoftmaxAttention):
     shared_top_k: int | None = None
     head_dims: tuple[int, int] | None = None
     causal: bool = True
+    window: int | None = None
 
-    window_len = 0
+    @property
+    def window_len(self) -> int:
+        """Tokens at which its cache stops growing; 0 where it never does."""
+        return self.window or 0
 
     @property
     def label(self) -> str:
         """The name of its kind, with which names of its operations begin."""
+        if self.window is not None:
+            return "sliding_latent_attention"
         if self.shared_top_k is not None:
             return "shared_index_attention"
         return "sparse_attention" if self.indexer else "latent_attention"
@@ -126,7 +134,8 @@ class LatentAttention(SoftmaxAttention):
         forward, options = setting.forward, setting.options
         top_k = self.top_k
         token_bytes = latent_bytes(self, setting.kv_dtype)
-        pairs = counted_pairs(forward, options, top_k, causal=self.causal)
+        seen = self.window if top_k is None else top_k
+        pairs = counted_pairs(forward, options, seen, causal=self.causal)
         flops = attention_flops(
             n_heads=self.n_heads,
             pair_dims=2 * self.latent_dim + self.rope_dim,
@@ -159,7 +168,7 @@ class LatentAttention(SoftmaxAttention):
         attention = attention_op(
             setting if top_k is None else replace(setting, reading=setting.reading.of_chosen),
             flops=flops,
-            read_bytes=token_bytes * cached_tokens_read(forward, options, top_k),
+            read_bytes=token_bytes * cached_tokens_read(forward, options, seen),
             new_bytes=token_bytes * forward.query_len,
             shard=cache_only(1),
             n_heads=self.n_heads,
@@ -190,9 +199,11 @@ class LatentAttention(SoftmaxAttention):
         >>> float(kept.cache_bytes)  # 2 * ((512 + 64) * 2 + 128 + 4)
         2568.0
         """
-        cached = context_len * latent_bytes(self, dtypes.kv_dtype)
+        tokens = context_len if self.window is None else np.minimum(context_len, self.window)
+        cached = tokens * latent_bytes(self, dtypes.kv_dtype)
         if self.indexer:
-            cached = cached + context_len * index_key_bytes(self.indexer, dtypes.index_dtype)
+            n_keys = context_len / self.indexer.key_tokens
+            cached = cached + n_keys * index_key_bytes(self.indexer, dtypes.index_dtype)
         # One latent serves every head, so that each device keeps it all.
         return Kept(cache_only(1), cached)
 
@@ -253,7 +264,7 @@ def expansion_op(
     (4194304.0, 20480.0)
     """
     forward = setting.forward
-    cached = forward.batch_size * forward.context_len
+    cached = forward.batch_size * cached_tokens_read(forward, setting.options, core.window)
     moved = 2 * core.n_heads * sum(head_dims) * dtype_bytes(setting.activation_dtype)
     projected_dims = core.n_heads * (sum(head_dims) - core.rope_dim)
     return OpCost(

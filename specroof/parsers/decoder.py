@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from specroof.architecture.base import FEED_FORWARD_REPLICATED, HEADS, TENSOR, Linear, Shard
+from specroof.architecture.base import FEED_FORWARD_REPLICATED, FP32, HEADS, TENSOR, Linear, Shard
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import (
     Architecture,
@@ -104,7 +104,7 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 #   at times, which a file saved again states: Qwen3-VL-MoE says true inside and false at the top.
 # - **the text** for Llama 4, whose head is part of the language model.
 # - **either** where the configuration class passes on what the text says (``__post_init__``).
-# - **never** for Inkling and Cosmos 3 Edge: their classes tie nothing.
+# - **never** for Inkling, Muse Spark and Cosmos 3 Edge: their classes tie nothing.
 #
 # Mistral 3 and Kimi K2.5 ask the top, where the default is true. Their published checkpoints have
 # heads of their own (24.0 billion elements of Mistral Small 3.1 are 23.57 of its text with a head
@@ -129,12 +129,16 @@ _TOP: Final = frozenset(
         "gemma3n",
         "gemma4",
         "gemma4_unified",
+        "dots3_note",
         "glm46v",
+        "glm5_next",
         "glmga",
         "granite4_vision",
         "granite_docling",
         "hy_v4_vl",
+        "mistral_large4",
         "molmo2",
+        "muse_glimmer",
         "qwen2_5_omni",
         "qwen3_5",
         "qwen3_5_moe",
@@ -163,7 +167,9 @@ _EITHER: Final = frozenset(
         "video_llama_3",
     ]
 )
-_NEVER: Final = frozenset(("cosmos3_edge", "inkling", "inkling_mm_model", "inkling_model"))
+_NEVER: Final = frozenset(
+    ("cosmos3_edge", "inkling", "inkling_mm_model", "inkling_model", "inkling2", "muse_spark")
+)
 
 
 def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:
@@ -268,6 +274,11 @@ def router(
     """Return a matrix that weighs experts; none is quantised: every published list ignores them."""
     shard = FEED_FORWARD_REPLICATED
     return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
+
+
+def stream_mixing(name: str, hidden_size: int, n_streams: int, rows: int, shard: Shard) -> Linear:
+    """Return the float32 matrix that looks at all residual streams before a sublayer (mHC)."""
+    return Linear(name, n_streams * hidden_size, rows, weight=FP32, shard=shard, kind="residual")
 
 
 def extended(block: Block, *linears: Linear, n_params: int = 0) -> Block:
@@ -526,7 +537,7 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         if keys.flag(key, default=False):
             keys.refuse(key, "false")
     parallel = _holds(keys, traits.parallel)
-    norm_params = _norm_params(config, traits)
+    _, norm_params = _norm_params(config, traits)
     shape, attention = attention_of(config, traits)
     norms_before = 0 if parallel and traits.one_norm else norm_params
     sparse, feed_forward = feed_forward_of(config, traits, norms_before)
@@ -562,7 +573,7 @@ def attention_of(
     keys, hidden_size = config.keys, config.hidden_size
     usual = _attention_shape(keys, traits)
     parallel = _holds(keys, traits.parallel)
-    norm_params = _norm_params(config, traits)
+    norm_params, _ = _norm_params(config, traits)
     all_heads_norm = traits.norm_span == "heads" and _holds(keys, traits.qk_norm)
     gate_dim = _gate_dim(keys, traits, usual.head_dim)
 
@@ -581,10 +592,11 @@ def attention_of(
     return usual, attention
 
 
-def _norm_params(config: ModelConfig, traits: Traits) -> int:
-    """Return the elements of the norms around a sublayer."""
-    norms = 2 if _holds(config.keys, traits.more_norms) else traits.norms
-    return norms * traits.norm_vectors * config.hidden_size
+def _norm_params(config: ModelConfig, traits: Traits) -> tuple[int, int]:
+    """Return the elements of the norms around attention, and around a feed-forward."""
+    norms = (2, 2) if _holds(config.keys, traits.more_norms) else traits.norms
+    attention, feed_forward = (n * traits.norm_vectors * config.hidden_size for n in norms)
+    return attention, feed_forward
 
 
 def feed_forward_of(
@@ -614,7 +626,8 @@ def feed_forward_of(
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
         if is_sparse and experts and routing:
-            return extended(experts_block(experts, weights, routing.names), n_params=more_params)
+            block = experts_block(experts, weights, routing.names)
+            return extended(_at_inner_width(config, routing, block, weights), n_params=more_params)
         if traits.gated:
             module = routing.names.dense if routing else "mlp"
             block = feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module=module)
@@ -625,6 +638,28 @@ def feed_forward_of(
         return extended(block, n_params=more_params + dense_params)
 
     return sparse, feed_forward
+
+
+def _at_inner_width(
+    config: ModelConfig, routing: ExpertTraits, block: Block, weights: LayerWeights
+) -> Block:
+    """Return experts between two matrices, where they work at another width than the layer.
+
+    Every device runs those in full, and no published list of formats names them: checkpoints hold
+    them in bfloat16, as SGLang 0.5.23 does (`models/muse_spark.py`).
+    """
+    key, into, out = routing.inner or ("", "", "")
+    width = config.keys.optional_int(key) if key else None
+    if width is None or block.experts is None:
+        return block
+    form, hidden_size, shard = weights.plain, config.hidden_size, FEED_FORWARD_REPLICATED
+    norms = sum(_holds(config.keys, norm) for norm in routing.inner_norms)
+    return extended(
+        replace(block, core=replace(block.experts, in_features=width)),
+        Linear(into, hidden_size, width, form, shard),
+        Linear(out, width, hidden_size, form, shard),
+        n_params=norms * width,
+    )
 
 
 def _holds(keys: Reader, flag: Flag) -> bool:
@@ -782,7 +817,8 @@ def routed_experts(config: ModelConfig, routing: ExpertTraits) -> ExpertsShape:
     shared = n_shared or 0
     if shared:
         key, required = routing.each_shared
-        shared *= keys.positive_int(key, default=None if required else width) if key else width
+        each = None if required else width
+        shared *= keys.positive_int(*key.split(), default=each) if key else width
     names, default = routing.shared_width
     if names:
         shared = keys.positive_int(*names.split(), minimum=int(default is None), default=default)
@@ -837,6 +873,8 @@ def _windows(keys: Reader, windows: Windows | None, sparse: Sequence[bool]) -> l
     if window is not None and windows.until[0]:
         until = _number(keys, windows.until)
     first_full = full_every - 1 if windows.first_full is None else windows.first_full
+    if first_full < 0:
+        first_full += n_layers
     begins, dense_stride = 0, 1
     if windows.dense_stride_key:
         begins = [*sparse, True].index(True)

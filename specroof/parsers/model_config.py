@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import PurePath
 from typing import Final, NoReturn
 
 from specroof.architecture.model import Architecture
-from specroof.errors import ConfigError, expect_word, reject
+from specroof.errors import ConfigError, refuse, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
 from specroof.parsers.traits import PARSERS
 from specroof.reading.json_text import (
@@ -116,7 +116,7 @@ DSPARK_NOTE: Final = "DSpark drafter not counted among the model's weights"
 
 # What a checkpoint's name says about the storage of its weights.
 _STORAGE_IN_NAME: Final = re.compile(
-    r"(?<![a-z0-9])(?:fp8|fp4|nvfp4|mxfp4|int8|int4|awq|gptq)(?![a-z0-9])", re.IGNORECASE
+    r"(?<![a-z0-9])(?:fp8|fp4|nvfp4|mxfp4|mxfp8|int8|int4|awq|gptq)(?![a-z0-9])", re.IGNORECASE
 )
 
 
@@ -492,8 +492,9 @@ def parse_config(
     >>> model.name, model.n_layers, model.layers[0].count
     ('tiny', 2, 2)
     """
-    if family is not None:
-        expect_word("family", family, sorted(PARSERS))
+    if family is not None and family not in PARSERS:
+        near = get_close_matches(str(family), PARSERS, n=3) or ["llama"]
+        refuse("family", family, f"one of {len(PARSERS)} known types, such as {', '.join(near)}")
     sidecar = None
     if quantization_text is not None:
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")

@@ -69,8 +69,8 @@ class Windows:
     size
         The window where the key is missing; None: there is none. A null key is none, too.
     full_every, first_full
-        Where no list says so, every so many-th layer attends fully, beginning with this one; 0: all
-        layers have the window.
+        Where no list says so, every so many-th layer attends fully, this one among them (-1: the
+        last); 0: all layers have the window.
     stride_keys
         Where a config says how many; letters such as LLLG for EXAONE.
     since, until
@@ -108,7 +108,7 @@ class ExpertTraits:
         Keys of the number of experts (the first of several words), of how many a token visits, and
         of the width of one.
     shared, each_shared
-        The number of shared experts, and a key of the width of one, with whether it is required:
+        The number of shared experts, and keys of the width of one, with whether one is required:
         where no key says so each is as wide as the others.
     shared_width
         The width of the one shared expert, where the family has this instead of a number.
@@ -131,6 +131,11 @@ class ExpertTraits:
         The first layer with experts, the last one (-1: of the model), and every how many-th.
     dense_width
         The width of layers without, where one of these keys says so.
+    inner
+        The key of the width that routed experts work at, where a config has it, and the
+        matrices from the hidden size to it and back; None: they work at that size.
+    inner_norms
+        Norms of that width.
     names
         Of the matrices.
     """
@@ -153,6 +158,8 @@ class ExpertTraits:
     numbered: str = ""
     span: tuple[str, str, str] | None = None
     dense_width: tuple[str, ...] = ("intermediate_size",)
+    inner: tuple[str, str, str] | None = None
+    inner_norms: tuple[Flag, ...] = ()
     names: ExpertNames = USUAL_NAMES
 
 
@@ -198,7 +205,8 @@ class Traits:
     activation_params
         Elements of the activation function in a layer.
     norms, norm_vectors
-        Norms around a sublayer, and vectors of each: 2 with a bias, 0 without elements.
+        Norms around attention and around a feed-forward, with gates of the residual stream, and
+        vectors of each: 2 with a bias, 0 without elements.
     more_norms
         Norms around a sublayer where a key says that there are two.
     inner_norms
@@ -246,7 +254,7 @@ class Traits:
     gated: bool = True
     width: Number = ("intermediate_size", None)
     activation_params: int = 0
-    norms: int = 1
+    norms: tuple[int, int] = (1, 1)
     norm_vectors: int = 1
     more_norms: Flag = False
     inner_norms: bool = False
@@ -314,7 +322,7 @@ _GEMMA_2: Final = replace(
     _GEMMA,
     qkv_bias=_BIAS,
     out_bias=_BIAS,
-    norms=2,
+    norms=(2, 2),
     windows=Windows(full_every=2),
     passed_over="sliding_window_size",
     refused=(),
@@ -434,6 +442,29 @@ _OLMOE: Final = Traits(
 
 #: XIELUActivation stores four numbers.
 _APERTUS: Final = replace(_DENSE, gated=False, activation_params=4, qk_norm=True)
+#: Norms of queries and keys and of the embedding have no elements.
+_MUSE: Final = replace(
+    _BIASES,
+    head_dim=128,
+    kv_heads=None,
+    output_gate="gate_proj",
+    norms=(2, 2),
+    windows=Windows(2048, full_every=4, first_full=-1),
+    passed_over="qk_scale_factor output_multiplier layer_rope_theta",
+)
+#: The norm behind attention has no elements; gates of the residual stream stand behind both.
+_MUSE_SPARK: Final = replace(
+    _MUSE,
+    head_dim=64,
+    norms=(2, 3),
+    routing=ExpertTraits(
+        "num_local_experts",
+        correction_bias=True,
+        inner=("moe_hidden_size", "pre_expert_proj", "post_expert_proj"),
+        inner_norms=(True, True),
+    ),
+    passed_over=f"{_MUSE.passed_over} intermediate_size residual_gate_temperature",
+)
 
 #: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
 TRAITS: Final = {
@@ -442,7 +473,7 @@ TRAITS: Final = {
         head_dim=128,
         qk_norm=_NORMED,
         output_gate="gate_proj",
-        norms=2,
+        norms=(2, 2),
         windows=Windows(1024, full_every=4, stride_keys=("global_attn_every_n_layers",)),
         routing=ExpertTraits(
             "num_experts",
@@ -504,9 +535,9 @@ TRAITS: Final = {
     "glm4_moe": _GLM_4_MOE,
     # Queries, keys and values have a bias, whatever `attention_bias` says.
     "glm4v_text": Traits(
-        head_dim_keys=(), qkv_bias=True, norms=2, passed_over="attention_bias head_dim"
+        head_dim_keys=(), qkv_bias=True, norms=(2, 2), passed_over="attention_bias head_dim"
     ),
-    "glm_ocr_text": Traits(norms=2),
+    "glm_ocr_text": Traits(norms=(2, 2)),
     "glm4v_moe": replace(_GLM_4_MOE, qkv_bias=_BIASED),
     "glm4v_moe_text": replace(_GLM_4_MOE, qkv_bias=_BIASED),
     "gpt_oss": Traits(
@@ -684,7 +715,7 @@ TRAITS: Final = {
         qk_norm=True,
         output_gate="gate_proj",
         gate_bias=True,
-        norms=2,
+        norms=(2, 2),
         windows=Windows(512, full_every=6, last_full=True),
         routing=ExpertTraits("num_experts", dense=("", 3), correction_bias=True),
     ),
@@ -763,7 +794,7 @@ TRAITS: Final = {
         routing=replace(GATED_EXPERTS, shared_gate=False, dense=("", 2)),
     ),
     "glm": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED),
-    "glm4": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED, norms=2),
+    "glm4": Traits(head_dim=128, kv_heads=None, qkv_bias=_BIASED, norms=(2, 2)),
     "gpt2": _GPT_2,
     "gpt_bigcode": replace(_GPT_2, kv_heads="multi_query"),
     # Local layers mask what they do not see: their keys are kept and multiplied like all others.
@@ -815,7 +846,7 @@ TRAITS: Final = {
         head_dim=128,
         kv_heads=None,
         qk_norm=True,
-        norms=2,
+        norms=(2, 2),
         windows=Windows(513, full_every=5),
         routing=ExpertTraits(
             "num_experts",
@@ -865,6 +896,8 @@ TRAITS: Final = {
             "init_device init_config verbose emb_pdrop resid_pdrop"
         ),
     ),
+    **dict.fromkeys(("muse_glimmer", "muse_glimmer_text"), _MUSE),
+    **dict.fromkeys(("muse_spark", "muse_spark_text"), _MUSE_SPARK),
     "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
     "nemotron": replace(_LLAMA, kv_heads=None, gated=False, norm_vectors=2),
     "olmo": Traits(qkv_bias=_BIAS, out_bias=_BIAS, norm_vectors=0, passed_over="clip_qkv"),
@@ -958,18 +991,21 @@ _OWN_FILES: Final = {
     "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
     "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
-    "ernie4_5_vl:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
     "dbrx:parse_dbrx": "dbrx",
     "dory:parse_dory": "dory",
+    "dots3_note:parse_dots3_note": "dots3_note dots3_note_text",
+    "ernie4_5_vl:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
     "falcon:parse_falcon": "falcon",
     "falcon_h1:parse_falcon_h1": "falcon_h1",
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
     "gemma4:parse_gemma4": "gemma4 gemma4_text",
     "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
     "deepseek_v3:parse_glm_moe_dsa": "glm_moe_dsa",
+    "glm5_next:parse_glm5_next": "glm5_next glm5_next_text",
     "granite:parse_granitemoehybrid": "granitemoehybrid",
     "hy_v4:parse_hy_v4": "hy_v4 hy_v4_vl hy_v4_vl_text",
     "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",
+    "inkling:parse_inkling2": "inkling2 inkling2_text",
     "kimi_linear:parse_kimi_linear": "kimi_k3 kimi_linear",
     "lfm2:parse_lfm2": "lfm2",
     "lfm2:parse_lfm2_moe": "lfm2_moe",
@@ -981,6 +1017,7 @@ _OWN_FILES: Final = {
     "mamba:parse_mamba2": "mamba2",
     "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
     "minicpm3:parse_minicpm3": "minicpm3",
+    "mistral_large4:parse_mistral_large4": "mistral_large4 mistral_large4_text",
     "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
     "minimax:parse_minimax_m2": "minimax_m2",
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",

@@ -479,7 +479,7 @@ def lacking_for(
         return f"{facts.name} has no flag for {kind}", ", ".join(facts.methods)
     if is_tree and not method.trees:
         return f"{facts.name} has no flag for trees of {kind}", f"{kind} without a tree"
-    if family in facts.no_models:
+    if family.removesuffix("_text") in facts.no_models:
         return f"{facts.name} has no models of the family {family}", "another model"
     for refusal in facts.refusals:
         named = kind in refusal.kinds or (is_tree and refusal.trees)

@@ -148,6 +148,15 @@ _CHANGES: Final[dict[str, _Changes]] = {
     "deepseek_v3": _LATENT,
     "deepseek_v32": _latent_listed,
     "deepseek_v4": _WINDOW_AND_EXPERTS,
+    **dict.fromkeys(
+        ("glm5_next", "glm5_next_text"),
+        _one_layer(
+            layer_types=["indexed_attention"],
+            mlp_layer_types=["sparse"],
+            indexer_types=["full"],
+            mhc=False,
+        ),
+    ),
     "glm4_moe": _LATENT,
     "glm4_moe_lite": _latent_listed,
     "glm_moe_dsa": _latent_listed,

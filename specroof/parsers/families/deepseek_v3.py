@@ -107,10 +107,13 @@ def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     return _latent_decoder(config, [searching_shape(config.keys)] * config.n_layers)
 
 
-def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:
+def latent_shape(
+    keys: Reader, *, value_dim: int | None = None, rotates: bool = True
+) -> LatentShape:
     """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once.
 
     `value_dim` is the width of a head's value where no key says so; None refuses such a config.
+    Where no key `rotates`, the width of that part is 0, and stated.
     """
     keys.pass_over("head_dim num_key_value_heads qk_head_dim")  # the cache has no heads
     if "q_lora_rank" not in keys.values:
@@ -122,7 +125,9 @@ def latent_shape(keys: Reader, *, value_dim: int | None = None) -> LatentShape:
         keys.optional_int("q_lora_rank"),
         keys.positive_int("kv_lora_rank"),
         keys.positive_int("qk_nope_head_dim"),
-        keys.positive_int("qk_rope_head_dim"),
+        keys.positive_int("qk_rope_head_dim")
+        if rotates
+        else keys.positive_int("qk_rope_head_dim", minimum=0, maximum=0),
         keys.positive_int("v_head_dim", default=value_dim),
         # configuration_deepseek_v3.py: attention_bias False
         bias=keys.flag("attention_bias", default=False),
@@ -204,13 +209,13 @@ def _latent_matrices(shape: LatentShape) -> Iterator[tuple[str, int, int, Shard,
 
 def _indexer_linears(shape: LatentShape, weights: LayerWeights) -> tuple[Linear, ...]:
     indexer = shape.indexer
-    if indexer is None or shape.query_rank is None:
+    if indexer is None:
         return ()
     quantised = matrices(
         weights,
         "self_attn.indexer.",
         ATTENTION_REPLICATED,
-        ("wq_b", shape.query_rank, indexer.n_heads * indexer.head_dim),
+        ("wq_b", shape.query_rank or shape.hidden_size, indexer.n_heads * indexer.head_dim),
         ("wk", shape.hidden_size, indexer.head_dim),
     )
     named = (replace(linear, name=f"indexer_{linear.name}") for linear in quantised)
@@ -245,7 +250,7 @@ def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
     )
     full = searching_shape(keys)
     shared = replace(full, indexer=None, shared_top_k=keys.positive_int("index_topk"))
-    kinds = _indexer_kinds(keys, config.n_layers)
+    kinds = indexer_kinds(keys, config.n_layers)
     return _latent_decoder(config, [full if kind == _FULL else shared for kind in kinds])
 
 
@@ -257,7 +262,7 @@ def listed_indexers(keys: Reader, n_layers: int) -> Sequence[str] | None:
     return kinds
 
 
-def _indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
+def indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return whether each layer runs its indexer or takes over an earlier layer's selection.
 
     Source

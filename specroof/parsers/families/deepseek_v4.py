@@ -14,7 +14,6 @@ from specroof.architecture.attention import Indexer
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
-    FP32,
     HEADS,
     WEIGHT_FORMATS,
     Linear,
@@ -31,6 +30,7 @@ from specroof.parsers.decoder import (
     experts_block,
     listed_kinds,
     routed_experts,
+    stream_mixing,
 )
 from specroof.parsers.families.deepseek_v3 import index_weights, read_indexer
 from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
@@ -97,9 +97,8 @@ class _Shape:
         return self.mixing_rows + 3
 
     def mixing(self, name: str, shard: Shard) -> Linear:
-        """Return the float32 matrix that looks at all streams before a sublayer."""
-        width = self.n_streams * self.hidden_size
-        return Linear(name, width, self.mixing_rows, weight=FP32, shard=shard, kind="residual")
+        """Return the matrix that looks at all streams before a sublayer."""
+        return stream_mixing(name, self.hidden_size, self.n_streams, self.mixing_rows, shard)
 
 
 def parse_deepseek_v4(config: ModelConfig) -> Architecture:

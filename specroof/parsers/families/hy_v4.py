@@ -10,13 +10,17 @@ from dataclasses import replace
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
-    FP32,
     HEADS,
-    Linear,
-    Shard,
 )
 from specroof.architecture.model import Architecture, Block
-from specroof.parsers.decoder import LayerPart, decoder, extended, feed_forward_of, matrices
+from specroof.parsers.decoder import (
+    LayerPart,
+    decoder,
+    extended,
+    feed_forward_of,
+    matrices,
+    stream_mixing,
+)
 from specroof.parsers.families.deepseek_v3 import (
     LatentShape,
     latent_block,
@@ -50,15 +54,13 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
     # Beside the mixing matrix of a sublayer, a base for each row, and two scales.
     mixing_params = 2 * n_streams + 2
 
-    def mixing(name: str, shard: Shard) -> Linear:
-        width = n_streams * hidden_size
-        return Linear(name, width, 2 * n_streams, weight=FP32, shard=shard, kind="residual")
-
     def attention(shape: LatentShape, weights: LayerWeights) -> Block:
         return extended(
             latent_block(shape, weights),
             *matrices(weights, "self_attn.", HEADS, *gates),
-            mixing("attn_hc_fn", ATTENTION_REPLICATED),
+            stream_mixing(
+                "attn_hc_fn", hidden_size, n_streams, 2 * n_streams, ATTENTION_REPLICATED
+            ),
             n_params=n_sinks + mixing_params,
         )
 
@@ -71,8 +73,10 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
     sparse, plain = feed_forward_of(config, Traits(routing=routing))
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
-        stirred = mixing("ffn_hc_fn", FEED_FORWARD_REPLICATED)
-        return extended(plain(is_sparse, weights), stirred, n_params=mixing_params)
+        mixing = stream_mixing(
+            "ffn_hc_fn", hidden_size, n_streams, 2 * n_streams, FEED_FORWARD_REPLICATED
+        )
+        return extended(plain(is_sparse, weights), mixing, n_params=mixing_params)
 
     # Behind the last layer the streams become one: a matrix, a base of each, and a scale.
     head_mixing = n_streams * n_streams * hidden_size + n_streams + 1

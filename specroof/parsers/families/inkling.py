@@ -1,8 +1,8 @@
-"""Inkling: sliding and full attention with relative positions, short convolutions, experts.
+"""Inkling 1 and 2: sliding and full attention with relative positions, short convolutions, experts.
 
 Source
-    transformers 5.23, `models/inkling/modeling_inkling.py` and `configuration_inkling.py`; SGLang
-    0.5.23, `configs/inkling.py`, for the keys of the published file.
+    transformers 5.24, `models/inkling/` and `models/inkling2/` (`modeling_*.py`,
+    `configuration_*.py`); SGLang 0.5.23, `configs/inkling.py`, for the keys of the published file.
 """
 
 from collections.abc import Sequence
@@ -33,11 +33,15 @@ _SLIDING: Final = "hybrid_sliding"
 
 @dataclass(frozen=True, slots=True)
 class _Mixer:
-    """Attention, the width of a head's relative state, and how many distances it tells apart."""
+    """Attention, the width of a head's relative state, how many distances it tells apart.
+
+    `kernel` is the length of convolutions.
+    """
 
     shape: AttentionShape
     relative_dim: int
     extent: int
+    kernel: int
 
 
 def parse_inkling(config: ModelConfig) -> Architecture:
@@ -60,37 +64,96 @@ def parse_inkling(config: ModelConfig) -> Architecture:
         if not keys.flag(key, default=True):
             keys.refuse(key, "true")
     kinds = _kinds(keys, n_layers)
-    mixers = {kind: _mixer(keys, slides=kind == _SLIDING) for kind in dict.fromkeys(kinds)}
-    # configuration_inkling.py: conv_kernel_size 4
-    kernel = keys.positive_int("sconv_kernel_size", "conv_kernel_size", default=4)
-
-    def convolutions(kind: str, _: LayerWeights) -> Block:
-        # Of keys, values, and what attention and feed-forward give back to the stream.
-        shape = mixers[kind].shape
-        channels = 2 * shape.n_kv_heads * shape.head_dim + 2 * hidden_size
-        core = ShortConvolution(channels, kernel, conv_columns=kernel - 1)
-        return Block("attention", (), core, joins_next=True)
+    # configuration_inkling.py: sliding_window_size 512
+    mixers = {kind: _mixer(keys, kind, window=512) for kind in dict.fromkeys(kinds)}
 
     def attention(kind: str, weights: LayerWeights) -> Block:
-        mixer = mixers[kind]
-        relative = ("r_proj", hidden_size, mixer.shape.n_heads * mixer.relative_dim)
-        return extended(
-            attention_block(mixer.shape, weights),
-            *matrices(weights, "self_attn.", HEADS, relative),
-            n_params=mixer.relative_dim * mixer.extent,
-        )
+        return _attention(mixers[kind], weights)
 
-    feed_forward = _feed_forward(config)
     model = decoder(
         config,
-        LayerPart(kinds, convolutions),
+        LayerPart(kinds, lambda kind, _: _convolutions(mixers[kind])),
         LayerPart(kinds, attention),
-        feed_forward,
+        _feed_forward(config),
         vector_params=2 * hidden_size,  # behind the embedding and behind the last layer
     )
-    # The head of the published checkpoint has fewer rows than the embedding.
-    n_rows = keys.optional_int("unpadded_vocab_size") or model.vocab_size
+    return _with_head(model, keys.optional_int("unpadded_vocab_size"))
+
+
+def parse_inkling2(config: ModelConfig) -> Architecture:
+    """Return the language model of an Inkling 2: gated, and without shared experts.
+
+    Ignores
+        beside what `parse_inkling` leaves out, that each sublayer takes a weighted sum of up to
+        nine residual streams: 2 x 2 x 9 x 4608 FLOP a token, 0.1 % of its matrices.
+    """
+    keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
+    keys.pass_over(
+        "route_scale log_scaling_n_floor log_scaling_alpha qk_l2_clip_threshold rel_l2_clip_threshold "
+        "n_layers_per_attn_res_block mlp_gate_softcap mlp_up_softcap number_of_conv_states"
+    )
+    kinds = _kinds(keys, n_layers)
+    # configuration_inkling2.py: sliding_window_size 1024, unpadded_vocab_size 200058
+    mixers = {kind: _mixer(keys, kind, window=1024, qk_norm=False) for kind in dict.fromkeys(kinds)}
+
+    def attention(kind: tuple[str, bool], weights: LayerWeights) -> Block:
+        name, is_first = kind
+        mixer = mixers[name]
+        shape, n_heads = mixer.shape, mixer.shape.n_heads
+        rows = [
+            ("gate_proj", hidden_size, n_heads * shape.head_dim),
+            ("sink_proj", hidden_size, n_heads),
+        ]
+        # Queries, keys and values share a sum of streams where a window slides; elsewhere each has
+        # its own, with a norm, and the taps of their convolutions depend on the token.
+        sums = 1
+        if name == _FULL:
+            sums = 3
+            taps = shape.n_kv_heads * mixer.kernel
+            rows += [("k_sconv_proj", hidden_size, taps), ("v_sconv_proj", hidden_size, taps)]
+        scales = n_heads * (shape.head_dim + mixer.relative_dim)
+        weighing = 0 if is_first else sums * hidden_size
+        return extended(
+            _attention(mixer, weights),
+            *matrices(weights, "self_attn.", HEADS, *rows),
+            n_params=scales + (sums - 1) * hidden_size + weighing,
+        )
+
+    routing = ExpertTraits("n_routed_experts", correction_bias=True, listed=False)
+    sparse, feed_forward = feed_forward_of(config, Traits(routing=routing), 2 * hidden_size)
+    model = decoder(
+        config,
+        LayerPart(kinds, lambda kind, _: _convolutions(mixers[kind])),
+        LayerPart([(kind, index == 0) for index, kind in enumerate(kinds)], attention),
+        LayerPart(sparse, feed_forward),
+        # behind the embedding and the last layer, and a weighted sum before the head
+        vector_params=3 * hidden_size,
+    )
+    return _with_head(model, keys.positive_int("unpadded_vocab_size", default=200_058))
+
+
+def _with_head(model: Architecture, rows: int | None) -> Architecture:
+    """Return a model whose head has fewer rows than its embedding, as published ones have."""
+    n_rows = rows or model.vocab_size
     return replace(model, head=replace(model.head, out_features=n_rows), tied_embeddings=False)
+
+
+def _convolutions(mixer: _Mixer) -> Block:
+    """Return those of keys, values, and what attention and feed-forward give to the stream."""
+    shape = mixer.shape
+    channels = 2 * shape.n_kv_heads * shape.head_dim + 2 * shape.hidden_size
+    core = ShortConvolution(channels, mixer.kernel, conv_columns=mixer.kernel - 1)
+    return Block("attention", (), core, joins_next=True)
+
+
+def _attention(mixer: _Mixer, weights: LayerWeights) -> Block:
+    shape = mixer.shape
+    relative = ("r_proj", shape.hidden_size, shape.n_heads * mixer.relative_dim)
+    return extended(
+        attention_block(shape, weights),
+        *matrices(weights, "self_attn.", HEADS, relative),
+        n_params=mixer.relative_dim * mixer.extent,
+    )
 
 
 def _kinds(keys: Reader, n_layers: int) -> Sequence[str]:
@@ -104,21 +167,27 @@ def _kinds(keys: Reader, n_layers: int) -> Sequence[str]:
     return [_SLIDING if index in local else _FULL for index in range(n_layers)]
 
 
-def _mixer(keys: Reader, *, slides: bool) -> _Mixer:
-    # configuration_inkling.py: d_rel 16, rel_extent 1024, sliding_window_size 512
+def _mixer(keys: Reader, kind: str, *, window: int, qk_norm: bool = True) -> _Mixer:
+    """Return the sizes of a kind of layer; `window` is that of a config which says none."""
+    slides = kind == _SLIDING
     prefix = "swa_" if slides else ""
     n_heads = keys.positive_int(f"{prefix}num_attention_heads")
-    window = keys.positive_int("sliding_window_size", default=512) if slides else None
+    seen = keys.positive_int("sliding_window_size", default=window) if slides else None
     shape = AttentionShape(
         keys.positive_int("hidden_size"),
         n_heads,
         keys.divisor(f"{prefix}num_key_value_heads", of=n_heads, called="its query heads"),
         keys.positive_int(f"{prefix}head_dim"),
-        qk_norm=True,
-        window=window,
+        qk_norm=qk_norm,
+        window=seen,
     )
-    extent = window or keys.positive_int("rel_extent", default=1024)
-    return _Mixer(shape, keys.positive_int("d_rel", default=16), extent)
+    # Both configuration classes: d_rel 16, rel_extent 1024, conv_kernel_size 4
+    return _Mixer(
+        shape,
+        keys.positive_int("d_rel", default=16),
+        seen or keys.positive_int("rel_extent", default=1024),
+        keys.positive_int("sconv_kernel_size", "conv_kernel_size", default=4),
+    )
 
 
 def _feed_forward(config: ModelConfig) -> LayerPart[bool]:

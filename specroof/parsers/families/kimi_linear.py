@@ -5,13 +5,12 @@ Source
     `models/kimi_linear.py` and `models/kimi_k3.py`, with the names of the published tensors.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
-    FEED_FORWARD_REPLICATED,
     HEADS,
     Linear,
     Shard,
@@ -33,7 +32,7 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import BLOCK_SPARSE_NAMES, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
-_DELTA: Final = "linear_attention"
+DELTA: Final = "linear_attention"
 _FULL: Final = "full_attention"
 #: Without a default of shared experts and of dense layers: 0 in mlx-lm, 1 in transformers.
 _ROUTING: Final = ExpertTraits(
@@ -43,6 +42,9 @@ _ROUTING: Final = ExpertTraits(
     correction_bias=True,
     dense=("first_k_dense_replace", None),
     stride="moe_layer_freq",
+    # kimi_k3.py of mlx-lm: experts of K3 work at another width, with a norm behind them.
+    inner=("routed_expert_hidden_size", "routed_expert_down_proj", "routed_expert_up_proj"),
+    inner_norms=(("latent_moe_use_norm", False),),
     names=BLOCK_SPARSE_NAMES,
 )
 
@@ -60,8 +62,8 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         "linear_head_dim linear_num_heads mla_use_nope moe_renormalize moe_router_activation_func "
         "use_grouped_topk"
     )
-    mixers = {_FULL: _latent_builder(keys), _DELTA: _delta_builder(keys)}
-    sparse, feed_forward = _feed_forward(config)
+    mixers = {_FULL: _latent_builder(keys), DELTA: delta_builder(keys)}
+    sparse, feed_forward = feed_forward_of(config, Traits(routing=_ROUTING))
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 0
     if keys.has("attn_res_block_size"):  # Kimi K3, whose classes are not those of its text's type
@@ -96,7 +98,7 @@ def _latent_builder(keys: Reader) -> BlockBuilder:
     )
 
 
-def _delta_builder(keys: Reader) -> BlockBuilder:
+def delta_builder(keys: Reader) -> BlockBuilder:
     """Return what builds delta attention; q, k and v are one matrix.
 
     Vectors: the norm before it, A_log per head, dt_bias per channel, the gated norm of one head.
@@ -138,7 +140,7 @@ def _delta(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
 def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
     """Return each layer's kind of attention; the published lists count layers from 1."""
     keys, n_layers = config.keys, config.n_layers
-    if kinds := listed_kinds(keys, "layer_types", (_DELTA, _FULL), n_layers):
+    if kinds := listed_kinds(keys, "layer_types", (DELTA, _FULL), n_layers):
         return kinds
     section = keys.section("linear_attn_config")
     if section is None:
@@ -151,32 +153,8 @@ def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
             allowed = f"layer {number} in one of kda_layers and full_attn_layers"
             section.refuse("kda_layers", allowed)
     return tuple(
-        _DELTA if number in listed["kda_layers"] else _FULL for number in range(1, n_layers + 1)
+        DELTA if number in listed["kda_layers"] else _FULL for number in range(1, n_layers + 1)
     )
-
-
-def _feed_forward(
-    config: ModelConfig,
-) -> tuple[list[bool], Callable[[bool, LayerWeights], Block]]:
-    """Return what makes the feed-forwards; routed experts of K3 work on another width."""
-    keys = config.keys
-    sparse, plain = feed_forward_of(config, Traits(routing=_ROUTING))
-    latent = keys.optional_int("routed_expert_hidden_size")
-    # kimi_k3.py of mlx-lm: a norm of that width stands behind them where this key says so.
-    norm_params = (latent or 0) if keys.flag("latent_moe_use_norm", default=False) else 0
-
-    def build(is_sparse: bool, weights: LayerWeights) -> Block:
-        block = plain(is_sparse, weights)
-        if latent is None or not block.experts:
-            return block
-        # The lists of K3 do not name these, and its checkpoint holds them in bfloat16.
-        form, shard = weights.plain, FEED_FORWARD_REPLICATED
-        down = Linear("routed_expert_down_proj", config.hidden_size, latent, form, shard)
-        up = Linear("routed_expert_up_proj", latent, config.hidden_size, form, shard)
-        core = replace(block.experts, in_features=latent)
-        return extended(replace(block, core=core), down, up, n_params=norm_params)
-
-    return sparse, build
 
 
 def _delta_matrices(

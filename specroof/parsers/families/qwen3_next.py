@@ -323,9 +323,10 @@ def _full_builder(config: ModelConfig) -> BlockBuilder:
         keys.positive_int("indexer_n_heads"),
         keys.positive_int("indexer_head_dim"),
         budget // block_len + 1,
+        key_tokens=block_len,
     )
     heads = shape.n_heads, shape.n_kv_heads, shape.head_dim, shape.head_dim
-    core = BlockSparseAttention(*heads, indexer, block_len, key_tokens=block_len)
+    core = BlockSparseAttention(*heads, indexer, block_len)
     row = ("index_qk_proj", shape.hidden_size, (indexer.n_heads + 1) * indexer.head_dim)
 
     def build(weights: LayerWeights) -> Block:
