@@ -27,6 +27,7 @@ from fitting.parameters import (
     FITTED_BESIDE_ROUNDS,
     PREFILL_LAUNCH,
     SERVERS,
+    TOKENIZE_S,
     chip_family,
     family_of,
     fitted_engine,
@@ -156,7 +157,7 @@ class _Group:
         self.served = served_of(first, engine)
         mean = (1 + first.shortest) / 2
         self.answer = mean * (first.output_len or 0)
-        prompt = mean * (first.input_len or 0)
+        self.prompt = prompt = mean * (first.input_len or 0)
         self.running = np.array([load.concurrency or 1.0 for load in loads])
         context = prompt + self.answer / 2
         self._decode = ForwardPass(self.running, 1.0, context)
@@ -177,7 +178,7 @@ class _Group:
         times = self._timing(
             self.served, passes, np.broadcast_to(decode_s, self.running.shape), engine
         )
-        lost_s = engine.request_latency_s
+        lost_s = engine.lost_s(self.prompt)
         rate = end_to_end_tokens_per_s(
             self.running,
             times.token_s,
@@ -470,7 +471,7 @@ def prefill_launch_s(loads: Iterable[Measurement], shared: Mapping[str, float]) 
             continue
         served = served_of(load, served_engine(load.engine or "", load.hardware or "", shared))
         launches = model_work(served.model, served.setup, prefill_pass(prompt)).shape.launches
-        latency_s = shared["request_latency_s"]
+        latency_s = shared["request_latency_s"] + prompt * TOKENIZE_S
         if launches:
             found[base_model(load)].append((load.ttft_s - latency_s) / float(launches))
     return float(np.median([np.quantile(each, 0.25) for each in found.values()])) if found else 0.0
