@@ -2,26 +2,26 @@
 
     python benchmarks/tokenizing.py TOKENIZER.json... [--tokens 1024 8192] [--prompts 7]
 
-Needs ``pip install tokenizers``, and `tokenizer.json` files of models. Prompts are drawn tokens turned
-into text, as the random prompts of `vllm bench serve` and SGLang's `bench_serving` are. Seconds are
-those of the processor, so that others may use the machine.
+Needs ``pip install tokenizers``, and `tokenizer.json` files of models. Prompts are drawn tokens
+turned into text, as the random prompts of `vllm bench serve` and SGLang's `bench_serving` are.
+Seconds are those of the processor, so that others may use the machine.
 """
 
 import argparse
-import random
 import time
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 from tokenizers import Tokenizer  # type: ignore[import-not-found]  # installed for this script
 
 
 def token_us(tokenizer: Tokenizer, tokens: int, prompts: int) -> float:
     """Return microseconds of the processor for a token, the median over prompts."""
-    dice, size = random.Random(0), tokenizer.get_vocab_size()
+    rng, size = np.random.default_rng(0), tokenizer.get_vocab_size()
     found = []
     for _ in range(prompts):
-        text = tokenizer.decode([dice.randrange(size) for _ in range(tokens)])
+        text = tokenizer.decode(rng.integers(size, size=tokens).tolist())
         began = time.process_time()
         read = tokenizer.encode(text)
         found.append((time.process_time() - began) / len(read.ids) * 1e6)

@@ -118,8 +118,8 @@ SCALE_OUT_LATENCY_S: Final = 20e-6
 _HOST_S: Final = {"sglang": (1.95e-3, 85e-6), "vllm": (0.85e-3, 1.7e-6)}
 
 #: Seconds that a host takes to make a token of a prompt's text, which benchmarks of servers send:
-#: tokenizers 0.23.3 on one core of an AMD EPYC, five models' tokenizers, 2.0 to 2.9 us over prompts of
-#: 8192 drawn tokens (`benchmarks/tokenizing.py`).
+#: tokenizers 0.23.3 on one core of an AMD EPYC, of five models, 2.0 to 2.9 us over prompts of 8192
+#: drawn tokens (`benchmarks/tokenizing.py`).
 TOKENIZE_S: Final = 2.6e-6
 
 #: What rounds of look-ups have of what the engine adds to a round. vLLM takes as much of theirs as
@@ -252,9 +252,9 @@ FACTORS: Final = {
     "prefill": "share of the peak in passes that take prompts",
 }
 #: Factors of servers and families whose rounds were measured, and of chips in general: few of these
-#: have experts, and what a request loses alone is mostly of the client that sends it. All others are as
-#: they say; of eight sets that were tried, this one leaves the least error of plain throughput, of
-#: speedups and of first tokens together, sources and models left out.
+#: have experts, and what a request loses alone is mostly of the client that sends it. All others
+#: are as they say; of eight sets that were tried, this one leaves the least error of plain
+#: throughput, of speedups and of first tokens together, sources and models left out.
 FACTORS_BESIDE_ROUNDS: Final = ("experts_s", "latency")
 #: Those that such servers are fitted with: what loads say of the others stays out of `experts_s`,
 #: which without them leaves TPOT 13.9 % off on Hopper and Blackwell, models left out.

@@ -990,7 +990,7 @@ class EngineProfile:
         return name if name in {*FRAMEWORKS, *LOCAL_FRAMEWORKS, "ideal"} else STAND_IN
 
     def lost_s(self, prompt_len: npt.ArrayLike) -> Array:
-        """Return the seconds that a request loses alone: on its way, and while its text becomes tokens.
+        """Return the seconds that a request loses alone: its way, and making tokens of its text.
 
         Parameters
         ----------

@@ -261,10 +261,10 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         For a server that has room for no request, and prices that begin above one request.
 
     Counts
-        texts of prompts that the host makes tokens of, one after another, before the scheduler knows of
-        a request. One that loses its memory computes its prompt and what there is of its answer again.
-        It waits before all others, but behind them where answers are reserved. With overlap, the
-        memory of one that ends is free a pass later.
+        the host, which makes tokens of one text after another before the scheduler knows of a
+        request; a request that loses its memory, which computes its prompt and what there is of its
+        answer again. It waits before all others, but behind them where answers are reserved. With
+        overlap, the memory of one that ends is free a pass later.
 
         Of answers that end by themselves so much is reserved as they may have, `Requests.most_len`,
         times a ratio that falls with each round, but of those that have just started; those that
