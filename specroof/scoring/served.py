@@ -327,8 +327,9 @@ _SETUP: Final = attrgetter(
 
 
 def curve_of(load: Measurement) -> Hashable:
-    """Return what the loads of one curve share: their set-up, and what is known of the release."""
-    return _SETUP(load), of_former_release(load), launches_prompts(load)
+    """Return what the loads of one curve share: their set-up, and what is known of the server."""
+    is_known = load.batch_size is not None
+    return _SETUP(load), of_former_release(load), launches_prompts(load), is_known
 
 
 #: What a drafted load shares with the one without drafts that it is compared with. Not all
@@ -509,7 +510,9 @@ def _decoding(
     prompt, answer, _ = request_lengths(first)
     mean = (1 + first.shortest) / 2
     workload = Workload(mean * prompt, mean * answer)
-    clients = np.array([float(load.concurrency or 1) for load in loads])
+    # What ran at a time, where the source says it: whatever the server's memory holds by default.
+    known = first.batch_size is not None
+    clients = np.array([float(load.batch_size or load.concurrency or 1) for load in loads])
     batches, places = np.unique(clients, return_inverse=True)
     served = served_of(first, engine)
     settings = ServerSettings(running=int(batches[-1]))
@@ -518,7 +521,7 @@ def _decoding(
         deployment,
         drafter,
         Load(batches.tolist(), [workload.mean_context_len]),
-        "queue",
+        "ignore" if known else "queue",
         max_draft_len=first.draft_len or 0,
         acceptance=acceptance,
     ).decoding
@@ -620,9 +623,13 @@ def _receive_interval(load: Measurement) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Ratio:
-    """A drafted load, and the logarithm of its TPOT over that measured without drafts."""
+    """A drafted load, and the logarithm of its TPOT over that measured without drafts.
+
+    Without drafts so many ran at a time; None for all that the server has room for.
+    """
 
     load: Measurement
+    plain_running: float | None
     measured: float
 
 
@@ -639,8 +646,10 @@ def _measured_ratios(
         partners = beside[_BESIDE(load)]
         own = [one for one in partners if one.source == load.source]
         alike = [one for one in own if one.engine_version == load.engine_version]
-        plain_s = np.median([one.tpot_s or math.nan for one in alike or own or partners])
-        ratios.append(_Ratio(load, math.log((load.tpot_s or math.nan) / plain_s)))
+        nearest = alike or own or partners
+        plain_s = np.median([one.tpot_s or math.nan for one in nearest])
+        ratio = math.log((load.tpot_s or math.nan) / plain_s)
+        ratios.append(_Ratio(load, nearest[0].batch_size, ratio))
     return ratios
 
 
@@ -656,7 +665,8 @@ def _ratio_scores(
     engine, unseen = left_out_served(first, by)
     off_of = cache(partial(_ratio_off, engine))
     setups: list[tuple[_Ratio, ...]] = []
-    for setup in map(tuple, grouped(group, lambda ratio: curve_of(ratio.load)).values()):
+    alike = grouped(group, lambda ratio: (curve_of(ratio.load), ratio.plain_running is None))
+    for setup in map(tuple, alike.values()):
         try:
             no_room = np.isnan(off_of(setup, known or 1.0))
         except SpecroofError as refusal:
@@ -676,12 +686,15 @@ def _ratio_scores(
 
 def _ratio_off(engine: EngineProfile, setup: Sequence[_Ratio], tokens_per_round: float) -> Array:
     """Return how far off ratios of one set-up are at an acceptance length, as logarithms."""
-    first = setup[0].load
-    drafter = drafter_of(first)
-    acceptance = acceptance_of(replace(first, tokens_per_round=tokens_per_round), drafter)
-    tpot_s = steady_figures([ratio.load for ratio in setup], engine, drafter, acceptance)["tpot_s"]
+    drafted = [ratio.load for ratio in setup]
+    plain = [replace(ratio.load, batch_size=ratio.plain_running) for ratio in setup]
+    drafter = drafter_of(drafted[0])
+    acceptance = acceptance_of(replace(drafted[0], tokens_per_round=tokens_per_round), drafter)
+    plain_s, drafted_s = (
+        steady_figures(loads, engine, drafter, acceptance)["tpot_s"] for loads in (plain, drafted)
+    )
     measured = [ratio.measured for ratio in setup]
-    return np.asarray(np.log(tpot_s[:, -1] / tpot_s[:, 0]) - measured)
+    return np.asarray(np.log(drafted_s[:, -1] / plain_s[:, 0]) - measured)
 
 
 def best_off(off: Callable[[float], Array], known: float | None, draft_len: int) -> Array:
