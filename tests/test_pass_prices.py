@@ -153,6 +153,7 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     engine = served.setup.engine
     assert prices.request_overhead_s == engine.request_overhead_s
     assert prices.request_latency_s == engine.request_latency_s
+    assert prices.tokenize_s == engine.tokenize_s
     # More requests while answers are short: the points of fewer stay where they are.
     few, many = (pass_prices(served, whole, **asked, most=n)[0].round_s.x for n in (1, 40))
     assert few == prices.round_s.x == [1, 2]

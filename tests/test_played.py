@@ -52,12 +52,14 @@ def flat_prices(round_s: float = 1.0, prompt_s: float = 1.0) -> PassPrices:
 Naive = dict[str, float]
 
 
-def send(everyone: list[Naive], concurrency: float, latency_s: float, clock: float) -> None:
+def send(everyone: list[Naive], concurrency: float, prices: PassPrices, clock: float) -> None:
     in_flight = sum("sent_s" in request and "end_s" not in request for request in everyone)
     for request in everyone:
         if "sent_s" not in request and in_flight < concurrency:
             request["sent_s"] = max(request["arrival"], clock)
-            request["reached_s"] = request["sent_s"] + latency_s
+            read_s = max((other.get("reached_s", 0.0) for other in everyone), default=0.0)
+            read_s = max(read_s, request["sent_s"] + prices.request_latency_s)
+            request["reached_s"] = read_s + prices.tokenize_s * request["prompt"]
             in_flight += 1
 
 
@@ -142,7 +144,7 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
     stuck, ratio = False, 0.7 if alone else 1.0
     keeps = memory.reserves and not math.isfinite(memory.most_len)
     while any("end_s" not in request for request in everyone):
-        send(everyone, requests.concurrency or math.inf, schedule[1].request_latency_s, clock)
+        send(everyone, requests.concurrency or math.inf, schedule[1], clock)
         looks = rounds % rules.receive_interval == 0
         looks = looks or not any(r["made"] > r["again"] for r in running)
         for request in everyone:
@@ -252,6 +254,7 @@ def test_jumps_from_event_to_event_are_exact(seed: int) -> None:
     host = {
         "request_overhead_s": rng.random() * 1e-3,
         "request_latency_s": float(rng.choice([0.0, 3e-3])),
+        "tokenize_s": float(np.random.default_rng((seed, 1)).choice([0.0, 1e-4])),
     }
     schedule = {}
     for least in (1, 2, 5)[: int(rng.integers(1, 4))]:

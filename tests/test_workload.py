@@ -99,7 +99,10 @@ def test_prefills_take_from_the_speedup_and_bound_the_free_lunch() -> None:
 
 
 def test_shares_with_drafts_by_hand() -> None:
-    slow = EngineProfile(name="slow", request_overhead_s=0.25, request_latency_s=3.0)
+    # 2.8 s and 200 tokens of 1 ms: each request loses 3 s.
+    slow = EngineProfile(
+        name="slow", request_overhead_s=0.25, request_latency_s=2.8, tokenize_s=1e-3
+    )
     hardware = replace(CHIP, engines={"slow": slow})
     curve = speedup_curve(
         MODEL, hardware, drafter=autoregressive_drafter(0.05), batch_size=[2, 4],

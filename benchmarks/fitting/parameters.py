@@ -117,6 +117,11 @@ SCALE_OUT_LATENCY_S: Final = 20e-6
 #: of 5.92, 7.77, 9.65 and 20.9 ms by the constants of the authors' simulator.
 _HOST_S: Final = {"sglang": (1.95e-3, 85e-6), "vllm": (0.85e-3, 1.7e-6)}
 
+#: Seconds that a host takes to make a token of a prompt's text, which benchmarks of servers send:
+#: tokenizers 0.23.3 on one core of an AMD EPYC, of five models, 2.0 to 2.9 us over prompts of 8192
+#: drawn tokens (`benchmarks/tokenizing.py`).
+TOKENIZE_S: Final = 2.6e-6
+
 #: What rounds of look-ups have of what the engine adds to a round. vLLM takes as much of theirs as
 #: of plain steps: 14.1 and 13.9 % with one request, 9.3 and 9.2 % with 128, 8.0 and 7.7 % with 512
 #: (arXiv:2601.11580, figure 4). That is vLLM 0.10.1, which searches on the host and schedules each
@@ -247,9 +252,10 @@ FACTORS: Final = {
     "prefill": "share of the peak in passes that take prompts",
 }
 #: Factors of servers and families whose rounds were measured, and of chips in general: few of these
-#: have experts. All others are as they say; of five sets that were tried, this one leaves the least
-#: error of plain throughput and of speedups together, sources left out.
-FACTORS_BESIDE_ROUNDS: Final = ("experts_s",)
+#: have experts, and what a request loses alone is mostly of the client that sends it. All others
+#: are as they say; of eight sets that were tried, this one leaves the least error of plain
+#: throughput, of speedups and of first tokens together, sources and models left out.
+FACTORS_BESIDE_ROUNDS: Final = ("experts_s", "latency")
 #: Those that such servers are fitted with: what loads say of the others stays out of `experts_s`,
 #: which without them leaves TPOT 13.9 % off on Hopper and Blackwell, models left out.
 FITTED_BESIDE_ROUNDS: Final = (*FACTORS_BESIDE_ROUNDS, "experts_memory", "fp8_blocks", "fp4_blocks")
@@ -608,6 +614,7 @@ def _overheads(name: str, family: str, parameters: Mapping[str, float]) -> dict[
         "lookup_round_frac": _LOOKUP_ROUND_FRAC[name],
         "request_overhead_s": parameters["request_s"],
         "request_latency_s": parameters["request_latency_s"],
+        "tokenize_s": TOKENIZE_S,
     }
 
 

@@ -156,7 +156,7 @@ class _Group:
         lengths = np.array([request_lengths(point) for point in points])
         self.rows, self.engine = np.array(rows), first.engine
         self.served, self._drafter = first.served, first.drafter
-        _, self._answer, self._context = lengths.T
+        self._prompt, self._answer, self._context = lengths.T
         self._batch = np.array([float(point.batch_size or 0) for point in points])
         self._drafts = np.array([float(point.draft_len or 0) for point in points])
         widths = np.array([float(point.verify_len or 1) for point in points])
@@ -245,7 +245,7 @@ class _Group:
             times.token_s,
             wait_s=times.wait_s,
             output_len=self._answer,
-            latency_s=engine.request_latency_s,
+            latency_s=engine.lost_s(self._prompt),
         )
 
 

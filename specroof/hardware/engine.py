@@ -788,6 +788,9 @@ class EngineProfile:
         Seconds that each request keeps the whole batch waiting, its prefill apart.
     request_latency_s
         Seconds that each request loses alone, while the others are decoded: on its way in and out.
+    tokenize_s
+        Seconds that the host takes for each token of a prompt's text, one prompt after another,
+        before the scheduler knows of the request.
     collective
         What an all-reduce costs; None where collectives are free, as on the ideal engine.
     expert_tile
@@ -860,6 +863,7 @@ class EngineProfile:
     lookup_round_frac: Annotated[float, "share"] = 1.0
     request_overhead_s: Seconds = 0.0
     request_latency_s: Seconds = 0.0
+    tokenize_s: Seconds = 0.0
     collective: Collective | None = None
     expert_tile: ExpertTile | None = None
     prefill_expert_tiles: Mapping[Dtype, ExpertTile] = field(default_factory=dict)
@@ -984,6 +988,22 @@ class EngineProfile:
         """
         name = self.framework or self.name
         return name if name in {*FRAMEWORKS, *LOCAL_FRAMEWORKS, "ideal"} else STAND_IN
+
+    def lost_s(self, prompt_len: npt.ArrayLike) -> Array:
+        """Return the seconds that a request loses alone: its way, and making tokens of its text.
+
+        Parameters
+        ----------
+        prompt_len
+            Tokens of the prompt, cached ones too.
+
+        Examples
+        --------
+        >>> engine = EngineProfile(name="e", request_latency_s=0.01, tokenize_s=2e-6)
+        >>> float(engine.lost_s(1000))
+        0.012
+        """
+        return self.request_latency_s + np.asarray(prompt_len) * self.tokenize_s
 
     def all_to_all(self, devices: int, linked_devices: int) -> AllToAll | None:
         """Return how tokens reach experts of other devices behind data-parallel attention.

@@ -615,6 +615,9 @@ def request_grid(deployment: Deployment, rules: PrefillRules, axes: Axes) -> dic
         "first_s": first_s[0] - first_grown_s,
     }
     prompt = context - answer / 2
+    # The page knows a latency that is the same for all lengths.
+    lost_s = deployment.setup.engine.tokenize_s * prompt
+    found["prompt_s"], found["first_s"] = found["prompt_s"] + lost_s, found["first_s"] + lost_s
     return {name: np.where(prompt >= 1, values, np.nan) for name, values in found.items()}
 
 

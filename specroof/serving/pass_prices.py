@@ -125,6 +125,8 @@ class PassPrices:
         That each request keeps all others waiting.
     request_latency_s
         That each request loses alone before the server knows of it.
+    tokenize_s
+        That the host takes for each token of a prompt's text, one prompt after another.
     """
 
     round_s: Grid
@@ -135,6 +137,7 @@ class PassPrices:
     survival: tuple[float, ...] = ()
     request_overhead_s: float = 0.0
     request_latency_s: float = 0.0
+    tokenize_s: float = 0.0
 
     @property
     def tokens_per_round(self) -> float:
@@ -265,6 +268,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
             survival=tuple(survival.tolist()),
             request_overhead_s=engine.request_overhead_s,
             request_latency_s=engine.request_latency_s,
+            tokenize_s=engine.tokenize_s,
         )
 
     return [priced(drafts) for drafts in np.flatnonzero(np.isfinite(tokens_per_round)).tolist()]

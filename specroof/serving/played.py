@@ -261,9 +261,10 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         For a server that has room for no request, and prices that begin above one request.
 
     Counts
-        a request that loses its memory computes its prompt and what there is of its answer again.
-        It waits before all others, but behind them where answers are reserved. With overlap, the
-        memory of one that ends is free a pass later.
+        the host, which makes tokens of one text after another before the scheduler knows of a
+        request; a request that loses its memory, which computes its prompt and what there is of its
+        answer again. It waits before all others, but behind them where answers are reserved. With
+        overlap, the memory of one that ends is free a pass later.
 
         Of answers that end by themselves so much is reserved as they may have, `Requests.most_len`,
         times a ratio that falls with each round, but of those that have just started; those that
@@ -330,7 +331,7 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
     prices, several = schedule[1], len(schedule) > 1
     tokens_per_round = prices.tokens_per_round
     overhead_s, latency_s = prices.request_overhead_s, prices.request_latency_s
-    reach_s = latency_s
+    reach_s, tokenize_s, tokenized_s = latency_s, prices.tokenize_s, 0.0
     if requests.turnaround_s is not None:
         # No client is back before its first token is: an answer of one has the whole latency.
         least_s = float(rounds_len.min()) / tokens_per_round * min(prices.round_s.row(1))
@@ -396,7 +397,10 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
         if n_sent < count and n_sent < n_ended + concurrency:
             for arrives_s in arrival_s[n_sent : min(n_ended + concurrency, count)]:
                 sent_s.append(max(arrives_s, clock))
-                reached_s.append(sent_s[-1] + reach_s)
+                # The host reads one text after another.
+                tokenized_s = max(sent_s[-1] + reach_s, tokenized_s)
+                tokenized_s += tokenize_s * input_len[len(reached_s)]
+                reached_s.append(tokenized_s)
             n_sent = len(sent_s)
         if not unseen_rounds or not batch:
             while n_reached < n_sent and reached_s[n_reached] <= seen_s:

@@ -354,7 +354,7 @@ class RequestTimes:
     wait_s
         That each request keeps all others waiting.
     first_s
-        From its start to its first token, its own `latency_s` not counted.
+        From its start to its first token, what it loses alone not counted.
     """
 
     token_s: Array
@@ -455,7 +455,7 @@ def request_s(deployment: Deployment, workload: Workload) -> float:
     """Return the seconds from the start of a prompt that is prefilled alone to its first token.
 
     One pass over what of the prompt is not cached, and what the engine loses with each request.
-    Not the engine's `request_latency_s`, which others do not feel.
+    Not what it loses alone, which others do not feel: see `EngineProfile.lost_s`.
 
     Parameters
     ----------
@@ -543,7 +543,7 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
     plain, rules = (prefill_rules(deployment, drafting) for drafting in (None, kind))
     times = _times(curve, deployment, load, (plain, rules))
     batch, output_len = curve.running_batch, workload.output_len
-    lost_s = setup.engine.request_latency_s
+    lost_s = float(setup.engine.lost_s(workload.input_len))
     rate = end_to_end_tokens_per_s(
         batch, times.token_s, wait_s=times.wait_s, output_len=output_len, latency_s=lost_s
     )

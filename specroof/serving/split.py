@@ -389,7 +389,7 @@ def split_curves(
     with np.errstate(divide="ignore"):
         link_per_s = links * LINK_FRAC * link_bytes_per_s / (moved * decode.placement.group_size)
     most_per_s = np.minimum(prompts.requests_per_s, link_per_s)
-    lost_s = decode.engine.request_latency_s
+    lost_s = float(decode.engine.lost_s(workload.input_len))
     batch_size = np.asarray(load.batch_size, dtype=np.float64)
     in_flight = batch_size[None, :, None]
     # NaN where a worker has no room for one request.
