@@ -480,7 +480,7 @@ def end_to_end_tokens_per_s(
     *,
     wait_s: npt.ArrayLike,
     output_len: npt.ArrayLike,
-    latency_s: float = 0.0,
+    latency_s: npt.ArrayLike = 0.0,
 ) -> Array:
     r"""Return output tokens per second of the whole batch, prefill included.
 
@@ -508,7 +508,7 @@ def end_to_end_tokens_per_s(
     100.0
     """
     batch, tokens = np.asarray(batch_size, dtype=np.float64), np.asarray(output_len)
-    answer_s = tokens * np.asarray(token_s) + batch * np.asarray(wait_s) + latency_s
+    answer_s = tokens * np.asarray(token_s) + batch * np.asarray(wait_s) + np.asarray(latency_s)
     return np.asarray(batch * tokens / answer_s)
 
 
