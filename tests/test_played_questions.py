@@ -354,11 +354,11 @@ def test_as_many_requests_run_as_come_while_one_is_answered() -> None:
         assert point["running"] == pytest.approx(per_s * one_s, rel=0.05)
 
 
-def test_a_frontier_of_clients_is_of_what_99_percent_get(trace_file: Path) -> None:
+def test_a_frontier_of_clients_is_of_what_they_get_on_average(trace_file: Path) -> None:
     found = frontier(MODEL, CHIP, **ASKED, **REQUESTS, batch_size=[2, 8], requests="3x")
     one = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[2, 8], requests="3x").played[0]
     users = {round(point.tokens_per_s_per_user, 6) for point in found.series[0].points}
-    assert users <= {round(1 / s, 6) for s in one.figures["p99_tpot_s"][:, 0]}
+    assert users <= {round(1 / s, 6) for s in one.figures["mean_tpot_s"][:, 0]}
     assert found.series[0].points[0].rate is None
     assert "req/s in" not in str(found)
     traced = frontier(MODEL, CHIP, **ASKED, trace=trace_file)

@@ -208,7 +208,8 @@ def test_launches_of_prompts_are_read_off_a_server_without_graphs_for_them(
     # Four loads of SGLang 0.5.9 on H200, up to 8 clients, prompts of 1024 tokens: TTFT of 148.7,
     # 149.4, 156.3 and 156.5 ms, a quarter below 149.24; DeepSeek-R1 is 1270 calls. Those of 0.5.12
     # have graphs.
-    by_hand = (0.14924 - shared["request_latency_s"]) / 1270
+    lost_s = shared["request_latency_s"] + 0.9 * 1024 * 2.6e-6  # of 0.8 to 1 of 1024 tokens
+    by_hand = (0.14924 - lost_s) / 1270
     assert prefill_launch_s(launched, shared) == pytest.approx(by_hand, rel=1e-3)
     graphs = [load for load in launched if load.engine_version == "0.5.12"]
     assert prefill_launch_s(graphs, shared) == 0

@@ -73,7 +73,7 @@ def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
 ) -> None:
     monkeypatch.setattr(split_room, "prompt_times", lambda *_: PromptTimes(1, 0.0, 0.0, 1))
     served = deployment_of()
-    engine = replace(served.setup.engine, request_latency_s=0.0)
+    engine = replace(served.setup.engine, request_latency_s=0.0, tokenize_s=0.0)
     served = replace(served, setup=replace(served.setup, engine=engine))
     loads, split = [1.0, 7.0, 64.0], Split(setup_of(), 1, 1, math.inf)
     assert split.mean(setup_of("h200"), lambda chip: 2.0 if "H100" in chip.name else None) is None
@@ -100,7 +100,8 @@ def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
 
 def test_little_counts_every_request() -> None:
     whole, workers = requests_of(deployment_of(), Split(setup_of(), 2, 3), [4.0, 96.0])
-    lost_s = setup_of().engine.request_latency_s
+    engine = setup_of().engine
+    lost_s = engine.request_latency_s + engine.tokenize_s * REQUESTS.input_len
     decode_s = whole.tpot_s * (REQUESTS.output_len - 1)
     between_s = workers.prefill_s + workers.transfer_s + lost_s
     in_flight = whole.requests_per_s * (decode_s + between_s)
@@ -116,7 +117,8 @@ def test_a_request_alone_waits_for_its_own_prompt_and_transfer() -> None:
         requests_of(served, Split(served.setup, 1, workers), [1.0, 64.0]) for workers in (1, 8)
     )
     whole, workers = (figures[:, 0] for figures in (one[0].ttft_s, one[1].transfer_s))
-    alone_s, lost_s = request_s(served, REQUESTS), served.setup.engine.request_latency_s
+    alone_s, engine = request_s(served, REQUESTS), served.setup.engine
+    lost_s = engine.request_latency_s + engine.tokenize_s * REQUESTS.input_len
     np.testing.assert_allclose(one[1].prefill_s[:, 0], alone_s, rtol=1e-6)
     np.testing.assert_allclose(whole, alone_s + workers + lost_s, rtol=1e-6)
     # It is alone on one of many workers, too.
@@ -142,7 +144,7 @@ def test_decode_workers_without_room_let_requests_wait() -> None:
     served = deployment_of()
     setup = in_server(served.model, served.setup, ServerSettings(running=8))
     tight = replace(served, setup=setup)
-    slow = replace(setup, engine=replace(setup.engine, request_latency_s=0.5))
+    slow = replace(setup, engine=replace(setup.engine, request_latency_s=0.5, tokenize_s=0.0))
     whole, workers = requests_of(replace(served, setup=slow), Split(setup_of(), 4, 2), [64.0])
     # Those that started decode, or are on their way through prefill and transfer.
     before_s = workers.prefill_s + workers.transfer_s + 0.5

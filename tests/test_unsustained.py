@@ -11,7 +11,7 @@ from specroof.serving.workload import Load
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
 LOAD: Final[dict[str, Any]] = {"engine": "vllm", "input_len": 1000, "output_len": 200}
-#: Without drafts the server answers 22.3 requests/s, with three of these 26.
+#: Without drafts the server answers 22.3 requests/s, with three of these 26.1.
 KEPT_UP, BETWEEN, BEYOND = 12, 24, 60
 
 
@@ -42,7 +42,7 @@ def test_every_question_says_so(rate: float, decision: str, reason: str | None) 
     assert (first["decision"], first["reason"]) == (decision, reason)
     assert (first["speedup"] is None) == (reason is not None)
     assert first["plain_largest_stable_rate"] == pytest.approx(22.3, abs=0.05)
-    assert first["largest_stable_rate"] == pytest.approx(26.0, abs=0.05)
+    assert first["largest_stable_rate"] == pytest.approx(26.1, abs=0.05)
     for other in others:
         assert other == first or other == pytest.approx(first, rel=1e-9)
 
@@ -86,7 +86,7 @@ def test_nobody_says_a_number_that_grows_with_the_load() -> None:
         assert found.played[0].speedup[0, 0] == 1
         assert found.end_to_end[0].figure_ends["tokens_per_s"] is None
         (line,) = [line for line in str(found).splitlines() if line.startswith("decision")]
-        assert "at most 22.3 requests/s without drafts and 26 with" in line
+        assert "at most 22.3 requests/s without drafts and 26.1 with" in line
     plan = advise(MODEL, CHIP, drafters=SPEC, **asked(BETWEEN)).chips[0]
     assert plan.played is not None
     assert np.isnan(plan.played.speedup).all()

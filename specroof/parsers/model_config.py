@@ -493,8 +493,7 @@ def parse_config(
     ('tiny', 2, 2)
     """
     if family is not None and family not in PARSERS:
-        near = get_close_matches(str(family), PARSERS, n=3) or ["llama"]
-        refuse("family", family, f"one of {len(PARSERS)} known types, such as {', '.join(near)}")
+        refuse("family", family, known_families(str(family)))
     sidecar = None
     if quantization_text is not None:
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
@@ -531,6 +530,12 @@ _PLAIN: Final = ("deepseek_v3", "llama", "mistral", "mixtral", "qwen3_moe")
 _ALIKE: Final = 0.6
 #: Objects in objects that any parser reads; files of strangers may be nested deeper.
 _DEPTH: Final = 4
+
+
+def known_families(asked: str) -> str:
+    """Return what a family may be, in words: its nearest names."""
+    near = get_close_matches(asked, PARSERS, n=3) or ["llama"]
+    return f"one of {len(PARSERS)} known types, such as {', '.join(near)}"
 
 
 def _refuse_unknown_type(typed: Reader, root: Reader) -> NoReturn:

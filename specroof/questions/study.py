@@ -21,6 +21,7 @@ from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
+from specroof.parsers.model_config import known_families
 from specroof.questions import parameters as p
 from specroof.questions.case import length_shares, load_of, played_load, request_counts
 from specroof.questions.objects import given_twice, options_of, server_of
@@ -528,7 +529,6 @@ def _lookups(
                 place = f"targets.{number}.model.{entry}: "
                 yield (*at, "model", entry), place, partial(names.model, name, family)
         elif isinstance(family, str) and family.strip():
-            # Not by the block: its messages are too short for the list of what is allowed.
             yield at, "", partial(_refuse_family, number, family)
         for entry, name in _texts(target.get("hardware")):
             place = f"targets.{number}.hardware.{entry}: "
@@ -538,8 +538,7 @@ def _lookups(
 
 
 def _refuse_family(number: int, family: str) -> None:
-    known = ", ".join(sorted(PARSERS))
-    reject(f"targets.{number}.family is {shown(family)}", known)
+    reject(f"targets.{number}.family is {shown(family)}", known_families(family))
 
 
 def _texts(value: object) -> Iterator[tuple[int, str]]:

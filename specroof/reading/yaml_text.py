@@ -423,7 +423,7 @@ def _dataclass(content: Mapping[str, Any], kind: Any, above: str, reading: _Read
         missing = [key for key in known if key in needed and key not in content]
         for key in strange:
             said = f"{place}{key} is not a known key; allowed: {', '.join(known)}"
-            reading.mistakes.append(shortened(said, 800))
+            reading.mistakes.append(shortened(said, 840))
         # A misspelt key is an unknown key and a missing one: the unknown one shows the mistake.
         for key in missing if len(missing) > len(strange) else ():
             reading.mistakes.append(

@@ -325,7 +325,7 @@ def how_sure_at(
     widens = "; bands widen away from them"
     if band.width > measured.width:
         of_points += f"; bands here begin at {lower:+.0%} to {higher:+.0%}"
-        widens = ", and widen away from them"
+        widens = ", and widen"
     return [f"{text}. {of_points}{widens if text != _NEAR else ''}" for text in texts]
 
 
