@@ -9,6 +9,8 @@ from typing import Any, Final, NoReturn, Self
 
 #: Characters of the longest line that is printed: lists of what is allowed have up to 1 400.
 _LONGEST_LINE: Final = 2_000
+#: Words that a refusal lists one by one.
+_MANY_WORDS: Final = 100
 
 
 class Note(str):
@@ -298,7 +300,23 @@ def expect_word(name: str, value: object, words: Collection[str]) -> None:
     """
     # An array equals a word in each entry, so that `in` alone would not do.
     if not isinstance(value, str) or value not in words:
-        refuse(name, value, ", ".join(words))
+        refuse(name, value, one_of(words, value))
+
+
+def one_of(words: Collection[str], asked: object) -> str:
+    """Return the words that are allowed; of very many the nearest ones to what was asked for.
+
+    Examples
+    --------
+    >>> one_of(("constant", "beta"), "square"), one_of([f"n{n}" for n in range(200)], "n7")
+    ('constant, beta', 'one of 200, such as n7, n97, n87')
+    """
+    if len(words) <= _MANY_WORDS:
+        return ", ".join(words)
+    from difflib import get_close_matches  # noqa: PLC0415 - seldom, and a cold start counts
+
+    near = get_close_matches(asked[:_MANY_WORDS], words, n=3) if isinstance(asked, str) else []
+    return f"one of {len(words)}, such as {', '.join(near or [*words][:3])}"
 
 
 def optional_library(

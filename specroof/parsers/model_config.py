@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 from functools import partial
 from importlib import import_module
 from pathlib import PurePath
 from typing import Final, NoReturn
 
 from specroof.architecture.model import Architecture
-from specroof.errors import ConfigError, refuse, reject
+from specroof.errors import ConfigError, expect_word, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
 from specroof.parsers.traits import PARSERS
 from specroof.reading.json_text import (
@@ -492,8 +492,8 @@ def parse_config(
     >>> model.name, model.n_layers, model.layers[0].count
     ('tiny', 2, 2)
     """
-    if family is not None and family not in PARSERS:
-        refuse("family", family, known_families(str(family)))
+    if family is not None:
+        expect_word("family", family, sorted(PARSERS))
     sidecar = None
     if quantization_text is not None:
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
@@ -530,12 +530,6 @@ _PLAIN: Final = ("deepseek_v3", "llama", "mistral", "mixtral", "qwen3_moe")
 _ALIKE: Final = 0.6
 #: Objects in objects that any parser reads; files of strangers may be nested deeper.
 _DEPTH: Final = 4
-
-
-def known_families(asked: str) -> str:
-    """Return what a family may be, in words: its nearest names."""
-    near = get_close_matches(asked, PARSERS, n=3) or ["llama"]
-    return f"one of {len(PARSERS)} known types, such as {', '.join(near)}"
 
 
 def _refuse_unknown_type(typed: Reader, root: Reader) -> NoReturn:

@@ -286,7 +286,7 @@ def asked_load(request: LoadsRequest, usual: Values) -> Load:
         return played_load(request, load)
     if request.steady and load.workload is None:
         refuse("steady", request.steady, "with the lengths of a request")
-    if request.seed:
+    if whole_within("seed", request.seed, "seed"):
         refuse("seed", request.seed, "where requests are simulated")
     return load
 

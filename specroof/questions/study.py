@@ -16,12 +16,11 @@ from specroof.catalog import load_drafter, load_hardware, load_model, read_text,
 from specroof.catalog.hub import fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
-from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, reject
+from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, one_of, reject
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
-from specroof.parsers.model_config import known_families
 from specroof.questions import parameters as p
 from specroof.questions.case import length_shares, load_of, played_load, request_counts
 from specroof.questions.objects import given_twice, options_of, server_of
@@ -538,7 +537,7 @@ def _lookups(
 
 
 def _refuse_family(number: int, family: str) -> None:
-    reject(f"targets.{number}.family is {shown(family)}", known_families(family))
+    reject(f"targets.{number}.family is {shown(family)}", one_of(sorted(PARSERS), family))
 
 
 def _texts(value: object) -> Iterator[tuple[int, str]]:
