@@ -116,7 +116,7 @@ def captured_sizes(
     >>> chip, facts = load_hardware("h100"), release("vllm")
     >>> captured_sizes(chip, facts, 24, running=6, tokens=8192, verify_len=2)
     [1, 2, 4, 8, 12, 16, 24]
-    >>> 700 in captured_sizes(chip, facts, 1024, running=700, tokens=8192)  # all that run, no multiple
+    >>> 700 in captured_sizes(chip, facts, 1024, running=700, tokens=8192)  # no multiple of 16
     True
     """
     listed = _largest_graph(hardware, facts)
