@@ -69,6 +69,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "reached_share": Bounds(1e-6, 1.2),  # of a peak: clocks beyond the datasheet's are real
     "overlap_norm": Bounds(1, 100),
     "expert_rows": Bounds(1e-9, 1e9),
+    "kernel_heads": Bounds(1, 4096, whole=True),
     "weight_bits": Bounds(0.5, 64),
     "vector_share": Bounds(1e-6, 1e3),  # of the float32 peak: matrix units do many times more
     "expected_error": Bounds(0, 1000),

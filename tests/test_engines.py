@@ -12,9 +12,10 @@ import specroof
 from fitting.parameters import ENGINES, FITTED_WITH_DRAFTS, chip_family, fitted_parameters
 from known_passes import pass_latency
 from specroof import forward_latency, hardware_names, load_hardware, load_model
-from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.attention import GroupedQueryAttention, Indexer
 from specroof.architecture.base import WEIGHT_FORMATS, Core, Linear
 from specroof.architecture.experts import Experts, distinct_experts, independent_tokens
+from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
@@ -27,6 +28,7 @@ from specroof.hardware.engine import (
     ExpertLocality,
     ExpertTile,
     Reach,
+    SparseKernel,
 )
 from specroof.hardware.profile import HardwareProfile, Peak, Placement
 from specroof.latency.model import (
@@ -44,7 +46,7 @@ from specroof.latency.model import (
     setup_notes,
     stacked,
 )
-from specroof.latency.pass_seconds import PassShape, PassWork, overlapped_s, pass_time
+from specroof.latency.pass_seconds import OpLatency, PassShape, PassWork, overlapped_s, pass_time
 from specroof.latency.setup import Setup, drafting_engine, engine_setup, reading_notes
 from specroof.serving.workload import prefill_pass
 from tables import rows
@@ -524,6 +526,59 @@ def test_weights_of_a_narrow_format_have_a_kernel_of_their_own() -> None:
     # Passes of both are timed together as each alone.
     alone = [float(pass_time(work, setup.engine).work_s) for work in works]
     assert pass_time(stacked(works, [1, 1]), setup.engine).work_s.tolist() == pytest.approx(alone)
+
+
+SPARSE = LatentAttention(64, 512, 64, Indexer(n_heads=32, head_dim=128, top_k=2048))
+
+
+@pytest.mark.parametrize(
+    ("forward", "tp", "kernel", "server", "times"),
+    [
+        # 8 heads of a device of 64 that are computed: FlashMLA's on Hopper.
+        (ForwardPass(1, 4096, 0, settled=True), 8, {}, "tensorrt-llm", 8),
+        (ForwardPass(1, 4096, 0, settled=True), 1, {}, "tensorrt-llm", 1),
+        # Query i of a prompt of 1023 sees i tokens, 512 in the mean, of 2048 that are computed.
+        (ForwardPass(1, 1023, 0, settled=True), 8, {"all_slots": True}, "tensorrt-llm", 32),
+        # A server that attends such prompts without an index; of more tokens it needs one.
+        (ForwardPass(1, 1023, 0, settled=True), 8, {"all_slots": True}, "vllm", 1),
+        (ForwardPass(1, 2049, 0, settled=True), 8, {}, "vllm", 8),
+        # A decoding query that sees 1024 tokens.
+        (ForwardPass(4, 1, 1023), 8, {"all_slots": True, "decodes": True}, "vllm", 16),
+        (ForwardPass(4, 1, 1023), 8, {"all_slots": True}, "vllm", 0.5),
+    ],
+)
+def test_kernels_of_picked_tokens_compute_whole_tiles_of_heads(
+    forward: ForwardPass, tp: int, kernel: dict[str, bool], server: str, times: float
+) -> None:
+    sparse = SparseKernel(head_tile=64, compute_frac=0.25, **kernel)
+
+    def attended(**kernels: Any) -> OpLatency:
+        shares = {"kind_compute_frac": {"latent_attention": 0.5}}
+        setup = replace(setup_of(framework=server, **shares, **kernels), placement=Placement(tp))
+        ops = model_latency(toy(SPARSE), setup, forward).ops
+        return next(op for op in ops if op.op.kind == "latent_attention")
+
+    plain, timed = attended(), attended(sparse_kernels={"bf16": sparse})
+    assert float(timed.compute_s / plain.compute_s) == pytest.approx(times * 0.5 / 0.25)
+    assert float(timed.memory_s) == float(plain.memory_s)
+    other = attended(sparse_kernels={"fp8": sparse})
+    assert float(other.compute_s) == float(plain.compute_s)
+
+
+def test_attention_of_two_caches_is_timed_by_the_kernel_of_each() -> None:
+    kernels = {
+        "bf16": SparseKernel(head_tile=128, compute_frac=0.5),
+        "fp8": SparseKernel(head_tile=64, compute_frac=0.25),
+    }
+    setups = [
+        engine_setup(chip(real(sparse_kernels=kernels)), "real", None, Options(kv_dtype=kv_dtype))
+        for kv_dtype in ("bf16", "fp8")
+    ]
+    forward = ForwardPass(1, 4096, 0, settled=True)
+    works = [model_work(toy(SPARSE), setup, forward) for setup in setups]
+    alone = [float(pass_time(work, setups[0].engine).work_s) for work in works]
+    both = pass_time(stacked(works, [1, 1]), setups[0].engine).work_s
+    assert both.tolist() == pytest.approx(alone)
 
 
 def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> None:

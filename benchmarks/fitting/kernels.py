@@ -21,6 +21,7 @@ from fitting.parameters import (
     shared_engine,
     timed_experts,
     timed_layers,
+    with_sparse,
 )
 from specroof.errors import ProfileError
 from specroof.hardware.engine import Collective, EngineProfile, FormerReleases
@@ -221,7 +222,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     )
     names = (EVERYONE, KERNEL_ENGINE, family, f"{KERNEL_ENGINE} {family}")
     said = [name for name in FACTORS if not name.startswith(_TIMED)]
-    return own_engine(kernels, names, parameters, said)
+    return with_sparse(own_engine(kernels, names, parameters, said), family)
 
 
 def _collective(

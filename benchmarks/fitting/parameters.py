@@ -21,6 +21,7 @@ from specroof.hardware.engine import (
     ExpertKernel,
     ExpertLocality,
     ExpertTile,
+    SparseKernel,
 )
 from specroof.hardware.profile import HardwareProfile
 
@@ -277,6 +278,8 @@ FITS: Final = Path(__file__).with_name("fits.json")
 ALL: Final = "all"
 #: Experts, and layers of latent attention (`benchmarks/expert_kernels.py`).
 EXPERT_KERNELS: Final = Path(__file__).with_name("expert_kernels.json")
+#: Attention to picked tokens (`benchmarks/sparse_kernels.py`).
+SPARSE_KERNELS: Final = Path(__file__).with_name("sparse_kernels.json")
 #: Formats of weights that have kernels of their own in all passes.
 _WEIGHT_ONLY: Final = ("int4",)
 #: The floor of a router's matrix: on all chips that were timed, of TensorRT-LLM.
@@ -417,7 +420,29 @@ def fitted_engine(
     if not measured:
         return engine
     tiles = prompt_tiles(timed_layers()["servers"][name].get(family, {}))
-    return replace(engine, expert_kernels=_weight_only(engine, family), prefill_expert_tiles=tiles)
+    experts = _weight_only(engine, family)
+    timed = replace(engine, expert_kernels=experts, prefill_expert_tiles=tiles)
+    return with_sparse(timed, family)
+
+
+@cache
+def _timed_sparse() -> Mapping[str, Any]:
+    kernels: Mapping[str, Any] = json.loads(SPARSE_KERNELS.read_text(encoding="utf-8"))
+    return kernels
+
+
+def with_sparse(engine: EngineProfile, family: str) -> EngineProfile:
+    """Return a profile with attention to picked tokens as it is timed, where it was."""
+    timed = _timed_sparse()
+    names = [field.name for field in fields(SparseKernel)]
+    kernels = {
+        key: SparseKernel(**{name: kernel[name] for name in names})
+        for key, kernel in timed["servers"][engine.name].get(family, {}).items()
+    }
+    shares = dict(engine.prefill_compute_frac)
+    if family in timed["indexers"]:
+        shares["indexer"] = timed["indexers"][family]
+    return replace(engine, sparse_kernels=kernels, prefill_compute_frac=shares)
 
 
 def prompt_tiles(kernels: Mapping[str, Any]) -> dict[str, ExpertTile]:

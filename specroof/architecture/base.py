@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, array_within, whole_within
+from specroof.arrays import Array, BoolArray, array_within, whole_within
 from specroof.errors import expect, expect_word, refuse
 from specroof.units import DTYPE_BYTES, Bounds, dtype_bytes
 
@@ -533,6 +533,30 @@ class Routing:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PickedKeys:
+    """What attention to keys that an indexer picked has to do with its heads.
+
+    Parameters
+    ----------
+    kernel
+        The name by which an engine has its timed kernels: the format of the cache, or that of the
+        core where it has kernels of its own.
+    n_heads
+        Query heads.
+    slots
+        How many times the arithmetic a kernel does that takes as many keys for each query as may
+        be picked, whether there are so many or not.
+    all_seen
+        Where no query sees more keys than may be picked: a prompt needs no index there.
+    """
+
+    kernel: str
+    n_heads: int
+    slots: Array
+    all_seen: BoolArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class OpCost:
     """What one operation of a pass costs, before any hardware: work and bytes, apart.
 
@@ -587,6 +611,8 @@ class OpCost:
         more than enough for any device.
     weight
         Name of the format of the weights; empty of an operation whose kernel it does not decide.
+    picked
+        Of attention to keys that an indexer picked; None of all else.
     """
 
     name: str
@@ -609,6 +635,7 @@ class OpCost:
     weight_parts: tuple[tuple[float, float], ...] = ()
     outputs: float = math.inf
     weight: str = ""
+    picked: PickedKeys | None = None
 
     @property
     def memory_bytes(self) -> Array:

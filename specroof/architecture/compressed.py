@@ -26,6 +26,7 @@ from specroof.architecture.base import (
     Kept,
     OpCost,
     PassSettings,
+    PickedKeys,
     SoftmaxAttention,
     cache_element_bytes,
     cache_only,
@@ -142,6 +143,8 @@ class CompressedAttention(SoftmaxAttention):
             n_heads=self.n_heads,
             head_dims=(self.entry_dim, self.entry_dim),
         )
+        picked = PickedKeys(self.kernel, self.n_heads, np.ones(()), np.zeros((), dtype=bool))
+        attention = replace(attention, picked=picked)
         scan = (
             [
                 indexer_op(

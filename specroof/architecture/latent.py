@@ -21,6 +21,7 @@ from specroof.architecture.base import (
     Kept,
     OpCost,
     PassSettings,
+    PickedKeys,
     SoftmaxAttention,
     cache_element_bytes,
     cache_only,
@@ -175,6 +176,11 @@ class LatentAttention(SoftmaxAttention):
             head_dims=(self.latent_dim + self.rope_dim, self.latent_dim),
             kind="latent_attention",
         )
+        if top_k is not None:
+            slots = top_k * forward.query_len / np.maximum(pairs, 1e-9)
+            all_seen = forward.context_len + forward.query_len <= top_k
+            picked = PickedKeys(setting.kv_dtype, self.n_heads, np.maximum(slots, 1.0), all_seen)
+            attention = replace(attention, picked=picked)
         if self.indexer is None:
             return [*expansion, attention]
         scan = indexer_op(

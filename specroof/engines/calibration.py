@@ -390,6 +390,10 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
             dtype: kernel.scaled(compute=factor, most=_MOST_SHARE)
             for dtype, kernel in engine.expert_kernels.items()
         },
+        sparse_kernels={
+            key: replace(kernel, compute_frac=min(kernel.compute_frac * factor, _MOST_SHARE))
+            for key, kernel in engine.sparse_kernels.items()
+        },
     )
 
 

@@ -487,6 +487,8 @@ class Release:
         Whether the CPU beside a chip can compute experts and drafts.
     timed_launches
         Whether its launches outside of graphs were timed for models with several residual streams.
+    dense_prompts
+        Whether prompts of which an indexer would pick every token are attended without it.
     one_sided_tokens
         Whether tokens reach experts by one-sided writes where the fast links join several nodes.
     waits_to
@@ -542,6 +544,7 @@ class Release:
     spread_context: SpreadContext | None = None
     uses_host: bool = False
     timed_launches: bool = False
+    dense_prompts: bool = False
     one_sided_tokens: bool = False
     waits_to: str = ""
     pipeline_overlaps: bool = True

@@ -408,6 +408,34 @@ class ExpertKernel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SparseKernel:
+    """Attention of many heads to one latent, of which an indexer picks tokens, as it is timed.
+
+    Attributes
+    ----------
+    head_tile
+        Heads that are computed together: a device with fewer computes as many.
+    compute_frac
+        Share of the peak that it reaches, those heads counted; in the place of the engine's.
+    all_slots
+        Whether each query takes as many tokens as may be picked, however few there are.
+    decodes
+        Whether decoding and verification run in it, too, and not only passes over prompts.
+
+    Source
+        Least squares of published timings, which the profile names:
+        ``benchmarks/sparse_kernels.py``. SGLang 0.5.23 ``layers/attention/dsa_backend.py``,
+        ``_forward_flashmla_sparse``, and vLLM 0.33.0 ``v1/attention/backends/mla/
+        flashmla_sparse.py`` pad the heads of a device to 64 on Hopper, and to 128 on Blackwell.
+    """
+
+    head_tile: Annotated[int, "kernel_heads"]
+    compute_frac: Share
+    all_slots: bool = False
+    decodes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class FormerReleases:
     """What the releases of a server up to one did otherwise than those that a profile is of.
 
@@ -801,6 +829,10 @@ class EngineProfile:
     expert_kernels
         Experts as they are timed, by the dtype of their arithmetic, or by the format of their
         weights where that has kernels of its own; those of other dtypes have the shares above.
+    sparse_kernels
+        Attention to picked tokens as it is timed over prompts, by the format of its cache;
+        ``"compressed"`` for that to compressed entries. Without one, heads are as many as a device
+        has, and the share is that of latent attention.
     expert_locality
         How dependent the routing of tokens is; None for independent tokens.
     row_kernels
@@ -868,6 +900,7 @@ class EngineProfile:
     expert_tile: ExpertTile | None = None
     prefill_expert_tiles: Mapping[Dtype, ExpertTile] = field(default_factory=dict)
     expert_kernels: Mapping[Dtype, ExpertKernel] = field(default_factory=dict)
+    sparse_kernels: Mapping[ShortName, SparseKernel] = field(default_factory=dict)
     expert_locality: ExpertLocality | None = None
     row_kernels: Mapping[ShortName, RowKernel] = field(default_factory=dict)
     graphs: CapturedGraphs | None = None

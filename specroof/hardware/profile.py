@@ -247,6 +247,10 @@ def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> En
             dtype: kernel.scaled(compute=compute, memory=memory)
             for dtype, kernel in engine.expert_kernels.items()
         },
+        sparse_kernels={
+            key: replace(kernel, compute_frac=kernel.compute_frac * compute)
+            for key, kernel in engine.sparse_kernels.items()
+        },
         memory_frac=engine.memory_frac * memory,
     )
 

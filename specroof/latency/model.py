@@ -42,6 +42,7 @@ from specroof.latency.pass_seconds import (
     Times,
     expert_kernel,
     pass_time,
+    sparse_kernel,
 )
 from specroof.latency.setup import Setup, attention_reading, device_bytes, served_options, ways
 from specroof.units import BOUNDS, dtype_bytes, format_binary_bytes, format_seconds, format_si
@@ -128,7 +129,7 @@ def pass_work(
             stand_ins[f"kernels of experts were timed to {kernel.tokens:.0f} tokens a pass"] = None
         fullest = op if even else _on_fullest_device(op, placement.expert_parallel)
         busiest = crowding if op.shard.group == "attention" else 1.0
-        part = Part(fullest, setup, shape.batch_size, busiest, chip, flops_per_s)
+        part = Part(fullest, setup, shape.batch_size, busiest, chip, flops_per_s, settled)
         compute_ways, weight_ways, cache_ways = ways(op.shard, placement)
         share: dict[str, Array | float] = {
             "flops": 1 / compute_ways,
@@ -208,6 +209,8 @@ class Part:
         How many times its even share of the sequences the busiest device has; 1 but in attention.
     chip, flops_per_s
         The chip, or the CPU beside it, that computes it, and its peak in the operation's dtype.
+    settled
+        Whether the pass is over a prompt.
     """
 
     op: OpCost
@@ -216,6 +219,7 @@ class Part:
     busiest: Array | float
     chip: HardwareProfile
     flops_per_s: float
+    settled: bool = False
 
     @property
     def gathered(self) -> Array | float:
@@ -266,6 +270,26 @@ def _kernels_by_rows(part: Part) -> Times:
     return {**dict.fromkeys(AMOUNTS, moved), "flops": flops * slower}
 
 
+def _tiles_of_heads(part: Part) -> Times:
+    """Return how many times the heads of a device are computed: kernels take whole tiles of them.
+
+    Not over prompts that are attended densely, as a release may where all tokens would be picked.
+    """
+    kernel = sparse_kernel(part.op, part.setup.engine, settled=part.settled)
+    picked = part.op.picked
+    if kernel is None or picked is None:
+        return {}
+    placement = part.setup.placement
+    devices = placement.group_size / placement.decode_context_parallel
+    heads = picked.n_heads / devices
+    times = np.asarray(np.ceil(heads / kernel.head_tile / _HAIR) * kernel.head_tile / heads)
+    if kernel.all_slots:
+        times = times * picked.slots
+    if part.settled and part.setup.release.dense_prompts:
+        times = np.where(picked.all_seen, 1.0, times)
+    return {"flops": times}
+
+
 def _arithmetic_of_a_cpu(part: Part) -> Times:
     """Return the inverse of what a few rows reach of a CPU's peak in float32: `_HOST_SHARE`."""
     slower = part.flops_per_s / part.chip.peak.flops_per_s.get("fp32", part.flops_per_s)
@@ -286,6 +310,7 @@ CORRECTIONS: Final[Mapping[str, tuple[Callable[[Setup], bool], Callable[[Part], 
         lambda setup: setup.hardware.peak.multiprocessors is not None,
         _idle_multiprocessors,
     ),
+    "tiles of heads": (lambda setup: bool(setup.engine.sparse_kernels), _tiles_of_heads),
     "kernels by rows": (lambda setup: bool(setup.engine.row_kernels), _kernels_by_rows),
     "arithmetic of a CPU": (
         lambda setup: setup.hardware.host is not None and setup.engine.rules != "ideal",
@@ -528,7 +553,8 @@ def stacked(works: Sequence[PassWork], sizes: Sequence[int]) -> PassWork:
         first += size
         for op in chain.from_iterable(map(_parts_by_kernel, work.ops)):
             dtypes = (op.op.compute_dtype, op.compute_dtype)
-            key = (op.op.kind, op.op.weight, *dtypes, op.settled, op.op.rows is None)
+            picked = op.op.picked and op.op.picked.kernel
+            key = (op.op.kind, op.op.weight, picked, *dtypes, op.settled, op.op.rows is None)
             ops.setdefault(key, []).append((op, where))
         for exchange in work.exchanges:
             what = exchange.collective

@@ -17,6 +17,7 @@ from specroof.hardware.engine import (
     EngineProfile,
     ExpertKernel,
     ExpertTile,
+    SparseKernel,
 )
 from specroof.hardware.profile import DevicePower, HardwareProfile, Interconnect, Placement
 from specroof.units import format_seconds
@@ -844,11 +845,39 @@ def expert_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> Expert
     return kernels.get(op.weight) or kernels.get(op.compute_dtype)
 
 
+def sparse_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> SparseKernel | None:
+    """Return the timed kernel of attention to picked tokens; None of all else.
+
+    Parameters
+    ----------
+    op, engine
+        What runs, and where.
+    settled
+        Whether the pass is over a prompt.
+
+    Source
+        The profile: `EngineProfile.sparse_kernels`.
+
+    Examples
+    --------
+    >>> zero = np.zeros(())
+    >>> op = OpCost("core", "latent_attention", 1, zero, zero, zero, zero, "bf16")
+    >>> sparse_kernel(op, EngineProfile(name="e"), settled=True) is None
+    True
+    """
+    kernel = None if op.picked is None else engine.sparse_kernels.get(op.picked.kernel)
+    return kernel if kernel is None or settled or kernel.decodes else None
+
+
 def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | float, Array | float]:
     """Return the shares of a device's arithmetic and bandwidth that kernels of a kind reach."""
     kernel = expert_kernel(busy.op, engine, settled=busy.settled)
     if kernel is not None:
         return kernel.compute_frac, kernel.memory_frac
+    memory_frac = engine.kind_memory_frac.get(kind, engine.memory_frac)
+    sparse = sparse_kernel(busy.op, engine, settled=busy.settled)
+    if sparse is not None:
+        return sparse.compute_frac, memory_frac
     share = engine.kind_compute_frac.get(kind, engine.compute_frac.get(busy.compute_dtype, 1.0))
     if busy.settled:
         share = engine.prefill_compute_frac.get(kind, share)
@@ -862,10 +891,9 @@ def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | flo
         reached = share if tile is None else tiled_share(tile, busy.op.rows, few=share)
     if busy.settled and timed is None and kind not in engine.prefill_compute_frac:
         reached = engine.prefill_frac * reached
-    memory_frac = engine.memory_frac
-    if kind == UNSPLIT:
+    if kind == UNSPLIT and kind not in engine.kind_memory_frac:
         memory_frac = engine.kind_memory_frac.get("attention", memory_frac)
-    return reached, engine.kind_memory_frac.get(kind, memory_frac)
+    return reached, memory_frac
 
 
 def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> PassLatency:
