@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import (
-    OP_KINDS,
     CapturedGraphs,
     Collective,
     EngineProfile,
@@ -142,7 +141,12 @@ _SGLANG_SIZES: Final = (
 )  # fmt: skip
 
 #: Kinds whose share of the memory's bytes/s is another's: a cache is a cache.
-_MEMORY_OF: Final = {"latent_attention": "attention"}
+_MEMORY_OF: Final = {
+    "experts": "experts",
+    "attention": "attention",
+    "latent_attention": "attention",
+    "state": "state",
+}
 
 #: Every parameter: where a fit starts, how far from there it may be taken to lie (standard
 #: deviation of its logarithm), and what it is. Shares start at medians of measured kernels
@@ -604,7 +608,7 @@ def _shares(family: str, parameters: Mapping[str, float]) -> dict[str, Any]:
         "prefill_compute_frac": {kind: dense * share for kind, share in _PREFILL_SHARES.items()},
         "memory_frac": parameters["memory_frac"],
         "kind_memory_frac": {
-            kind: parameters[f"memory_frac.{_MEMORY_OF.get(kind, kind)}"] for kind in OP_KINDS
+            kind: parameters[f"memory_frac.{name}"] for kind, name in _MEMORY_OF.items()
         },
         "expert_tile": ExpertTile(rows=_HALF_ROWS, compute_frac=dense * _MANY_ROWS_SHARE),
     }

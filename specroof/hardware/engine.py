@@ -186,7 +186,7 @@ class Server:
 
 
 #: Kinds of operation that may have a separate share; `dense` covers all the others.
-OP_KINDS: Final = ("experts", "attention", "latent_attention", "state")
+OP_KINDS: Final = ("experts", "attention", "latent_attention", "indexer", "state")
 #: Kinds of layer that may cost time on top of what every layer costs. An indexer picks entries and
 #: blocks of tokens, ``sparse_index``, or tokens, ``token_index``.
 #: The last two are blocks, attention or feed-forward, whose tokens are scaled and rounded to fp8 or
