@@ -31,8 +31,8 @@ from specroof import (
 from specroof.engines import Calibration, Residual, calibrated_yaml, predicted_tokens_per_s
 from specroof.engines.calibration import PARAMETERS, Problem, coordinate, estimate, uncertainty
 from specroof.evidence import Measurement, read_benchmark
-from specroof.hardware.engine import Band, EngineProfile, ExpertKernel, ExpertTile
-from specroof.hardware.profile import parse_hardware
+from specroof.hardware.engine import Band, EngineProfile, ExpertKernel, ExpertTile, SparseKernel
+from specroof.hardware.profile import parse_hardware, scaled_engine
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.benchmark import refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text, residual_fields
@@ -180,6 +180,7 @@ def test_every_share_of_a_peak_moves_with_the_one_that_is_fitted() -> None:
                 floor_s=1e-5, expert_s=1e-7, memory_frac=0.8, compute_frac=0.2, tokens=512
             )
         },
+        sparse_kernels={"bf16": SparseKernel(head_tile=64, compute_frac=0.5)},
         memory_frac=0.8,
         kind_memory_frac={"attention": 0.4},
     )
@@ -195,6 +196,11 @@ def test_every_share_of_a_peak_moves_with_the_one_that_is_fitted() -> None:
     assert (tile.rows, tile.compute_frac, tile.few_frac) == pytest.approx((8, 0.6, 0.15))
     kernel = found.expert_kernels["fp8"]
     assert (kernel.memory_frac, kernel.compute_frac) == pytest.approx((0.8, 0.3))
+    sparse = found.sparse_kernels["bf16"]
+    assert (sparse.head_tile, sparse.compute_frac) == (64, pytest.approx(0.75))
+    assert (
+        scaled_engine(engine, compute=0.5, memory=1.0).sparse_kernels["bf16"].compute_frac == 0.25
+    )
     slower = fitted["memory_frac"].apply(engine, 0.4)
     assert slower.expert_kernels["fp8"].memory_frac == pytest.approx(0.4)
     assert (slower.memory_frac, slower.kind_memory_frac) == (0.4, {"attention": 0.2})
