@@ -1435,7 +1435,9 @@ def _figures(row: LoadRow, load: str) -> str:
 def _why_on(row: AdvisedRow) -> str:
     """Return why drafting stays on where the band holds both a gain and a loss."""
     if math.isnan(row.speedup):  # the server falls behind the rate without drafts
-        return "with them the server answers more requests"
+        more = (row.largest_stable_rate or 0.0) > (row.plain_largest_stable_rate or 0.0)
+        told = "the server answers more requests" if more else "waits are nearer to the targets"
+        return f"with them {told}"
     return (
         "it changes nothing there" if round(row.speedup, 2) <= 1 else "the best estimate is a gain"
     )

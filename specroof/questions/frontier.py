@@ -285,9 +285,12 @@ class FrontierAnswer(Charted):
     def text(self) -> str:
         """Return the cheapest point, a frontier for each series with its cheapest point marked."""
         parts = [_chips_table(self)] if len(self.chips) > 1 else []
-        none = "no batch has room"
-        if self.ttft_s is not None:
-            none = f"no batch has room and a first token within {format_seconds(self.ttft_s)}"
+        targets = [
+            f"{token} within {format_seconds(seconds)}"
+            for token, seconds in (("a first token", self.ttft_s), ("later tokens", self.tpot_s))
+            if seconds is not None
+        ]
+        none = " and ".join(["no batch has room", *targets])
         for chip in self.chips:
             place = f"{chip.hardware}: " if len(self.chips) > 1 else ""
             for one in chip.series:
@@ -736,7 +739,7 @@ def _cheapest(answer: FrontierAnswer) -> str:
         told += f"; it takes --server running={point.running_limit}, the default gives "
         told += "none as fast" if default is None else f"{default.drafter}: {_output(default)}"
     load = (
-        f"batch {plain_number(point.at_once)}"
+        f"batch {round(point.at_once, 1):g}"
         if point.rate is None
         else f"{point.rate:g} requests/s"
     )

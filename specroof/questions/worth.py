@@ -144,7 +144,7 @@ class Worth(OfDrafter):
             shown = [name for name in _SHOWN if name not in LOAD_KEYS]
         lines = [
             decision_line(rows, [f"{row.accept_length:.4g}" for row in rows], " tokens/round")
-            + f" ({load_words(rows[0])})" * (len(self.by_load) > 1)
+            + (f" ({load_words(rows[0])})" if len(self.by_load) > 1 else "")
             for rows in self.by_load.values()
         ]
         table = rows_table(self.rows, shown)
@@ -209,8 +209,11 @@ def worth(request: WorthRequest) -> Worth:
 def loads_words(answer: OfDrafter) -> str:
     """Return what loads an answer is about, in a few words."""
     loads = ", ".join(map(plain_number, dict.fromkeys(row.load for row in answer.rows)))
-    rates = f"{loads} requests/s" if answer.rows[0].rate else f"batch {loads}"
-    return f"{rates}, {answer.asked_words}"
+    first = answer.rows[0]
+    told = f"{loads} requests/s" if first.rate else f"batch {loads}"
+    if all(getattr(first, key) is None for key in LOAD_KEYS):  # a job
+        told = f"{first.requests} requests at once"
+    return f"{told}, {answer.asked_words}"
 
 
 def one_context(request: LoadsRequest) -> Case:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from specroof.errors import OptionError, expect_word, refuse, reject
 from specroof.frameworks import FRAMEWORKS, Mock, release
 from specroof.serving.launch import Speculation, format_words, shell_line, speculation_words
+from specroof.units import format_drafts
 
 
 def mocked_frameworks() -> list[str]:
@@ -175,7 +176,7 @@ def mock_commands(point: MockPoint, framework: str) -> Sequence[tuple[str, str]]
         _server(point, framework, facts.mock, drafts=drafts) for drafts in (False, True)
     )
     title = (
-        f"{facts.name} with {point.speculation.drafts} drafts and {point.tokens_per_round:.4g} "
-        f"tokens per round"
+        f"{facts.name} with {format_drafts(point.speculation.drafts)} and "
+        f"{point.tokens_per_round:.4g} tokens per round"
     )
     return [(f"{facts.name} without drafts", plain), bench, (title, drafting), bench]
