@@ -1227,6 +1227,10 @@ def _benchmark(
         refuse("framework", framework, " or ".join(mocked_frameworks()))
     if place != Placement(place.tensor_parallel, nodes=1) or options.n_cpu_moe:
         reject("this server is no plain one to benchmark", "devices of one node that split layers")
+    if wanted.workload.prefix_hit_rate:
+        refuse("prefix_hit_rate", wanted.workload.prefix_hit_rate, "prompts that share nothing")
+    # Servers of benchmarks cache no prompts, which share nothing.
+    settings = replace(server_of(request.server), prefix_cache=None)
     drafts = row.tried_draft_len
     if curve.verify_len[drafts] != drafts + 1:
         refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
@@ -1234,7 +1238,11 @@ def _benchmark(
     point = MockPoint(
         model=name_of(request.model),
         speculation=speculation_of(
-            drafter, wanted.model, schedule, _draft_model(request, wanted, drafter)
+            drafter,
+            wanted.model,
+            schedule,
+            _draft_model(request, wanted, drafter),
+            settings=settings,
         ),
         tokens_per_round=round(float(curve.tokens_per_round[0, row.place, drafts]), 4),
         batch_size=round(row.at_once),
@@ -1250,6 +1258,7 @@ def _benchmark(
         chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)
     else:
         chip = os.fspath(hardware)
+    stated = [f"{key}={value}" for key, value in settings.stated.items()]
     words = {
         "-H": chip,
         "--model": point.model,
@@ -1258,6 +1267,7 @@ def _benchmark(
         "--tp": place.tensor_parallel,
         "--family": request.family,
         "--engine": request.engine,
+        "--server": ",".join(stated) or None,
         "--kv-cache": options.kv_dtype,
         "--weights": options.weight_dtype,
     }

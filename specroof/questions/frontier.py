@@ -739,9 +739,7 @@ def _cheapest(answer: FrontierAnswer) -> str:
         told += f"; it takes --server running={point.running_limit}, the default gives "
         told += "none as fast" if default is None else f"{default.drafter}: {_output(default)}"
     load = (
-        f"batch {round(point.at_once, 1):g}"
-        if point.rate is None
-        else f"{point.rate:g} requests/s"
+        f"batch {round(point.at_once, 1):g}" if point.rate is None else f"{point.rate:g} requests/s"
     )
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:
