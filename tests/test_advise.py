@@ -647,3 +647,16 @@ def test_a_family_without_the_usual_head_is_asked_about_with_look_ups() -> None:
     assert advise(beam, "b200", framework="vllm", concurrency=1, **asked).chips[0].drafter.kind == (
         "eagle3"
     )
+
+
+def test_an_engine_of_another_server_has_the_flags_of_that_server() -> None:
+    asked: dict[str, Any] = {"concurrency": 1, "input_len": 50, "output_len": 100}
+    for engine, servers in (
+        ("llama.cpp", ["llama.cpp"]),
+        ("tensorrt-llm", ["tensorrt-llm"]),
+        ("sglang", ["vllm", "sglang"]),
+    ):
+        found = advise(
+            "Qwen/Qwen3-8B", "h100", engine=engine, drafters="eagle3,accept=0.7", **asked
+        )
+        assert [*found.chips[0].engine_config] == servers

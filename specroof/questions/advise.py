@@ -18,7 +18,7 @@ from specroof.architecture.model import Architecture
 from specroof.arrays import Array, array_within, fields_of, grouped, to_json_array
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Urgent, expect, refuse, reject
-from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS
+from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS, SERVERS
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, release_in
@@ -291,7 +291,8 @@ def _wanted(request: AdviseRequest) -> Wanted:
     refuse_one_token(load.steady.workload)
     for chip in as_list(request.hardware):
         profile = hardware_of(chip)
-        request.engine_on(profile), usd_per_hour(profile, request.price_per_hour)
+        here, name = request.engine_on(profile)
+        usd_per_hour(profile, request.price_per_hour)
     # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
     options_of(request.options), server_of(request.server)
     model, drafters = (
@@ -301,6 +302,9 @@ def _wanted(request: AdviseRequest) -> Wanted:
     if not drafters:
         reject("drafters is empty", "at least one drafter (--drafter SPEC)")
     server, version = framework_of(request.framework)
+    if request.engine is not None and server is None:  # an engine of another server asks for it
+        rules = here.engine(name).rules
+        server = rules if rules in {*SERVERS} - {*USUAL_FRAMEWORKS} else None
     frameworks = USUAL_FRAMEWORKS if server is None else (server,)
     if version:
         frameworks = (f"{server}@{version}",)
