@@ -17,7 +17,7 @@ from specroof import quantities as q
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, array_within, fields_of, grouped, to_json_array
 from specroof.drafters import SERVED_KINDS, Drafter
-from specroof.errors import OptionError, Urgent, expect, refuse, reject
+from specroof.errors import OptionError, Raised, Urgent, expect, refuse, reject
 from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS, SERVERS
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import HardwareProfile, Placement
@@ -910,7 +910,7 @@ def _chip_advice(
         to_measure=point,
         # Its own lines say which limits are raised, and what the default would give.
         notes=(
-            *(one for one in prediction.notes if not (raised and one.startswith(RAISED_LIMIT))),
+            *(one for one in prediction.notes if not (raised and isinstance(one, Raised))),
             *use.notes,
         ),
         warnings=tuple(dict.fromkeys(warnings)),

@@ -10,10 +10,9 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, fields_of, number_within, whole_within
-from specroof.errors import Note, OptionError, Urgent, refuse
+from specroof.errors import Note, OptionError, Raised, Urgent, refuse
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment
-from specroof.outcomes.outcomes import RAISED_LIMIT
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
@@ -311,11 +310,13 @@ class FrontierAnswer(Charted):
             limit = 1 / self.tpot_s, f"TPOT target, {self.tpot_s / MILLISECOND:g} ms"
         found, best = "No point is fast enough", self.cheapest
         if best is not None:
-            found = (
-                f"Cheapest: {best.tokens_per_s_per_device:.0f} tokens/s per device and "
-                f"{best.tokens_per_s_per_user:.0f} per user, on {best.devices} x {best.hardware} "
-                f"with {best.drafter}"
-            )
+            told = f"{best.devices} x {best.hardware} with {best.drafter}"
+            found = f"Cheapest: {told}"
+            if _is_told(best):
+                found = (
+                    f"Cheapest: {best.tokens_per_s_per_device:.0f} tokens/s per device and "
+                    f"{best.tokens_per_s_per_user:.0f} per user, on {told}"
+                )
         chart = replace(_CHART, limit=limit)
         return {"": self.rows_chart(chart, self.rows, found=found)}
 
@@ -424,7 +425,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         for drafting, rate in enumerate(_rates_within(found, targets, load)):
             rates[drafting].extend(filter(None, [rate]))
         # Which load raises one by how much may be said of a load that is on no frontier.
-        notes += [note for note in found.notes if not note.startswith(RAISED_LIMIT)]
+        notes += [note for note in found.notes if not isinstance(note, Raised)]
         if found.limits and not found.limits[0].largest[0, 0]:
             refusals += found.warnings
         if any(map(any, found.told)):

@@ -210,9 +210,13 @@ def loads_words(answer: OfDrafter) -> str:
     """Return what loads an answer is about, in a few words."""
     loads = ", ".join(map(plain_number, dict.fromkeys(row.load for row in answer.rows)))
     first = answer.rows[0]
-    told = f"{loads} requests/s" if first.rate else f"batch {loads}"
-    if all(getattr(first, key) is None for key in LOAD_KEYS):  # a job
-        told = f"{first.requests} requests at once"
+    words = {
+        "rate": f"{loads} requests/s",
+        "concurrency": f"{loads} in flight",
+        "batch_size": f"batch {loads}",
+        "requests": f"{first.requests} requests at once",
+    }
+    told = next(text for key, text in words.items() if getattr(first, key) is not None)
     return f"{told}, {answer.asked_words}"
 
 
@@ -279,8 +283,7 @@ class AtLengths:
     def notes(self) -> list[str]:
         """Sentences on how the figures came about."""
         first = self.seen[0]
-        of_state = [] if first.played else first.state_notes
-        return [*first.curve.notes, *of_state, *first.raised_notes]
+        return [*first.curve.notes, *first.state_notes, *first.raised_notes]
 
     @property
     def warnings(self) -> list[str]:
