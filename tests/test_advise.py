@@ -115,7 +115,7 @@ def test_drafts_that_change_nothing_are_no_gain() -> None:
     (chip,) = found.chips
     assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip)
     # At a rate that the plain server cannot keep up with, there is no speedup, and a gain.
-    rates = {"plain_largest_stable_rate": 4.0, "largest_stable_rate": 5.0}
+    rates: dict[str, Any] = {"plain_largest_stable_rate": 4.0, "largest_stable_rate": 5.0}
     behind = [replace(row, speedup=math.nan, **rates) for row in chip.rows if row.is_open]
     late = replace(chip, plan=replace(chip.plan, rows=tuple(behind)))
     told = "drafting stays on at 128 in flight: with them the server answers more requests"

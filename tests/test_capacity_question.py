@@ -151,6 +151,6 @@ def test_a_request_without_a_context_has_one_block_of_the_cache() -> None:
 def test_workers_need_no_link_to_be_counted() -> None:
     # Of VR200 no source gives the bytes/s between workers; where known, they count no byte.
     for chip in ("vr200", "h100"):
-        workers = {"prefill": "1x1", "decode": "1x1"}
-        split = capacity("Qwen/Qwen3-8B", chip, **workers).to_dict()["case"]["split"]
+        found = capacity("Qwen/Qwen3-8B", chip, prefill="1x1", decode="1x1").to_dict()
+        split = found["case"]["split"]
         assert (split["devices"], split["link_bytes_per_s"]) == (2, None)

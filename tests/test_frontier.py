@@ -338,3 +338,14 @@ def test_a_batch_that_has_room_and_waits_too_long_is_not_told_to_have_none() -> 
     assert mean < 0.02
     assert late.rows == ()
     assert "no batch has room and later tokens within 20.0 ms" in str(late)
+
+
+def test_a_chart_has_no_figures_in_its_title_that_the_text_holds_back() -> None:
+    found = frontier(
+        *("openai/gpt-oss-120b", "mi300x"), tensor_parallel=2, batch_size=64, drafters="eagle3"
+    )
+    assert "tokens/s not usefully predicted here" in str(found)
+    # matplotlib breaks a title into lines.
+    title = " ".join(found.plot().texts[0].get_text().split())
+    assert title.startswith("Cheapest: 2 x AMD Instinct MI300X with eagle3")
+    assert "tokens/s per device" not in title
