@@ -467,8 +467,16 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             return None
         from specroof.serving.launch import lacking_for  # noqa: PLC0415 - of launches, which few need
 
-        branches = is_tree(drafter)
-        return lacking_for(facts, drafter.kind, self.architecture.family, is_tree=branches)
+        stages, groups = (
+            whole_within(name, getattr(self, name), "devices")
+            for name in ("pipeline_parallel", "attention_data_parallel")
+        )
+        return lacking_for(
+            *(facts, drafter.kind, self.architecture.family),
+            is_tree=is_tree(drafter),
+            data_parallel=groups,
+            pipeline_parallel=stages,
+        )
 
     @property
     def _named_release(self) -> Release | None:

@@ -453,7 +453,13 @@ def _with_config(words: Iterable[str], config: Mapping[str, Any]) -> list[str]:
 
 
 def lacking_for(
-    facts: Release, kind: str, family: str, *, is_tree: bool = False
+    facts: Release,
+    kind: str,
+    family: str,
+    *,
+    is_tree: bool = False,
+    data_parallel: int = 1,
+    pipeline_parallel: int = 1,
 ) -> tuple[str, str] | None:
     """Return what a release lacks to draft for a family of models, and what it has; None if it can.
 
@@ -465,6 +471,8 @@ def lacking_for(
         Of the drafter, and of the model that is served.
     is_tree
         Whether the drafter branches.
+    data_parallel, pipeline_parallel
+        Groups of attention, and stages.
 
     Examples
     --------
@@ -485,6 +493,36 @@ def lacking_for(
         named = kind in refusal.kinds or (is_tree and refusal.trees)
         if named and family.removesuffix("_text") in refusal.families:
             return f"{facts.name} has no {kind} for models of the family {family}", refusal.instead
+    if data_parallel > 1 and not method.in_groups:
+        return f"{facts.name} has no {method.name} with data-parallel attention", "without it"
+    in_stages = pipeline_parallel > 1
+    return _lacking_in_stages(facts, kind, family, data_parallel) if in_stages else None
+
+
+def _lacking_in_stages(
+    facts: Release, kind: str, family: str, data_parallel: int
+) -> tuple[str, str] | None:
+    """Return what a release lacks to draft in a pipeline, and what it has; None if it can."""
+    method, kinds = facts.methods[kind], None if facts.pipeline is None else facts.pipeline.kinds
+    if kinds is not None and kind not in kinds:
+        return (
+            f"{facts.name} has no {method.name} in a pipeline",
+            f"{' and '.join(kinds)}, or one stage" if kinds else "one stage",
+        )
+    if kinds is not None and data_parallel > 1:
+        return (
+            f"{facts.name} has no drafts in a pipeline with data-parallel attention",
+            "one of the two",
+        )
+    staged, served = facts.staged, family.removesuffix("_text")
+    if staged and kind in staged.kinds and served and served not in staged.families:
+        families = ", ".join(staged.families)
+        return (
+            f"{facts.name} has no {kind} for {family} in a pipeline: its stages do not pass on the "
+            f"hidden states that it reads",
+            "one stage, mtp or a model as drafter"
+            + (f", or a family of {families}" if families else ""),
+        )
     return None
 
 
@@ -507,7 +545,12 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if plan.on_host and not how.on_host:
         known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
         reject(f"device is cpu, and {server} drafts on no CPU", known)
-    lacking = lacking_for(facts, plan.kind, plan.family, is_tree=plan.is_tree)
+    lacking = lacking_for(
+        *(facts, plan.kind, plan.family),
+        is_tree=plan.is_tree,
+        data_parallel=plan.data_parallel,
+        pipeline_parallel=plan.pipeline_parallel,
+    )
     if lacking is not None:
         reject(*lacking)
     if plan.is_tree and plan.top_k < 2:
@@ -521,8 +564,6 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
             f"a model whose layers all cache keys and values, or {LOCAL_FRAMEWORKS[0]}",
         )
     _refuse_draft_models(plan, facts)
-    method = facts.methods[plan.kind]
-    _refuse_placement(plan, facts, method.name, in_groups=method.in_groups)
     return facts, how
 
 
@@ -541,35 +582,6 @@ def _refuse_draft_models(plan: Speculation, facts: Release) -> None:
             f"{facts.name} runs no draft model of the family {plan.draft_family}: it reads its "
             "config as layers for mtp",
             "a draft model of another family, or mtp where the model has it",
-        )
-
-
-def _refuse_placement(plan: Speculation, facts: Release, method: str, *, in_groups: bool) -> None:
-    """Refuse a drafter that does not run in groups of attention, or in stages."""
-    if plan.data_parallel > 1 and not in_groups:
-        reject(f"{facts.name} has no {method} with data-parallel attention", "without it")
-    if plan.pipeline_parallel == 1:
-        return
-    family = plan.family.removesuffix("_text")
-    kinds = None if facts.pipeline is None else facts.pipeline.kinds
-    if kinds is not None and plan.kind not in kinds:
-        reject(
-            f"{facts.name} has no {method} in a pipeline",
-            f"{' and '.join(kinds)}, or one stage" if kinds else "one stage",
-        )
-    if kinds is not None and plan.data_parallel > 1:
-        reject(
-            f"{facts.name} has no drafts in a pipeline with data-parallel attention",
-            "one of the two",
-        )
-    staged = facts.staged
-    if staged and plan.kind in staged.kinds and family and family not in staged.families:
-        families = ", ".join(staged.families)
-        reject(
-            f"{facts.name} has no {plan.kind} for {plan.family} in a pipeline: its stages do not "
-            f"pass on the hidden states that it reads",
-            "one stage, mtp or a model as drafter"
-            + (f", or a family of {families}" if families else ""),
         )
 
 
