@@ -30,6 +30,7 @@ from specroof.frameworks import (
     SERVERS,
     SPELT,
     known_releases,
+    lacking_for,
     release,
     release_of,
 )
@@ -457,7 +458,6 @@ def usual_kinds(model: Architecture, server: str = "") -> list[str]:
     (['eagle3', 'dflash'], ['mtp'])
     """
     from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
-    from specroof.serving.launch import lacking_for  # noqa: PLC0415 - of launches, which few need
 
     facts = release_of(server)
     kinds = [
