@@ -49,6 +49,12 @@ class Assumed(Urgent):
     __slots__ = ()
 
 
+class Raised(Urgent):
+    """A note that a default limit of a server is raised, since memory holds more."""
+
+    __slots__ = ()
+
+
 class Unfit(Urgent):
     """A note that a model lies beyond the memory of its devices, where no server's room says so."""
 

@@ -115,7 +115,8 @@ def test_drafts_that_change_nothing_are_no_gain() -> None:
     (chip,) = found.chips
     assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip)
     # At a rate that the plain server cannot keep up with, there is no speedup, and a gain.
-    behind = [replace(row, speedup=math.nan) for row in chip.rows if row.is_open]
+    rates: dict[str, Any] = {"plain_largest_stable_rate": 4.0, "largest_stable_rate": 5.0}
+    behind = [replace(row, speedup=math.nan, **rates) for row in chip.rows if row.is_open]
     late = replace(chip, plan=replace(chip.plan, rows=tuple(behind)))
     told = "drafting stays on at 128 in flight: with them the server answers more requests"
     assert told in _conditions(late)
@@ -635,3 +636,27 @@ def test_captured_sizes_that_cost_throughput_are_said_with_what_they_cost() -> N
     assert rates[1] > 1.1 * rates[0]
     assert all(f" {rate:.0f} " in line for rate in rates)
     assert told(capture=1024)[1] == []
+
+
+def test_a_family_without_the_usual_head_is_asked_about_with_look_ups() -> None:
+    # SGLang 0.5.23 has EAGLE-3 for no model of Beam's family (specroof/frameworks, refusals).
+    asked: dict[str, Any] = {"tensor_parallel": 8, "input_len": 1000, "output_len": 300}
+    beam = "reflection/Beam-1.0-501B-A23B"
+    found = advise(beam, "b200", framework="sglang", concurrency=1, **asked)
+    assert found.chips[0].drafter.kind == "ngram"
+    assert advise(beam, "b200", framework="vllm", concurrency=1, **asked).chips[0].drafter.kind == (
+        "eagle3"
+    )
+
+
+def test_an_engine_of_another_server_has_the_flags_of_that_server() -> None:
+    asked: dict[str, Any] = {"concurrency": 1, "input_len": 50, "output_len": 100}
+    for engine, servers in (
+        ("llama.cpp", ["llama.cpp"]),
+        ("tensorrt-llm", ["tensorrt-llm"]),
+        ("sglang", ["vllm", "sglang"]),
+    ):
+        found = advise(
+            "Qwen/Qwen3-8B", "h100", engine=engine, drafters="eagle3,accept=0.7", **asked
+        )
+        assert [*found.chips[0].engine_config] == servers

@@ -113,3 +113,32 @@ def test_python_and_the_former_name_print_the_same() -> None:
             *("Qwen/Qwen3-8B", "b200"), drafters="mtp,rates=.9/.8", draft_len=5,
             input_len=9, output_len=9, concurrency=1, bench=True,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("framework", "flags"),
+    [
+        ("vllm", ["--gpu-memory-utilization", "0.7", "--max-num-seqs", "24"]),
+        ("sglang", ["--mem-fraction-static", "0.7", "--max-running-requests", "24"]),
+    ],
+)
+def test_servers_are_started_with_the_settings_that_were_predicted(
+    framework: str, flags: list[str]
+) -> None:
+    asked = ["-H", "h100", *EAGLE, *LOAD, "--framework", framework]
+    found = to_measure(*asked, "--server", "memory=0.7,running=24,prefix-cache=on")
+    commands = [shlex.split(one["command"]) for one in found["commands"]]
+    servers, reads = [commands[0], commands[2]], commands[-2:]
+    for words in servers:
+        assert [words[words.index(flag) + 1] for flag in flags[::2]] == flags[1::2]
+        assert all(words.count(flag) == 1 for flag in flags[::2])
+    for words in reads:
+        assert words[words.index("--server") + 1] == "memory=0.7,running=24"
+
+
+def test_prompts_that_are_cached_in_part_are_not_benchmarked() -> None:
+    done = told("-H", "h100", *EAGLE, *LOAD, "--prefix-hit-rate", 0.5)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "specroof: --prefix-hit-rate is 0.5; allowed: prompts that share nothing\n",
+    )

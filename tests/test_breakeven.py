@@ -271,3 +271,12 @@ def test_a_chart_shows_the_values_it_is_of() -> None:
     assert axes.get_ylabel() == "Least acceptance rate"
     never = plot.plot_breakeven(found).axes[0].lines[1].get_xdata()
     assert np.asarray(never).tolist() == [2048]
+
+
+def test_rates_at_which_drafts_pay_always_or_never_are_told_in_words() -> None:
+    asked: dict[str, Any] = {"input_len": 300, "output_len": 100, "requests": 50, "rate": [3, 6]}
+    pays = breakeven("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.8", solve="rate", **asked)
+    loses = breakeven("Qwen/Qwen3-8B", "h100", drafter="ngram,accept=0.1", solve="rate", **asked)
+    assert (pays.rows[0].answer, pays.rows[0].value) == ("always", 6)
+    assert str(pays).count("every rate asked that the server keeps up with") == 1
+    assert (loses.rows[0].answer, "no rate asked" in str(loses)) == ("never", True)

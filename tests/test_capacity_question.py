@@ -135,3 +135,22 @@ def test_the_shell_writes_the_budget_as_csv_and_as_a_chart(tmp_path: Path) -> No
     assert int(eagle3["largest_batch"]) <= int(plain["largest_batch"])
     assert picture.read_bytes()[1:4] == b"PNG"
     assert run(words).splitlines()[3].split() == ["plain", "eagle3", "γ=3", "ngram", "γ=3"]
+
+
+def test_a_request_without_a_context_has_one_block_of_the_cache() -> None:
+    # vLLM's blocks are of 16 tokens; Qwen3-8B keeps 36 layers of keys and values, 8 heads of 128
+    # in bf16: 147 456 bytes a token.
+    plain, drafting = capacity(
+        "Qwen/Qwen3-8B", "h100", framework="vllm", drafters="ngram", context_len=0
+    ).rows
+    assert plain.cache_per_request_bytes == 16 * 147_456
+    assert drafting.cache_per_request_bytes == 16 * 147_456
+    assert (plain.largest_batch, plain.bound_by) == (1024, "running")
+
+
+def test_workers_need_no_link_to_be_counted() -> None:
+    # Of VR200 no source gives the bytes/s between workers; where known, they count no byte.
+    for chip in ("vr200", "h100"):
+        found = capacity("Qwen/Qwen3-8B", chip, prefill="1x1", decode="1x1").to_dict()
+        split = found["case"]["split"]
+        assert (split["devices"], split["link_bytes_per_s"]) == (2, None)

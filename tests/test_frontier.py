@@ -325,3 +325,27 @@ def test_chips_without_a_price_are_ranked_by_tokens() -> None:
     assert rates == sorted(rates, reverse=True)
     with pytest.raises(OptionError, match=r"hardware is \[\]; allowed: one chip or more"):
         frontier(MODEL, [], drafters=SPEC)
+
+
+def test_a_batch_that_has_room_and_waits_too_long_is_not_told_to_have_none() -> None:
+    # Four clients: the mean token is within 20 ms, the p99 token is not.
+    asked: dict[str, Any] = {"concurrency": 4, "input_len": 16000, "output_len": 20}
+    found = frontier("google/gemma-3n-E4B", "gb300", drafters="ngram,accept=0.5", **asked)
+    mean = 1 / found.rows[0].tokens_per_s_per_user
+    late = frontier(
+        "google/gemma-3n-E4B", "gb300", drafters="ngram,accept=0.5", tpot_s=0.02, **asked
+    )
+    assert mean < 0.02
+    assert late.rows == ()
+    assert "no batch has room and later tokens within 20.0 ms" in str(late)
+
+
+def test_a_chart_has_no_figures_in_its_title_that_the_text_holds_back() -> None:
+    found = frontier(
+        *("openai/gpt-oss-120b", "mi300x"), tensor_parallel=2, batch_size=64, drafters="eagle3"
+    )
+    assert "tokens/s not usefully predicted here" in str(found)
+    # matplotlib breaks a title into lines.
+    title = " ".join(found.plot().texts[0].get_text().split())
+    assert title.startswith("Cheapest: 2 x AMD Instinct MI300X with eagle3")
+    assert "tokens/s per device" not in title

@@ -544,3 +544,16 @@ def test_a_study_of_rates_is_told_by_rates() -> None:
     rows = [line.split() for line in study_text(found.study).splitlines() if "tokens in" in line]
     assert [row[6] for row in rows] == ["1/s", "4/s"]
     assert [*study_figures([seen])] == ["best-speedup-by-rate-workload-1"]
+
+
+def test_fewer_requests_than_clients_are_told_in_every_question_about_clients() -> None:
+    # Of 16 clients 4 send one request each, and no more come: 16 are never in flight.
+    asked: dict[str, Any] = {"input_len": 300, "output_len": 40, "concurrency": 16, "requests": 4}
+    told = "a run of 4 keeps at most 4 of 16 clients busy"
+    for question in (predict, advise, frontier):
+        assert told in str(question(MODEL, CHIP, drafters=SPEC, **asked))
+    brings = worth(MODEL, CHIP, drafter="eagle3", accept_length=2, **asked)
+    assert told in str(brings)
+    assert ", 16 in flight, " in brings.title
+    alone = predict(MODEL, CHIP, drafters=SPEC, **{**asked, "concurrency": 4})
+    assert "clients busy" not in str(alone)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
+from commands import refused
 from specroof.acceptance.published.formats import parse_profiles
 from specroof.catalog.profiles import load_profiles_file
 from tables import refusal, rows
@@ -215,6 +216,16 @@ def test_a_file_is_a_profile_in_a_spec(tmp_path: Path) -> None:
     # A SPEC has no word for a file's drafts, but one for the length that the file holds.
     with pytest.raises(specroof.OptionError, match=r"or accept-length=2\.5@DRAFTS in a SPEC$"):
         specroof.load_drafter(f"eagle3,profile={log}")
+
+
+def test_drafts_that_are_told_are_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.txt"
+    path.write_text(COUNTERS)  # counts 3 positions
+    assert [profile.draft_len for profile in load_profiles_file(path, drafts="3")] == [3]
+    with pytest.raises(specroof.OptionError, match=r"^drafts is 5, and .*metrics\.txt says 3; "):
+        load_profiles_file(path, drafts="5")
+    line = refused("acceptance show qwen3-8b/eagle3/mbpp --drafts 5")
+    assert line == "--drafts is '5'; allowed: beside a file that does not say them"
 
 
 def test_a_file_of_several_profiles_is_none(tmp_path: Path) -> None:

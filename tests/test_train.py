@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from commands import run
 from specroof import OptionError, load_model, predict, train
 from specroof.acceptance import acceptance_from_length
 from specroof.acceptance.published.trained import expected_length, trained_rows
@@ -219,3 +220,9 @@ def test_a_kind_without_published_training_says_so() -> None:
     assert {row.accept_length for row in found.rows} == {2.0, 3.0, 4.0}
     for kind, steps in {"p_eagle": 7, "dflash": 16, "mtp": 1}.items():
         assert train(MODEL, "h100", drafter=kind, samples=7).unrolled_steps == steps
+
+
+def test_the_batch_that_the_help_names_is_the_one_of_an_answer() -> None:
+    shown = run("train --help", COLUMNS="250")
+    (row, *_) = train(MODEL, "h100", drafter="eagle3", samples=100_000).rows
+    assert f"1..128 doubles. [default: ({row.load:.0f})]" in shown

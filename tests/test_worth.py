@@ -135,3 +135,12 @@ def test_several_batch_sizes_are_those_of_each_alone() -> None:
     ]
     with pytest.raises(OptionError, match="batch_size"):
         worth(MODEL, CHIP, **asked, batch_size=[])
+
+
+def test_a_job_is_one_load_whatever_its_lengths() -> None:
+    job = {"input_len": [300, 900, 500], "output_len": [40, 80, 200]}
+    found = worth(MODEL, CHIP, drafter="ngram", accept_length=[2, 3], lengths=job)
+    (same,) = specroof.predict(MODEL, CHIP, drafters="ngram,accept-length=3@16", lengths=job).rows
+    assert found.rows[1].speedup == pytest.approx(same.speedup)
+    assert ", 3 requests at once, " in str(found)
+    assert [*found.by_load.values()] == [[*found.rows]]

@@ -60,4 +60,11 @@ def load_profiles_file(
     place = name_text("name", name)
     expect("drafts", drafts, str | None, "drafts per round, as in 'num_draft_tokens=8', or None")
     text = read_text(Path(place), CatalogError)
-    return parse_profiles(text, place, None if drafts is None else draft_count(drafts))
+    if drafts is None:
+        return parse_profiles(text, place, None)
+    count = draft_count(drafts)
+    found = parse_profiles(text, place, count)
+    said = {profile.draft_len for profile in found}
+    if count not in said:
+        reject(f"drafts is {drafts}, and {place} says {min(said)}", "what the file says, or none")
+    return found

@@ -939,3 +939,76 @@ def _joined(content: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, 
         if isinstance(value, Mapping) and isinstance(content.get(key), Mapping):
             joined[key] = _joined(content[key], value)
     return {key: value for key, value in joined.items() if value is not None}
+
+
+def lacking_for(
+    facts: Release,
+    kind: str,
+    family: str,
+    *,
+    is_tree: bool = False,
+    data_parallel: int = 1,
+    pipeline_parallel: int = 1,
+) -> tuple[str, str] | None:
+    """Return what a release lacks to draft for a family of models, and what it has; None if it can.
+
+    Parameters
+    ----------
+    facts
+        The release.
+    kind, family
+        Of the drafter, and of the model that is served.
+    is_tree
+        Whether the drafter branches.
+    data_parallel, pipeline_parallel
+        Groups of attention, and stages.
+
+    Examples
+    --------
+    >>> lacking_for(release("vllm@0.24"), "eagle3", "glm4_moe")[0]
+    'vLLM 0.24.0 has no eagle3 for models of the family glm4_moe'
+    >>> lacking_for(release("vllm@0.24"), "mtp", "glm4_moe") is None
+    True
+    """
+    method = facts.methods.get(kind)
+    if method is None:
+        return f"{facts.name} has no flag for {kind}", ", ".join(facts.methods)
+    if is_tree and not method.trees:
+        return f"{facts.name} has no flag for trees of {kind}", f"{kind} without a tree"
+    if family.removesuffix("_text") in facts.no_models:
+        return f"{facts.name} has no models of the family {family}", "another model"
+    for refusal in facts.refusals:
+        named = kind in refusal.kinds or (is_tree and refusal.trees)
+        if named and family.removesuffix("_text") in refusal.families:
+            return f"{facts.name} has no {kind} for models of the family {family}", refusal.instead
+    if data_parallel > 1 and not method.in_groups:
+        return f"{facts.name} has no {method.name} with data-parallel attention", "without it"
+    in_stages = pipeline_parallel > 1
+    return _lacking_in_stages(facts, kind, family, data_parallel) if in_stages else None
+
+
+def _lacking_in_stages(
+    facts: Release, kind: str, family: str, data_parallel: int
+) -> tuple[str, str] | None:
+    """Return what a release lacks to draft in a pipeline, and what it has; None if it can."""
+    method, kinds = facts.methods[kind], None if facts.pipeline is None else facts.pipeline.kinds
+    if kinds is not None and kind not in kinds:
+        return (
+            f"{facts.name} has no {method.name} in a pipeline",
+            f"{' and '.join(kinds)}, or one stage" if kinds else "one stage",
+        )
+    if kinds is not None and data_parallel > 1:
+        return (
+            f"{facts.name} has no drafts in a pipeline with data-parallel attention",
+            "one of the two",
+        )
+    staged, served = facts.staged, family.removesuffix("_text")
+    if staged and kind in staged.kinds and served and served not in staged.families:
+        families = ", ".join(staged.families)
+        return (
+            f"{facts.name} has no {kind} for {family} in a pipeline: its stages do not pass on the "
+            f"hidden states that it reads",
+            "one stage, mtp or a model as drafter"
+            + (f", or a family of {families}" if families else ""),
+        )
+    return None

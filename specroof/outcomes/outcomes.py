@@ -12,7 +12,7 @@ from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance
 from specroof.arrays import Array, BoolArray, fields_of
 from specroof.drafters import Drafter, TokensPerRound
-from specroof.errors import Urgent, refuse, reject
+from specroof.errors import Raised, Urgent, refuse, reject
 from specroof.hardware.engine import played_figure
 from specroof.outcomes.case import Case
 from specroof.outcomes.replays import Replays
@@ -114,8 +114,16 @@ class Outcomes(ServedCurve):
             return []
         if self.played is None:
             return [STEADY_NOTE]
-        counts = ", ".join(map(str, dict.fromkeys(self.played.load.requests)))
-        return [f"simulated {counts} requests, accepted drafts drawn (--seed)"]
+        load = self.played.load
+        counts = ", ".join(map(str, dict.fromkeys(load.requests)))
+        notes = [f"simulated {counts} requests, accepted drafts drawn (--seed)"]
+        if load.kind == "concurrency":
+            notes += [
+                Urgent(f"a run of {count} keeps at most {count} of {clients:g} clients busy")
+                for count, clients in zip(load.requests, load.batch_size, strict=True)
+                if count < clients
+            ]
+        return notes
 
     @property
     def raised_notes(self) -> list[str]:
@@ -138,7 +146,7 @@ class Outcomes(ServedCurve):
         load, most = max(raised)
         framework = self.room.drafting.server.framework
         return [
-            Urgent(
+            Raised(
                 f"{RAISED_LIMIT}: --server running={most}{at.format(spelt(load))}, since memory holds more "
                 f"requests than {framework} runs by default"
             )

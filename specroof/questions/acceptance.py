@@ -18,6 +18,7 @@ from specroof.acceptance.published.profile import DRAFT_COUNTS, profile_names
 from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
+from specroof.errors import refuse
 from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, rows_table
 from specroof.questions.objects import as_list
@@ -63,7 +64,10 @@ class ProfilesRequest:
     def profiles(self) -> list[AcceptanceProfile]:
         """Return the profiles of names and files; one file may hold several."""
         profiles: list[AcceptanceProfile] = []
-        for name in as_list(self.names):
+        names = as_list(self.names)
+        if self.drafts is not None and not any(is_file(Path(name)) for name in names):
+            refuse("drafts", self.drafts, "beside a file that does not say them")
+        for name in names:
             if is_file(Path(name)):
                 profiles += load_profiles_file(name, drafts=self.drafts)
             else:

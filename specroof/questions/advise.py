@@ -17,8 +17,8 @@ from specroof import quantities as q
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, array_within, fields_of, grouped, to_json_array
 from specroof.drafters import SERVED_KINDS, Drafter
-from specroof.errors import OptionError, Urgent, expect, refuse, reject
-from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS
+from specroof.errors import OptionError, Raised, Urgent, expect, refuse, reject
+from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS, SERVERS
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, release_in
@@ -291,7 +291,8 @@ def _wanted(request: AdviseRequest) -> Wanted:
     refuse_one_token(load.steady.workload)
     for chip in as_list(request.hardware):
         profile = hardware_of(chip)
-        request.engine_on(profile), usd_per_hour(profile, request.price_per_hour)
+        here, name = request.engine_on(profile)
+        usd_per_hour(profile, request.price_per_hour)
     # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
     options_of(request.options), server_of(request.server)
     model, drafters = (
@@ -301,6 +302,9 @@ def _wanted(request: AdviseRequest) -> Wanted:
     if not drafters:
         reject("drafters is empty", "at least one drafter (--drafter SPEC)")
     server, version = framework_of(request.framework)
+    if request.engine is not None and server is None:  # an engine of another server asks for it
+        rules = here.engine(name).rules
+        server = rules if rules in {*SERVERS} - {*USUAL_FRAMEWORKS} else None
     frameworks = USUAL_FRAMEWORKS if server is None else (server,)
     if version:
         frameworks = (f"{server}@{version}",)
@@ -906,7 +910,7 @@ def _chip_advice(
         to_measure=point,
         # Its own lines say which limits are raised, and what the default would give.
         notes=(
-            *(one for one in prediction.notes if not (raised and one.startswith(RAISED_LIMIT))),
+            *(one for one in prediction.notes if not (raised and isinstance(one, Raised))),
             *use.notes,
         ),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -1227,6 +1231,10 @@ def _benchmark(
         refuse("framework", framework, " or ".join(mocked_frameworks()))
     if place != Placement(place.tensor_parallel, nodes=1) or options.n_cpu_moe:
         reject("this server is no plain one to benchmark", "devices of one node that split layers")
+    if wanted.workload.prefix_hit_rate:
+        refuse("prefix_hit_rate", wanted.workload.prefix_hit_rate, "prompts that share nothing")
+    # Servers of benchmarks cache no prompts, which share nothing.
+    settings = replace(server_of(request.server), prefix_cache=None)
     drafts = row.tried_draft_len
     if curve.verify_len[drafts] != drafts + 1:
         refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
@@ -1234,7 +1242,11 @@ def _benchmark(
     point = MockPoint(
         model=name_of(request.model),
         speculation=speculation_of(
-            drafter, wanted.model, schedule, _draft_model(request, wanted, drafter)
+            drafter,
+            wanted.model,
+            schedule,
+            _draft_model(request, wanted, drafter),
+            settings=settings,
         ),
         tokens_per_round=round(float(curve.tokens_per_round[0, row.place, drafts]), 4),
         batch_size=round(row.at_once),
@@ -1250,6 +1262,7 @@ def _benchmark(
         chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)
     else:
         chip = os.fspath(hardware)
+    stated = [f"{key}={value}" for key, value in settings.stated.items()]
     words = {
         "-H": chip,
         "--model": point.model,
@@ -1258,6 +1271,7 @@ def _benchmark(
         "--tp": place.tensor_parallel,
         "--family": request.family,
         "--engine": request.engine,
+        "--server": ",".join(stated) or None,
         "--kv-cache": options.kv_dtype,
         "--weights": options.weight_dtype,
     }
@@ -1435,7 +1449,9 @@ def _figures(row: LoadRow, load: str) -> str:
 def _why_on(row: AdvisedRow) -> str:
     """Return why drafting stays on where the band holds both a gain and a loss."""
     if math.isnan(row.speedup):  # the server falls behind the rate without drafts
-        return "with them the server answers more requests"
+        more = (row.largest_stable_rate or 0.0) > (row.plain_largest_stable_rate or 0.0)
+        told = "the server answers more requests" if more else "waits are nearer to the targets"
+        return f"with them {told}"
     return (
         "it changes nothing there" if round(row.speedup, 2) <= 1 else "the best estimate is a gain"
     )

@@ -365,8 +365,8 @@ def _gain(row: LoadRow) -> str:
     """Return the speedup at a load with its band."""
     if row.reason == "unsustained":
         return "no speedup (the server without drafts does not keep up)"
-    if row.reason is not None:
-        return "memory holds no drafts"
+    if row.reason is not None:  # without a decision there is no room without drafts either
+        return "memory holds no drafts" if row.decision else "memory does not hold this load"
     if not row.tried_draft_len:
         return "no length to choose from is within what was measured, or what the drafter makes"
     low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)

@@ -175,7 +175,8 @@ class Breakeven(ServedAnswer, Charted):
             table = format_table(header, [_run_cells(row) for row in self.rows], left=[4])
         else:
             told = {"answer": "", "speedup": "now", "value": self.solve}
-            shown = [replace(row, answer="") if row.answer == "at" else row for row in self.rows]
+            words = {"at": ""} | (_OF_RATES if self.solve == "rate" else {})
+            shown = [replace(row, answer=words.get(row.answer, row.answer)) for row in self.rows]
             table = rows_table(shown, _SHOWN, **told)
         return page(self, table, found=wrapped(self.found))
 
@@ -408,6 +409,11 @@ def _at_load(
 # --- Break-even points, as a table ---------------------------------------------------------------
 
 _SEVERAL: Final = {"batch": "batches", "context": "contexts"}
+#: Answers where rates are solved for, in words.
+_OF_RATES: Final = {
+    "always": "every rate asked that the server keeps up with without drafts",
+    "never": "no rate asked",
+}
 
 
 _SHOWN: Final = (

@@ -1,5 +1,6 @@
 """How many requests does a server run at once, with and without speculation?"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
@@ -218,6 +219,7 @@ def capacity(request: CapacityRequest) -> Capacity:
     rows = [_row(served_room(deployment, context_len=context))]
     rows += [_drafting_row(deployment, drafter, request) for drafter in drafters]
     if split is not None:
+        split = replace(split, link_bytes_per_s=math.inf)  # any link, which no file need state
         rows = [replace(row, worker="decode", workers=split.decode_workers) for row in rows]
         room = served_room(Deployment(model, split.prefill), context_len=context)
         rows.append(_row(room, worker="prefill", workers=split.prefill_workers))

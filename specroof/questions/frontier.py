@@ -10,10 +10,9 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, fields_of, number_within, whole_within
-from specroof.errors import Note, OptionError, Urgent, refuse
+from specroof.errors import Note, OptionError, Raised, Urgent, refuse
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment
-from specroof.outcomes.outcomes import RAISED_LIMIT
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_rate
@@ -285,9 +284,12 @@ class FrontierAnswer(Charted):
     def text(self) -> str:
         """Return the cheapest point, a frontier for each series with its cheapest point marked."""
         parts = [_chips_table(self)] if len(self.chips) > 1 else []
-        none = "no batch has room"
-        if self.ttft_s is not None:
-            none = f"no batch has room and a first token within {format_seconds(self.ttft_s)}"
+        targets = [
+            f"{token} within {format_seconds(seconds)}"
+            for token, seconds in (("a first token", self.ttft_s), ("later tokens", self.tpot_s))
+            if seconds is not None
+        ]
+        none = " and ".join(["no batch has room", *targets])
         for chip in self.chips:
             place = f"{chip.hardware}: " if len(self.chips) > 1 else ""
             for one in chip.series:
@@ -308,11 +310,13 @@ class FrontierAnswer(Charted):
             limit = 1 / self.tpot_s, f"TPOT target, {self.tpot_s / MILLISECOND:g} ms"
         found, best = "No point is fast enough", self.cheapest
         if best is not None:
-            found = (
-                f"Cheapest: {best.tokens_per_s_per_device:.0f} tokens/s per device and "
-                f"{best.tokens_per_s_per_user:.0f} per user, on {best.devices} x {best.hardware} "
-                f"with {best.drafter}"
-            )
+            told = f"{best.devices} x {best.hardware} with {best.drafter}"
+            found = f"Cheapest: {told}"
+            if _is_told(best):
+                found = (
+                    f"Cheapest: {best.tokens_per_s_per_device:.0f} tokens/s per device and "
+                    f"{best.tokens_per_s_per_user:.0f} per user, on {told}"
+                )
         chart = replace(_CHART, limit=limit)
         return {"": self.rows_chart(chart, self.rows, found=found)}
 
@@ -421,7 +425,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         for drafting, rate in enumerate(_rates_within(found, targets, load)):
             rates[drafting].extend(filter(None, [rate]))
         # Which load raises one by how much may be said of a load that is on no frontier.
-        notes += [note for note in found.notes if not note.startswith(RAISED_LIMIT)]
+        notes += [note for note in found.notes if not isinstance(note, Raised)]
         if found.limits and not found.limits[0].largest[0, 0]:
             refusals += found.warnings
         if any(map(any, found.told)):
@@ -736,9 +740,7 @@ def _cheapest(answer: FrontierAnswer) -> str:
         told += f"; it takes --server running={point.running_limit}, the default gives "
         told += "none as fast" if default is None else f"{default.drafter}: {_output(default)}"
     load = (
-        f"batch {plain_number(point.at_once)}"
-        if point.rate is None
-        else f"{point.rate:g} requests/s"
+        f"batch {round(point.at_once, 1):g}" if point.rate is None else f"{point.rate:g} requests/s"
     )
     place = f"device{'s' * (point.devices > 1)}"
     if len(answer.chips) > 1:

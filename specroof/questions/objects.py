@@ -30,6 +30,7 @@ from specroof.frameworks import (
     SERVERS,
     SPELT,
     known_releases,
+    lacking_for,
     release,
     release_of,
 )
@@ -445,7 +446,8 @@ def usual_kinds(model: Architecture, server: str = "") -> list[str]:
     """Return the kinds of drafters that are asked about where none is named.
 
     Those whose acceptance is published with the model and that the server runs, or else what the
-    model could have: the layer of its checkpoint, or an EAGLE-3 head.
+    model could have there: the layer of its checkpoint, an EAGLE-3 head, or look-ups, which need no
+    weights.
 
     Examples
     --------
@@ -463,10 +465,13 @@ def usual_kinds(model: Architecture, server: str = "") -> list[str]:
         for kind in published_with(model.name)
         if kind in KINDS and not KINDS[kind].required and (facts is None or kind in facts.methods)
     ]
-    usual = "mtp" if MTP_NOTE in model.notes else "eagle3"
-    if not kinds and facts is not None and usual not in facts.methods:
+    usual = ["mtp"] * (MTP_NOTE in model.notes) + ["eagle3", "ngram"]
+    if kinds or facts is None:
+        return kinds or usual[:1]
+    if not any(kind in facts.methods for kind in usual):
         reject("drafter is missing", f"one that {server} runs: {', '.join(facts.methods)}")
-    return kinds or [usual]
+    served = [kind for kind in usual if lacking_for(facts, kind, model.family) is None]
+    return (served or usual)[:1]
 
 
 def _published(

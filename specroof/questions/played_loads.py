@@ -243,7 +243,8 @@ def largest_rates_line(
     Examples
     --------
     >>> largest_rates_line({"without drafts": 9.33, "with mtp": (15.2, 2)}, (1.0, math.inf))
-    'largest rate within p99 of TTFT 1.00 s: 9.33 requests/s without drafts; 15.2 with mtp (γ = 2)'
+    'largest rate (up to the largest asked) within p99 of TTFT 1.00 s: 9.33 requests/s without \
+drafts; 15.2 with mtp (γ = 2)'
     """
     waits = zip(("TTFT", "TPOT"), targets, strict=True)
     wanted = " and ".join(f"{name} {format_seconds(s)}" for name, s in waits if math.isfinite(s))
@@ -253,7 +254,8 @@ def largest_rates_line(
         unit = "" if parts else " requests/s"
         told = "none" if rate is None else f"{three_digits(rate)}{unit}"
         parts.append(f"{told} {name}{f' (γ = {drafts})' if drafts else ''}")
-    return in_line(f"largest rate within p99 of {wanted}{where}: {'; '.join(parts)}")
+    bound = "largest rate (up to the largest asked)"
+    return in_line(f"{bound} within p99 of {wanted}{where}: {'; '.join(parts)}")
 
 
 # --- Played loads as JSON and columns ------------------------------------------------------------

@@ -25,7 +25,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import BOUND_TO, RUNS, Release, release, release_of
+from specroof.frameworks import BOUND_TO, RUNS, Release, lacking_for, release, release_of
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
@@ -465,10 +465,17 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         facts = self._named_release
         if facts is None or drafter.kind not in SERVED_KINDS:
             return None
-        from specroof.serving.launch import lacking_for  # noqa: PLC0415 - of launches, which few need
 
-        branches = is_tree(drafter)
-        return lacking_for(facts, drafter.kind, self.architecture.family, is_tree=branches)
+        stages, groups = (
+            whole_within(name, getattr(self, name), "devices")
+            for name in ("pipeline_parallel", "attention_data_parallel")
+        )
+        return lacking_for(
+            *(facts, drafter.kind, self.architecture.family),
+            is_tree=is_tree(drafter),
+            data_parallel=groups,
+            pipeline_parallel=stages,
+        )
 
     @property
     def _named_release(self) -> Release | None:

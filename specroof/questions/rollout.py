@@ -49,7 +49,6 @@ from specroof.serving.capacity import RoomRule
 from specroof.serving.played import Drafts, Played, PlayedServer, joined, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import LENGTH_LAWS, Load, Requests
-from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
 from specroof.units import BOUNDS, HOUR, Bounds, format_drafts, format_seconds, plain_number
 
@@ -588,7 +587,7 @@ def rollout(request: RolloutRequest) -> Rollout:
     drifts = [_drift(request, drafter, model) for drafter in drafters]
     drafters = [
         replace(drafter, acceptance=by_step[lengths[0]])
-        if by_step and drafter.acceptance is None and not drafter.is_ideal
+        if by_step and drafter.acceptance is None
         else drafter
         for drafter, (lengths, by_step) in zip(drafters, drifts, strict=True)
     ]
@@ -714,9 +713,7 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
             refuse("drafters", drafter.name, "one with one acceptance, with entropy")
         if curve.temperature is None:
             refuse("drafters", drafter.name, "a SPEC that states its temperature=, with entropy")
-        depth = curve.measured_depth or min(
-            curve.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN
-        )
+        depth = measured_drafts(drafter, model, None)
         entropies = _numbers("entropy", request.entropy, "entropy", allowed).tolist()
         first = curve.entropy or entropies[0]
         moved = {one: acceptance_at_entropy(curve, first, one) for one in entropies}
@@ -724,6 +721,8 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
         return [tokens[one] for one in entropies], {tokens[one]: moved[one] for one in moved}
     if request.accept_length is None:
         return [], {}
+    if drafter.is_ideal:
+        refuse("drafters", drafter.name, "another drafter, with accept_length")
     lengths = _numbers("accept_length", request.accept_length, "tokens_per_round", allowed)
     measured = measured_drafts(drafter, model, request.draft_len)
     outside = np.flatnonzero((lengths < 1) | (lengths > measured + 1))
@@ -841,8 +840,8 @@ def retraining_line(one: DrafterRollout) -> str:
     anew = cast("Retraining", one.retraining)
     least, usual, most = map(format_seconds, anew.seconds)
     parts = [
-        f"training {one.name.partition(',')[0]} anew on {anew.samples} answers: {usual} (likely "
-        f"{least} to {most})"
+        f"training {one.name.partition(',')[0]} anew on {anew.samples} "
+        f"answer{'s' * (anew.samples > 1)}: {usual} (likely {least} to {most})"
     ]
     if anew.step_share is not None:
         parts.append(f"{anew.step_share[1]:.0%} of a step that does it")

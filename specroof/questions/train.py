@@ -84,6 +84,7 @@ class TrainRequest(LoadsRequest):
         DrafterLike,
         p.like(p.OneDrafter, about="What is trained, KIND[,key=value…]; needs no acceptance."),
     ] = "eagle3"
+    batch_size: Annotated[Values | None, p.like(p.BatchSize, shown=str(_USUAL_IN_FLIGHT))] = None
     samples: Annotated[float, p.Parameter("Conversations that the drafter is trained on.")]
     sample_len: Annotated[float, p.Parameter("Tokens of a conversation, on average.")] = 540
     answer_len: Annotated[

@@ -144,7 +144,7 @@ class Worth(OfDrafter):
             shown = [name for name in _SHOWN if name not in LOAD_KEYS]
         lines = [
             decision_line(rows, [f"{row.accept_length:.4g}" for row in rows], " tokens/round")
-            + f" ({load_words(rows[0])})" * (len(self.by_load) > 1)
+            + (f" ({load_words(rows[0])})" if len(self.by_load) > 1 else "")
             for rows in self.by_load.values()
         ]
         table = rows_table(self.rows, shown)
@@ -209,8 +209,15 @@ def worth(request: WorthRequest) -> Worth:
 def loads_words(answer: OfDrafter) -> str:
     """Return what loads an answer is about, in a few words."""
     loads = ", ".join(map(plain_number, dict.fromkeys(row.load for row in answer.rows)))
-    rates = f"{loads} requests/s" if answer.rows[0].rate else f"batch {loads}"
-    return f"{rates}, {answer.asked_words}"
+    first = answer.rows[0]
+    words = {
+        "rate": f"{loads} requests/s",
+        "concurrency": f"{loads} in flight",
+        "batch_size": f"batch {loads}",
+        "requests": f"{first.requests} requests at once",
+    }
+    told = next(text for key, text in words.items() if getattr(first, key) is not None)
+    return f"{told}, {answer.asked_words}"
 
 
 def one_context(request: LoadsRequest) -> Case:
@@ -276,8 +283,7 @@ class AtLengths:
     def notes(self) -> list[str]:
         """Sentences on how the figures came about."""
         first = self.seen[0]
-        of_state = [] if first.played else first.state_notes
-        return [*first.curve.notes, *of_state, *first.raised_notes]
+        return [*first.curve.notes, *first.state_notes, *first.raised_notes]
 
     @property
     def warnings(self) -> list[str]:

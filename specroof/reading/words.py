@@ -13,7 +13,7 @@ RATE_UNITS: Final = {"s": 1.0, "min": 60.0, "h": HOUR}
 
 
 def numbers(word: str, text: str) -> list[float]:
-    """Return the numbers of a comma-separated `text`; ``1..128`` doubles.
+    """Return the numbers of a comma-separated `text`, each once; ``1..128`` doubles.
 
     Raises
     ------
@@ -22,11 +22,12 @@ def numbers(word: str, text: str) -> list[float]:
 
     Examples
     --------
-    >>> numbers("--batch", "1..8,12"), numbers("--batch", "3..10")  # the end is always there
+    >>> numbers("--batch", "1..8,8,12"), numbers("--batch", "3..10")  # the end is always there
     ([1.0, 2.0, 4.0, 8.0, 12.0], [3.0, 6.0, 10.0])
     """
     try:
-        return [value for part in text.split(",") for value in _doubled(part)]
+        values = (value for part in text.split(",") for value in _doubled(part))
+        return [*dict.fromkeys(values)]
     except ValueError:
         reject(f"{word} is {text!r}", "numbers separated by commas, such as 1,8,32 or 1..128")
 

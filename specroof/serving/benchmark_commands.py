@@ -13,7 +13,14 @@ from typing import Any, Final
 
 from specroof.errors import OptionError, expect_word, refuse, reject
 from specroof.frameworks import FRAMEWORKS, Mock, release
-from specroof.serving.launch import Speculation, format_words, shell_line, speculation_words
+from specroof.serving.launch import (
+    Speculation,
+    format_words,
+    setting_words,
+    shell_line,
+    speculation_words,
+)
+from specroof.units import format_drafts
 
 
 def mocked_frameworks() -> list[str]:
@@ -36,7 +43,8 @@ class MockPoint:
     model
         A Hub name or folder with config and tokenizer; weights are not read.
     speculation
-        What drafts, in a chain or block, and how many drafts; of weights just the config is read.
+        What drafts, in a chain or block, how many drafts, and the settings of the server; of
+        weights just the config is read.
     tokens_per_round
         The acceptance length to force, bonus token included.
     batch_size, input_len, output_len
@@ -100,7 +108,9 @@ def _server(point: MockPoint, framework: str, mock: Mock, *, drafts: bool) -> st
         "running": max(mock.least_running, point.batch_size),
         "tokens_per_round": round(point.tokens_per_round, 4),
     }
+    settings = point.speculation.settings
     several = {"$formats": format_words(framework, point.weights, point.kv_cache)}
+    several["$formats"] += setting_words(framework, settings)[0]
     several["$speculation"] = []
     if drafts:
         config = {
@@ -115,7 +125,8 @@ def _server(point: MockPoint, framework: str, mock: Mock, *, drafts: bool) -> st
         return shell_line(words)
     figures["tokens_per_round"] = f"{point.tokens_per_round:.4g}"
     words += mock.draft_weights if point.speculation.weights is not None else ()
-    words += [Template(word).substitute(figures) for word in mock.drafting]
+    if settings.running is None:
+        words += [Template(word).substitute(figures) for word in mock.drafting]
     variables = [
         f"{name}={shlex.quote(Template(value).substitute(figures))}"
         for name, value in mock.environment.items()
@@ -175,7 +186,7 @@ def mock_commands(point: MockPoint, framework: str) -> Sequence[tuple[str, str]]
         _server(point, framework, facts.mock, drafts=drafts) for drafts in (False, True)
     )
     title = (
-        f"{facts.name} with {point.speculation.drafts} drafts and {point.tokens_per_round:.4g} "
-        f"tokens per round"
+        f"{facts.name} with {format_drafts(point.speculation.drafts)} and "
+        f"{point.tokens_per_round:.4g} tokens per round"
     )
     return [(f"{facts.name} without drafts", plain), bench, (title, drafting), bench]

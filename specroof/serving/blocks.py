@@ -430,8 +430,9 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         states = np.full(shape, need.target.state_bytes)
     elif replays:
         states = states + need.target.replay_bytes * _replayed_tokens(need, drafts + 1.0)
-    # A verification has slots for its drafts, and the drafter's are beyond them.
-    held = context_len + drafts + _lookahead(need, drafts)
+    # A verification has slots for its drafts, and the drafter's are beyond them; at least one token
+    # of a request is cached, behind no context the first that a pass reads.
+    held = np.maximum(context_len, 1.0) + drafts + _lookahead(need, drafts)
     cache = np.broadcast_to(_cached_bytes(need, held, block), shape)
     limits = {"cache": pool / (cache + states)}
     more = np.zeros(shape)

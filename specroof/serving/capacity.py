@@ -280,9 +280,9 @@ def in_server(
     rules = RULES[facts.rules]
     server = rules.resolve(user_settings, place, longest)
     setup = replace(setup, server=server)
-    for key in DEGREES if facts.command.placement else ():
-        degree = getattr(setup.placement, key)
-        if degree > 1 and key not in facts.command.placement:
+    for key in (*DEGREES, "nodes") if facts.command.start else ():  # a roofline is no server
+        degree = getattr(setup.placement, key) or 1
+        if degree > 1 and ("hosts" if key == "nodes" else key) not in facts.command.placement:
             reject(f"{key} is {degree}, and {facts.name} has no flag for it", "1")
     if not facts.pipeline_overlaps and setup.placement.pipeline_parallel > 1:
         user_settings = replace(user_settings, overlap=False)

@@ -19,6 +19,7 @@ from specroof.frameworks import (
     Release,
     SettingFlag,
     known_releases,
+    lacking_for,
     release,
     release_of,
     those_where,
@@ -452,42 +453,6 @@ def _with_config(words: Iterable[str], config: Mapping[str, Any]) -> list[str]:
     return [json.dumps(config) if word == _CONFIG else word for word in words]
 
 
-def lacking_for(
-    facts: Release, kind: str, family: str, *, is_tree: bool = False
-) -> tuple[str, str] | None:
-    """Return what a release lacks to draft for a family of models, and what it has; None if it can.
-
-    Parameters
-    ----------
-    facts
-        The release.
-    kind, family
-        Of the drafter, and of the model that is served.
-    is_tree
-        Whether the drafter branches.
-
-    Examples
-    --------
-    >>> from specroof.frameworks import release
-    >>> lacking_for(release("vllm@0.24"), "eagle3", "glm4_moe")[0]
-    'vLLM 0.24.0 has no eagle3 for models of the family glm4_moe'
-    >>> lacking_for(release("vllm@0.24"), "mtp", "glm4_moe") is None
-    True
-    """
-    method = facts.methods.get(kind)
-    if method is None:
-        return f"{facts.name} has no flag for {kind}", ", ".join(facts.methods)
-    if is_tree and not method.trees:
-        return f"{facts.name} has no flag for trees of {kind}", f"{kind} without a tree"
-    if family.removesuffix("_text") in facts.no_models:
-        return f"{facts.name} has no models of the family {family}", "another model"
-    for refusal in facts.refusals:
-        named = kind in refusal.kinds or (is_tree and refusal.trees)
-        if named and family.removesuffix("_text") in refusal.families:
-            return f"{facts.name} has no {kind} for models of the family {family}", refusal.instead
-    return None
-
-
 def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     """Return what a release does and how it is told what drafts; refuse what it does not run."""
     server = framework.partition("@")[0]
@@ -507,7 +472,12 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if plan.on_host and not how.on_host:
         known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
         reject(f"device is cpu, and {server} drafts on no CPU", known)
-    lacking = lacking_for(facts, plan.kind, plan.family, is_tree=plan.is_tree)
+    lacking = lacking_for(
+        *(facts, plan.kind, plan.family),
+        is_tree=plan.is_tree,
+        data_parallel=plan.data_parallel,
+        pipeline_parallel=plan.pipeline_parallel,
+    )
     if lacking is not None:
         reject(*lacking)
     if plan.is_tree and plan.top_k < 2:
@@ -521,8 +491,6 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
             f"a model whose layers all cache keys and values, or {LOCAL_FRAMEWORKS[0]}",
         )
     _refuse_draft_models(plan, facts)
-    method = facts.methods[plan.kind]
-    _refuse_placement(plan, facts, method.name, in_groups=method.in_groups)
     return facts, how
 
 
@@ -541,35 +509,6 @@ def _refuse_draft_models(plan: Speculation, facts: Release) -> None:
             f"{facts.name} runs no draft model of the family {plan.draft_family}: it reads its "
             "config as layers for mtp",
             "a draft model of another family, or mtp where the model has it",
-        )
-
-
-def _refuse_placement(plan: Speculation, facts: Release, method: str, *, in_groups: bool) -> None:
-    """Refuse a drafter that does not run in groups of attention, or in stages."""
-    if plan.data_parallel > 1 and not in_groups:
-        reject(f"{facts.name} has no {method} with data-parallel attention", "without it")
-    if plan.pipeline_parallel == 1:
-        return
-    family = plan.family.removesuffix("_text")
-    kinds = None if facts.pipeline is None else facts.pipeline.kinds
-    if kinds is not None and plan.kind not in kinds:
-        reject(
-            f"{facts.name} has no {method} in a pipeline",
-            f"{' and '.join(kinds)}, or one stage" if kinds else "one stage",
-        )
-    if kinds is not None and plan.data_parallel > 1:
-        reject(
-            f"{facts.name} has no drafts in a pipeline with data-parallel attention",
-            "one of the two",
-        )
-    staged = facts.staged
-    if staged and plan.kind in staged.kinds and family and family not in staged.families:
-        families = ", ".join(staged.families)
-        reject(
-            f"{facts.name} has no {plan.kind} for {plan.family} in a pipeline: its stages do not "
-            f"pass on the hidden states that it reads",
-            "one stage, mtp or a model as drafter"
-            + (f", or a family of {families}" if families else ""),
         )
 
 
