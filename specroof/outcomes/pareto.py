@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import IntArray
+from specroof.arrays import Array, IntArray
 from specroof.quantities import QUANTITIES
 
 
@@ -32,10 +32,11 @@ def pareto(points: Mapping[str, npt.ArrayLike], x: str, y: str) -> IntArray:
     >>> rates = {"tokens_per_s_per_user": [10, 20, 15], "tokens_per_s_per_device": [300, 100, 90]}
     >>> pareto(rates, *rates).tolist()  # 15 loses to 20
     [0, 1]
+    >>> pareto({**rates, "tokens_per_s_per_user": [0.3, 0.1 + 0.2, 0.2]}, *rates).tolist()
+    [0]
     """
     across, up = (
-        np.asarray(points[name], dtype=np.float64)
-        * (-1 if QUANTITIES[name].better == "less" else 1)
+        _rounded(points[name]) * (-1 if QUANTITIES[name].better == "less" else 1)
         for name in (x, y)
     )
     known = np.flatnonzero(np.isfinite(across) & np.isfinite(up))
@@ -43,3 +44,10 @@ def pareto(points: Mapping[str, npt.ArrayLike], x: str, y: str) -> IntArray:
     order = known[np.lexsort((-up[known], -across[known]))]
     best_before = np.maximum.accumulate(np.append(-np.inf, up[order]))[:-1]
     return order[up[order] > best_before][::-1]
+
+
+def _rounded(values: npt.ArrayLike) -> Array:
+    """Return values as shares of the largest, of which points differ by more than rounding."""
+    found = np.asarray(values, dtype=np.float64)
+    most = np.abs(found[np.isfinite(found)]).max(initial=0.0)
+    return np.asarray(np.round(found / (most or 1.0), 12))
