@@ -4,7 +4,15 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from specroof.architecture.base import FEED_FORWARD_REPLICATED, FP32, HEADS, TENSOR, Linear, Shard
+from specroof.architecture.base import (
+    ATTENTION_REPLICATED,
+    FEED_FORWARD_REPLICATED,
+    FP32,
+    HEADS,
+    TENSOR,
+    Linear,
+    Shard,
+)
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import (
     Architecture,
@@ -43,6 +51,21 @@ def listed_kinds(
     if not keys.has(key):
         return None
     return keys.texts(key, allowed=allowed, at_least=n_layers)[:n_layers]
+
+
+def layer_kinds(keys: Reader, n_layers: int, usual: Sequence[str], *more: str) -> Sequence[str]:
+    """Return each layer's kind: by ``layer_types``, or the `usual` ones by turns.
+
+    A list may have kinds that are not usual, `more` of them.
+
+    Examples
+    --------
+    >>> layer_kinds(Reader("c.json", {}), 5, ("mamba", "mamba", "attention"))
+    ['mamba', 'mamba', 'attention', 'mamba', 'mamba']
+    """
+    return listed_kinds(keys, "layer_types", {*usual, *more}, n_layers) or [
+        usual[index % len(usual)] for index in range(n_layers)
+    ]
 
 
 def flagged_layers(keys: Reader, key: str, n_layers: int) -> list[bool] | None:
@@ -276,9 +299,13 @@ def router(
     return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
 
 
-def stream_mixing(name: str, hidden_size: int, n_streams: int, rows: int, shard: Shard) -> Linear:
-    """Return the float32 matrix that looks at all residual streams before a sublayer (mHC)."""
-    return Linear(name, n_streams * hidden_size, rows, weight=FP32, shard=shard, kind="residual")
+def stream_mixing(block: Block, width: int, rows: int) -> Linear:
+    """Return the float32 matrix that looks at residual streams of some `width` before it (mHC)."""
+    attends = block.name == "attention"
+    name, shard = (
+        ("attn_hc_fn", ATTENTION_REPLICATED) if attends else ("ffn_hc_fn", FEED_FORWARD_REPLICATED)
+    )
+    return Linear(name, width, rows, FP32, shard, kind="residual")
 
 
 def extended(block: Block, *linears: Linear, n_params: int = 0) -> Block:
@@ -419,6 +446,15 @@ class LayerPart(Generic[_Kind]):
     kinds: Sequence[_Kind]
     build: Callable[[_Kind, LayerWeights], Block | None]
 
+    def changed(self, change: Callable[[_Kind, Block, LayerWeights], Block]) -> "LayerPart[_Kind]":
+        """Return a part with its blocks changed, where layers have them."""
+
+        def build(kind: _Kind, weights: LayerWeights) -> Block | None:
+            block = self.build(kind, weights)
+            return block and change(kind, block, weights)
+
+        return LayerPart(self.kinds, build)
+
 
 def same_part(config: ModelConfig, build: BlockBuilder) -> LayerPart[None]:
     """Return a block that all layers have alike."""
@@ -540,13 +576,13 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
     _, norm_params = _norm_params(config, traits)
     shape, attention = attention_of(config, traits)
     norms_before = 0 if parallel and traits.one_norm else norm_params
-    sparse, feed_forward = feed_forward_of(config, traits, norms_before)
+    feed_forward = feed_forward_of(config, traits, norms_before)
     positions = _number(keys, traits.positions, maximum=2**31) + traits.first_position
     embedding_norms = 2 if traits.embedding_norm else 1
     model = decoder(
         config,
-        LayerPart(_attentions(keys, traits, shape, sparse), attention),
-        LayerPart(sparse, feed_forward),
+        LayerPart(_attentions(keys, traits, shape, feed_forward.kinds), attention),
+        feed_forward,
         tied_default=traits.tied,
         vocab_default=traits.vocab_size,
         vector_params=embedding_norms * traits.norm_vectors * hidden_size,
@@ -601,8 +637,8 @@ def _norm_params(config: ModelConfig, traits: Traits) -> tuple[int, int]:
 
 def feed_forward_of(
     config: ModelConfig, traits: Traits, norm_params: int | None = None
-) -> tuple[list[bool], Callable[[bool, LayerWeights], Block]]:
-    """Return which layers have experts, and what makes the feed-forward of one with or without.
+) -> LayerPart[bool]:
+    """Return the feed-forwards of all layers, with experts or without.
 
     Parameters
     ----------
@@ -629,15 +665,16 @@ def feed_forward_of(
             block = experts_block(experts, weights, routing.names)
             return extended(_at_inner_width(config, routing, block, weights), n_params=more_params)
         if traits.gated:
-            module = routing.names.dense if routing else "mlp"
-            block = feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module=module)
+            block = feed_forward_block(
+                hidden_size, width, weights, bias=mlp_bias, module=traits.mlp
+            )
         else:
             rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
             linears = matrices(weights, "mlp.", TENSOR, *rows, bias=mlp_bias)
             block = Block("feed_forward", linears, vector_params=hidden_size)
         return extended(block, n_params=more_params + dense_params)
 
-    return sparse, feed_forward
+    return LayerPart(sparse, feed_forward)
 
 
 def _at_inner_width(

@@ -23,7 +23,7 @@ Number: TypeAlias = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class ExpertNames:
-    """What a family calls the matrices of its feed-forwards inside a layer.
+    """What a family calls the matrices of its experts inside a layer.
 
     Parameters
     ----------
@@ -31,14 +31,11 @@ class ExpertNames:
         Any one matrix of any one expert, for all of them.
     shared_in, shared_out
         Of the shared expert: its first matrix (beside which others lie fused), and its last.
-    dense
-        The feed-forward of layers without experts.
     """
 
     routed: str = "mlp.experts.0.gate_proj"
     shared_in: str = "mlp.shared_experts.gate_proj"
     shared_out: str = "mlp.shared_experts.down_proj"
-    dense: str = "mlp"
 
 
 USUAL_NAMES: Final = ExpertNames()
@@ -197,8 +194,8 @@ class Traits:
         each head or each element (empty: always the latter); whether every head has a bias of it.
     windows
         None where all layers attend to all tokens.
-    gated
-        Whether the feed-forward has a gate.
+    mlp, gated
+        What checkpoints call a dense feed-forward inside a layer, and whether it has a gate.
     width
         The key of its inner width (empty: none), and how many times the hidden size it is where no
         key says so.
@@ -251,6 +248,7 @@ class Traits:
     gate_kinds: str = ""
     gate_bias: bool = False
     windows: Windows | None = None
+    mlp: str = "mlp"
     gated: bool = True
     width: Number = ("intermediate_size", None)
     activation_params: int = 0
@@ -980,30 +978,30 @@ TRAITS: Final = {
 
 #: Families with a file of their own: the file and its function, and each `model_type` it reads.
 _OWN_FILES: Final = {
-    "axk:parse_axk1": "axk1",
-    "axk:parse_axk2": "axk2",
-    "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
+    "latent:parse_axk1": "axk1",
+    "latent:parse_axk2": "axk2",
+    "kimi_linear:parse_bailing_hybrid": "bailing_hybrid",
     "granite:parse_bamba": "bamba",
-    "deepseek_v3:parse_latent": (
+    "latent:parse_latent": (
         "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3 sarvam_mla "
         "youtu"
     ),
-    "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
+    "latent:parse_deepseek_v32": "deepseek_v32",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
     "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
     "dbrx:parse_dbrx": "dbrx",
     "dory:parse_dory": "dory",
-    "dots3_note:parse_dots3_note": "dots3_note dots3_note_text",
+    "latent:parse_dots3_note": "dots3_note dots3_note_text",
     "ernie4_5_vl:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
     "falcon:parse_falcon": "falcon",
     "falcon_h1:parse_falcon_h1": "falcon_h1",
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
     "gemma4:parse_gemma4": "gemma4 gemma4_text",
     "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
-    "deepseek_v3:parse_glm_moe_dsa": "glm_moe_dsa",
-    "glm5_next:parse_glm5_next": "glm5_next glm5_next_text",
+    "latent:parse_glm_moe_dsa": "glm_moe_dsa",
+    "kimi_linear:parse_glm5_next": "glm5_next glm5_next_text",
     "granite:parse_granitemoehybrid": "granitemoehybrid",
-    "hy_v4:parse_hy_v4": "hy_v4 hy_v4_vl hy_v4_vl_text",
+    "latent:parse_hy_v4": "hy_v4 hy_v4_vl hy_v4_vl_text",
     "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",
     "inkling:parse_inkling2": "inkling2 inkling2_text",
     "kimi_linear:parse_kimi_linear": "kimi_k3 kimi_linear",
@@ -1011,13 +1009,13 @@ _OWN_FILES: Final = {
     "lfm2:parse_lfm2_moe": "lfm2_moe",
     "lfm2:parse_lfm3": "lfm3",
     "llama4:parse_llama4": "llama4 llama4_text",
-    "longcat_flash:parse_longcat_flash": "longcat_flash",
+    "latent:parse_longcat_flash": "longcat_flash",
     "mamba:parse_jamba": "jamba",
     "mamba:parse_mamba": "falcon_mamba mamba",
     "mamba:parse_mamba2": "mamba2",
     "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
-    "minicpm3:parse_minicpm3": "minicpm3",
-    "mistral_large4:parse_mistral_large4": "mistral_large4 mistral_large4_text",
+    "latent:parse_minicpm3": "minicpm3",
+    "latent:parse_mistral_large4": "mistral_large4 mistral_large4_text",
     "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
     "minimax:parse_minimax_m2": "minimax_m2",
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",

@@ -25,7 +25,7 @@ from specroof.parsers import parse_family
 from specroof.parsers.decoder import feed_forward_block
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes
 from specroof.parsers.drafters.heads import draft_layers, open_target
-from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
+from specroof.parsers.families.latent import latent_block, latent_shape
 from specroof.parsers.formats import LayerWeights
 
 _MOST_POSITIONS: Final = 4096

@@ -14,6 +14,7 @@ from specroof.architecture.attention import Indexer
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
+    FP32,
     HEADS,
     WEIGHT_FORMATS,
     Linear,
@@ -30,9 +31,8 @@ from specroof.parsers.decoder import (
     experts_block,
     listed_kinds,
     routed_experts,
-    stream_mixing,
 )
-from specroof.parsers.families.deepseek_v3 import index_weights, read_indexer
+from specroof.parsers.families.latent import index_weights, read_indexer
 from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import ExpertNames, ExpertTraits
@@ -98,7 +98,9 @@ class _Shape:
 
     def mixing(self, name: str, shard: Shard) -> Linear:
         """Return the matrix that looks at all streams before a sublayer."""
-        return stream_mixing(name, self.hidden_size, self.n_streams, self.mixing_rows, shard)
+        return Linear(
+            name, self.n_streams * self.hidden_size, self.mixing_rows, FP32, shard, "residual"
+        )
 
 
 def parse_deepseek_v4(config: ModelConfig) -> Architecture:

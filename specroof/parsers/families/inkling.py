@@ -120,12 +120,11 @@ def parse_inkling2(config: ModelConfig) -> Architecture:
         )
 
     routing = ExpertTraits("n_routed_experts", correction_bias=True, listed=False)
-    sparse, feed_forward = feed_forward_of(config, Traits(routing=routing), 2 * hidden_size)
     model = decoder(
         config,
         LayerPart(kinds, lambda kind, _: _convolutions(mixers[kind])),
         LayerPart([(kind, index == 0) for index, kind in enumerate(kinds)], attention),
-        LayerPart(sparse, feed_forward),
+        feed_forward_of(config, Traits(routing=routing), 2 * hidden_size),
         # behind the embedding and the last layer, and a weighted sum before the head
         vector_params=3 * hidden_size,
     )
@@ -206,15 +205,14 @@ def _feed_forward(config: ModelConfig) -> LayerPart[bool]:
         dense=("dense_mlp_idx", 0),
         dense_width=("dense_intermediate_size" if published else "intermediate_size",),
     )
-    sparse, plain = feed_forward_of(config, Traits(routing=routing))
     n_shared = config.keys.positive_int("n_shared_experts", minimum=0, default=2)
 
-    def build(is_sparse: bool, weights: LayerWeights) -> Block:
-        block = extended(plain(is_sparse, weights), n_params=1)  # a scale of its output
+    def changed(_: bool, block: Block, weights: LayerWeights) -> Block:
+        block = extended(block, n_params=1)  # a scale of its output
         if block.experts is None:
             return block
         rows = block.experts.n_experts + n_shared
         gate = router("router", config.hidden_size, rows, weights)
         return replace(block, linears=(gate, *block.linears[1:]))
 
-    return LayerPart(sparse, build)
+    return feed_forward_of(config, Traits(routing=routing)).changed(changed)

@@ -39,7 +39,6 @@ _ROUTING: Final = ExpertTraits(
         routed="feed_forward.experts.0.gate_proj",
         shared_in="feed_forward.shared_expert.gate_proj",
         shared_out="feed_forward.shared_expert.down_proj",
-        dense="feed_forward",
     ),
 )
 
@@ -79,7 +78,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(mixers, mixer),
-        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
+        feed_forward_of(config, Traits(mlp="feed_forward", routing=_ROUTING)),
         notes=notes,
     )
 

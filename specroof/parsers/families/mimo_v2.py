@@ -43,7 +43,7 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart([other if slides else full for slides in sliding], attention_block),
-        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
+        feed_forward_of(config, Traits(routing=_ROUTING)),
         notes=() if keys.has("num_nextn_predict_layers") else (MTP_NOTE,),
     )
 

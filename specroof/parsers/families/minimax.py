@@ -75,7 +75,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(_mixers(keys, config.n_layers), mixer),
-        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
+        feed_forward_of(config, Traits(routing=_ROUTING)),
         notes=(_NOTE,) if config.family == "minimax_m1" else (),
     )
 
@@ -140,7 +140,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         same_part(config, mixer),
-        LayerPart(*feed_forward_of(config, Traits(routing=_UNSHARED))),
+        feed_forward_of(config, Traits(routing=_UNSHARED)),
     )
 
 
@@ -205,7 +205,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(searching, mixer),
-        LayerPart(*feed_forward_of(config, Traits(routing=_SHARED))),
+        feed_forward_of(config, Traits(routing=_SHARED)),
     )
 
 

@@ -120,7 +120,7 @@ def _hybrid(
     return decoder(
         config,
         LayerPart(kinds, mixer),
-        LayerPart(*feed_forward_of(config, traits)),
+        feed_forward_of(config, traits),
         tied_default=traits.tied,
         # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],

@@ -60,7 +60,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(_attentions(config), mixer),
-        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
+        feed_forward_of(config, Traits(routing=_ROUTING)),
     )
 
 
