@@ -670,7 +670,7 @@ def feed_forward_of(
             )
         else:
             rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
-            linears = matrices(weights, "mlp.", TENSOR, *rows, bias=mlp_bias)
+            linears = matrices(weights, f"{traits.mlp}.", TENSOR, *rows, bias=mlp_bias)
             block = Block("feed_forward", linears, vector_params=hidden_size)
         return extended(block, n_params=more_params + dense_params)
 

@@ -355,7 +355,7 @@ class StatedReader(Reader):
     ) -> int:
         """Return a whole number that the config states, or a `default` of 0 or 1."""
         if default is not None and default > 1 and not any(self.has(key) for key in keys):
-            self.expect(keys[0], default)
+            self.expect(self._own(keys[0]), default)
         # a dataclass with slots is made anew, so that super() without arguments finds another
         return Reader.positive_int(self, *keys, maximum=maximum, minimum=minimum, default=default)
 

@@ -981,7 +981,7 @@ _OWN_FILES: Final = {
     "latent:parse_axk1": "axk1",
     "latent:parse_axk2": "axk2",
     "kimi_linear:parse_bailing_hybrid": "bailing_hybrid",
-    "granite:parse_bamba": "bamba",
+    "mamba:parse_bamba": "bamba",
     "latent:parse_latent": (
         "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3 sarvam_mla "
         "youtu"
@@ -994,13 +994,13 @@ _OWN_FILES: Final = {
     "latent:parse_dots3_note": "dots3_note dots3_note_text",
     "ernie4_5_vl:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
     "falcon:parse_falcon": "falcon",
-    "falcon_h1:parse_falcon_h1": "falcon_h1",
+    "mamba:parse_falcon_h1": "falcon_h1",
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
     "gemma4:parse_gemma4": "gemma4 gemma4_text",
     "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
     "latent:parse_glm_moe_dsa": "glm_moe_dsa",
     "kimi_linear:parse_glm5_next": "glm5_next glm5_next_text",
-    "granite:parse_granitemoehybrid": "granitemoehybrid",
+    "mamba:parse_granitemoehybrid": "granitemoehybrid",
     "latent:parse_hy_v4": "hy_v4 hy_v4_vl hy_v4_vl_text",
     "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",
     "inkling:parse_inkling2": "inkling2 inkling2_text",
@@ -1021,7 +1021,7 @@ _OWN_FILES: Final = {
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",
     "mllama:parse_mllama": "mllama_text_model",
     "molmo2:parse_molmo2": "molmo2_text",
-    "nemotron_h:parse_nemotron_h": "nemotron_h",
+    "mamba:parse_nemotron_h": "nemotron_h",
     "nemotron_nas:parse_nemotron_nas": "nemotron-nas",
     "opt:parse_opt": "opt",
     "qwen3_next:parse_lara_mini": "lara_mini",

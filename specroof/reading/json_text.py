@@ -307,9 +307,13 @@ class Reader:
         own = self.spelled.get(key)
         return key if own is None or (key in self.values and own not in self.values) else own
 
+    def value(self, key: str) -> object:
+        """Return the value of `key`, of any type; None where it is absent or null."""
+        return self.values.get(self._own(key))
+
     def has(self, key: str) -> bool:
         """Whether `key` is there and not null."""
-        return self.values.get(self._own(key)) is not None
+        return self.value(key) is not None
 
     def pass_over(self, keys: str) -> None:
         """Say of some keys, with spaces between, that nobody needs to read them."""

@@ -24,23 +24,15 @@ from specroof.parsers.decoder import (
     head_counts,
     matrices,
 )
+from specroof.parsers.families.mamba import mamba2_builder, read_mamba2, scan_builder
 from specroof.parsers.formats import LayerWeights
-from specroof.parsers.mamba import (
-    JAMBA_KEYS,
-    MambaKeys,
-    MambaShape,
-    mamba_block,
-    read_mamba_core,
-    scan_builder,
-)
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
 
 _MIXERS: Final = ("hybrid", "linear_attention", "mamba")
 _MODULE: Final = "shared_transformer"
-_MAMBA_2: Final = MambaKeys(
-    "n_mamba_heads", "mamba_d_state", "mamba_ngroups", ("mamba_d_conv",), "use_conv_bias", 1
-)
+#: What Zamba 2 calls keys of other families.
+_SPELLED: Final = {"mamba_n_heads": "n_mamba_heads", "mamba_n_groups": "mamba_ngroups"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +95,7 @@ def parse_zamba(config: ModelConfig) -> Architecture:
     shared = _Shared(hidden_size, core, size, keys.positive_int("intermediate_size"))
     channels = keys.positive_int("mamba_expand", default=2) * hidden_size
     heads = keys.divisor("n_mamba_heads", of=channels, called="the Mamba channels", default=2)
-    mamba = scan_builder(keys, hidden_size, JAMBA_KEYS, module="mamba", heads=heads)
-    return _model(config, kinds, shared, mamba)
+    return _model(config, kinds, shared, scan_builder(keys, hidden_size, channels, heads=heads))
 
 
 def parse_zamba2(config: ModelConfig) -> Architecture:
@@ -133,9 +124,9 @@ def parse_zamba2(config: ModelConfig) -> Architecture:
     )
     channels = keys.positive_int("mamba_expand", default=2) * hidden_size
     mamba_heads = keys.divisor("n_mamba_heads", of=channels, called="the Mamba channels")
-    state_space = replace(read_mamba_core(keys, _MAMBA_2, channels // mamba_heads), conv_bias=True)
-    shape = MambaShape(hidden_size, state_space, in_bias=bias, out_bias=bias)
-    return _model(config, kinds, shared, lambda weights: mamba_block(shape, weights))
+    mixer = read_mamba2(replace(keys, spelled=_SPELLED), channels // mamba_heads)
+    mamba = mamba2_builder(hidden_size, replace(mixer, conv_bias=True), in_bias=bias, out_bias=bias)
+    return _model(config, kinds, shared, mamba)
 
 
 def _head_dim(keys: Reader, hidden_size: int) -> int:
