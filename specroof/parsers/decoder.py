@@ -142,57 +142,22 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 #     (`VllmConfig.with_hf_config`), and both keep a head that the checkpoint has.
 
 _KEY: Final = "tie_word_embeddings"
-_TOP: Final = frozenset(
-    [
-        "apertus1p5",
-        "deepseek_ocr2",
-        "ernie4_5_moe_vl",
-        "ernie4_5_vl_moe",
-        "gemma3",
-        "gemma3n",
-        "gemma4",
-        "gemma4_unified",
-        "dots3_note",
-        "glm46v",
-        "glm5_next",
-        "glmga",
-        "granite4_vision",
-        "granite_docling",
-        "hy_v4_vl",
-        "mistral_large4",
-        "molmo2",
-        "muse_glimmer",
-        "qwen2_5_omni",
-        "qwen3_5",
-        "qwen3_5_moe",
-        "qwen3_omni_moe",
-        "qwen3_vl",
-        "qwen3_vl_moe",
-        "qwen4_exp",
-        "step3p7",
-        "unlimited_ocr",
-    ]
-)
-_TEXT: Final = frozenset(("llama4",))
-_EITHER: Final = frozenset(
-    [
-        "glm4v",
-        "glm4v_moe",
-        "glm_ocr",
-        "hunyuan_vl",
-        "minimax_m3",
-        "minimax_m3_vl",
-        "paddleocr_vl",
-        "qwen2_5_vl",
-        "qwen2_vl",
-        "llava",
-        "llava_onevision",
-        "video_llama_3",
-    ]
-)
-_NEVER: Final = frozenset(
-    ("cosmos3_edge", "inkling", "inkling_mm_model", "inkling_model", "inkling2", "muse_spark")
-)
+_LEVELS: Final = {
+    "top": (
+        "apertus1p5 deepseek_ocr2 dots3_note ernie4_5_moe_vl ernie4_5_vl_moe gemma3 gemma3n gemma4 "
+        "gemma4_unified glm46v glm5_next glmga granite4_vision granite_docling hy_v4_vl "
+        "mistral_large4 molmo2 muse_glimmer qwen2_5_omni qwen3_5 qwen3_5_moe qwen3_omni_moe "
+        "qwen3_vl qwen3_vl_moe qwen4_exp step3p7 unlimited_ocr"
+    ),
+    "text": "llama4",
+    "either": (
+        "glm4v glm4v_moe glm_ocr hunyuan_vl llava llava_onevision minimax_m3 minimax_m3_vl "
+        "paddleocr_vl qwen2_5_vl qwen2_vl video_llama_3"
+    ),
+    "never": "cosmos3_edge inkling inkling_mm_model inkling_model inkling2 muse_spark",
+}
+#: Which level counts, by `model_type`.
+_LEVEL_OF: Final = {name: level for level, names in _LEVELS.items() for name in names.split()}
 
 
 def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:
@@ -220,17 +185,18 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
         level.flag(_KEY, default=default) if level.has(_KEY) else None for level in (root, text)
     )
     stated = {level for level in (outer, inner) if level is not None}
+    levels = {_LEVEL_OF.get(name) for name in names}
     if isinstance(text, StatedReader):  # no default of the family holds
-        names = set()
+        levels = set()
         if not stated:
             text.expect(_KEY, default)
-    if names & _NEVER:
+    if "never" in levels:
         return False
-    if names & _TOP:
+    if "top" in levels:
         return default if outer is None else outer
-    if names & _TEXT:
+    if "text" in levels:
         return bool(inner)
-    if names & _EITHER:
+    if "either" in levels:
         # The class of the whole ties by default where it is of the same family alone.
         whole = default and root.values.get("model_type") in {family, family.removesuffix("_text")}
         return (whole if outer is None else outer) or (default if inner is None else inner)
@@ -557,9 +523,10 @@ _BOTH_WAYS: Final = "use_bidirectional_attention"
 _SEEING_PROMPTS: Final = frozenset(("paligemma",))
 
 
-def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architecture:
-    """Return the model of a config whose family has these traits, or its row of `TRAITS`."""
-    traits = traits or TRAITS[config.family]
+def decoder_of(config: ModelConfig) -> Architecture:
+    """Return the model of a config whose family is a row of `TRAITS`."""
+    row = TRAITS[config.family]
+    traits = row if isinstance(row, Traits) else row(config.keys)
     keys = replace(config.keys, spelled=traits.spelled)
     config = replace(config, keys=keys)
     hidden_size = config.hidden_size

@@ -296,33 +296,18 @@ _ACTIVATION_KEYS: Final = (
     "activation",
 )
 _GELU: Final = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
-#: Activations that tell whether a feed-forward has a gate as the family's has, by the beginning of
-#: the family's name; of the others SwiGLU, whose activation is silu.
-_ACTIVATIONS: Final = {
-    "falcon_h1": ("silu",),
-    "phi3": ("silu",),
-    "phimoe": ("silu",),
-    **dict.fromkeys(
-        ("biogpt", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "phi"),
-        _GELU,
-    ),
-    **dict.fromkeys(("starcoder2", "xglm"), _GELU),
-    **dict.fromkeys(("bitnet", "nanochat", "nemotron_h", "persimmon"), ("relu2",)),
-    "apertus": ("xielu",),
-    "ctrl": ("relu",),
-    "gpt_neo": _GELU,
-    "mpt": _GELU,
-    "recurrent_gemma": ("gelu_pytorch_tanh",),
-    "arcee": ("relu2",),
-    "gemma": ("gelu_pytorch_tanh",),
-    "jais2": ("relu2",),
-    "kimi_k3": ("silu", "situ"),
-    "minimax_m3": ("swigluoai",),
-    "nemotron-nas": ("silu",),
-    "nemotron": ("relu2",),
-    "opt": ("relu",),
-    "vaultgemma": ("gelu_pytorch_tanh",),
-}
+#: Activations that tell whether a feed-forward has a gate as the family's has, by beginnings of
+#: the names of families; of the others SwiGLU, whose activation is silu.
+_ACTIVATIONS: Final = (
+    ("falcon_h1 phi3 phimoe nemotron-nas", ("silu",)),
+    ("biogpt bloom codegen falcon gpt2 gpt_bigcode gpt_neo gptj phi starcoder2 xglm mpt", _GELU),
+    ("arcee bitnet jais2 nanochat nemotron persimmon", ("relu2",)),
+    ("gemma recurrent_gemma vaultgemma", ("gelu_pytorch_tanh",)),
+    ("ctrl opt", ("relu",)),
+    ("apertus", ("xielu",)),
+    ("kimi_k3", ("silu", "situ")),
+    ("minimax_m3", ("swigluoai",)),
+)
 _GATED: Final = ("silu", "swish")
 
 
@@ -412,7 +397,12 @@ def parse_foreign(
 def _require_activation(keys: StatedReader) -> None:
     """Refuse a config whose activation does not say whether feed-forwards have a gate."""
     allowed = next(
-        (names for family, names in _ACTIVATIONS.items() if keys.family.startswith(family)), _GATED
+        (
+            activations
+            for families, activations in _ACTIVATIONS
+            if keys.family.startswith(tuple(families.split()))
+        ),
+        _GATED,
     )
     if any(keys.has(key) for key in _ACTIVATION_KEYS):
         keys.text(*_ACTIVATION_KEYS, allowed=allowed)

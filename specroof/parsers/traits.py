@@ -10,9 +10,11 @@ Source
     are those of an example model and no defaults: a config without them is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
+
+from specroof.reading.json_text import Reader
 
 #: What a family always or never has, or the keys that say so, the first first, and their default.
 Flag: TypeAlias = bool | tuple[str, bool] | tuple[str, str, bool]
@@ -273,6 +275,7 @@ class Traits:
 _BIAS: Final = ("attention_bias", False)
 _BIASED: Final = ("attention_bias", True)
 _MLP_BIAS: Final = ("mlp_bias", False)
+_ANY_BIAS: Final = ("bias", False)
 _MULTIPLIERS: Final = "attention_multiplier residual_multiplier"
 
 _BIASES: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS)
@@ -464,8 +467,60 @@ _MUSE_SPARK: Final = replace(
     passed_over=f"{_MUSE.passed_over} intermediate_size residual_gate_temperature",
 )
 
-#: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
-TRAITS: Final = {
+
+def _falcon(keys: Reader) -> Traits:
+    """Return a Falcon: of both branches or one after the other, behind one norm or two.
+
+    Only the new decoder asks how many KV heads there are.
+    """
+    # configuration_falcon.py: new_decoder_architecture False, parallel_attn True
+    is_new = keys.flag("new_decoder_architecture", default=False)
+    norms = keys.positive_int("num_ln_in_parallel_attn", maximum=2, default=2 if is_new else 1)
+    # n_embed goes before hidden_size
+    spelled = {
+        "hidden_size": "n_embed",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+    }
+    return replace(
+        _GPT,
+        spelled=spelled | ({"num_key_value_heads": "num_kv_heads"} if is_new else {}),
+        kv_heads="heads" if is_new else "multi_query",
+        qkv_bias=_ANY_BIAS,
+        out_bias=_ANY_BIAS,
+        mlp_bias=_ANY_BIAS,
+        width=("ffn_hidden_size", 4),
+        parallel=keys.flag("parallel_attn", default=True),
+        one_norm=norms == 1,
+        tied=True,
+        passed_over=(
+            "activation alibi apply_residual_connection_post_layernorm hidden_size num_kv_heads"
+        ),
+    )
+
+
+def _molmo2(keys: Reader) -> Traits:
+    """Return a Molmo 2, with norms of queries and keys as Qwen 3 or OLMo 2 has them.
+
+    Its head has no rows for words of images, which stand beside the embedding.
+    """
+    keys.expect_flags("use_qk_norm", value=True)
+    kind = keys.text("qk_norm_type", allowed=("qwen3", "olmo"), default="qwen3")
+    return Traits(
+        head_dim=128,
+        kv_heads=None,
+        # published files have the first, and so do OLMo's: no bias behind attention
+        qkv_bias=("qkv_bias", "attention_bias", False),
+        qk_norm=True,
+        norm_span="head" if kind == "qwen3" else "heads",
+        positions=("additional_vocab_size", 128),
+        passed_over="norm_after rope_scaling_layers qk_norm_type",
+    )
+
+
+#: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`. A row
+#: that keys of a config choose is a function of them.
+TRAITS: Final[dict[str, Traits | Callable[[Reader], Traits]]] = {
     "afmoe": replace(
         _BIASES,
         head_dim=128,
@@ -781,6 +836,7 @@ TRAITS: Final = {
             correction_bias=True,
         ),
     ),
+    "falcon": _falcon,
     "flex_olmo": _OLMOE,
     "flint": replace(
         _BIASES,
@@ -894,6 +950,7 @@ TRAITS: Final = {
             "init_device init_config verbose emb_pdrop resid_pdrop"
         ),
     ),
+    "molmo2_text": _molmo2,
     **dict.fromkeys(("muse_glimmer", "muse_glimmer_text"), _MUSE),
     **dict.fromkeys(("muse_spark", "muse_spark_text"), _MUSE_SPARK),
     "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
@@ -993,7 +1050,6 @@ _OWN_FILES: Final = {
     "dory:parse_dory": "dory",
     "latent:parse_dots3_note": "dots3_note dots3_note_text",
     "ernie4_5_vl:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
-    "falcon:parse_falcon": "falcon",
     "mamba:parse_falcon_h1": "falcon_h1",
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
     "gemma4:parse_gemma4": "gemma4 gemma4_text",
@@ -1020,7 +1076,6 @@ _OWN_FILES: Final = {
     "minimax:parse_minimax_m2": "minimax_m2",
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",
     "mllama:parse_mllama": "mllama_text_model",
-    "molmo2:parse_molmo2": "molmo2_text",
     "mamba:parse_nemotron_h": "nemotron_h",
     "nemotron_nas:parse_nemotron_nas": "nemotron-nas",
     "opt:parse_opt": "opt",
