@@ -406,13 +406,14 @@ _GPT: Final = Traits(
     gated=False,
     norm_vectors=2,
 )
+_N_EMBED: Final = {
+    "hidden_size": "n_embed",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+}
 _GPT_2: Final = replace(
     _GPT,
-    spelled={
-        "hidden_size": "n_embd",
-        "num_hidden_layers": "n_layer",
-        "num_attention_heads": "n_head",
-    },
+    spelled=_N_EMBED | {"hidden_size": "n_embd"},
     width=("n_inner", 4),
     positions=("n_positions", 1024),
     tied=True,
@@ -476,15 +477,10 @@ def _falcon(keys: Reader) -> Traits:
     # configuration_falcon.py: new_decoder_architecture False, parallel_attn True
     is_new = keys.flag("new_decoder_architecture", default=False)
     norms = keys.positive_int("num_ln_in_parallel_attn", maximum=2, default=2 if is_new else 1)
-    # n_embed goes before hidden_size
-    spelled = {
-        "hidden_size": "n_embed",
-        "num_hidden_layers": "n_layer",
-        "num_attention_heads": "n_head",
-    }
     return replace(
         _GPT,
-        spelled=spelled | ({"num_key_value_heads": "num_kv_heads"} if is_new else {}),
+        # n_embed goes before hidden_size
+        spelled=_N_EMBED | ({"num_key_value_heads": "num_kv_heads"} if is_new else {}),
         kv_heads="heads" if is_new else "multi_query",
         qkv_bias=_ANY_BIAS,
         out_bias=_ANY_BIAS,
@@ -518,8 +514,8 @@ def _molmo2(keys: Reader) -> Traits:
     )
 
 
-#: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`. A row
-#: that keys of a config choose is a function of them.
+#: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
+#: A row that keys of a config choose is a function of them.
 TRAITS: Final[dict[str, Traits | Callable[[Reader], Traits]]] = {
     "afmoe": replace(
         _BIASES,
@@ -776,11 +772,7 @@ TRAITS: Final[dict[str, Traits | Callable[[Reader], Traits]]] = {
     "bitnet": Traits(kv_heads=None, qkv_bias=_BIAS, out_bias=_BIAS, inner_norms=True),
     "bloom": replace(
         _GPT,
-        spelled={
-            "hidden_size": "n_embed",
-            "num_hidden_layers": "n_layer",
-            "num_attention_heads": "n_head",
-        },
+        spelled=_N_EMBED,
         width=("", 4),
         embedding_norm=True,
         tied=True,
