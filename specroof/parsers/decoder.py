@@ -536,9 +536,7 @@ def decoder_of(config: ModelConfig) -> Architecture:
         keys.pass_over(f"{_BOTH_WAYS} num_image_tokens")
         refused.discard(_BOTH_WAYS)
         notes.append("its prompts see themselves both ways; decoding is that of the text model")
-    for key in sorted(refused):
-        if keys.flag(key, default=False):
-            keys.refuse(key, "false")
+    keys.expect_flags(" ".join(sorted(refused)), value=False)
     parallel = _holds(keys, traits.parallel)
     _, norm_params = _norm_params(config, traits)
     shape, attention = attention_of(config, traits)

@@ -761,9 +761,9 @@ def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
 
 def _quark_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     """Return the rule of ``global_quant_config``, behind those of modules that have their own."""
-    usual = section.section("global_quant_config")
-    if usual is None:
-        section.refuse("global_quant_config", "an object with the scheme of the weights")
+    usual = section.required_section(
+        "global_quant_config", "an object with the scheme of the weights"
+    )
     if section.sections("layer_type_quant_config"):
         section.refuse("layer_type_quant_config", "none: schemes of classes are not read")
     ignored = _names(section, "exclude")

@@ -25,10 +25,10 @@ from specroof.architecture.compressed import CompressedAttention, Compressor
 from specroof.architecture.draft_heads import replicated
 from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
-    ExpertsShape,
     LayerPart,
     decoder,
     experts_block,
+    extended,
     listed_kinds,
     routed_experts,
 )
@@ -123,7 +123,11 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
         return _attention_block(shape, compression, weights)
 
     def feed_forward(is_hashed: bool, weights: LayerWeights) -> Block:
-        return _feed_forward_block(shape, replace(experts, correction_bias=not is_hashed), weights)
+        routed = replace(experts, correction_bias=not is_hashed)
+        block = experts_block(routed, weights, _NAMES)
+        mixing = shape.mixing("hc_ffn_fn", FEED_FORWARD_REPLICATED)
+        block = replace(block, linears=(mixing, *block.linears))
+        return extended(block, n_params=shape.mixing_vectors)
 
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
     return decoder(
@@ -263,16 +267,6 @@ def _attention_block(shape: _Shape, compression: _Compression, weights: LayerWei
         ),
         core,
         vector_params=norms + shape.n_heads + shape.mixing_vectors + compressors,
-    )
-
-
-def _feed_forward_block(shape: _Shape, experts: ExpertsShape, weights: LayerWeights) -> Block:
-    block = experts_block(experts, weights, _NAMES)
-    mixing = shape.mixing("hc_ffn_fn", FEED_FORWARD_REPLICATED)
-    return replace(
-        block,
-        linears=(mixing, *block.linears),
-        vector_params=block.vector_params + shape.mixing_vectors,
     )
 
 

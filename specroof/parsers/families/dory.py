@@ -16,7 +16,7 @@ from specroof.parsers.decoder import (
     decoder,
     extended,
     feed_forward_block,
-    listed_kinds,
+    layer_kinds,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
@@ -92,10 +92,8 @@ def _visits(keys: Reader, n_listed: int) -> tuple[list[_Visit], int]:
     Source
         `DoryConfig.__post_init__`: published files list attention and feed-forward apart.
     """
-    listed = listed_kinds(keys, "layer_types", (_FULL, _SLIDING, _MLP), n_listed)
-    sublayers = 2 if listed and _MLP in listed else 1
-    if listed is None:
-        listed = tuple(_SLIDING if (index + 1) % 4 else _FULL for index in range(n_listed))
+    listed = layer_kinds(keys, n_listed, (*[_SLIDING] * 3, _FULL), _MLP)
+    sublayers = 2 if _MLP in listed else 1
     kinds = listed[::sublayers]
     if sublayers == 2 and (n_listed % 2 or _MLP in kinds or {*listed[1::2]} != {_MLP}):
         keys.refuse("layer_types", "attention and mlp by turns")

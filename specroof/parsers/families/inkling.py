@@ -18,7 +18,7 @@ from specroof.parsers.decoder import (
     decoder,
     extended,
     feed_forward_of,
-    listed_kinds,
+    layer_kinds,
     matrices,
     router,
 )
@@ -60,9 +60,7 @@ def parse_inkling(config: ModelConfig) -> Architecture:
         "chain_hidden_post_norm padded_vocab_size number_of_conv_states dense_mlp_idx "
         "local_layer_ids dense_intermediate_size intermediate_size"
     )
-    for key in ("use_sconv", "use_embed_norm", "shared_expert_sink"):
-        if not keys.flag(key, default=True):
-            keys.refuse(key, "true")
+    keys.expect_flags("use_sconv use_embed_norm shared_expert_sink", value=True)
     kinds = _kinds(keys, n_layers)
     # configuration_inkling.py: sliding_window_size 512
     mixers = {kind: _mixer(keys, kind, window=512) for kind in dict.fromkeys(kinds)}
@@ -157,13 +155,11 @@ def _attention(mixer: _Mixer, weights: LayerWeights) -> Block:
 
 def _kinds(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return each layer's kind: by a list of kinds, of layers that slide, or five of six."""
-    if listed := listed_kinds(keys, "layer_types", (_FULL, _SLIDING), n_layers):
-        return listed
-    # InklingTextConfig.__post_init__
-    local = {index for index in range(n_layers) if (index + 1) % 6}
-    if keys.has("local_layer_ids"):
+    if keys.has("local_layer_ids") and not keys.has("layer_types"):
         local = set(keys.ints("local_layer_ids"))
-    return [_SLIDING if index in local else _FULL for index in range(n_layers)]
+        return [_SLIDING if index in local else _FULL for index in range(n_layers)]
+    # InklingTextConfig.__post_init__
+    return layer_kinds(keys, n_layers, (*[_SLIDING] * 5, _FULL))
 
 
 def _mixer(keys: Reader, kind: str, *, window: int, qk_norm: bool = True) -> _Mixer:

@@ -7,26 +7,25 @@ Source
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
-from specroof.architecture.base import HEADS, TENSOR, Linear, Shard
+from specroof.architecture.base import HEADS, TENSOR, Shard
 from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
     LayerPart,
     attention_block,
     decoder,
     feed_forward_block,
+    matrices,
     read_attention,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import MAX_SIZE, Reader
 
-#: What stands for a block that is one square matrix; a number is its size, None no block at all.
-_LINEAR: Final = "linear"
-_Size: TypeAlias = int | str | None
-
 _WIDTH_MULTIPLE: Final = 256
+#: The size of a block that is one square matrix.
+_SQUARE: Final = 0
 
 
 def parse_nemotron_nas(config: ModelConfig) -> Architecture:
@@ -37,91 +36,57 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
     shape = read_attention(keys, heads=(n_heads, n_heads), biased=True)
     mlp_bias = keys.flag("mlp_bias", default=False)
 
-    def attention(n_kv_heads: int, weights: LayerWeights) -> Block:
+    def square(name: str, weights: LayerWeights, shard: Shard, *, bias: bool) -> Block:
+        module = "self_attn" if name == "attention" else "mlp"
+        (linear,) = matrices(weights, "", shard, (module, hidden_size, hidden_size), bias=bias)
+        return Block(name, (replace(linear, name="linear"),), vector_params=hidden_size)
+
+    def attention(n_kv_heads: int | None, weights: LayerWeights) -> Block | None:
+        if n_kv_heads is None:
+            return None
+        if n_kv_heads == _SQUARE:
+            return square("attention", weights, HEADS, bias=shape.out_bias)
         return attention_block(replace(shape, n_kv_heads=n_kv_heads), weights)
 
-    def feed_forward(width: int, weights: LayerWeights) -> Block:
+    def feed_forward(width: int | None, weights: LayerWeights) -> Block | None:
+        if width is None:
+            return None
+        if width == _SQUARE:
+            return square("feed_forward", weights, TENSOR, bias=mlp_bias)
         return feed_forward_block(hidden_size, width, weights, bias=mlp_bias)
 
-    def square(module: str, shard: Shard, *, bias: bool) -> Callable[[LayerWeights], Linear]:
-        return lambda weights: Linear(
-            "linear", hidden_size, hidden_size, weights(module), shard, bias=bias
-        )
+    def kv_heads(part: Reader) -> int:
+        for key in ("window_length", "num_sink_tokens", "sparsify"):
+            if part.has(key):
+                part.refuse(key, "null")
+        return n_heads // part.divisor("n_heads_in_group", of=n_heads, called="num_attention_heads")
 
     blocks = keys.objects("block_configs", at_least=n_layers)[:n_layers]
     if not blocks:
         keys.refuse("block_configs", "a list of objects, one a layer")
-    square_attention = square("self_attn", HEADS, bias=shape.out_bias)
-    square_mlp = square("mlp", TENSOR, bias=mlp_bias)
+    heads = [_size(block, "attention", kv_heads) for block in blocks]
+    widths = [_size(block, "ffn", lambda part: _width(part, hidden_size)) for block in blocks]
     return decoder(
         config,
-        LayerPart(
-            [_kv_heads(block, n_heads) for block in blocks],
-            _replaceable("attention", attention, square_attention),
-        ),
-        LayerPart(
-            [_width(block, hidden_size) for block in blocks],
-            _replaceable("feed_forward", feed_forward, square_mlp),
-        ),
+        LayerPart(heads, attention),
+        LayerPart(widths, feed_forward),
     )
 
 
-def _replaceable(
-    name: str,
-    usual: Callable[[int, LayerWeights], Block],
-    square: Callable[[LayerWeights], Linear],
-) -> Callable[[_Size, LayerWeights], Block | None]:
-    """Return the builder of a block of some size, or of what stands in its place."""
-
-    def build(size: _Size, weights: LayerWeights) -> Block | None:
-        if isinstance(size, int):
-            return usual(size, weights)
-        if size is None:
-            return None
-        linear = square(weights)
-        return Block(name, (linear,), vector_params=linear.in_features)
-
-    return build
-
-
-def _part(block: Reader, key: str) -> Reader:
-    """Return one half of a layer's config; both are there, if only to say that there is none."""
-    part = block.section(key)
-    if part is None:
-        block.refuse(key, "an object")
-    return part
-
-
-def _replacement(part: Reader) -> tuple[bool, _Size]:
-    """Return whether another layer replaces a half, and its size."""
+def _size(block: Reader, key: str, read: Callable[[Reader], int]) -> int | None:
+    """Return the size of one half of a layer, both of which a config states; None for no half."""
+    part = block.required_section(key)
     if part.flag("no_op", default=False):
-        return True, None
-    return part.flag("replace_with_linear", default=False), _LINEAR
+        return None
+    return _SQUARE if part.flag("replace_with_linear", default=False) else read(part)
 
 
-def _kv_heads(block: Reader, n_heads: int) -> _Size:
-    attention = _part(block, "attention")
-    replaced, size = _replacement(attention)
-    if replaced:
-        return size
-    for key in ("window_length", "num_sink_tokens", "sparsify"):
-        if attention.has(key):
-            attention.refuse(key, "null")
-    return n_heads // attention.divisor(
-        "n_heads_in_group", of=n_heads, called="num_attention_heads"
-    )
-
-
-def _width(block: Reader, hidden_size: int) -> _Size:
+def _width(feed_forward: Reader, hidden_size: int) -> int:
     """Return the width of a feed-forward: two thirds of the multiplier, rounded up to 256.
 
     Source
         ``_ffn_mult_to_intermediate_size`` and ``FFNConfig`` of mlx-lm's `nemotron-nas.py`.
     """
-    feed_forward = _part(block, "ffn")
-    replaced, size = _replacement(feed_forward)
-    if replaced:
-        return size
     if feed_forward.has("sparsify"):
         feed_forward.refuse("sparsify", "null")
     multiplier = round(feed_forward.positive_number("ffn_mult", maximum=MAX_SIZE), 6)

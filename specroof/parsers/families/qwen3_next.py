@@ -32,6 +32,7 @@ from specroof.parsers.decoder import (
     experts_block,
     extended,
     feed_forward_of,
+    layer_kinds,
     listed_kinds,
     matrices,
     routed_experts,
@@ -106,10 +107,8 @@ def _hybrid(
     keys = config.keys
     keys.pass_over(traits.passed_over)
     shape, attention = attention_of(config, traits)
-    recurrent, n_layers = delta_net(keys), config.n_layers
-    kinds = listed_kinds(
-        keys, "layer_types", sorted({*usual, FULL, LINEAR}), n_layers
-    ) or _repeated(usual, n_layers)
+    recurrent = delta_net(keys)
+    kinds = layer_kinds(keys, config.n_layers, usual, FULL, LINEAR)
     window = keys.positive_int("sliding_window") if SLIDING in kinds else None
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
@@ -133,10 +132,6 @@ def _by_interval(keys: Reader) -> tuple[str, ...]:
     # configuration_qwen3_next.py, Qwen4ExpTextConfig.__post_init__: full_attention_interval 4
     interval = keys.positive_int("full_attention_interval", default=4, maximum=MAX_LAYERS)
     return (*[LINEAR] * (interval - 1), FULL)
-
-
-def _repeated(kinds: Sequence[str], n_layers: int) -> list[str]:
-    return [kinds[index % len(kinds)] for index in range(n_layers)]
 
 
 def delta_net(keys: Reader) -> GatedDeltaNet:
@@ -269,7 +264,9 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         keys.positive_int("hc_count", minimum=2, default=4),
         keys.positive_int("hc_lowrank", default=320),
     )
-    kinds = _kinds(keys, n_layers)
+    listed = listed_kinds(keys, "layer_types", _KINDS, n_layers)
+    kinds = [LINEAR if kind == LINEAR else FULL for kind in listed or ()]
+    kinds = kinds or [*layer_kinds(keys, n_layers, _by_interval(keys))]
     recurrent, full = delta_net(keys), _full_builder(config)
     experts = routed_experts(config, GATED_EXPERTS)
     tables = _tables(keys, kinds)
@@ -295,12 +292,6 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         lookup_params=tables.n_params,
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
     )
-
-
-def _kinds(keys: Reader, n_layers: int) -> list[str]:
-    if listed := listed_kinds(keys, "layer_types", _KINDS, n_layers):
-        return [LINEAR if kind == LINEAR else FULL for kind in listed]
-    return _repeated(_by_interval(keys), n_layers)
 
 
 def _full_builder(config: ModelConfig) -> BlockBuilder:

@@ -110,9 +110,9 @@ def _sliding_shape(keys: Reader, full: AttentionShape) -> AttentionShape:
     if keys.has("num_sliding_attention_heads"):
         heads = keys.positive_int("num_sliding_attention_heads")
         return _checked(keys, replace(full, n_heads=heads))
-    section = keys.section("attention_other_setting")
-    if section is None:
-        keys.refuse("attention_other_setting", "an object with the heads of sliding layers")
+    section = keys.required_section(
+        "attention_other_setting", "an object with the heads of sliding layers"
+    )
     shape = replace(
         full,
         n_heads=section.positive_int("num_attention_heads"),

@@ -8,7 +8,7 @@ Source
     and `models/zamba2/` (`modeling_*.py`, `configuration_*.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -51,7 +51,7 @@ class _Shared:
     rank: int = 0
     adapted: tuple[str, ...] = ()
 
-    def attention(self, weights: LayerWeights, *, stored: bool) -> Block:
+    def attention(self, stored: bool, weights: LayerWeights) -> Block:
         """Return attention over the hidden state and the embedding beside it."""
         core, size = self.core, self.attention_size
         queries, pairs = core.n_heads * core.head_dim, core.n_kv_heads * core.head_dim
@@ -68,7 +68,7 @@ class _Shared:
         )
         return Block("attention", linears, core, vector_params=size, stored=stored)
 
-    def feed_forward(self, weights: LayerWeights, *, stored: bool) -> Block:
+    def feed_forward(self, stored: bool, weights: LayerWeights) -> Block:
         """Return the feed-forward behind it."""
         module = f"{_MODULE}.feed_forward"
         block = feed_forward_block(
@@ -147,29 +147,19 @@ def _model(
     holders = frozenset(hybrid[: shared.n_blocks])
     places = [(index in holders) if kind == "hybrid" else None for index, kind in enumerate(kinds)]
 
-    def attention(stored: bool | None, weights: LayerWeights) -> Block | None:
-        return None if stored is None else shared.attention(weights, stored=stored)
-
-    def feed_forward(stored: bool | None, weights: LayerWeights) -> Block | None:
-        return None if stored is None else shared.feed_forward(weights, stored=stored)
-
-    def attention_adapters(stored: bool | None, weights: LayerWeights) -> Block | None:
-        if stored is None or not shared.adapted:
-            return None
+    def attention_adapters(_: bool, weights: LayerWeights) -> Block | None:
         rows = [
             row
             for name in shared.adapted
             for row in ((f"{name}_adapter_in", size, rank), (f"{name}_adapter_out", rank, size))
         ]
         linears = matrices(weights, f"{_MODULE}.self_attn.", HEADS, *rows)
-        return Block("attention", linears, joins_next=True)
+        return Block("attention", linears, joins_next=True) if rows else None
 
-    def adapters(stored: bool | None, weights: LayerWeights) -> Block | None:
-        if stored is None or not rank:
-            return None
+    def adapters(_: bool, weights: LayerWeights) -> Block | None:
         rows = ("adapter_in", hidden_size, rank), ("adapter_out", rank, 2 * shared.width)
         linears = matrices(weights, f"{_MODULE}.feed_forward.", TENSOR, *rows)
-        return Block("feed_forward", linears, joins_next=True)
+        return Block("feed_forward", linears, joins_next=True) if rank else None
 
     def mixer(stored: bool | None, weights: LayerWeights) -> Block:
         if stored is None:
@@ -177,5 +167,17 @@ def _model(
         rows = ("linear", hidden_size, hidden_size)
         return extended(mamba(weights), *matrices(weights, "", ATTENTION_REPLICATED, rows))
 
-    parts = (attention_adapters, attention, adapters, feed_forward, mixer)
-    return decoder(config, *(LayerPart(places, part) for part in parts), tied_default=True)
+    def in_hybrid(
+        build: Callable[[bool, LayerWeights], Block | None],
+    ) -> LayerPart[bool | None]:
+        return LayerPart(
+            places, lambda stored, weights: None if stored is None else build(stored, weights)
+        )
+
+    shared_parts = (attention_adapters, shared.attention, adapters, shared.feed_forward)
+    return decoder(
+        config,
+        *(in_hybrid(build) for build in shared_parts),
+        LayerPart(places, mixer),
+        tied_default=True,
+    )

@@ -17,7 +17,7 @@ from specroof.parsers.decoder import (
     decoder,
     experts_block,
     extended,
-    listed_kinds,
+    layer_kinds,
     routed_experts,
     router,
     same_part,
@@ -51,7 +51,7 @@ def parse_zaya(config: ModelConfig) -> Architecture:
         keys.positive_int(key, maximum=2**10, default=2) for key in ("cca_time0", "cca_time1")
     )
     convolution = ShortConvolution(channels, kernel, kernel + second - 2, conv_bias=True)
-    kinds = listed_kinds(keys, "layer_types", (_FULL, _SLIDING), n_layers) or [_FULL] * n_layers
+    kinds = layer_kinds(keys, n_layers, (_FULL,), _SLIDING)
     window = keys.positive_int("sliding_window") if _SLIDING in kinds else None
     # ZayaResidualScaling: two scales and two biases behind each sublayer
     scaling = 4 * hidden_size

@@ -1,9 +1,9 @@
-"""ERNIE 4.5 VL: experts of text and as many of images in each layer, with one shared expert.
+"""Text models whose checkpoints hold layers or experts of images: Llama 3.2 Vision, ERNIE 4.5 VL.
 
 Source
-    transformers 5.24, `models/ernie4_5_vl_moe/` (`modeling_*.py`, `configuration_*.py`); vLLM
-    0.33.0, `models/ernie45_vl_moe.py`, for the pairs of numbers, of text and of images, that
-    published files have.
+    transformers 5.24, `models/mllama/` and `models/ernie4_5_vl_moe/` (`modeling_*.py`,
+    `configuration_*.py`); vLLM 0.33.0, `models/ernie45_vl_moe.py`, for the pairs of numbers, of
+    text and of images, that published files have.
 """
 
 from dataclasses import replace
@@ -17,6 +17,7 @@ from specroof.parsers.decoder import (
     attention_block,
     decoder,
     experts_block,
+    extended,
     feed_forward_block,
     listed_kinds,
     read_attention,
@@ -27,7 +28,41 @@ from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import USUAL_NAMES
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
-NOTE: Final = "experts of images are stored, and no token of text visits them"
+#: `MllamaTextModel.embed_tokens`: rows of the table beyond those of the head.
+_MORE_ROWS: Final = 8
+
+
+def parse_mllama(config: ModelConfig) -> Architecture:
+    """Return the language model of a Llama 3.2 Vision, as it answers requests without images."""
+    keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
+    keys.pass_over("dropout")
+    crossing = frozenset(keys.ints("cross_attention_layers") or (3, 8, 13, 18, 23, 28, 33, 38))
+    skipped = [index in crossing for index in range(n_layers)]
+    shape = read_attention(keys)
+    width = keys.positive_int("intermediate_size")
+
+    def attention(is_skipped: bool, weights: LayerWeights) -> Block:
+        if not is_skipped:
+            return attention_block(shape, weights)
+        block = attention_block(replace(shape, qk_norm=True), weights, module="cross_attn")
+        # with the gates of both branches
+        return _skipped(extended(replace(block, core=None), n_params=2))
+
+    def feed_forward(is_skipped: bool, weights: LayerWeights) -> Block:
+        block = feed_forward_block(hidden_size, width, weights)
+        return _skipped(block) if is_skipped else block
+
+    return decoder(
+        config,
+        LayerPart(skipped, attention),
+        LayerPart(skipped, feed_forward),
+        lookup_params=_MORE_ROWS * hidden_size,
+        notes=["layers that attend to images are stored, and skipped as by requests of text alone"],
+    )
+
+
+def _skipped(block: Block) -> Block:
+    return replace(block, linears=(), idle=block.linears)
 
 
 def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
@@ -37,8 +72,7 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
         "moe_norm_min moe_capacity moe_gate moe_use_aux_free use_moe freq_allocation "
         "compression_ratio rope_3d im_patch_id pixel_hidden_size modality_detach"
     )
-    if keys.flag("use_bias", default=False):
-        keys.refuse("use_bias", "false")
+    keys.expect_flags("use_bias", value=False)
     sparse = _sparse_layers(keys, config.n_layers)
     n_experts = _of_both(keys, "moe_num_experts", 64, minimum=1)
     width, image_width = _pair(keys, "moe_intermediate_size", (1536, 512), minimum=1)
@@ -66,7 +100,7 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
         LayerPart([read_attention(keys)] * config.n_layers, attention_block),
         LayerPart(sparse, feed_forward),
         tied_default=True,
-        notes=[NOTE],
+        notes=["experts of images are stored, and no token of text visits them"],
     )
 
 
