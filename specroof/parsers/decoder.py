@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
@@ -292,6 +293,20 @@ def attention_block(
     return grouped_query_block(
         shape, lambda name: weights(f"{module}.{name}", f"{module}.{stored.get(name, 'qkv_proj')}")
     )
+
+
+def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
+    """Return the attention of a layer that reads another layer's cache: it makes no keys."""
+    head_dim = shape.head_dim
+    core = GroupedQueryAttention(shape.n_heads, shape.n_kv_heads, head_dim, head_dim, shape.window)
+    block = without(extended(block, n_params=-head_dim), "k_proj", "v_proj")
+    return replace(block, core=SharedCacheAttention(core))
+
+
+def without(block: Block, *names: str) -> Block:
+    """Return a block that lacks some matrices."""
+    linears = (linear for linear in block.linears if linear.name not in names)
+    return replace(block, linears=tuple(linears))
 
 
 def feed_forward_block(

@@ -22,16 +22,24 @@ PLAIN_FORMATS: Final = {"bf16": BF16, "fp16": WEIGHT_FORMATS["fp16"], "fp32": FP
 
 
 class _Algorithm(NamedTuple):
-    """A ModelOpt algorithm: bytes without scales, scale bytes per group, and its arithmetic.
+    """Bytes of an element, of what a group has besides, the usual group, and the arithmetic.
 
     `compute_dtype` None means that only weights are narrow.
     """
 
     name: str
     element_bytes: float
-    scale_bytes: float
+    group_bytes: float
     group_size: int
     compute_dtype: str | None
+
+    def form(self, options: Reader | None, plain: WeightFormat) -> WeightFormat:
+        """Return the format, of groups as long as the options say."""
+        group_size = self.group_size
+        if options is not None and self.group_bytes:
+            group_size = options.positive_int("group_size", default=group_size)
+        element_bytes = self.element_bytes + self.group_bytes / group_size
+        return WeightFormat(self.name, element_bytes, self.compute_dtype or plain.compute_dtype)
 
 
 # NVIDIA ModelOpt; vLLM `modelopt.py`.
@@ -60,15 +68,7 @@ _FLOAT_NAMES: Final = {
 
 def modelopt_format(section: Reader, plain: WeightFormat) -> WeightFormat:
     """Return the format of a ``quant_algo`` and its ``group_size``."""
-    algorithm = _ALGORITHMS[section.text("quant_algo", allowed=_ALGORITHMS)]
-    group_size = algorithm.group_size
-    if algorithm.scale_bytes:
-        group_size = section.positive_int("group_size", default=group_size)
-    return WeightFormat(
-        algorithm.name,
-        algorithm.element_bytes + algorithm.scale_bytes / group_size,
-        algorithm.compute_dtype or plain.compute_dtype,
-    )
+    return _ALGORITHMS[section.text("quant_algo", allowed=_ALGORITHMS)].form(section, plain)
 
 
 def block_format(section: Reader, key: str) -> WeightFormat:
@@ -428,14 +428,13 @@ def _short(name: str) -> str:
 
 # --- torchao -------------------------------------------------------------------------------------
 
-#: Bytes of an element, of what a group has besides, the usual group and the arithmetic (None: that
-#: of the activations), by the name of the configuration class and by its older name.
+#: By the name of the configuration class, and by its older name.
 _TORCHAO: Final = {
-    "Int4WeightOnlyConfig": ("int4", 0.5, 4.0, 128, None),  # bf16 scale and zero
-    "Int8WeightOnlyConfig": ("int8", 1.0, 0.0, 1, None),
-    "Int8DynamicActivationInt8WeightConfig": ("int8", 1.0, 0.0, 1, "int8"),
-    "Float8WeightOnlyConfig": ("fp8", 1.0, 0.0, 1, None),
-    "Float8DynamicActivationFloat8WeightConfig": ("fp8", 1.0, 0.0, 1, "fp8"),
+    "Int4WeightOnlyConfig": _Algorithm("int4", 0.5, 4.0, 128, None),  # bf16 scale and zero
+    "Int8WeightOnlyConfig": _Algorithm("int8", 1.0, 0.0, 1, None),
+    "Int8DynamicActivationInt8WeightConfig": _Algorithm("int8", 1.0, 0.0, 1, "int8"),
+    "Float8WeightOnlyConfig": _Algorithm("fp8", 1.0, 0.0, 1, None),
+    "Float8DynamicActivationFloat8WeightConfig": _Algorithm("fp8", 1.0, 0.0, 1, "fp8"),
 }
 _TORCHAO_OLDER: Final = {
     "int4_weight_only": "Int4WeightOnlyConfig",
@@ -460,12 +459,7 @@ def torchao_format(section: Reader, plain: WeightFormat) -> WeightFormat:
             section.refuse("quant_type", "an object with a configuration under default")
         kind = default.text("_type", allowed=_TORCHAO)
         options = default.section("_data")
-    name, element_bytes, group_bytes, group_size, compute_dtype = _TORCHAO[kind]
-    if options is not None and group_bytes:
-        group_size = options.positive_int("group_size", default=group_size)
-    return WeightFormat(
-        name, element_bytes + group_bytes / group_size, compute_dtype or plain.compute_dtype
-    )
+    return _TORCHAO[kind].form(options, plain)
 
 
 # --- AutoRound -----------------------------------------------------------------------------------
@@ -627,7 +621,7 @@ def read_quantization(
     if section is None:
         return Quantization(plain)
     kv_dtypes = [_kv_dtype(part) for part in (config, sidecar) if part is not None]
-    listed = _listed_rules(section, plain)
+    listed = _own_rules(section, "quantized_layers", lambda module: modelopt_format(module, plain))
     # ModelOpt's own files, and some configs made from them, name the algorithm only.
     is_modelopt = not section.has("quant_method") and "quant_algo" in section.values
     method = "modelopt" if is_modelopt else section.text("quant_method", allowed=_METHODS)
@@ -651,14 +645,15 @@ def _compiled(section: Reader, key: str, entries: tuple[str, ...]) -> ModuleName
         section.refuse(key, "module names, globs, and re: expressions")
 
 
-def _listed_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
-    """Return the rules of ``quantized_layers``: each module with its own algorithm."""
+def _own_rules(
+    section: Reader, key: str, form: Callable[[Reader], WeightFormat]
+) -> tuple[Rule, ...]:
+    """Return the rules of an object under `key`, which gives each module a format of its own."""
     modules: dict[WeightFormat, list[str]] = {}
-    for name, module in section.sections("quantized_layers").items():
-        modules.setdefault(modelopt_format(module, plain), []).append(name)
+    for name, module in section.sections(key).items():
+        modules.setdefault(form(module), []).append(name)
     return tuple(
-        Rule(form, targets=_compiled(section, "quantized_layers", tuple(names)))
-        for form, names in modules.items()
+        Rule(form, targets=_compiled(section, key, tuple(names))) for form, names in modules.items()
     )
 
 
@@ -744,19 +739,14 @@ def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
 
     A module of 16 bits or more is not quantised.
     """
-    own: dict[WeightFormat, list[str]] = {}
-    for name, changes in section.sections("extra_config").items():
+
+    def form(changes: Reader) -> WeightFormat:
         changed = Reader(section.source, {**section.values, **changes.values}, changes.prefix)
         is_plain = changed.positive_int("bits", maximum=32) > _MOST_BITS
-        form = plain if is_plain else auto_round_format(changed, plain)
-        own.setdefault(form, []).append(name)
-    return (
-        *(
-            Rule(form, targets=_compiled(section, "extra_config", tuple(names)))
-            for form, names in own.items()
-        ),
-        Rule(auto_round_format(section, plain)),
-    )
+        return plain if is_plain else auto_round_format(changed, plain)
+
+    own = _own_rules(section, "extra_config", form)
+    return (*own, Rule(auto_round_format(section, plain)))
 
 
 def _quark_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:

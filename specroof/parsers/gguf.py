@@ -208,18 +208,11 @@ def read_gguf(data: bytes, *, source: str, file_bytes: int) -> GgufHeader | None
     try:
         return _header(cursor, file_bytes)
     except _CutOffError:
+        said = f"{source}: the header is"
         if len(data) >= file_bytes:
-            reject(
-                f"{source}: the header is cut off after {len(data)} bytes",
-                "a whole file",
-                ConfigError,
-            )
+            reject(f"{said} cut off after {len(data)} bytes", "a whole file", ConfigError)
         if len(data) >= MAX_HEADER_BYTES:
-            reject(
-                f"{source}: the header is longer than {len(data)} bytes",
-                "a shorter one",
-                ConfigError,
-            )
+            reject(f"{said} longer than {len(data)} bytes", "a shorter one", ConfigError)
         return None
 
 

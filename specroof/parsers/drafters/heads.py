@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
-from specroof.architecture.base import HEADS, Linear, WeightFormat
+from specroof.architecture.base import WeightFormat
 from specroof.architecture.draft_heads import (
     DraftHead,
     MedusaHeads,
@@ -20,9 +19,17 @@ from specroof.architecture.draft_heads import (
     replicated,
     with_first,
 )
-from specroof.architecture.model import Architecture, Block, Layer, gated_pair, stack_layers
+from specroof.architecture.model import (
+    Architecture,
+    AttentionShape,
+    Block,
+    Layer,
+    gated_pair,
+    grouped_query_block,
+    stack_layers,
+)
 from specroof.parsers import PARSERS, parse_family
-from specroof.parsers.decoder import head_counts, sliding_layers
+from specroof.parsers.decoder import extended, head_counts, shared_cache_block, sliding_layers
 from specroof.parsers.drafters.config import DraftConfig, layer_shapes
 from specroof.parsers.formats import Quantization
 from specroof.parsers.model_config import ModelConfig, open_config
@@ -305,7 +312,7 @@ def _assistant_rows(root: Reader, vocab_size: int) -> tuple[int, int]:
 
 
 def _assistant_layers(config: DraftConfig) -> list[Layer]:
-    keys = config.keys
+    keys, weight = config.keys, config.weight
     slides = sliding_layers(keys, config.n_layers)
     if not slides:
         keys.refuse("layer_types", "a list of full_attention and sliding_attention")
@@ -313,24 +320,15 @@ def _assistant_layers(config: DraftConfig) -> list[Layer]:
     head_dim = keys.positive_int("head_dim", default=256)  # configuration_gemma4.py
     full_dim = keys.positive_int("global_head_dim", default=512)
     window = keys.positive_int("sliding_window", default=512)
-    sliding = GroupedQueryAttention(*heads, head_dim, head_dim, window)
-    full = GroupedQueryAttention(*heads, full_dim, full_dim)
-    return [_assistant_layer(sliding if is_sliding else full, config) for is_sliding in slides]
-
-
-def _assistant_layer(core: GroupedQueryAttention, config: DraftConfig) -> Layer:
-    keys, weight = config.keys, config.weight
     size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
-    queries = core.n_heads * core.head_dim
-    attention = Block(
-        "attention",
-        (
-            Linear("q_proj", size, queries, weight, HEADS),
-            Linear("o_proj", queries, size, weight, HEADS),
-        ),
-        SharedCacheAttention(core),
-        # norms before and after, and of a query head
-        vector_params=2 * size + core.head_dim,
-    )
-    pair = gated_pair(size, width, weight, weight)
-    return Layer((attention, Block("feed_forward", pair, vector_params=2 * size + 1)))
+    full = AttentionShape(size, *heads, full_dim, qk_norm=True)
+    sliding = replace(full, head_dim=head_dim, window=window)
+
+    def layer(shape: AttentionShape) -> Layer:
+        attention = shared_cache_block(shape, grouped_query_block(shape, lambda _: weight))
+        pair = gated_pair(size, width, weight, weight)
+        # a second norm behind attention; and behind the feed-forward, with a scale of the layer
+        feed_forward = Block("feed_forward", pair, vector_params=2 * size + 1)
+        return Layer((extended(attention, n_params=size), feed_forward))
+
+    return [layer(sliding if is_sliding else full) for is_sliding in slides]

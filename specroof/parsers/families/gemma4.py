@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
 from specroof.architecture.base import ATTENTION_REPLICATED, FEED_FORWARD_REPLICATED, Linear
 from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
@@ -25,7 +24,9 @@ from specroof.parsers.decoder import (
     matrices,
     read_attention,
     routed_experts,
+    shared_cache_block,
     sliding_layers,
+    without,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
@@ -86,7 +87,7 @@ def _gemma4(
         if shares:
             return shared_cache_block(shape, block)
         if keys_are_values and shape.window is None:
-            return replace(block, linears=_without(block, "v_proj"))
+            return without(block, "v_proj")
         return block
 
     def feed_forward(width: int, weights: LayerWeights) -> Block:
@@ -196,22 +197,6 @@ def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -
 def _kv_heads(keys: Reader, key: str, usual: AttentionShape) -> int:
     called, default = "num_attention_heads", usual.n_kv_heads
     return keys.divisor(key, of=usual.n_heads, called=called, default=default)
-
-
-def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
-    """Return the attention of a layer that reads another layer's cache: it makes no keys."""
-    head_dim = shape.head_dim
-    core = GroupedQueryAttention(shape.n_heads, shape.n_kv_heads, head_dim, head_dim, shape.window)
-    return replace(
-        block,
-        linears=_without(block, "k_proj", "v_proj"),
-        core=SharedCacheAttention(core),
-        vector_params=block.vector_params - head_dim,
-    )
-
-
-def _without(block: Block, *names: str) -> tuple[Linear, ...]:
-    return tuple(linear for linear in block.linears if linear.name not in names)
 
 
 def per_layer_linears(hidden_size: int, dim: int, weights: LayerWeights) -> tuple[Linear, ...]:
