@@ -8,13 +8,21 @@ Source
     published quantisation lists.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.architecture.base import FEED_FORWARD_REPLICATED, HEADS, TENSOR, Linear
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import (
+    ATTENTION_REPLICATED,
+    FEED_FORWARD_REPLICATED,
+    HEADS,
+    TENSOR,
+    Linear,
+    by_kv_heads,
+)
 from specroof.architecture.experts import Experts
-from specroof.architecture.model import Architecture, Block, gated_pair
+from specroof.architecture.model import Architecture, AttentionShape, Block, gated_pair
 from specroof.architecture.recurrent import Mamba2, SelectiveScan
 from specroof.parsers.decoder import (
     BlockBuilder,
@@ -23,8 +31,10 @@ from specroof.parsers.decoder import (
     attention_block,
     decoder,
     experts_block,
+    extended,
     feed_forward_block,
     feed_forward_of,
+    head_counts,
     kinds_part,
     matrices,
     read_attention,
@@ -485,3 +495,225 @@ _NEMOTRON_MIXERS: Final[dict[str, Callable[[ModelConfig], BlockBuilder]]] = {
     "mlp": _nemotron_mlp,
     "moe": _nemotron_experts,
 }
+
+
+# --- RecurrentGemma (Griffin): gated linear recurrences, and every third layer attends to a window -
+#
+# Source
+#     De et al. 2024, arXiv:2402.19427, section 2; transformers 5.24,
+#     `models/recurrent_gemma/modeling_recurrent_gemma.py` and `configuration_recurrent_gemma.py`.
+
+_GRIFFIN_MODULE: Final = "temporal_block"
+
+
+def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
+    """Return a RecurrentGemma; of `intermediate_size`, half is the width of its feed-forward."""
+    keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
+    keys.pass_over(
+        "logits_soft_cap w_init_variance_scale final_w_init_variance_scale head_dim "
+        "embeddings_scale_by_sqrt_dim"
+    )
+    # a pattern that repeats
+    spelled = keys.texts("block_types", allowed=("recurrent", "attention"))
+    pattern = spelled or ("recurrent", "recurrent", "attention")
+    attends = [pattern[index % len(pattern)] == "attention" for index in range(n_layers)]
+    n_heads = keys.positive_int("num_attention_heads")
+    shape = AttentionShape(
+        hidden_size,
+        *head_counts(keys, kv_default=n_heads),
+        hidden_size // keys.divisor("num_attention_heads", of=hidden_size, called="hidden_size"),
+        qkv_bias=keys.flag("attention_bias", default=False),
+        out_bias=True,
+        window=keys.positive_int("attention_window_size", default=2048),
+    )
+    width = keys.positive_int("lru_width", default=hidden_size)
+    if width % n_heads:
+        keys.refuse("lru_width", f"a multiple of the {n_heads} heads")
+    kernel = keys.positive_int("conv1d_width", default=4)
+    core = SelectiveScan(width, 1, kernel, conv_columns=kernel - 1)
+    inner = keys.positive_int("intermediate_size", minimum=2) // 2
+
+    def mixer(is_attention: bool, weights: LayerWeights) -> Block:
+        if is_attention:
+            return attention_block(shape, weights, module=_GRIFFIN_MODULE)
+        into = [(name, hidden_size, width) for name in ("linear_y", "linear_x")]
+        linears = matrices(weights, f"{_GRIFFIN_MODULE}.", HEADS, *into, bias=True)
+        # a matrix of each head makes each of both gates
+        gates = (
+            Linear(name, width, width, weights.plain, HEADS, groups=n_heads, bias=True)
+            for name in ("input_gate", "recurrent_gate")
+        )
+        out = matrices(
+            weights, f"{_GRIFFIN_MODULE}.", HEADS, ("linear_out", width, hidden_size), bias=True
+        )
+        # the norm before it, and a decay of each channel
+        return Block("attention", (*linears, *gates, *out), core, hidden_size + width)
+
+    def feed_forward(weights: LayerWeights) -> Block:
+        return feed_forward_block(hidden_size, inner, weights, bias=True, module="mlp_block")
+
+    return decoder(
+        config, LayerPart(attends, mixer), same_part(config, feed_forward), tied_default=True
+    )
+
+
+# --- Zamba: Mamba in every layer, before which some layers run one of a few shared blocks ---------
+# A shared block takes the hidden state beside the embedding. Its weights are stored once and read
+# in each of its layers; Zamba 2 gives each of these layers adapters of its own.
+#
+# Source
+#     Glorioso et al. 2024, arXiv:2405.16712 and arXiv:2411.15242; transformers 5.24,
+#     `models/zamba/` and `models/zamba2/` (`modeling_*.py`, `configuration_*.py`).
+
+_ZAMBA_MIXERS: Final = ("hybrid", "linear_attention", "mamba")
+_ZAMBA_MODULE: Final = "shared_transformer"
+#: What Zamba 2 calls keys of other families.
+_ZAMBA_SPELLED: Final = {"mamba_n_heads": "n_mamba_heads", "mamba_n_groups": "mamba_ngroups"}
+
+
+@dataclass(frozen=True, slots=True)
+class _ZambaBlocks:
+    """Sizes of shared blocks: of attention over twice the hidden size, and of feed-forwards.
+
+    Each layer has adapters of some `rank` (0: none), for `adapted` projections of attention, too.
+    """
+
+    hidden_size: int
+    core: GroupedQueryAttention
+    attention_size: int
+    width: int
+    bias: bool = False
+    n_blocks: int = 1
+    rank: int = 0
+    adapted: tuple[str, ...] = ()
+
+    def attention(self, stored: bool, weights: LayerWeights) -> Block:
+        """Return attention over the hidden state and the embedding beside it."""
+        core, size = self.core, self.attention_size
+        queries, pairs = core.n_heads * core.head_dim, core.n_kv_heads * core.head_dim
+        prefix = f"{_ZAMBA_MODULE}.self_attn."
+        linears = (
+            *matrices(weights, prefix, HEADS, ("q_proj", size, queries)),
+            *matrices(
+                weights,
+                prefix,
+                by_kv_heads(core.n_kv_heads),
+                *((name, size, pairs) for name in ("k_proj", "v_proj")),
+            ),
+            *matrices(weights, prefix, HEADS, ("o_proj", queries, self.hidden_size)),
+        )
+        return Block("attention", linears, core, vector_params=size, stored=stored)
+
+    def feed_forward(self, stored: bool, weights: LayerWeights) -> Block:
+        """Return the feed-forward behind it."""
+        module = f"{_ZAMBA_MODULE}.feed_forward"
+        block = feed_forward_block(
+            self.hidden_size, self.width, weights, bias=self.bias, module=module
+        )
+        return replace(block, stored=stored)
+
+
+def parse_zamba(config: ModelConfig) -> Architecture:
+    """Return a Zamba, which has one shared block."""
+    keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
+    keys.pass_over("hidden_mamba_act use_mamba_kernels use_associative_scan")
+    kinds = keys.texts("layers_block_type", allowed=_ZAMBA_MIXERS)
+    if not kinds:
+        period = keys.positive_int("attn_layer_period", default=6)
+        offset = keys.positive_int("attn_layer_offset", minimum=0, default=4)
+        listed = ["mamba", "mamba", "hybrid"]
+        listed += ["hybrid" if n % period == offset else "mamba" for n in range(n_layers - 3)]
+        kinds = tuple(listed[:n_layers])
+    keys.pass_over("attn_layer_period attn_layer_offset")
+    size = keys.positive_int("attention_hidden_size", default=2 * hidden_size)
+    dim = keys.positive_int("attention_head_dim", default=_zamba_head_dim(keys, hidden_size))
+    core = GroupedQueryAttention(*head_counts(keys), dim, dim)
+    shared = _ZambaBlocks(hidden_size, core, size, keys.positive_int("intermediate_size"))
+    channels = keys.positive_int("mamba_expand", default=2) * hidden_size
+    heads = keys.divisor("n_mamba_heads", of=channels, called="the Mamba channels", default=2)
+    return _zamba(config, kinds, shared, scan_builder(keys, hidden_size, channels, heads=heads))
+
+
+def parse_zamba2(config: ModelConfig) -> Architecture:
+    """Return a Zamba 2, whose shared blocks take turns."""
+    keys, hidden_size = config.keys, config.hidden_size
+    keys.pass_over(
+        "chunk_size use_mamba_kernels use_mem_eff_path use_mem_rope use_long_context "
+        "attention_hidden_size attention_head_dim mamba_headdim kv_channels num_query_groups "
+        "hybrid_layer_ids mamba_expand use_conv_bias"
+    )
+    kinds = keys.texts("layers_block_type", allowed=_ZAMBA_MIXERS)
+    dim, n_heads = _zamba_head_dim(keys, hidden_size), keys.positive_int("num_attention_heads")
+    core = GroupedQueryAttention(*head_counts(keys, kv_default=n_heads), dim, dim)
+    width = keys.positive_int("intermediate_size", default=4 * hidden_size)
+    bias = keys.flag("add_bias_linear", default=False)
+    in_attention = keys.flag("use_shared_attention_adapter", default=False)
+    shared = _ZambaBlocks(
+        hidden_size,
+        core,
+        2 * hidden_size,
+        width,
+        bias,
+        n_blocks=keys.positive_int("num_mem_blocks", default=1),
+        rank=keys.positive_int("adapter_rank", default=128),
+        adapted=("q", "k", "v") if in_attention else (),
+    )
+    channels = keys.positive_int("mamba_expand", default=2) * hidden_size
+    mamba_heads = keys.divisor("n_mamba_heads", of=channels, called="the Mamba channels")
+    mixer = read_mamba2(replace(keys, spelled=_ZAMBA_SPELLED), channels // mamba_heads)
+    mamba = mamba2_builder(hidden_size, replace(mixer, conv_bias=True), in_bias=bias, out_bias=bias)
+    return _zamba(config, kinds, shared, mamba)
+
+
+def _zamba_head_dim(keys: Reader, hidden_size: int) -> int:
+    size = 2 * hidden_size
+    return size // keys.divisor("num_attention_heads", of=size, called="twice the hidden_size")
+
+
+def _zamba(
+    config: ModelConfig, kinds: Sequence[str], shared: _ZambaBlocks, mamba: BlockBuilder
+) -> Architecture:
+    if len(kinds) != config.n_layers:
+        config.keys.refuse("layers_block_type", f"one for each of the {config.n_layers} layers")
+    if not config.keys.flag("tie_word_embeddings", default=True):
+        config.keys.refuse("tie_word_embeddings", "true: with false, transformers shares no block")
+    hidden_size, size, rank = shared.hidden_size, shared.attention_size, shared.rank
+    hybrid = [index for index, kind in enumerate(kinds) if kind == "hybrid"]
+    # the first layer of each shared block holds it
+    holders = frozenset(hybrid[: shared.n_blocks])
+    places = [(index in holders) if kind == "hybrid" else None for index, kind in enumerate(kinds)]
+
+    def attention_adapters(_: bool, weights: LayerWeights) -> Block | None:
+        rows = [
+            row
+            for name in shared.adapted
+            for row in ((f"{name}_adapter_in", size, rank), (f"{name}_adapter_out", rank, size))
+        ]
+        linears = matrices(weights, f"{_ZAMBA_MODULE}.self_attn.", HEADS, *rows)
+        return Block("attention", linears, joins_next=True) if rows else None
+
+    def adapters(_: bool, weights: LayerWeights) -> Block | None:
+        rows = ("adapter_in", hidden_size, rank), ("adapter_out", rank, 2 * shared.width)
+        linears = matrices(weights, f"{_ZAMBA_MODULE}.feed_forward.", TENSOR, *rows)
+        return Block("feed_forward", linears, joins_next=True) if rank else None
+
+    def mixer(stored: bool | None, weights: LayerWeights) -> Block:
+        if stored is None:
+            return mamba(weights)
+        rows = ("linear", hidden_size, hidden_size)
+        return extended(mamba(weights), *matrices(weights, "", ATTENTION_REPLICATED, rows))
+
+    def in_hybrid(
+        build: Callable[[bool, LayerWeights], Block | None],
+    ) -> LayerPart[bool | None]:
+        return LayerPart(
+            places, lambda stored, weights: None if stored is None else build(stored, weights)
+        )
+
+    shared_parts = (attention_adapters, shared.attention, adapters, shared.feed_forward)
+    return decoder(
+        config,
+        *(in_hybrid(build) for build in shared_parts),
+        LayerPart(places, mixer),
+        tied_default=True,
+    )
