@@ -7,6 +7,7 @@ Source
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from specroof.architecture.draft_heads import DraftHead, MedusaHeads
@@ -24,7 +25,6 @@ from specroof.parsers.drafters.heads import (
     parse_eagle3,
     parse_medusa,
     parse_mtp,
-    parse_p_eagle,
     parse_pard,
 )
 from specroof.reading.json_text import read_json, read_whole
@@ -39,7 +39,7 @@ DRAFTER_KINDS: Final[dict[str, dict[str, _Parser]]] = {
     "medusa": {"medusa": parse_medusa},
     "dflash": {"dflash": parse_dflash, "dflash2": parse_dflash2},
     "dspark": {"dspark": parse_dspark, "v4_dspark": parse_v4_dspark},
-    "p_eagle": {"p_eagle": parse_p_eagle, "eagle3": parse_p_eagle},
+    "p_eagle": dict.fromkeys(("p_eagle", "eagle3"), partial(parse_eagle3, kind="p_eagle")),
     "pard": {"plain": parse_pard, "target": parse_pard},
 }
 

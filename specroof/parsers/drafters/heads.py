@@ -192,17 +192,8 @@ def parse_eagle(config: DraftConfig) -> DraftHead:
     return eagle_head(shapes[0], name=config.name)
 
 
-def parse_eagle3(config: DraftConfig) -> DraftHead:
-    """Return an EAGLE-3 head."""
-    return _eagle3(config, "eagle3")
-
-
-def parse_p_eagle(config: DraftConfig) -> DraftHead:
-    """Return a P-EAGLE head: EAGLE-3 with several layers that makes all drafts at once."""
-    return _eagle3(config, "p_eagle")
-
-
-def _eagle3(config: DraftConfig, kind: str) -> DraftHead:
+def parse_eagle3(config: DraftConfig, kind: str = "eagle3") -> DraftHead:
+    """Return an EAGLE-3 head, or one with several layers that makes all drafts at once: P-EAGLE."""
     shapes = layer_shapes(config, qk_norm=False)
     if len(set(shapes)) > 1:
         config.keys.refuse("layer_types", "one kind of attention for all layers")

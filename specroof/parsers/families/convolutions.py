@@ -183,7 +183,8 @@ def _dense_builder(config: ModelConfig, width: int) -> BlockBuilder:
 #
 # Source
 #     transformers 5.24, `models/inkling/` and `models/inkling2/` (`modeling_*.py`,
-#     `configuration_*.py`); SGLang 0.5.23, `configs/inkling.py`, for the keys of the published file.
+#     `configuration_*.py`); SGLang 0.5.23, `configs/inkling.py`, for the keys of the published
+#     file.
 
 _HYBRID: Final = "hybrid"
 _HYBRID_SLIDING: Final = "hybrid_sliding"
@@ -219,17 +220,12 @@ def parse_inkling(config: ModelConfig) -> Architecture:
         "local_layer_ids dense_intermediate_size intermediate_size"
     )
     keys.expect_flags("use_sconv use_embed_norm shared_expert_sink", value=True)
-    kinds = _inkling_kinds(keys, n_layers)
     # configuration_inkling.py: sliding_window_size 512
-    mixers = {kind: _inkling_mixer(keys, kind, window=512) for kind in dict.fromkeys(kinds)}
-
-    def attention(kind: str, weights: LayerWeights) -> Block:
-        return _inkling_attention(mixers[kind], weights)
-
+    mixers = _inkling_mixers(keys, n_layers, window=512)
     model = decoder(
         config,
-        LayerPart(kinds, lambda kind, _: _inkling_convolutions(mixers[kind])),
-        LayerPart(kinds, attention),
+        LayerPart(mixers, lambda mixer, _: _inkling_convolutions(mixer)),
+        LayerPart(mixers, _inkling_attention),
         _inkling_feed_forward(config),
         vector_params=2 * hidden_size,  # behind the embedding and behind the last layer
     )
@@ -248,16 +244,11 @@ def parse_inkling2(config: ModelConfig) -> Architecture:
         "route_scale log_scaling_n_floor log_scaling_alpha qk_l2_clip_threshold rel_l2_clip_threshold "
         "n_layers_per_attn_res_block mlp_gate_softcap mlp_up_softcap number_of_conv_states"
     )
-    kinds = _inkling_kinds(keys, n_layers)
     # configuration_inkling2.py: sliding_window_size 1024, unpadded_vocab_size 200058
-    mixers = {
-        kind: _inkling_mixer(keys, kind, window=1024, qk_norm=False)
-        for kind in dict.fromkeys(kinds)
-    }
+    mixers = _inkling_mixers(keys, n_layers, window=1024, qk_norm=False)
 
-    def attention(kind: tuple[str, bool], weights: LayerWeights) -> Block:
-        name, is_first = kind
-        mixer = mixers[name]
+    def attention(kind: tuple[_InklingMixer, bool], weights: LayerWeights) -> Block:
+        mixer, is_first = kind
         shape, n_heads = mixer.shape, mixer.shape.n_heads
         rows = [
             ("gate_proj", hidden_size, n_heads * shape.head_dim),
@@ -266,7 +257,7 @@ def parse_inkling2(config: ModelConfig) -> Architecture:
         # Queries, keys and values share a sum of streams where a window slides; elsewhere each has
         # its own, with a norm, and the taps of their convolutions depend on the token.
         sums = 1
-        if name == _HYBRID:
+        if shape.window is None:
             sums = 3
             taps = shape.n_kv_heads * mixer.kernel
             rows += [("k_sconv_proj", hidden_size, taps), ("v_sconv_proj", hidden_size, taps)]
@@ -281,8 +272,8 @@ def parse_inkling2(config: ModelConfig) -> Architecture:
     routing = ExpertTraits("n_routed_experts", correction_bias=True, listed=False)
     model = decoder(
         config,
-        LayerPart(kinds, lambda kind, _: _inkling_convolutions(mixers[kind])),
-        LayerPart([(kind, index == 0) for index, kind in enumerate(kinds)], attention),
+        LayerPart(mixers, lambda mixer, _: _inkling_convolutions(mixer)),
+        LayerPart([(mixer, index == 0) for index, mixer in enumerate(mixers)], attention),
         feed_forward_of(config, Traits(routing=routing), 2 * hidden_size),
         # behind the embedding and the last layer, and a weighted sum before the head
         vector_params=3 * hidden_size,
@@ -314,21 +305,29 @@ def _inkling_attention(mixer: _InklingMixer, weights: LayerWeights) -> Block:
     )
 
 
-def _inkling_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
-    """Return each layer's kind: by a list of kinds, of layers that slide, or five of six."""
+def _inkling_mixers(
+    keys: Reader, n_layers: int, *, window: int, qk_norm: bool = True
+) -> list[_InklingMixer]:
+    """Return the mixer of each layer: by a list of kinds, of layers that slide, or five of six."""
     if keys.has("local_layer_ids") and not keys.has("layer_types"):
         local = set(keys.ints("local_layer_ids"))
-        return [_HYBRID_SLIDING if index in local else _HYBRID for index in range(n_layers)]
-    # InklingTextConfig.__post_init__
-    return layer_kinds(keys, n_layers, (*[_HYBRID_SLIDING] * 5, _HYBRID))
+        slides = [index in local for index in range(n_layers)]
+    else:
+        # InklingTextConfig.__post_init__
+        kinds = layer_kinds(keys, n_layers, (*[_HYBRID_SLIDING] * 5, _HYBRID))
+        slides = [kind == _HYBRID_SLIDING for kind in kinds]
+    mixers = {
+        is_sliding: _inkling_mixer(keys, window if is_sliding else None, qk_norm=qk_norm)
+        for is_sliding in dict.fromkeys(slides)
+    }
+    return [mixers[is_sliding] for is_sliding in slides]
 
 
-def _inkling_mixer(keys: Reader, kind: str, *, window: int, qk_norm: bool = True) -> _InklingMixer:
+def _inkling_mixer(keys: Reader, window: int | None, *, qk_norm: bool) -> _InklingMixer:
     """Return the sizes of a kind of layer; `window` is that of a config which says none."""
-    slides = kind == _HYBRID_SLIDING
-    prefix = "swa_" if slides else ""
+    prefix = "swa_" if window else ""
     n_heads = keys.positive_int(f"{prefix}num_attention_heads")
-    seen = keys.positive_int("sliding_window_size", default=window) if slides else None
+    seen = keys.positive_int("sliding_window_size", default=window) if window else None
     shape = AttentionShape(
         keys.positive_int("hidden_size"),
         n_heads,

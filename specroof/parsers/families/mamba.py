@@ -497,7 +497,7 @@ _NEMOTRON_MIXERS: Final[dict[str, Callable[[ModelConfig], BlockBuilder]]] = {
 }
 
 
-# --- RecurrentGemma (Griffin): gated linear recurrences, and every third layer attends to a window -
+# --- RecurrentGemma (Griffin): gated linear recurrences, every third layer attends to a window ----
 #
 # Source
 #     De et al. 2024, arXiv:2402.19427, section 2; transformers 5.24,
