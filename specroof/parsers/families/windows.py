@@ -21,13 +21,11 @@ from specroof.parsers.decoder import (
     extended,
     feed_forward_of,
     flagged_layers,
-    head_counts,
     layer_overrides,
     listed_kinds,
     matrices,
     read_attention,
     sliding_layers,
-    split_head_dim,
 )
 from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import MTP_NOTE, ModelConfig, quantization_section
@@ -45,7 +43,7 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     config = replace(config, quantization=_mimo_quantization(config))
     keys = config.keys
     sliding = _mimo_slides(keys, config.n_layers)
-    full = _mimo_full(config)
+    full = _mimo_full(keys)
     other = _mimo_sliding(keys, full) if any(sliding) else full
     # The family has no shared experts: transformers and SGLang have no code for them.
     keys.positive_int("n_shared_experts", minimum=0, maximum=0, default=0)
@@ -57,13 +55,10 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     )
 
 
-def _mimo_full(config: ModelConfig) -> AttentionShape:
-    keys = config.keys
+def _mimo_full(keys: Reader) -> AttentionShape:
     head_dim = keys.positive_int("head_dim")
-    return AttentionShape(
-        config.hidden_size,
-        *head_counts(keys),
-        head_dim,
+    return replace(
+        read_attention(keys, head_dim),
         # configuration_mimo_v2_flash.py: attention_bias False, never on the output
         qkv_bias=keys.flag("attention_bias", default=False),
         # SGLang: sinks where a flag says so
@@ -178,16 +173,22 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
 def _step_attentions(config: ModelConfig) -> list[AttentionShape]:
     """Return each layer's attention; ``per_layer_config`` of a file saved again goes first."""
     keys = config.keys
-    full = _step_full(config)
+    heads = (
+        keys.positive_int("num_attention_heads"),
+        keys.positive_int("num_attention_groups", "num_key_value_heads"),
+    )
+    # configuration_step3p7.py: attention_bias False, on all four projections
+    usual = read_attention(keys, heads=heads, biased=True)
+    full = _step_checked(keys, replace(usual, qk_norm=True))
     # configuration_step3p7.py: without the list, which goes on with draft layers, all attend fully
     sliding = sliding_layers(keys, config.n_layers) or [False] * config.n_layers
     window = keys.positive_int("sliding_window") if any(sliding) else None
     layers = layer_overrides(keys, len(sliding), ("num_attention_heads",))
     if layers is not None:
-        heads = [
+        stated = [
             layer.positive_int("num_attention_heads", default=full.n_heads) for layer in layers
         ]
-        shapes = [_step_checked(keys, replace(full, n_heads=n_heads)) for n_heads in heads]
+        shapes = [_step_checked(keys, replace(full, n_heads=n_heads)) for n_heads in stated]
     else:
         other = _step_sliding(keys, full) if any(sliding) else full
         shapes = [other if slides else full for slides in sliding]
@@ -195,22 +196,6 @@ def _step_attentions(config: ModelConfig) -> list[AttentionShape]:
         replace(shape, window=window if slides else None)
         for shape, slides in zip(shapes, sliding, strict=True)
     ]
-
-
-def _step_full(config: ModelConfig) -> AttentionShape:
-    keys = config.keys
-    # configuration_step3p7.py: attention_bias False, on all four projections
-    bias = keys.flag("attention_bias", default=False)
-    shape = AttentionShape(
-        config.hidden_size,
-        keys.positive_int("num_attention_heads"),
-        keys.positive_int("num_attention_groups", "num_key_value_heads"),
-        split_head_dim(keys),
-        qkv_bias=bias,
-        out_bias=bias,
-        qk_norm=True,
-    )
-    return _step_checked(keys, shape)
 
 
 def _step_sliding(keys: Reader, full: AttentionShape) -> AttentionShape:
