@@ -23,8 +23,7 @@ from specroof.architecture.mixes import GGUF_BLOCKS, GGUF_FORMATS, blend
 from specroof.architecture.model import Architecture, Block, Layer, stack_layers
 from specroof.errors import ConfigError, reject
 from specroof.parsers import parse_config
-from specroof.parsers.drafters.config import open_draft_config
-from specroof.parsers.drafters.heads import parse_mtp
+from specroof.parsers.drafters import open_draft_config, parse_mtp
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.reading.json_text import MAX_LAYERS, printable, read_json, read_whole
 from specroof.units import format_binary_bytes
