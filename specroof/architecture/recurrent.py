@@ -37,6 +37,7 @@ class RecurrentCore(Core):
     #: Whether the convolution has a bias.
     conv_bias: bool = False
 
+    overhead_kinds: tuple[str, ...] = ("linear_attention",)
     # A state is divided by its heads, but no framework asks that devices divide them.
     heads = Heads()
     causal = True
@@ -236,7 +237,6 @@ class GatedDeltaNet(RecurrentCore):
     label = "linear_attention"
     kernel = "delta_net"
     update_flops = delta_rule_flops
-    overhead_kinds = ("linear_attention",)
 
     @property
     def replayed(self) -> tuple[int, int]:
@@ -277,7 +277,6 @@ class KimiDeltaAttention(RecurrentCore):
     label = "delta_attention"
     kernel = "kimi_delta"
     update_flops = kimi_delta_flops
-    overhead_kinds = ("linear_attention",)
 
     @property
     def replayed(self) -> tuple[int, int]:
@@ -325,7 +324,6 @@ class Mamba2(RecurrentCore):
     label = "mamba2"
     kernel = "mamba2"
     update_flops = scan_flops
-    overhead_kinds = ("linear_attention",)
 
     @property
     def replayed(self) -> tuple[int, int]:
@@ -371,7 +369,6 @@ class SelectiveScan(RecurrentCore):
     label = "selective_scan"
     kernel = "selective_scan"
     update_flops = scan_flops
-    overhead_kinds = ("linear_attention",)
 
     @property
     def replayed(self) -> tuple[int, int]:
@@ -410,7 +407,6 @@ class LightningAttention(RecurrentCore):
     label = "lightning_attention"
     kernel = "lightning"
     update_flops = scan_flops
-    overhead_kinds = ("linear_attention",)
 
     @property
     def replayed(self) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from specroof.architecture.model import (
     VisionTower,
     gated_pair,
     grouped_query_block,
-    stack_layers,
+    ordered_layers,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig, StatedReader
@@ -491,22 +491,16 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
     head = config.quantization.weight_format(None, head_name)
     # Each layer has the formats of its own module names; layers of one kind that the checkpoint
     # quantises alike are built once.
-    alike: dict[Hashable, list[int]] = {}
-    for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
-        alike.setdefault((kinds, config.quantization.layer_key(index)), []).append(index)
+    built: dict[Hashable, Layer] = {}
     layers = []
-    for indices in alike.values():
-        first = indices[0]
-        weights = LayerWeights(config.quantization, first)
-        blocks = (part.build(part.kinds[first], weights) for part in parts)
-        layers.append(Layer(tuple(block for block in blocks if block is not None), len(indices)))
-    distinct = stack_layers(layers)
-    places = {layer.blocks: place for place, layer in enumerate(distinct)}
-    order = {
-        index: places[layer.blocks]
-        for layer, indices in zip(layers, alike.values(), strict=True)
-        for index in indices
-    }
+    for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
+        alike = kinds, config.quantization.layer_key(index)
+        if alike not in built:
+            weights = LayerWeights(config.quantization, index)
+            blocks = (part.build(kind, weights) for part, kind in zip(parts, kinds, strict=True))
+            built[alike] = Layer(tuple(block for block in blocks if block is not None))
+        layers.append(built[alike])
+    distinct, order = ordered_layers(layers)
     # Servers reserve memory for a vision tower by its sizes.
     tower = config.root.section("vision_config")
     tower_sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
@@ -527,7 +521,7 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
         state_dtype=state_dtype,
         notes=(*config.notes, *notes),
         vision=None if tower is None else VisionTower(*map(tower.optional_int, tower_sizes)),
-        layer_order=tuple(order[index] for index in range(len(order))),
+        layer_order=order,
     )
 
 

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 from specroof.architecture.base import Linear, WeightFormat
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.mixes import GGUF_BLOCKS, GGUF_FORMATS, blend
-from specroof.architecture.model import Architecture, Block, Layer, stack_layers
+from specroof.architecture.model import Architecture, Block, Layer, ordered_layers
 from specroof.errors import ConfigError, reject
 from specroof.parsers import parse_config
 from specroof.parsers.drafters import open_draft_config, parse_mtp
@@ -442,13 +442,11 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     tensors = whole.tensors
     config, n_drafted = _config(whole)
     plain = parse_config(json.dumps(config), source=whole.source, name=name)
-    order = plain.layer_order
-    layers = [
+    n_layers = plain.n_layers
+    distinct, order = ordered_layers(
         Layer(tuple(_stored_block(whole, index, block) for block in plain.layers[place].blocks))
-        for index, place in enumerate(order)
-    ]
-    distinct = stack_layers(layers)
-    places = {layer.blocks: place for place, layer in enumerate(distinct)}
+        for index, place in enumerate(plain.layer_order)
+    )
     table = GGUF_FORMATS[tensors["token_embd.weight"].form]
     head = table
     if not plain.tied_embeddings:
@@ -456,12 +454,12 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     model = replace(
         plain,
         layers=distinct,
-        layer_order=tuple(places[layer.blocks] for layer in layers),
+        layer_order=order,
         head=replace(plain.head, weight=head),
         embedding=table,
         vector_dtype="fp32",
     )
-    drafted = tuple(f"blk.{index}." for index in range(len(order), len(order) + n_drafted))
+    drafted = tuple(f"blk.{index}." for index in range(n_layers, n_layers + n_drafted))
     used = sum(one.stored_bytes for one in tensors.values() if not one.name.startswith(drafted))
     notes = list(model.notes)
     if n_drafted:
