@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from specroof.architecture.base import BF16, FP32, WEIGHT_FORMATS, WeightFormat
 from specroof.reading.json_text import Reader
+from specroof.units import dtype_bytes
 
 #: Unquantised weights by the dtype of the activations, which they share.
 PLAIN_FORMATS: Final = {"bf16": BF16, "fp16": WEIGHT_FORMATS["fp16"], "fp32": FP32}
@@ -51,18 +52,12 @@ _ALGORITHMS: Final = {
     "W4A16_NVFP4": _Algorithm("nvfp4", 0.5, 1.0, 16, None),
 }
 
-# Arithmetic on weights and activations of both kinds.
-_COMPUTE_DTYPES: Final = {
-    ("float", 8): "fp8",
-    ("float", 4): "fp4",
-    ("int", 8): "int8",
-    ("int", 4): "int4",
-}
-# Names of the 4 and 8 bit floats by whether they carry a scale per group of 16, 32 or none.
-_FLOAT_NAMES: Final = {
-    (4, 16): "nvfp4",
-    (4, 32): "mxfp4",
-    (8, 32): "mxfp8",
+#: What floats are called that have a scale of one byte for each group of this size.
+_MICRO_SCALED: Final = {
+    ("fp4", 16): "nvfp4",
+    ("fp4", 32): "mxfp4",
+    ("fp6", 32): "mxfp6",
+    ("fp8", 32): "mxfp8",
 }
 
 
@@ -106,19 +101,17 @@ def compressed_format(group: Reader, plain: WeightFormat) -> WeightFormat | None
     weights = group.section("weights")
     if weights is None:
         return None
-    number = weights.text("type", allowed=("float", "int"))
-    bits = weights.positive_int("num_bits", maximum=8)
-    if number == "float" and bits not in {4, 8}:
+    name, bits = _number(weights)
+    if name.startswith("fp") and bits not in {4, 8}:
         weights.refuse("num_bits", "4 or 8 for floats")
     group_size = weights.optional_int("group_size") or 0
     if weights.has("block_structure"):
         return block_format(weights, "block_structure")
-    micro_scaled = _FLOAT_NAMES.get((bits, group_size)) if number == "float" else None
+    micro_scaled = _MICRO_SCALED.get((name, group_size))
     # One byte a group of micro-scaled floats, else bf16; without groups the scale belongs to a
     # channel or tensor and is too small to count.
     share = (1.0 if micro_scaled else 2.0) / group_size if group_size else 0.0
-    name = micro_scaled or f"{'fp' if number == 'float' else 'int'}{bits}"
-    return WeightFormat(name, bits / 8 + share, _compute_dtype(group, plain))
+    return WeightFormat(micro_scaled or name, bits / 8 + share, _compute_dtype(group, plain))
 
 
 def _compute_dtype(group: Reader, plain: WeightFormat) -> str:
@@ -126,13 +119,17 @@ def _compute_dtype(group: Reader, plain: WeightFormat) -> str:
     activations = group.section("input_activations")
     if activations is None:
         return plain.compute_dtype
-    kind = (
-        activations.text("type", allowed=("float", "int")),
-        activations.positive_int("num_bits", maximum=8),
-    )
-    if kind not in _COMPUTE_DTYPES:
+    dtype, bits = _number(activations)
+    if bits not in {4, 8}:
         activations.refuse("num_bits", "4 or 8")
-    return _COMPUTE_DTYPES[kind]
+    return dtype
+
+
+def _number(section: Reader) -> tuple[str, int]:
+    """Return what a `type` of so many bits is called, and the bits."""
+    kind = section.text("type", allowed=("float", "int"))
+    bits = section.positive_int("num_bits", maximum=8)
+    return f"{'fp' if kind == 'float' else 'int'}{bits}", bits
 
 
 # --- Lists of modules, as quantisation configs write them ----------------------------------------
@@ -340,25 +337,13 @@ def _glob(entry: str) -> re.Pattern[str]:
 
 # --- AMD Quark -----------------------------------------------------------------------------------
 
-#: Bytes of an element, and the arithmetic of two such operands.
+#: Dtypes by Quark's names, with the layout of their bits.
 _QUARK_DTYPES: Final = {
-    "fp8_e4m3": (1.0, "fp8"),
-    "fp8_e5m2": (1.0, "fp8"),
-    "fp6_e3m2": (0.75, "fp6"),
-    "fp6_e2m3": (0.75, "fp6"),
-    "fp4": (0.5, "fp4"),
-    "int8": (1.0, "int8"),
-    "uint8": (1.0, "int8"),
-    "int4": (0.5, "int4"),
-    "uint4": (0.5, "int4"),
-}
-#: By the size of a group, what floats with a scale of one byte per group are called.
-_QUARK_GROUPED: Final = {
-    ("fp4", 16): "nvfp4",
-    ("fp4", 32): "mxfp4",
-    ("fp6_e3m2", 32): "mxfp6",
-    ("fp6_e2m3", 32): "mxfp6",
-    ("fp8_e4m3", 32): "mxfp8",
+    name: name.partition("_")[0].removeprefix("u")
+    for name in (
+        *("fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp6_e2m3", "fp4"),
+        *("int8", "uint8", "int4", "uint4"),
+    )
 }
 _SCHEMES: Final = ("per_tensor", "per_channel", "per_group", "per_block")
 
@@ -368,25 +353,29 @@ def quark_format(scheme: Reader, plain: WeightFormat) -> WeightFormat | None:
     weight = _quark_tensor(scheme, "weight")
     if weight is None:
         return None
-    name = weight.text("dtype", allowed=_QUARK_DTYPES)
+    name = _quark_dtype(weight)
     activations = _quark_tensor(scheme, "input_tensors")
     compute_dtype = plain.compute_dtype
     if activations is not None:
-        compute_dtype = _QUARK_DTYPES[activations.text("dtype", allowed=_QUARK_DTYPES)][1]
-    element_bytes = _QUARK_DTYPES[name][0]
+        compute_dtype = _quark_dtype(activations)
+    element_bytes = dtype_bytes(name)
     kind = weight.text("qscheme", allowed=_SCHEMES)
     if kind == "per_block":
         share = _block_share(weight, "block_size")
-        return WeightFormat(f"{_short(name)}-block", element_bytes + share, compute_dtype)
+        return WeightFormat(f"{name}-block", element_bytes + share, compute_dtype)
     if kind != "per_group":  # the scale of a tensor or of a row is too small to count
-        return WeightFormat(_short(name), element_bytes, compute_dtype)
+        return WeightFormat(name, element_bytes, compute_dtype)
     group_size = weight.positive_int("group_size")
     if name.startswith("fp"):
-        called = _QUARK_GROUPED.get((name, group_size), _short(name))
+        called = _MICRO_SCALED.get((name, group_size), name)
         return WeightFormat(called, element_bytes + 1 / group_size, compute_dtype)
     # a float16 scale, and one more integer where zero is not in the middle
     zero = 0.0 if weight.flag("symmetric", default=True) else element_bytes
-    return WeightFormat(_short(name), element_bytes + (2 + zero) / group_size, compute_dtype)
+    return WeightFormat(name, element_bytes + (2 + zero) / group_size, compute_dtype)
+
+
+def _quark_dtype(tensor: Reader) -> str:
+    return _QUARK_DTYPES[tensor.text("dtype", allowed=_QUARK_DTYPES)]
 
 
 def quark_kv_dtype(section: Reader) -> str | None:
@@ -397,7 +386,7 @@ def quark_kv_dtype(section: Reader) -> str | None:
     for group in groups:
         tensor = _quark_tensor(schemes[group], "output_tensors") if group in schemes else None
         if tensor is not None:
-            return _QUARK_DTYPES[tensor.text("dtype", allowed=("fp8_e4m3", "int8"))][1]
+            return _QUARK_DTYPES[tensor.text("dtype", allowed=("fp8_e4m3", "int8"))]
     return None
 
 
@@ -411,19 +400,7 @@ def _quark_tensor(scheme: Reader, key: str) -> Reader | None:
     tensors = scheme.objects(key)
     if not tensors:
         scheme.refuse(key, "an object, or a list with one")
-    names = [tensor.text("dtype", allowed=_QUARK_DTYPES) for tensor in tensors]
-    return min(zip(names, tensors, strict=True), key=lambda pair: _QUARK_DTYPES[pair[0]][0])[1]
-
-
-def _short(name: str) -> str:
-    """Return a dtype as people call it: without the layout of its bits or its sign.
-
-    Examples
-    --------
-    >>> _short("fp8_e4m3"), _short("uint4")
-    ('fp8', 'int4')
-    """
-    return name.partition("_")[0].removeprefix("u")
+    return min(tensors, key=lambda tensor: dtype_bytes(_quark_dtype(tensor)))
 
 
 # --- torchao -------------------------------------------------------------------------------------
@@ -464,8 +441,6 @@ def torchao_format(section: Reader, plain: WeightFormat) -> WeightFormat:
 
 # --- AutoRound -----------------------------------------------------------------------------------
 
-_MICRO_SCALED: Final = {4: "mxfp4", 8: "mxfp8"}
-
 
 def auto_round_format(section: Reader, plain: WeightFormat) -> WeightFormat:
     """Return the format of AutoRound: packed integers, FP8 in blocks, or micro-scaled floats."""
@@ -475,9 +450,9 @@ def auto_round_format(section: Reader, plain: WeightFormat) -> WeightFormat:
         return packed_format(section, plain, zero_points=True)  # packed as GPTQ does
     if kind in {"fp", "fp8"} and bits == 8 and isinstance(section.values.get("group_size"), list):
         return block_format(section, "group_size")
-    if not kind.startswith("mx_fp") or bits not in _MICRO_SCALED:
+    if not kind.startswith("mx_fp") or bits not in {4, 8}:
         section.refuse("data_type", "int, fp with 8 bits in blocks, or mx_fp with 4 or 8 bits")
-    form = WEIGHT_FORMATS[_MICRO_SCALED[bits]]
+    form = WEIGHT_FORMATS[f"mxfp{bits}"]
     if section.positive_int("act_bits", default=16) > 8:
         return WeightFormat(form.name, form.element_bytes, plain.compute_dtype)
     return form
@@ -807,7 +782,6 @@ _METHODS: Final[dict[str, Callable[[Reader, WeightFormat], tuple[Rule, ...]]]] =
 }
 
 _KV_ALGORITHMS: Final = {"FP8": "fp8", "INT8": "int8", "NVFP4": "fp4"}
-_KV_NUMBERS: Final = {("float", 8): "fp8", ("int", 8): "int8", ("float", 4): "fp4"}
 
 
 def _kv_dtype(section: Reader) -> str | None:
@@ -816,11 +790,10 @@ def _kv_dtype(section: Reader) -> str | None:
         return quark_kv_dtype(section)
     if isinstance(section.values.get("kv_cache_scheme"), dict):
         scheme = section.section("kv_cache_scheme") or section
-        number = scheme.text("type", allowed=("float", "int"))
-        bits = scheme.positive_int("num_bits")
-        if (number, bits) not in _KV_NUMBERS:
+        dtype, _ = _number(scheme)
+        if dtype not in _KV_ALGORITHMS.values():
             scheme.refuse("num_bits", "4 or 8 for float, 8 for int")
-        return _KV_NUMBERS[number, bits]
+        return dtype
     keys = ("kv_cache_scheme", "kv_cache_quant_algo")
     if not any(section.has(key) for key in keys):
         return None
