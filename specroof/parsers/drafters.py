@@ -55,7 +55,6 @@ from specroof.parsers.model_config import (
     parse_family,
     quantization_section,
 )
-from specroof.parsers.traits import PARSERS
 from specroof.reading.json_text import MAX_LAYERS, Reader, read_json, read_whole
 
 # --- A drafter's config, opened: what every parser of drafters is handed --------------------------
@@ -226,9 +225,7 @@ def parse_mtp(config: DraftConfig) -> DraftHead:
 
 def open_target(config: DraftConfig) -> ModelConfig:
     """Return a drafter's config opened as a model's config."""
-    return open_config(
-        config.root, known=PARSERS, name=config.name, family=None, sidecar=config.sidecar
-    )
+    return open_config(config.root, name=config.name, family=None, sidecar=config.sidecar)
 
 
 def draft_layers(model: ModelConfig, changes: Mapping[str, object]) -> Architecture:

@@ -346,13 +346,16 @@ _KEYS: Final = {
     "ssm.group_count": "linear_num_key_heads",
     "ssm.time_step_rank": "linear_num_value_heads",
 }
+_ROUTED_KEYS: Final = {
+    "expert_count": "n_routed_experts",
+    "expert_shared_count": "n_shared_experts",
+    "leading_dense_block_count": "first_k_dense_replace",
+}
 #: Families whose configs have other names for some; "" for those that are read apart.
 _OWN_KEYS: Final = {
     "deepseek_v3": {
+        **_ROUTED_KEYS,
         "attention.kv_lora_rank": "kv_lora_rank",
-        "expert_count": "n_routed_experts",
-        "expert_shared_count": "n_shared_experts",
-        "leading_dense_block_count": "first_k_dense_replace",
         "rope.dimension_count": "qk_rope_head_dim",
     },
     "gemma4_text": {
@@ -363,11 +366,7 @@ _OWN_KEYS: Final = {
         "embedding_length_per_layer_input": "hidden_size_per_layer_input",
         "expert_used_count": "top_k_experts",
     },
-    "glm4_moe": {
-        "expert_count": "n_routed_experts",
-        "expert_shared_count": "n_shared_experts",
-        "leading_dense_block_count": "first_k_dense_replace",
-    },
+    "glm4_moe": _ROUTED_KEYS,
     "gpt_oss": {
         "expert_count": "num_local_experts",
         "expert_feed_forward_length": "intermediate_size",

@@ -1,10 +1,9 @@
 """One opened config, the input of every family parser, and a file read by the one of its family."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import partial
 from importlib import import_module
 from pathlib import PurePath
 from typing import Final, NoReturn
@@ -185,17 +184,12 @@ def typed_section(root: Reader) -> Reader:
 
 
 def open_config(
-    root: Reader,
-    *,
-    known: Collection[str],
-    name: str | None,
-    family: str | None,
-    sidecar: Reader | None,
+    root: Reader, *, name: str | None, family: str | None, sidecar: Reader | None
 ) -> ModelConfig:
     """Return the opened config, with what is common to all families read.
 
     A nested file is read by the `model_type` of its `text_config`. A `family` given by the user
-    stands in for a type that is not one of `known`, or is missing.
+    stands in for a type that is unknown, or is missing.
     """
     keys = root.section("text_config") or root
     typed = typed_section(root)
@@ -220,7 +214,7 @@ def open_config(
         notes.append(f"the name says {named[0]}, but {missing}: weights read as {dtype}")
     return ModelConfig(
         name=f"{name} (as {family})" if is_foreign else name,
-        family=family or typed.text("model_type", allowed=known),
+        family=family or typed.text("model_type", allowed=PARSERS),
         keys=keys,
         root=root,
         quantization=read_quantization(section, sidecar, PLAIN_FORMATS[dtype]),
@@ -231,12 +225,7 @@ def open_config(
     )
 
 
-def sidecar_notes(
-    config: ModelConfig,
-    model: Architecture,
-    sidecar: Reader,
-    parse: Callable[[ModelConfig], Architecture],
-) -> list[str]:
+def sidecar_notes(config: ModelConfig, model: Architecture, sidecar: Reader) -> list[str]:
     """Return what a reader must know where config and sidecar say different things.
 
     The two are compared by the models that they make, since they spell lists differently.
@@ -244,7 +233,7 @@ def sidecar_notes(
     plain = PLAIN_FORMATS[config.activation_dtype]
     try:
         quantization = read_quantization(None, sidecar, plain)
-        other = parse(replace(config, quantization=quantization, states_quantization=False))
+        other = parse_opened(replace(config, quantization=quantization, states_quantization=False))
     except ConfigError as refusal:
         return [f"quantization_config counts; the file beside it is not understood: {refusal}"]
     notes = []
@@ -351,19 +340,13 @@ class StatedReader(Reader):
         return Reader.optional_int(self, key, missing=missing)
 
 
-def parse_foreign(
-    config: ModelConfig,
-    parse: Callable[[ModelConfig], Architecture],
-    unstated: dict[str, None] | None = None,
-) -> Architecture:
+def parse_foreign(config: ModelConfig, unstated: dict[str, None] | None = None) -> Architecture:
     """Return the model of a config that is read as a family which it does not name.
 
     Parameters
     ----------
     config
         The opened config.
-    parse
-        Returns the model of a config of a known type.
     unstated
         Where keys are listed that the config should state; None refuses a config without them.
 
@@ -381,7 +364,7 @@ def parse_foreign(
         unstated=unstated,
     )
     _require_activation(keys)
-    model = parse(replace(config, keys=keys))
+    model = parse_family(replace(config, keys=keys))
     unread = list(unread_keys(keys.values))
     if unread:
         shown = ", ".join(printable(key) for key in unread[:MAX_KEYS])
@@ -427,6 +410,11 @@ def _require_windows(keys: StatedReader, model: Architecture) -> None:
 
 
 # --- A file, read by the parser of its family ----------------------------------------------------
+
+
+def parse_opened(config: ModelConfig) -> Architecture:
+    """Return the model of an opened config, be it of its family or read as of another."""
+    return parse_foreign(config) if config.is_foreign else parse_family(config)
 
 
 def parse_family(config: ModelConfig) -> Architecture:
@@ -489,15 +477,14 @@ def parse_config(
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
     root = whole_of(read_json(text, source=source))
 
-    def read() -> tuple[ModelConfig, Callable[[ModelConfig], Architecture], Architecture]:
+    def read() -> tuple[ModelConfig, Architecture]:
         typed = typed_section(root)
         if family is None and typed.text("model_type", default="") not in PARSERS:
             _refuse_unknown_type(typed, root)
-        config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
-        parse = partial(parse_foreign, parse=parse_family) if config.is_foreign else parse_family
-        return config, parse, parse(config)
+        config = open_config(root, name=name, family=family, sidecar=sidecar)
+        return config, parse_opened(config)
 
-    config, parse, model = read_whole(read)
+    config, model = read_whole(read)
     unread = list(unread_keys(config.keys.values))
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")
@@ -508,7 +495,7 @@ def parse_config(
         model = replace(model, notes=(*model.notes, note))
     if sidecar is None or not config.states_quantization:
         return model
-    notes = sidecar_notes(config, model, sidecar, parse)
+    notes = sidecar_notes(config, model, sidecar)
     return replace(model, notes=(*model.notes, *notes))
 
 
@@ -552,8 +539,8 @@ def _fitting_family(root: Reader, stated: str) -> tuple[str, tuple[str, ...]] | 
         fresh = Reader(root.source, _unasked(root.values))
         unstated: dict[str, None] = {}
         try:
-            config = open_config(fresh, known=PARSERS, name=None, family=family, sidecar=None)
-            parse_foreign(config, parse_family, unstated)
+            config = open_config(fresh, name=None, family=family, sidecar=None)
+            parse_foreign(config, unstated)
         except ConfigError:
             continue
         alike = SequenceMatcher(None, stated[:80], family).ratio()
@@ -561,7 +548,7 @@ def _fitting_family(root: Reader, stated: str) -> tuple[str, tuple[str, ...]] | 
             -alike if alike >= _ALIKE else 0.0,
             family not in _PLAIN,
             len(unstated),
-            -_n_read(config.keys.values),
+            -len(config.keys.values.keys() & getattr(config.keys.values, "asked", ())),
             len(family),
             family,
             tuple(unstated),
@@ -579,7 +566,3 @@ def _unasked(values: Mapping[str, object], depth: int = _DEPTH) -> AskedObject:
         for key, value in values.items()
         if key != "quantization_config"
     )
-
-
-def _n_read(values: Mapping[str, object]) -> int:
-    return len(values.keys() & values.asked) if isinstance(values, AskedObject) else 0

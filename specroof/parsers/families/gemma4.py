@@ -75,7 +75,9 @@ def _gemma4(
     keys.pass_over("global_head_dim num_global_key_value_heads")
     if keys.has("use_bidirectional_attention"):
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
-    slides = _sliding_layers(keys, config.n_layers)
+    # `Gemma4TextConfig`: every sixth layer is full by default, and the last one always.
+    usual = [(index + 1) % 6 != 0 for index in range(config.n_layers)]
+    slides = [*(sliding_layers(keys, config.n_layers) or usual)[:-1], False]
     shared = shared_layers(keys, slides)
     keys_are_values = keys.flag("attention_k_eq_v", default=False)
     shapes = _attentions(keys, slides, window_default, keys_are_values=keys_are_values)
@@ -116,18 +118,6 @@ def _gemma4(
         vector_params=size + per_layer_dim,
         lookup_params=per_layer_vocab * config.n_layers * per_layer_dim,
     )
-
-
-def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
-    """Return whether each layer slides.
-
-    Source
-        `Gemma4TextConfig`: ``layer_types`` is every sixth layer full by default, and the last
-        layer is always full.
-    """
-    listed = sliding_layers(keys, n_layers)
-    usual = [(index + 1) % 6 != 0 for index in range(n_layers)]
-    return [*(listed or usual)[:-1], False]
 
 
 def shared_layers(keys: Reader, slides: Sequence[bool], *, default: int = 0) -> list[bool]:

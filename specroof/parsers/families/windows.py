@@ -41,8 +41,11 @@ _MIMO_ROUTING: Final = ExpertTraits(
 def parse_mimo_v2(config: ModelConfig) -> Architecture:
     """Return a MiMo-V2; its checkpoints hold draft layers that not every config mentions."""
     config = replace(config, quantization=_mimo_quantization(config))
-    keys = config.keys
-    sliding = _mimo_slides(keys, config.n_layers)
+    keys, n_layers = config.keys, config.n_layers
+    listed = flagged_layers(keys, "hybrid_layer_pattern", n_layers)
+    # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
+    usual = [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
+    sliding = listed or sliding_layers(keys, n_layers) or usual
     full = _mimo_full(keys)
     other = _mimo_sliding(keys, full) if any(sliding) else full
     # The family has no shared experts: transformers and SGLang have no code for them.
@@ -101,15 +104,6 @@ def _mimo_window(keys: Reader) -> int:
     if keys.has("sliding_window_size"):
         return keys.positive_int("sliding_window_size") + 1
     return keys.positive_int("sliding_window")
-
-
-def _mimo_slides(keys: Reader, n_layers: int) -> list[bool]:
-    """Return which layers slide: 1 in `hybrid_layer_pattern`, or `layer_types`."""
-    listed = flagged_layers(keys, "hybrid_layer_pattern", n_layers) or sliding_layers(
-        keys, n_layers
-    )
-    # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
-    return listed or [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
 
 
 def _mimo_quantization(config: ModelConfig) -> Quantization:
