@@ -316,10 +316,15 @@ def feed_forward_block(
     *,
     bias: bool = False,
     module: str = "mlp",
+    names: tuple[str, str] = ("gate_proj", "down_proj"),
 ) -> Block:
-    """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer."""
-    into = weights(f"{module}.gate_proj", f"{module}.gate_up_proj")
-    pair = gated_pair(hidden_size, width, into, weights(f"{module}.down_proj"), bias=bias)
+    """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer.
+
+    `names` are those of its first matrix, beside which another may lie fused, and of its last.
+    """
+    first, last = names
+    into = weights(f"{module}.{first}", f"{module}.gate_up_proj")
+    pair = gated_pair(hidden_size, width, into, weights(f"{module}.{last}"), bias=bias)
     return Block("feed_forward", pair, vector_params=hidden_size)
 
 
@@ -630,7 +635,7 @@ def feed_forward_of(
     if routing and all(sparse):
         keys.pass_over(" ".join(routing.dense_width))
     width = 0 if all(sparse) else _width(keys, hidden_size, traits)
-    mlp_bias = _holds(keys, traits.mlp_bias)
+    mlp_bias, names = _holds(keys, traits.mlp_bias), traits.mlp_names
     dense_params = traits.activation_params + (width if traits.inner_norms else 0)
     more_params = 0 if norm_params is None else norm_params - hidden_size
 
@@ -640,7 +645,7 @@ def feed_forward_of(
             return extended(_at_inner_width(config, routing, block, weights), n_params=more_params)
         if traits.gated:
             block = feed_forward_block(
-                hidden_size, width, weights, bias=mlp_bias, module=traits.mlp
+                hidden_size, width, weights, bias=mlp_bias, module=traits.mlp, names=names
             )
         else:
             rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)

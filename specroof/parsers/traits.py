@@ -196,8 +196,9 @@ class Traits:
         each head or each element (empty: always the latter); whether every head has a bias of it.
     windows
         None where all layers attend to all tokens.
-    mlp, gated
-        What checkpoints call a dense feed-forward inside a layer, and whether it has a gate.
+    mlp, mlp_names, gated
+        What checkpoints call a dense feed-forward inside a layer, and its first and last matrix in
+        it; whether it has a gate.
     width
         The key of its inner width (empty: none), and how many times the hidden size it is where no
         key says so.
@@ -251,6 +252,7 @@ class Traits:
     gate_bias: bool = False
     windows: Windows | None = None
     mlp: str = "mlp"
+    mlp_names: tuple[str, str] = ("gate_proj", "down_proj")
     gated: bool = True
     width: Number = ("intermediate_size", None)
     activation_params: int = 0

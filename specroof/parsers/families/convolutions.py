@@ -15,7 +15,6 @@ from specroof.architecture.model import (
     Architecture,
     AttentionShape,
     Block,
-    gated_pair,
     grouped_query_block,
 )
 from specroof.architecture.recurrent import ShortConvolution
@@ -25,9 +24,9 @@ from specroof.parsers.decoder import (
     attention_block,
     attention_of,
     decoder,
-    expert_layers,
     experts_block,
     extended,
+    feed_forward_block,
     feed_forward_of,
     layer_kinds,
     listed_kinds,
@@ -57,6 +56,9 @@ _LFM_ROUTING: Final = ExpertTraits(
 )
 
 
+_LFM: Final = Traits(mlp="feed_forward", mlp_names=("w1", "w2"))
+
+
 def parse_lfm2(config: ModelConfig) -> Architecture:
     """Return an LFM2; `full_attn_idxs` names the layers with attention where no list does."""
     keys, n_layers = config.keys, config.n_layers
@@ -66,7 +68,12 @@ def parse_lfm2(config: ModelConfig) -> Architecture:
         # configuration_lfm2.py: without either, all layers attend.
         full = set(keys.ints("full_attn_idxs") if keys.has("full_attn_idxs") else range(n_layers))
         kinds = tuple(_FULL if index in full else _CONV for index in range(n_layers))
-    return _lfm2(config, kinds, same_part(config, _dense_builder(config, _adjusted_width(keys))))
+    size, width = config.hidden_size, _adjusted_width(keys)
+
+    def feed_forward(weights: LayerWeights) -> Block:
+        return feed_forward_block(size, width, weights, module=_LFM.mlp, names=_LFM.mlp_names)
+
+    return _lfm2(config, kinds, same_part(config, feed_forward))
 
 
 def parse_lfm2_moe(config: ModelConfig) -> Architecture:
@@ -75,13 +82,7 @@ def parse_lfm2_moe(config: ModelConfig) -> Architecture:
     kinds = keys.texts("layer_types", allowed=(_CONV, _FULL), at_least=n_layers)[:n_layers]
     if not kinds:
         keys.refuse("layer_types", f"a list of {_CONV} and {_FULL}, one a layer")
-    experts = routed_experts(config, _LFM_ROUTING)
-    dense = _dense_builder(config, keys.positive_int("intermediate_size"))
-
-    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
-        return experts_block(experts, weights, _LFM_ROUTING.names) if is_sparse else dense(weights)
-
-    return _lfm2(config, kinds, LayerPart(expert_layers(config, _LFM_ROUTING), feed_forward))
+    return _lfm2(config, kinds, feed_forward_of(config, replace(_LFM, routing=_LFM_ROUTING)))
 
 
 def parse_lfm3(config: ModelConfig) -> Architecture:
@@ -98,7 +99,6 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
     gates = (("g_proj", hidden_size, shape.n_heads),) if gated else ()
     second_norm = hidden_size if keys.flag("use_sandwich_norm", default=True) else 0
     convolution = _convolution_builder(config, default_kernel=7)
-    dense = _dense_builder(config, keys.positive_int("intermediate_size"))
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         if kind == _CONV:
@@ -108,12 +108,13 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
         gating = matrices(weights, "self_attn.", HEADS, *gates)
         return extended(block, *gating, n_params=second_norm)
 
-    def feed_forward(weights: LayerWeights) -> Block:
-        return extended(dense(weights), n_params=second_norm)
-
+    feed_forward = feed_forward_of(config, _LFM)
     # configuration_lfm3.py: tie_word_embeddings True
     return decoder(
-        config, LayerPart(kinds, mixer), same_part(config, feed_forward), tied_default=True
+        config,
+        LayerPart(kinds, mixer),
+        feed_forward.changed(lambda _, block, __: extended(block, n_params=second_norm)),
+        tied_default=True,
     )
 
 
@@ -165,16 +166,6 @@ def _convolution_builder(config: ModelConfig, *, default_kernel: int) -> BlockBu
     def build(weights: LayerWeights) -> Block:
         linears = matrices(weights, "conv.", HEADS, *rows, bias=bias)
         return Block("attention", linears, core, vector_params=size)
-
-    return build
-
-
-def _dense_builder(config: ModelConfig, width: int) -> BlockBuilder:
-    size = config.hidden_size
-
-    def build(weights: LayerWeights) -> Block:
-        pair = gated_pair(size, width, weights("feed_forward.w1"), weights("feed_forward.w2"))
-        return Block("feed_forward", pair, vector_params=size)
 
     return build
 

@@ -12,17 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
     HEADS,
     TENSOR,
     Linear,
-    by_kv_heads,
 )
 from specroof.architecture.experts import Experts
-from specroof.architecture.model import Architecture, AttentionShape, Block, gated_pair
+from specroof.architecture.model import (
+    Architecture,
+    AttentionShape,
+    Block,
+    grouped_query_block,
+)
 from specroof.architecture.recurrent import Mamba2, SelectiveScan
 from specroof.parsers.decoder import (
     BlockBuilder,
@@ -357,12 +360,10 @@ def _granite_feed_forward(config: ModelConfig) -> BlockBuilder:
         return lambda weights: experts_block(shape, weights, names)
     width = keys.positive_int(shared)
 
-    def dense(weights: LayerWeights) -> Block:
-        into, out = weights(names.shared_in), weights(names.shared_out)
-        pair = gated_pair(hidden_size, width, into, out)
-        return Block("feed_forward", pair, vector_params=hidden_size)
-
-    return dense
+    matrix_names = ("input_linear", "output_linear")
+    return lambda weights: feed_forward_block(
+        hidden_size, width, weights, module="shared_mlp", names=matrix_names
+    )
 
 
 # --- Nemotron-H and Nemotron 3: layers of one block each ------------------------------------------
@@ -578,39 +579,13 @@ class _ZambaBlocks:
     Each layer has adapters of some `rank` (0: none), for `adapted` projections of attention, too.
     """
 
-    hidden_size: int
-    core: GroupedQueryAttention
+    shape: AttentionShape
     attention_size: int
     width: int
     bias: bool = False
     n_blocks: int = 1
     rank: int = 0
     adapted: tuple[str, ...] = ()
-
-    def attention(self, stored: bool, weights: LayerWeights) -> Block:
-        """Return attention over the hidden state and the embedding beside it."""
-        core, size = self.core, self.attention_size
-        queries, pairs = core.n_heads * core.head_dim, core.n_kv_heads * core.head_dim
-        prefix = f"{_ZAMBA_MODULE}.self_attn."
-        linears = (
-            *matrices(weights, prefix, HEADS, ("q_proj", size, queries)),
-            *matrices(
-                weights,
-                prefix,
-                by_kv_heads(core.n_kv_heads),
-                *((name, size, pairs) for name in ("k_proj", "v_proj")),
-            ),
-            *matrices(weights, prefix, HEADS, ("o_proj", queries, self.hidden_size)),
-        )
-        return Block("attention", linears, core, vector_params=size, stored=stored)
-
-    def feed_forward(self, stored: bool, weights: LayerWeights) -> Block:
-        """Return the feed-forward behind it."""
-        module = f"{_ZAMBA_MODULE}.feed_forward"
-        block = feed_forward_block(
-            self.hidden_size, self.width, weights, bias=self.bias, module=module
-        )
-        return replace(block, stored=stored)
 
 
 def parse_zamba(config: ModelConfig) -> Architecture:
@@ -627,8 +602,8 @@ def parse_zamba(config: ModelConfig) -> Architecture:
     keys.pass_over("attn_layer_period attn_layer_offset")
     size = keys.positive_int("attention_hidden_size", default=2 * hidden_size)
     dim = keys.positive_int("attention_head_dim", default=_zamba_head_dim(keys, hidden_size))
-    core = GroupedQueryAttention(*head_counts(keys), dim, dim)
-    shared = _ZambaBlocks(hidden_size, core, size, keys.positive_int("intermediate_size"))
+    shape = AttentionShape(hidden_size, *head_counts(keys), dim)
+    shared = _ZambaBlocks(shape, size, keys.positive_int("intermediate_size"))
     channels = keys.positive_int("mamba_expand", default=2) * hidden_size
     heads = keys.divisor("n_mamba_heads", of=channels, called="the Mamba channels", default=2)
     return _zamba(config, kinds, shared, scan_builder(keys, hidden_size, channels, heads=heads))
@@ -644,13 +619,12 @@ def parse_zamba2(config: ModelConfig) -> Architecture:
     )
     kinds = keys.texts("layers_block_type", allowed=_ZAMBA_MIXERS)
     dim, n_heads = _zamba_head_dim(keys, hidden_size), keys.positive_int("num_attention_heads")
-    core = GroupedQueryAttention(*head_counts(keys, kv_default=n_heads), dim, dim)
+    shape = AttentionShape(hidden_size, *head_counts(keys, kv_default=n_heads), dim)
     width = keys.positive_int("intermediate_size", default=4 * hidden_size)
     bias = keys.flag("add_bias_linear", default=False)
     in_attention = keys.flag("use_shared_attention_adapter", default=False)
     shared = _ZambaBlocks(
-        hidden_size,
-        core,
+        shape,
         2 * hidden_size,
         width,
         bias,
@@ -677,11 +651,25 @@ def _zamba(
         config.keys.refuse("layers_block_type", f"one for each of the {config.n_layers} layers")
     if not config.keys.flag("tie_word_embeddings", default=True):
         config.keys.refuse("tie_word_embeddings", "true: with false, transformers shares no block")
-    hidden_size, size, rank = shared.hidden_size, shared.attention_size, shared.rank
+    hidden_size, size, rank = config.hidden_size, shared.attention_size, shared.rank
     hybrid = [index for index, kind in enumerate(kinds) if kind == "hybrid"]
     # the first layer of each shared block holds it
     holders = frozenset(hybrid[: shared.n_blocks])
     places = [(index in holders) if kind == "hybrid" else None for index, kind in enumerate(kinds)]
+
+    def attention(stored: bool, weights: LayerWeights) -> Block:
+        block = grouped_query_block(
+            shared.shape,
+            lambda name: weights(f"{_ZAMBA_MODULE}.self_attn.{name}"),
+            in_features=size,
+        )
+        return replace(block, stored=stored)
+
+    def feed_forward(stored: bool, weights: LayerWeights) -> Block:
+        module = f"{_ZAMBA_MODULE}.feed_forward"
+        width, bias = shared.width, shared.bias
+        block = feed_forward_block(hidden_size, width, weights, bias=bias, module=module)
+        return replace(block, stored=stored)
 
     def attention_adapters(_: bool, weights: LayerWeights) -> Block | None:
         rows = [
@@ -710,7 +698,7 @@ def _zamba(
             places, lambda stored, weights: None if stored is None else build(stored, weights)
         )
 
-    shared_parts = (attention_adapters, shared.attention, adapters, shared.feed_forward)
+    shared_parts = (attention_adapters, attention, adapters, feed_forward)
     return decoder(
         config,
         *(in_hybrid(build) for build in shared_parts),
