@@ -1,6 +1,6 @@
 """Decoders of grouped queries that differ by keys: a row of data each.
 
-`decoder.py` makes the model of a row. A family of another shape has a file of its own.
+`decoder.py` makes the model of a row. A family of another shape has a function in `families/`.
 
 Source
     transformers 5.23, `models/FAMILY/configuration_FAMILY.py` for what is so where no key says it,
@@ -501,6 +501,9 @@ def _molmo2(keys: Reader) -> Traits:
     """Return a Molmo 2, with norms of queries and keys as Qwen 3 or OLMo 2 has them.
 
     Its head has no rows for words of images, which stand beside the embedding.
+
+    Source
+        transformers 5.24, `models/molmo2/modeling_molmo2.py` and `configuration_molmo2.py`.
     """
     keys.expect_flags("use_qk_norm", value=True)
     kind = keys.text("qk_norm_type", allowed=("qwen3", "olmo"), default="qwen3")
@@ -1027,7 +1030,7 @@ TRAITS: Final[dict[str, Traits | Callable[[Reader], Traits]]] = {
     ),
 }
 
-#: Families with a file of their own: the file and its function, and each `model_type` it reads.
+#: Families with a function of their own: its file and name, and each `model_type` that it reads.
 _OWN_FILES: Final = {
     "latent:parse_axk1": "axk1",
     "latent:parse_axk2": "axk2",
