@@ -260,6 +260,7 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         "mlp_multipliers ssm_in_multiplier ssm_multipliers ssm_out_multiplier mamba_chunk_size "
         "mamba_expand mamba_norm_before_gate mamba_use_mlp"
     )
+    feed_forward = feed_forward_of(config, _DENSE)
     # configuration_falcon_h1.py: attention_bias, mamba_proj_bias, projectors_bias and
     # mamba_rms_norm False
     mamba = mamba2_builder(
@@ -274,7 +275,7 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         config,
         same_part(config, mamba),
         LayerPart([read_attention(keys, biased=True)] * config.n_layers, attention_block),
-        feed_forward_of(config, _DENSE),
+        feed_forward,
     )
 
 
