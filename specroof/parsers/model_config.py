@@ -233,7 +233,7 @@ def sidecar_notes(config: ModelConfig, model: Architecture, sidecar: Reader) -> 
     plain = PLAIN_FORMATS[config.activation_dtype]
     try:
         quantization = read_quantization(None, sidecar, plain)
-        other = parse_opened(replace(config, quantization=quantization, states_quantization=False))
+        other = parse_family(replace(config, quantization=quantization, states_quantization=False))
     except ConfigError as refusal:
         return [f"quantization_config counts; the file beside it is not understood: {refusal}"]
     notes = []
@@ -364,7 +364,7 @@ def parse_foreign(config: ModelConfig, unstated: dict[str, None] | None = None) 
         unstated=unstated,
     )
     _require_activation(keys)
-    model = parse_family(replace(config, keys=keys))
+    model = parse_family(replace(config, keys=keys, is_foreign=False))
     unread = list(unread_keys(keys.values))
     if unread:
         shown = ", ".join(printable(key) for key in unread[:MAX_KEYS])
@@ -412,17 +412,14 @@ def _require_windows(keys: StatedReader, model: Architecture) -> None:
 # --- A file, read by the parser of its family ----------------------------------------------------
 
 
-def parse_opened(config: ModelConfig) -> Architecture:
-    """Return the model of an opened config, be it of its family or read as of another."""
-    return parse_foreign(config) if config.is_foreign else parse_family(config)
-
-
 def parse_family(config: ModelConfig) -> Architecture:
     """Return the model of an opened config, from the parser of its family.
 
     A family's file is imported when the first model needs it: a model is of one family, and a cold
     start is felt.
     """
+    if config.is_foreign:
+        return parse_foreign(config)
     file, function = PARSERS[config.family].split(":")
     module = import_module(f"specroof.parsers.{file}")
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
@@ -482,7 +479,7 @@ def parse_config(
         if family is None and typed.text("model_type", default="") not in PARSERS:
             _refuse_unknown_type(typed, root)
         config = open_config(root, name=name, family=family, sidecar=sidecar)
-        return config, parse_opened(config)
+        return config, parse_family(config)
 
     config, model = read_whole(read)
     unread = list(unread_keys(config.keys.values))

@@ -313,7 +313,7 @@ class Reader:
 
     def has(self, key: str) -> bool:
         """Whether `key` is there and not null."""
-        return self.value(key) is not None
+        return self.values.get(self._own(key)) is not None
 
     def pass_over(self, keys: str) -> None:
         """Say of some keys, with spaces between, that nobody needs to read them."""
