@@ -1,5 +1,7 @@
 """Short convolutions: between attention layers, beside every sublayer, or of queries and keys.
 
+LFM2 and LFM3, Inkling and ZAYA1.
+
 Source
     LFM2 and LFM3: transformers 5.23, `models/lfm2/`, `models/lfm2_moe/` and `models/lfm3/`
     (`modeling_*.py`, `configuration_*.py`); vLLM 0.33.0, `layers/mamba/short_conv.py`.

@@ -2,6 +2,8 @@
 
 Each keeps one latent of a token for all heads. They differ in what stands around that: the tokens
 that an indexer picks, gates, norms, windows, several residual streams, two sublayers a layer.
+DeepSeek-V2 to V3.2, Kimi K2, GLM 4.7 Flash and 5, Mistral 4 and Large, Sarvam, Youtu, MiniCPM3,
+A.X, Hy4, dots3.note and LongCat-Flash.
 
 Source
     DeepSeek-V2 technical report, arXiv:2405.04434, section 2; DeepSeek-V3 technical report,

@@ -1,4 +1,6 @@
-"""State spaces, Mamba 1 and 2: alone, beside attention, and between attention and experts.
+"""State spaces and gated recurrences: alone, with attention and experts, or between shared blocks.
+
+Mamba 1 and 2, Jamba, Falcon-H1, Bamba, Granite 4, Nemotron-H, RecurrentGemma and Zamba.
 
 Source
     Gu and Dao 2023, arXiv:2312.00752; Dao and Gu 2024, arXiv:2405.21060; transformers 5.24,

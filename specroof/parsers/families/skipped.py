@@ -1,7 +1,6 @@
 """Layers and experts that a token skips, what stands in for layers, and layers that run again.
 
-Source
-    See each family.
+Llama 3.2 Vision, ERNIE 4.5 VL, Llama-Nemotron and Dory; for sources see each.
 """
 
 from collections.abc import Callable

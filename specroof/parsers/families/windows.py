@@ -1,5 +1,7 @@
 """Layers with a window or chunks that differ from full ones in more: heads, widths, sinks, gates.
 
+MiMo-V2, Step 3.5 and Llama 4.
+
 Source
     MiMo-V2: transformers 5, `models/mimo_v2_flash/modeling_mimo_v2_flash.py` and
     `configuration_mimo_v2_flash.py`; SGLang `models/mimo_v2.py`, for the keys of the published
