@@ -25,10 +25,17 @@ from specroof.arrays import Array
 from specroof.units import dtype_bytes
 
 
+@dataclass(frozen=True, slots=True)
 class HeadsAttention(SoftmaxAttention):
-    """Attention that caches a key and a value of each token for every KV head."""
+    """Attention that caches a key and a value of each token for every KV head.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    n_heads, n_kv_heads
+        Query heads, and heads whose keys and values are cached.
+    head_dim, value_dim
+        Width of a query or key, and of a value.
+    """
 
     n_heads: int
     n_kv_heads: int
@@ -40,6 +47,26 @@ class HeadsAttention(SoftmaxAttention):
         """Its heads."""
         return Heads(self.n_heads, self.n_kv_heads, self.head_dim)
 
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        """Return what it keeps of a sequence: a window keeps its last tokens only.
+
+        Counts
+            of a chunk what must be free for its end, not what the begun one holds.
+        Source
+            Ainslie et al. 2023, arXiv:2305.13245. Of chunks: vLLM
+            ``ChunkedLocalAttentionSpec.max_memory_usage_bytes`` (of the new tokens of a prefill
+            apart).
+
+        Examples
+        --------
+        >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
+        >>> kept = core.kept(np.array(1.0), CacheDtypes("bf16", "bf16", "fp32", "bf16"))
+        >>> float(kept.cache_bytes)  # 2 * 8 * 128 * 2
+        4096.0
+        """
+        held = np.minimum(context_len, self.window_len) if self.window_len else context_len
+        return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
+
 
 @dataclass(frozen=True, slots=True)
 class GroupedQueryAttention(HeadsAttention):
@@ -47,10 +74,8 @@ class GroupedQueryAttention(HeadsAttention):
 
     Parameters
     ----------
-    n_heads, n_kv_heads
-        Query heads, and heads whose keys and values are cached.
-    head_dim, value_dim
-        Width of a query or key, and of a value.
+    n_heads, n_kv_heads, head_dim, value_dim
+        Heads and their widths.
     window
         Tokens a query may see, itself included; None sees all.
     causal
@@ -58,10 +83,6 @@ class GroupedQueryAttention(HeadsAttention):
         drafter do.
     """
 
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    value_dim: int
     window: int | None = None
     causal: bool = True
 
@@ -105,22 +126,6 @@ class GroupedQueryAttention(HeadsAttention):
         pairs = counted_pairs(forward, options, self.window, causal=self.causal)
         read = cached_tokens_read(forward, options, self.window)
         return [heads_op(self, setting, pairs=pairs, read=read)]
-
-    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
-        """Return what it keeps of a sequence: a window keeps its last tokens only.
-
-        Source
-            Ainslie et al. 2023, arXiv:2305.13245.
-
-        Examples
-        --------
-        >>> core = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
-        >>> kept = core.kept(np.array(1.0), CacheDtypes("bf16", "bf16", "fp32", "bf16"))
-        >>> float(kept.cache_bytes)  # 2 * 8 * 128 * 2
-        4096.0
-        """
-        held = context_len if self.window is None else np.minimum(context_len, self.window)
-        return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ Source
     `mem_cache/qsa_kv_pool.py`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from specroof.architecture.attention import (
     counted_pairs,
     heads_op,
     indexer_op,
-    kv_token_bytes,
 )
 from specroof.architecture.base import (
     CacheDtypes,
@@ -27,7 +26,6 @@ from specroof.architecture.base import (
     PassSettings,
     Shard,
     cache_element_bytes,
-    cache_only,
 )
 from specroof.arrays import Array
 
@@ -47,10 +45,6 @@ class BlockSparseAttention(HeadsAttention):
         Tokens per block.
     """
 
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    value_dim: int
     indexer: Indexer
     block_len: int
 
@@ -128,8 +122,8 @@ class BlockSparseAttention(HeadsAttention):
         (2304.0, 256.0)
         """
         index = context_len / self.indexer.key_tokens * _index_key_bytes(self, dtypes.kv_dtype)
-        stored = context_len * kv_token_bytes(self, dtypes.kv_dtype)
-        return Kept(cache_only(self.n_kv_heads), stored + index, repeated_bytes=index)
+        pairs = HeadsAttention.kept(self, context_len, dtypes)
+        return replace(pairs, cache_bytes=pairs.cache_bytes + index, repeated_bytes=index)
 
 
 def block_pairs(query_len: Array, context_len: Array, block_len: int, top_k: int) -> Array:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from specroof.architecture.attention import HeadsAttention, heads_op, kv_token_bytes
-from specroof.architecture.base import CacheDtypes, Kept, OpCost, PassSettings, cache_only
+from specroof.architecture.attention import HeadsAttention, heads_op
+from specroof.architecture.base import OpCost, PassSettings
 from specroof.arrays import Array
 
 
@@ -16,19 +16,13 @@ class ChunkedAttention(HeadsAttention):
 
     Parameters
     ----------
-    n_heads, n_kv_heads
-        Query heads, and heads whose keys and values are cached.
-    head_dim, value_dim
-        Width of a query or key, and of a value.
+    n_heads, n_kv_heads, head_dim, value_dim
+        Heads and their widths.
     chunk
         Tokens of a chunk; the query at position n (from 0) sees the ``n % chunk + 1`` last ones,
         itself included.
     """
 
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    value_dim: int
     chunk: int
 
     label = "chunked_attention"
@@ -38,7 +32,7 @@ class ChunkedAttention(HeadsAttention):
 
     @property
     def window_len(self) -> int:
-        """Tokens at which its cache stops growing."""
+        """Tokens at which its cache stops growing: a whole chunk."""
         return self.chunk
 
     def costs(self, setting: PassSettings) -> list[OpCost]:
@@ -77,25 +71,6 @@ class ChunkedAttention(HeadsAttention):
         else:
             pairs = np.asarray(read * np.minimum(forward.query_len, self.chunk - read))
         return [heads_op(self, setting, pairs=pairs, read=read)]
-
-    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
-        """Return what it keeps of a sequence: a whole chunk once it had one.
-
-        Counts
-            what must be free for the end of a chunk, not what the begun one holds.
-        Source
-            vLLM ``ChunkedLocalAttentionSpec.max_memory_usage_bytes`` (of the new tokens of a
-            prefill apart).
-
-        Examples
-        --------
-        >>> core = ChunkedAttention(40, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
-        >>> dtypes = CacheDtypes("bf16", "bf16", "fp32", "bf16")
-        >>> core.kept(np.array([1.0, 10_000.0]), dtypes).cache_bytes  # 4096 bytes a token
-        array([4.0960000e+03, 3.3554432e+07])
-        """
-        held = np.minimum(context_len, self.chunk)
-        return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
 
 
 def chunked_pairs(query_len: npt.ArrayLike, context_len: npt.ArrayLike, chunk: int) -> Array:

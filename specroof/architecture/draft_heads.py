@@ -584,13 +584,9 @@ def usual_eagle3(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead
 
 def usual_p_eagle(target: Architecture) -> DraftHead:
     """Return a P-EAGLE head: EAGLE-3 with four layers."""
-    return eagle3_head(
-        _head_shape(target),
-        name=f"P-EAGLE for {target.name}",
-        vocab_size=min(_DRAFT_VOCABULARY, target.vocab_size),
-        kind="p_eagle",
-        n_layers=_P_EAGLE_LAYERS,
-    )
+    head = usual_eagle3(target, HeadDesign(n_layers=_P_EAGLE_LAYERS))
+    named = replace(head.model, name=f"P-EAGLE for {target.name}", family="p_eagle")
+    return replace(head, kind="p_eagle", model=named)
 
 
 def usual_medusa(target: Architecture) -> DraftHead:

@@ -22,7 +22,7 @@ from specroof.architecture.base import (
     Linear,
     WeightFormat,
 )
-from specroof.architecture.model import Architecture, Block, Layer, stack_layers
+from specroof.architecture.model import Architecture, Block, Layer, ordered_layers
 from specroof.architecture.recurrent import GatedDeltaNet
 
 # --- Formats of one tensor ------------------------------------------------------------------------
@@ -365,7 +365,7 @@ def mixed(model: Architecture, name: str) -> Architecture:
         chosen = next((name for name, where in rules if where(place)), mix.base)
         return _format(values.get(chosen, chosen) if kind == "attn_v" else chosen, row_len)
 
-    layers = [
+    distinct, stored_order = ordered_layers(
         Layer(
             tuple(
                 _mixed_block(block, partial(form, layer), mix, model.family)
@@ -373,9 +373,7 @@ def mixed(model: Architecture, name: str) -> Architecture:
             )
         )
         for layer, place in enumerate(order)
-    ]
-    distinct = stack_layers(layers)
-    places = {layer.blocks: place for place, layer in enumerate(distinct)}
+    )
     width = model.hidden_size
     is_cut = mix.base in GGUF_FORMATS and width % _BLOCKS[mix.base][0] != 0
     head = _format("q8_0" if is_cut else mix.head, width)
@@ -383,7 +381,7 @@ def mixed(model: Architecture, name: str) -> Architecture:
     return replace(
         model,
         layers=distinct,
-        layer_order=tuple(places[layer.blocks] for layer in layers),
+        layer_order=stored_order,
         head=replace(model.head, weight=head),
         embedding=blend(
             (head if model.tied_embeddings else table, model.vocab_size * width),

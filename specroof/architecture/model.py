@@ -121,6 +121,21 @@ def stack_layers(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     return tuple(Layer(blocks, count) for blocks, count in counts.items())
 
 
+def ordered_layers(layers: Iterable[Layer]) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
+    """Return the distinct ones of single layers with their counts, and where each layer is there.
+
+    Examples
+    --------
+    >>> dense = Layer((Block("feed_forward", (Linear("up_proj", 8, 32),)),))
+    >>> distinct, order = ordered_layers([dense, Layer(()), dense])
+    >>> [layer.count for layer in distinct], order
+    ([2, 1], (0, 1, 0))
+    """
+    places: dict[tuple[Block, ...], int] = {}
+    order = tuple(places.setdefault(layer.blocks, len(places)) for layer in layers)
+    return tuple(Layer(blocks, order.count(place)) for blocks, place in places.items()), order
+
+
 @dataclass(frozen=True, slots=True)
 class VisionTower:
     """What reads images beside a language model: no pass of decoding, and memory of the server.

@@ -34,7 +34,10 @@ class RecurrentCore(Core):
     #: Taps of the depthwise convolution, and past columns cached for it; 0 where there is none.
     conv_kernel: int
     conv_columns: int
+    #: Whether the convolution has a bias.
+    conv_bias: bool = False
 
+    overhead_kinds: tuple[str, ...] = ("linear_attention",)
     # A state is divided by its heads, but no framework asks that devices divide them.
     heads = Heads()
     causal = True
@@ -63,8 +66,8 @@ class RecurrentCore(Core):
 
     @property
     def n_params(self) -> int:
-        """Elements of the depthwise convolution."""
-        return self.conv_taps
+        """Elements of the depthwise convolution and its bias."""
+        return self.conv_taps + (self.conv_dim if self.conv_bias else 0)
 
     @property
     def stored_bytes(self) -> float:
@@ -127,6 +130,87 @@ class RecurrentCore(Core):
         return Kept(HEADS, state_bytes=state)
 
 
+# --- The arithmetic of a state's update and read-out by some tokens, of each kind ----------------
+
+
+def delta_rule_flops(core: RecurrentCore, tokens: Array) -> Array:
+    r"""Return the FLOP of the gated delta rule in one layer.
+
+    .. math:: F = 8 \, n_v \, d_k d_v \, t
+
+    Counts
+        four multiply-adds per state element and token: decay, read :math:`Sk`, rank-one write,
+        read-out :math:`Sq`.
+    Ignores
+        gates and normalisation: a few FLOP per channel, under 1%. The chunked form of long
+        prefills does more arithmetic on tensor cores.
+    Source
+        Yang et al. 2024, arXiv:2412.06464, equation 10; count of Finn 2026, "Adaptive speculative
+        decoding".
+
+    Examples
+    --------
+    >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
+    >>> float(delta_rule_flops(core, np.array(1.0)))  # 8 * 32 * 128 * 128
+    4194304.0
+    """
+    return matmul_flops(4 * core.state_elements * tokens)
+
+
+def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
+    r"""Return the FLOP of a state that decays, takes in a rank-one term and is read out.
+
+    .. math:: S_t = a_t S_{t-1} + x_t \otimes B_t, \quad y_t = S_t C_t
+        \qquad F = 6 \, n \, d \, d_{state} \, t
+
+    Mamba2 has :math:`d` channels by :math:`d_{state}` states per head; lightning attention has
+    keys by values, with a decay that no token changes; Mamba (1) has n d channels, and a decay of
+    each state.
+
+    Counts
+        three multiply-adds per state element and token: decay, outer product, read-out (the
+        convention of `delta_rule_flops`, which reads the state once
+        more; single operations would be five).
+    Ignores
+        discretisation, gates and the skip :math:`D x`: a few FLOP per channel, under 1% at 128
+        states; of Mamba (1) the exponential of each state's decay. The chunked form of long
+        prefills does more arithmetic on tensor cores.
+    Source
+        Dao and Gu 2024, arXiv:2405.21060, equation 2; Qin et al. 2024, arXiv:2401.04658,
+        section 3 (lightning attention); Gu and Dao 2023, arXiv:2312.00752, equation 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> core = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3)
+    >>> float(scan_flops(core, np.array(1.0)))  # 6 * 128 * 64 * 128
+    6291456.0
+    """
+    return matmul_flops(3 * core.state_elements * tokens)
+
+
+def kimi_delta_flops(core: "KimiDeltaAttention", tokens: Array) -> Array:
+    r"""Return the FLOP of Kimi delta attention in one layer.
+
+    .. math:: F = (8 \, d + 2) \, n \, d \, t
+
+    Counts
+        the delta rule, and one multiply-add per key channel for a decay per channel.
+    Ignores
+        what `delta_rule_flops` ignores.
+    Source
+        Kimi Linear report 2025, arXiv:2510.26692, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> core = KimiDeltaAttention(32, 128, conv_kernel=4, conv_columns=3)
+    >>> float(kimi_delta_flops(core, np.array(1.0)))  # 8 * 32 * 128 * 128 + 2 * 32 * 128
+    4202496.0
+    """
+    return delta_rule_flops(core, tokens) + matmul_flops(core.n_heads * core.head_dim * tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class GatedDeltaNet(RecurrentCore):
     """Linear attention with a matrix state per value head, and a short convolution before it.
@@ -152,17 +236,13 @@ class GatedDeltaNet(RecurrentCore):
 
     label = "linear_attention"
     kernel = "delta_net"
-    overhead_kinds = ("linear_attention",)
+    update_flops = delta_rule_flops
 
     @property
     def replayed(self) -> tuple[int, int]:
         """Keys and values; decay and beta."""
         inputs = self.n_key_heads * self.key_dim + self.n_value_heads * self.value_dim
         return inputs, 2 * self.n_value_heads
-
-    def update_flops(self, tokens: Array) -> Array:
-        """Return the FLOP of the state's update and read-out by so many tokens."""
-        return delta_rule_flops(self, tokens)
 
     @property
     def state_elements(self) -> int:
@@ -196,17 +276,13 @@ class KimiDeltaAttention(RecurrentCore):
 
     label = "delta_attention"
     kernel = "kimi_delta"
-    overhead_kinds = ("linear_attention",)
+    update_flops = kimi_delta_flops
 
     @property
     def replayed(self) -> tuple[int, int]:
         """Keys and values; the decay of every key channel, and beta."""
         channels = self.n_heads * self.head_dim
         return 2 * channels, channels + self.n_heads
-
-    def update_flops(self, tokens: Array) -> Array:
-        """Return the FLOP of the state's update and read-out by so many tokens."""
-        return kimi_delta_flops(self, tokens)
 
     @property
     def state_elements(self) -> int:
@@ -247,16 +323,12 @@ class Mamba2(RecurrentCore):
 
     label = "mamba2"
     kernel = "mamba2"
-    overhead_kinds = ("linear_attention",)
+    update_flops = scan_flops
 
     @property
     def replayed(self) -> tuple[int, int]:
         """The input x and the projection B of each group; the step size. C only reads out."""
         return self.inner_dim + self.n_groups * self.state_dim, self.n_heads
-
-    def update_flops(self, tokens: Array) -> Array:
-        """Return the FLOP of the state's update and read-out by so many tokens."""
-        return scan_flops(self, tokens)
 
     @property
     def inner_dim(self) -> int:
@@ -272,11 +344,6 @@ class Mamba2(RecurrentCore):
     def conv_dim(self) -> int:
         """Channels of the convolution: x, B and C side by side."""
         return self.inner_dim + 2 * self.n_groups * self.state_dim
-
-    @property
-    def n_params(self) -> int:
-        """Elements of the depthwise convolution and its bias."""
-        return self.conv_taps + (self.conv_dim if self.conv_bias else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,16 +368,12 @@ class SelectiveScan(RecurrentCore):
 
     label = "selective_scan"
     kernel = "selective_scan"
-    overhead_kinds = ("linear_attention",)
+    update_flops = scan_flops
 
     @property
     def replayed(self) -> tuple[int, int]:
         """The input of each channel and the projection B; the step sizes."""
         return self.channels + self.state_dim, self.channels
-
-    def update_flops(self, tokens: Array) -> Array:
-        """Return the FLOP of the state's update and read-out by so many tokens."""
-        return scan_flops(self, tokens)
 
     @property
     def state_elements(self) -> int:
@@ -321,11 +384,6 @@ class SelectiveScan(RecurrentCore):
     def conv_dim(self) -> int:
         """Channels of the convolution."""
         return self.channels
-
-    @property
-    def n_params(self) -> int:
-        """Elements of the depthwise convolution and its bias."""
-        return self.conv_taps + (self.channels if self.conv_bias else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,16 +406,12 @@ class LightningAttention(RecurrentCore):
 
     label = "lightning_attention"
     kernel = "lightning"
-    overhead_kinds = ("linear_attention",)
+    update_flops = scan_flops
 
     @property
     def replayed(self) -> tuple[int, int]:
         """Keys and values; the decay is constant."""
         return 2 * self.n_heads * self.head_dim, 0
-
-    def update_flops(self, tokens: Array) -> Array:
-        """Return the FLOP of the state's update and read-out by so many tokens."""
-        return scan_flops(self, tokens)
 
     @property
     def state_elements(self) -> int:
@@ -391,16 +445,13 @@ class ShortConvolution(RecurrentCore):
 
     label = "short_convolution"
     kernel = "short_convolution"
+    update_flops = scan_flops
     overhead_kinds = ()  # one small kernel: nothing of what makes linear attention slow to launch
 
     @property
     def replayed(self) -> tuple[int, int]:
         """A column."""
         return self.channels, 0
-
-    def update_flops(self, tokens: Array) -> Array:
-        """Return the FLOP of the state's update and read-out by so many tokens."""
-        return 0.0 * tokens
 
     @property
     def state_elements(self) -> int:
@@ -411,35 +462,6 @@ class ShortConvolution(RecurrentCore):
     def conv_dim(self) -> int:
         """Channels of the convolution."""
         return self.channels
-
-    @property
-    def n_params(self) -> int:
-        """Elements of the depthwise convolution and its bias."""
-        return self.conv_taps + (self.channels if self.conv_bias else 0)
-
-
-def delta_rule_flops(core: RecurrentCore, tokens: Array) -> Array:
-    r"""Return the FLOP of the gated delta rule in one layer.
-
-    .. math:: F = 8 \, n_v \, d_k d_v \, t
-
-    Counts
-        four multiply-adds per state element and token: decay, read :math:`Sk`, rank-one write,
-        read-out :math:`Sq`.
-    Ignores
-        gates and normalisation: a few FLOP per channel, under 1%. The chunked form of long
-        prefills does more arithmetic on tensor cores.
-    Source
-        Yang et al. 2024, arXiv:2412.06464, equation 10; count of Finn 2026, "Adaptive speculative
-        decoding".
-
-    Examples
-    --------
-    >>> core = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
-    >>> float(delta_rule_flops(core, np.array(1.0)))  # 8 * 32 * 128 * 128
-    4194304.0
-    """
-    return matmul_flops(4 * core.state_elements * tokens)
 
 
 def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str) -> float:
@@ -549,60 +571,3 @@ def _convolution(core: RecurrentCore, setting: PassSettings) -> OpCost:
         compute_dtype=setting.activation_dtype,
         shard=HEADS,
     )
-
-
-# --- Kimi delta, Mamba2, lightning: the arithmetic of their update
-
-
-def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
-    r"""Return the FLOP of a state that decays, takes in a rank-one term and is read out.
-
-    .. math:: S_t = a_t S_{t-1} + x_t \otimes B_t, \quad y_t = S_t C_t
-        \qquad F = 6 \, n \, d \, d_{state} \, t
-
-    Mamba2 has :math:`d` channels by :math:`d_{state}` states per head; lightning attention has
-    keys by values, with a decay that no token changes; Mamba (1) has n d channels, and a decay of
-    each state.
-
-    Counts
-        three multiply-adds per state element and token: decay, outer product, read-out (the
-        convention of `delta_rule_flops`, which reads the state once
-        more; single operations would be five).
-    Ignores
-        discretisation, gates and the skip :math:`D x`: a few FLOP per channel, under 1% at 128
-        states; of Mamba (1) the exponential of each state's decay. The chunked form of long
-        prefills does more arithmetic on tensor cores.
-    Source
-        Dao and Gu 2024, arXiv:2405.21060, equation 2; Qin et al. 2024, arXiv:2401.04658,
-        section 3 (lightning attention); Gu and Dao 2023, arXiv:2312.00752, equation 2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> core = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3)
-    >>> float(scan_flops(core, np.array(1.0)))  # 6 * 128 * 64 * 128
-    6291456.0
-    """
-    return matmul_flops(3 * core.state_elements * tokens)
-
-
-def kimi_delta_flops(core: KimiDeltaAttention, tokens: Array) -> Array:
-    r"""Return the FLOP of Kimi delta attention in one layer.
-
-    .. math:: F = (8 \, d + 2) \, n \, d \, t
-
-    Counts
-        the delta rule, and one multiply-add per key channel for a decay per channel.
-    Ignores
-        what `delta_rule_flops` ignores.
-    Source
-        Kimi Linear report 2025, arXiv:2510.26692, section 3.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> core = KimiDeltaAttention(32, 128, conv_kernel=4, conv_columns=3)
-    >>> float(kimi_delta_flops(core, np.array(1.0)))  # 8 * 32 * 128 * 128 + 2 * 32 * 128
-    4202496.0
-    """
-    return delta_rule_flops(core, tokens) + matmul_flops(core.n_heads * core.head_dim * tokens)

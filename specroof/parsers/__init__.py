@@ -1,7 +1,7 @@
 """`config.json` to `Architecture`: the one room that knows Hugging Face's names of keys.
 
-A family is a row of `TRAITS`, or one file with one function and a row beside them.
+A family is a row of `TRAITS`, or a function in the file of those that share its mechanism.
 """
 
-from specroof.parsers.model_config import parse_config, parse_family
+from specroof.parsers.model_config import parse_config
 from specroof.parsers.traits import PARSERS

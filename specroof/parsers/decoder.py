@@ -4,7 +4,16 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from specroof.architecture.base import FEED_FORWARD_REPLICATED, FP32, HEADS, TENSOR, Linear, Shard
+from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
+from specroof.architecture.base import (
+    ATTENTION_REPLICATED,
+    FEED_FORWARD_REPLICATED,
+    FP32,
+    HEADS,
+    TENSOR,
+    Linear,
+    Shard,
+)
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import (
     Architecture,
@@ -14,7 +23,7 @@ from specroof.architecture.model import (
     VisionTower,
     gated_pair,
     grouped_query_block,
-    stack_layers,
+    ordered_layers,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig, StatedReader
@@ -43,6 +52,21 @@ def listed_kinds(
     if not keys.has(key):
         return None
     return keys.texts(key, allowed=allowed, at_least=n_layers)[:n_layers]
+
+
+def layer_kinds(keys: Reader, n_layers: int, usual: Sequence[str], *more: str) -> Sequence[str]:
+    """Return each layer's kind: by ``layer_types``, or the `usual` ones by turns.
+
+    A list may have kinds that are not usual, `more` of them.
+
+    Examples
+    --------
+    >>> layer_kinds(Reader("c.json", {}), 5, ("mamba", "mamba", "attention"))
+    ['mamba', 'mamba', 'attention', 'mamba', 'mamba']
+    """
+    return listed_kinds(keys, "layer_types", {*usual, *more}, n_layers) or [
+        usual[index % len(usual)] for index in range(n_layers)
+    ]
 
 
 def flagged_layers(keys: Reader, key: str, n_layers: int) -> list[bool] | None:
@@ -119,57 +143,22 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 #     (`VllmConfig.with_hf_config`), and both keep a head that the checkpoint has.
 
 _KEY: Final = "tie_word_embeddings"
-_TOP: Final = frozenset(
-    [
-        "apertus1p5",
-        "deepseek_ocr2",
-        "ernie4_5_moe_vl",
-        "ernie4_5_vl_moe",
-        "gemma3",
-        "gemma3n",
-        "gemma4",
-        "gemma4_unified",
-        "dots3_note",
-        "glm46v",
-        "glm5_next",
-        "glmga",
-        "granite4_vision",
-        "granite_docling",
-        "hy_v4_vl",
-        "mistral_large4",
-        "molmo2",
-        "muse_glimmer",
-        "qwen2_5_omni",
-        "qwen3_5",
-        "qwen3_5_moe",
-        "qwen3_omni_moe",
-        "qwen3_vl",
-        "qwen3_vl_moe",
-        "qwen4_exp",
-        "step3p7",
-        "unlimited_ocr",
-    ]
-)
-_TEXT: Final = frozenset(("llama4",))
-_EITHER: Final = frozenset(
-    [
-        "glm4v",
-        "glm4v_moe",
-        "glm_ocr",
-        "hunyuan_vl",
-        "minimax_m3",
-        "minimax_m3_vl",
-        "paddleocr_vl",
-        "qwen2_5_vl",
-        "qwen2_vl",
-        "llava",
-        "llava_onevision",
-        "video_llama_3",
-    ]
-)
-_NEVER: Final = frozenset(
-    ("cosmos3_edge", "inkling", "inkling_mm_model", "inkling_model", "inkling2", "muse_spark")
-)
+_LEVELS: Final = {
+    "top": (
+        "apertus1p5 deepseek_ocr2 dots3_note ernie4_5_moe_vl ernie4_5_vl_moe gemma3 gemma3n gemma4 "
+        "gemma4_unified glm46v glm5_next glmga granite4_vision granite_docling hy_v4_vl "
+        "mistral_large4 molmo2 muse_glimmer qwen2_5_omni qwen3_5 qwen3_5_moe qwen3_omni_moe "
+        "qwen3_vl qwen3_vl_moe qwen4_exp step3p7 unlimited_ocr"
+    ),
+    "text": "llama4",
+    "either": (
+        "glm4v glm4v_moe glm_ocr hunyuan_vl llava llava_onevision minimax_m3 minimax_m3_vl "
+        "paddleocr_vl qwen2_5_vl qwen2_vl video_llama_3"
+    ),
+    "never": "cosmos3_edge inkling inkling_mm_model inkling_model inkling2 muse_spark",
+}
+#: Which level counts, by `model_type`.
+_LEVEL_OF: Final = {name: level for level, names in _LEVELS.items() for name in names.split()}
 
 
 def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:
@@ -197,17 +186,18 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
         level.flag(_KEY, default=default) if level.has(_KEY) else None for level in (root, text)
     )
     stated = {level for level in (outer, inner) if level is not None}
+    levels = {_LEVEL_OF.get(name) for name in names}
     if isinstance(text, StatedReader):  # no default of the family holds
-        names = set()
+        levels = set()
         if not stated:
             text.expect(_KEY, default)
-    if names & _NEVER:
+    if "never" in levels:
         return False
-    if names & _TOP:
+    if "top" in levels:
         return default if outer is None else outer
-    if names & _TEXT:
+    if "text" in levels:
         return bool(inner)
-    if names & _EITHER:
+    if "either" in levels:
         # The class of the whole ties by default where it is of the same family alone.
         whole = default and root.values.get("model_type") in {family, family.removesuffix("_text")}
         return (whole if outer is None else outer) or (default if inner is None else inner)
@@ -276,9 +266,13 @@ def router(
     return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
 
 
-def stream_mixing(name: str, hidden_size: int, n_streams: int, rows: int, shard: Shard) -> Linear:
-    """Return the float32 matrix that looks at all residual streams before a sublayer (mHC)."""
-    return Linear(name, n_streams * hidden_size, rows, weight=FP32, shard=shard, kind="residual")
+def stream_mixing(block: Block, width: int, rows: int) -> Linear:
+    """Return the float32 matrix that looks at residual streams of some `width` before it (mHC)."""
+    attends = block.name == "attention"
+    name, shard = (
+        ("attn_hc_fn", ATTENTION_REPLICATED) if attends else ("ffn_hc_fn", FEED_FORWARD_REPLICATED)
+    )
+    return Linear(name, width, rows, FP32, shard, kind="residual")
 
 
 def extended(block: Block, *linears: Linear, n_params: int = 0) -> Block:
@@ -301,6 +295,20 @@ def attention_block(
     )
 
 
+def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
+    """Return the attention of a layer that reads another layer's cache: it makes no keys."""
+    head_dim = shape.head_dim
+    core = GroupedQueryAttention(shape.n_heads, shape.n_kv_heads, head_dim, head_dim, shape.window)
+    block = without(extended(block, n_params=-head_dim), "k_proj", "v_proj")
+    return replace(block, core=SharedCacheAttention(core))
+
+
+def without(block: Block, *names: str) -> Block:
+    """Return a block that lacks some matrices."""
+    linears = (linear for linear in block.linears if linear.name not in names)
+    return replace(block, linears=tuple(linears))
+
+
 def feed_forward_block(
     hidden_size: int,
     width: int,
@@ -308,10 +316,15 @@ def feed_forward_block(
     *,
     bias: bool = False,
     module: str = "mlp",
+    names: tuple[str, str] = ("gate_proj", "down_proj"),
 ) -> Block:
-    """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer."""
-    into = weights(f"{module}.gate_proj", f"{module}.gate_up_proj")
-    pair = gated_pair(hidden_size, width, into, weights(f"{module}.down_proj"), bias=bias)
+    """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer.
+
+    `names` are those of its first matrix, beside which another may lie fused, and of its last.
+    """
+    first, last = names
+    into = weights(f"{module}.{first}", f"{module}.gate_up_proj")
+    pair = gated_pair(hidden_size, width, into, weights(f"{module}.{last}"), bias=bias)
     return Block("feed_forward", pair, vector_params=hidden_size)
 
 
@@ -419,6 +432,15 @@ class LayerPart(Generic[_Kind]):
     kinds: Sequence[_Kind]
     build: Callable[[_Kind, LayerWeights], Block | None]
 
+    def changed(self, change: Callable[[_Kind, Block, LayerWeights], Block]) -> "LayerPart[_Kind]":
+        """Return a part with its blocks changed, where layers have them."""
+
+        def build(kind: _Kind, weights: LayerWeights) -> Block | None:
+            block = self.build(kind, weights)
+            return block and change(kind, block, weights)
+
+        return LayerPart(self.kinds, build)
+
 
 def same_part(config: ModelConfig, build: BlockBuilder) -> LayerPart[None]:
     """Return a block that all layers have alike."""
@@ -474,22 +496,16 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
     head = config.quantization.weight_format(None, head_name)
     # Each layer has the formats of its own module names; layers of one kind that the checkpoint
     # quantises alike are built once.
-    alike: dict[Hashable, list[int]] = {}
-    for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
-        alike.setdefault((kinds, config.quantization.layer_key(index)), []).append(index)
+    built: dict[Hashable, Layer] = {}
     layers = []
-    for indices in alike.values():
-        first = indices[0]
-        weights = LayerWeights(config.quantization, first)
-        blocks = (part.build(part.kinds[first], weights) for part in parts)
-        layers.append(Layer(tuple(block for block in blocks if block is not None), len(indices)))
-    distinct = stack_layers(layers)
-    places = {layer.blocks: place for place, layer in enumerate(distinct)}
-    order = {
-        index: places[layer.blocks]
-        for layer, indices in zip(layers, alike.values(), strict=True)
-        for index in indices
-    }
+    for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
+        alike = kinds, config.quantization.layer_key(index)
+        if alike not in built:
+            weights = LayerWeights(config.quantization, index)
+            blocks = (part.build(kind, weights) for part, kind in zip(parts, kinds, strict=True))
+            built[alike] = Layer(tuple(block for block in blocks if block is not None))
+        layers.append(built[alike])
+    distinct, order = ordered_layers(layers)
     # Servers reserve memory for a vision tower by its sizes.
     tower = config.root.section("vision_config")
     tower_sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
@@ -510,7 +526,7 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
         state_dtype=state_dtype,
         notes=(*config.notes, *notes),
         vision=None if tower is None else VisionTower(*map(tower.optional_int, tower_sizes)),
-        layer_order=tuple(order[index] for index in range(len(order))),
+        layer_order=order,
     )
 
 
@@ -521,9 +537,10 @@ _BOTH_WAYS: Final = "use_bidirectional_attention"
 _SEEING_PROMPTS: Final = frozenset(("paligemma",))
 
 
-def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architecture:
-    """Return the model of a config whose family has these traits, or its row of `TRAITS`."""
-    traits = traits or TRAITS[config.family]
+def decoder_of(config: ModelConfig) -> Architecture:
+    """Return the model of a config whose family is a row of `TRAITS`."""
+    row = TRAITS[config.family]
+    traits = row if isinstance(row, Traits) else row(config.keys)
     keys = replace(config.keys, spelled=traits.spelled)
     config = replace(config, keys=keys)
     hidden_size = config.hidden_size
@@ -533,20 +550,18 @@ def decoder_of(config: ModelConfig, traits: Traits | None = None) -> Architectur
         keys.pass_over(f"{_BOTH_WAYS} num_image_tokens")
         refused.discard(_BOTH_WAYS)
         notes.append("its prompts see themselves both ways; decoding is that of the text model")
-    for key in sorted(refused):
-        if keys.flag(key, default=False):
-            keys.refuse(key, "false")
+    keys.expect_flags(" ".join(sorted(refused)), value=False)
     parallel = _holds(keys, traits.parallel)
     _, norm_params = _norm_params(config, traits)
     shape, attention = attention_of(config, traits)
     norms_before = 0 if parallel and traits.one_norm else norm_params
-    sparse, feed_forward = feed_forward_of(config, traits, norms_before)
+    feed_forward = feed_forward_of(config, traits, norms_before)
     positions = _number(keys, traits.positions, maximum=2**31) + traits.first_position
     embedding_norms = 2 if traits.embedding_norm else 1
     model = decoder(
         config,
-        LayerPart(_attentions(keys, traits, shape, sparse), attention),
-        LayerPart(sparse, feed_forward),
+        LayerPart(_attentions(keys, traits, shape, feed_forward.kinds), attention),
+        feed_forward,
         tied_default=traits.tied,
         vocab_default=traits.vocab_size,
         vector_params=embedding_norms * traits.norm_vectors * hidden_size,
@@ -601,8 +616,8 @@ def _norm_params(config: ModelConfig, traits: Traits) -> tuple[int, int]:
 
 def feed_forward_of(
     config: ModelConfig, traits: Traits, norm_params: int | None = None
-) -> tuple[list[bool], Callable[[bool, LayerWeights], Block]]:
-    """Return which layers have experts, and what makes the feed-forward of one with or without.
+) -> LayerPart[bool]:
+    """Return the feed-forwards of all layers, with experts or without.
 
     Parameters
     ----------
@@ -620,7 +635,7 @@ def feed_forward_of(
     if routing and all(sparse):
         keys.pass_over(" ".join(routing.dense_width))
     width = 0 if all(sparse) else _width(keys, hidden_size, traits)
-    mlp_bias = _holds(keys, traits.mlp_bias)
+    mlp_bias, names = _holds(keys, traits.mlp_bias), traits.mlp_names
     dense_params = traits.activation_params + (width if traits.inner_norms else 0)
     more_params = 0 if norm_params is None else norm_params - hidden_size
 
@@ -629,15 +644,16 @@ def feed_forward_of(
             block = experts_block(experts, weights, routing.names)
             return extended(_at_inner_width(config, routing, block, weights), n_params=more_params)
         if traits.gated:
-            module = routing.names.dense if routing else "mlp"
-            block = feed_forward_block(hidden_size, width, weights, bias=mlp_bias, module=module)
+            block = feed_forward_block(
+                hidden_size, width, weights, bias=mlp_bias, module=traits.mlp, names=names
+            )
         else:
             rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
-            linears = matrices(weights, "mlp.", TENSOR, *rows, bias=mlp_bias)
+            linears = matrices(weights, f"{traits.mlp}.", TENSOR, *rows, bias=mlp_bias)
             block = Block("feed_forward", linears, vector_params=hidden_size)
         return extended(block, n_params=more_params + dense_params)
 
-    return sparse, feed_forward
+    return LayerPart(sparse, feed_forward)
 
 
 def _at_inner_width(

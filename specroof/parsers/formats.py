@@ -16,22 +16,31 @@ from typing import Final, NamedTuple
 
 from specroof.architecture.base import BF16, FP32, WEIGHT_FORMATS, WeightFormat
 from specroof.reading.json_text import Reader
+from specroof.units import dtype_bytes
 
 #: Unquantised weights by the dtype of the activations, which they share.
 PLAIN_FORMATS: Final = {"bf16": BF16, "fp16": WEIGHT_FORMATS["fp16"], "fp32": FP32}
 
 
 class _Algorithm(NamedTuple):
-    """A ModelOpt algorithm: bytes without scales, scale bytes per group, and its arithmetic.
+    """Bytes of an element, of what a group has besides, the usual group, and the arithmetic.
 
     `compute_dtype` None means that only weights are narrow.
     """
 
     name: str
     element_bytes: float
-    scale_bytes: float
+    group_bytes: float
     group_size: int
     compute_dtype: str | None
+
+    def form(self, options: Reader | None, plain: WeightFormat) -> WeightFormat:
+        """Return the format, of groups as long as the options say."""
+        group_size = self.group_size
+        if options is not None and self.group_bytes:
+            group_size = options.positive_int("group_size", default=group_size)
+        element_bytes = self.element_bytes + self.group_bytes / group_size
+        return WeightFormat(self.name, element_bytes, self.compute_dtype or plain.compute_dtype)
 
 
 # NVIDIA ModelOpt; vLLM `modelopt.py`.
@@ -43,32 +52,18 @@ _ALGORITHMS: Final = {
     "W4A16_NVFP4": _Algorithm("nvfp4", 0.5, 1.0, 16, None),
 }
 
-# Arithmetic on weights and activations of both kinds.
-_COMPUTE_DTYPES: Final = {
-    ("float", 8): "fp8",
-    ("float", 4): "fp4",
-    ("int", 8): "int8",
-    ("int", 4): "int4",
-}
-# Names of the 4 and 8 bit floats by whether they carry a scale per group of 16, 32 or none.
-_FLOAT_NAMES: Final = {
-    (4, 16): "nvfp4",
-    (4, 32): "mxfp4",
-    (8, 32): "mxfp8",
+#: What floats are called that have a scale of one byte for each group of this size.
+_MICRO_SCALED: Final = {
+    ("fp4", 16): "nvfp4",
+    ("fp4", 32): "mxfp4",
+    ("fp6", 32): "mxfp6",
+    ("fp8", 32): "mxfp8",
 }
 
 
 def modelopt_format(section: Reader, plain: WeightFormat) -> WeightFormat:
     """Return the format of a ``quant_algo`` and its ``group_size``."""
-    algorithm = _ALGORITHMS[section.text("quant_algo", allowed=_ALGORITHMS)]
-    group_size = algorithm.group_size
-    if algorithm.scale_bytes:
-        group_size = section.positive_int("group_size", default=group_size)
-    return WeightFormat(
-        algorithm.name,
-        algorithm.element_bytes + algorithm.scale_bytes / group_size,
-        algorithm.compute_dtype or plain.compute_dtype,
-    )
+    return _ALGORITHMS[section.text("quant_algo", allowed=_ALGORITHMS)].form(section, plain)
 
 
 def block_format(section: Reader, key: str) -> WeightFormat:
@@ -106,19 +101,17 @@ def compressed_format(group: Reader, plain: WeightFormat) -> WeightFormat | None
     weights = group.section("weights")
     if weights is None:
         return None
-    number = weights.text("type", allowed=("float", "int"))
-    bits = weights.positive_int("num_bits", maximum=8)
-    if number == "float" and bits not in {4, 8}:
+    name, bits = _number(weights)
+    if name.startswith("fp") and bits not in {4, 8}:
         weights.refuse("num_bits", "4 or 8 for floats")
     group_size = weights.optional_int("group_size") or 0
     if weights.has("block_structure"):
         return block_format(weights, "block_structure")
-    micro_scaled = _FLOAT_NAMES.get((bits, group_size)) if number == "float" else None
+    micro_scaled = _MICRO_SCALED.get((name, group_size))
     # One byte a group of micro-scaled floats, else bf16; without groups the scale belongs to a
     # channel or tensor and is too small to count.
     share = (1.0 if micro_scaled else 2.0) / group_size if group_size else 0.0
-    name = micro_scaled or f"{'fp' if number == 'float' else 'int'}{bits}"
-    return WeightFormat(name, bits / 8 + share, _compute_dtype(group, plain))
+    return WeightFormat(micro_scaled or name, bits / 8 + share, _compute_dtype(group, plain))
 
 
 def _compute_dtype(group: Reader, plain: WeightFormat) -> str:
@@ -126,13 +119,17 @@ def _compute_dtype(group: Reader, plain: WeightFormat) -> str:
     activations = group.section("input_activations")
     if activations is None:
         return plain.compute_dtype
-    kind = (
-        activations.text("type", allowed=("float", "int")),
-        activations.positive_int("num_bits", maximum=8),
-    )
-    if kind not in _COMPUTE_DTYPES:
+    dtype, bits = _number(activations)
+    if bits not in {4, 8}:
         activations.refuse("num_bits", "4 or 8")
-    return _COMPUTE_DTYPES[kind]
+    return dtype
+
+
+def _number(section: Reader) -> tuple[str, int]:
+    """Return what a `type` of so many bits is called, and the bits."""
+    kind = section.text("type", allowed=("float", "int"))
+    bits = section.positive_int("num_bits", maximum=8)
+    return f"{'fp' if kind == 'float' else 'int'}{bits}", bits
 
 
 # --- Lists of modules, as quantisation configs write them ----------------------------------------
@@ -340,25 +337,13 @@ def _glob(entry: str) -> re.Pattern[str]:
 
 # --- AMD Quark -----------------------------------------------------------------------------------
 
-#: Bytes of an element, and the arithmetic of two such operands.
+#: Dtypes by Quark's names, with the layout of their bits.
 _QUARK_DTYPES: Final = {
-    "fp8_e4m3": (1.0, "fp8"),
-    "fp8_e5m2": (1.0, "fp8"),
-    "fp6_e3m2": (0.75, "fp6"),
-    "fp6_e2m3": (0.75, "fp6"),
-    "fp4": (0.5, "fp4"),
-    "int8": (1.0, "int8"),
-    "uint8": (1.0, "int8"),
-    "int4": (0.5, "int4"),
-    "uint4": (0.5, "int4"),
-}
-#: By the size of a group, what floats with a scale of one byte per group are called.
-_QUARK_GROUPED: Final = {
-    ("fp4", 16): "nvfp4",
-    ("fp4", 32): "mxfp4",
-    ("fp6_e3m2", 32): "mxfp6",
-    ("fp6_e2m3", 32): "mxfp6",
-    ("fp8_e4m3", 32): "mxfp8",
+    name: name.partition("_")[0].removeprefix("u")
+    for name in (
+        *("fp8_e4m3", "fp8_e5m2", "fp6_e3m2", "fp6_e2m3", "fp4"),
+        *("int8", "uint8", "int4", "uint4"),
+    )
 }
 _SCHEMES: Final = ("per_tensor", "per_channel", "per_group", "per_block")
 
@@ -368,25 +353,29 @@ def quark_format(scheme: Reader, plain: WeightFormat) -> WeightFormat | None:
     weight = _quark_tensor(scheme, "weight")
     if weight is None:
         return None
-    name = weight.text("dtype", allowed=_QUARK_DTYPES)
+    name = _quark_dtype(weight)
     activations = _quark_tensor(scheme, "input_tensors")
     compute_dtype = plain.compute_dtype
     if activations is not None:
-        compute_dtype = _QUARK_DTYPES[activations.text("dtype", allowed=_QUARK_DTYPES)][1]
-    element_bytes = _QUARK_DTYPES[name][0]
+        compute_dtype = _quark_dtype(activations)
+    element_bytes = dtype_bytes(name)
     kind = weight.text("qscheme", allowed=_SCHEMES)
     if kind == "per_block":
         share = _block_share(weight, "block_size")
-        return WeightFormat(f"{_short(name)}-block", element_bytes + share, compute_dtype)
+        return WeightFormat(f"{name}-block", element_bytes + share, compute_dtype)
     if kind != "per_group":  # the scale of a tensor or of a row is too small to count
-        return WeightFormat(_short(name), element_bytes, compute_dtype)
+        return WeightFormat(name, element_bytes, compute_dtype)
     group_size = weight.positive_int("group_size")
     if name.startswith("fp"):
-        called = _QUARK_GROUPED.get((name, group_size), _short(name))
+        called = _MICRO_SCALED.get((name, group_size), name)
         return WeightFormat(called, element_bytes + 1 / group_size, compute_dtype)
     # a float16 scale, and one more integer where zero is not in the middle
     zero = 0.0 if weight.flag("symmetric", default=True) else element_bytes
-    return WeightFormat(_short(name), element_bytes + (2 + zero) / group_size, compute_dtype)
+    return WeightFormat(name, element_bytes + (2 + zero) / group_size, compute_dtype)
+
+
+def _quark_dtype(tensor: Reader) -> str:
+    return _QUARK_DTYPES[tensor.text("dtype", allowed=_QUARK_DTYPES)]
 
 
 def quark_kv_dtype(section: Reader) -> str | None:
@@ -397,7 +386,7 @@ def quark_kv_dtype(section: Reader) -> str | None:
     for group in groups:
         tensor = _quark_tensor(schemes[group], "output_tensors") if group in schemes else None
         if tensor is not None:
-            return _QUARK_DTYPES[tensor.text("dtype", allowed=("fp8_e4m3", "int8"))][1]
+            return _QUARK_DTYPES[tensor.text("dtype", allowed=("fp8_e4m3", "int8"))]
     return None
 
 
@@ -411,31 +400,18 @@ def _quark_tensor(scheme: Reader, key: str) -> Reader | None:
     tensors = scheme.objects(key)
     if not tensors:
         scheme.refuse(key, "an object, or a list with one")
-    names = [tensor.text("dtype", allowed=_QUARK_DTYPES) for tensor in tensors]
-    return min(zip(names, tensors, strict=True), key=lambda pair: _QUARK_DTYPES[pair[0]][0])[1]
-
-
-def _short(name: str) -> str:
-    """Return a dtype as people call it: without the layout of its bits or its sign.
-
-    Examples
-    --------
-    >>> _short("fp8_e4m3"), _short("uint4")
-    ('fp8', 'int4')
-    """
-    return name.partition("_")[0].removeprefix("u")
+    return min(tensors, key=lambda tensor: dtype_bytes(_quark_dtype(tensor)))
 
 
 # --- torchao -------------------------------------------------------------------------------------
 
-#: Bytes of an element, of what a group has besides, the usual group and the arithmetic (None: that
-#: of the activations), by the name of the configuration class and by its older name.
+#: By the name of the configuration class, and by its older name.
 _TORCHAO: Final = {
-    "Int4WeightOnlyConfig": ("int4", 0.5, 4.0, 128, None),  # bf16 scale and zero
-    "Int8WeightOnlyConfig": ("int8", 1.0, 0.0, 1, None),
-    "Int8DynamicActivationInt8WeightConfig": ("int8", 1.0, 0.0, 1, "int8"),
-    "Float8WeightOnlyConfig": ("fp8", 1.0, 0.0, 1, None),
-    "Float8DynamicActivationFloat8WeightConfig": ("fp8", 1.0, 0.0, 1, "fp8"),
+    "Int4WeightOnlyConfig": _Algorithm("int4", 0.5, 4.0, 128, None),  # bf16 scale and zero
+    "Int8WeightOnlyConfig": _Algorithm("int8", 1.0, 0.0, 1, None),
+    "Int8DynamicActivationInt8WeightConfig": _Algorithm("int8", 1.0, 0.0, 1, "int8"),
+    "Float8WeightOnlyConfig": _Algorithm("fp8", 1.0, 0.0, 1, None),
+    "Float8DynamicActivationFloat8WeightConfig": _Algorithm("fp8", 1.0, 0.0, 1, "fp8"),
 }
 _TORCHAO_OLDER: Final = {
     "int4_weight_only": "Int4WeightOnlyConfig",
@@ -460,17 +436,10 @@ def torchao_format(section: Reader, plain: WeightFormat) -> WeightFormat:
             section.refuse("quant_type", "an object with a configuration under default")
         kind = default.text("_type", allowed=_TORCHAO)
         options = default.section("_data")
-    name, element_bytes, group_bytes, group_size, compute_dtype = _TORCHAO[kind]
-    if options is not None and group_bytes:
-        group_size = options.positive_int("group_size", default=group_size)
-    return WeightFormat(
-        name, element_bytes + group_bytes / group_size, compute_dtype or plain.compute_dtype
-    )
+    return _TORCHAO[kind].form(options, plain)
 
 
 # --- AutoRound -----------------------------------------------------------------------------------
-
-_MICRO_SCALED: Final = {4: "mxfp4", 8: "mxfp8"}
 
 
 def auto_round_format(section: Reader, plain: WeightFormat) -> WeightFormat:
@@ -481,9 +450,9 @@ def auto_round_format(section: Reader, plain: WeightFormat) -> WeightFormat:
         return packed_format(section, plain, zero_points=True)  # packed as GPTQ does
     if kind in {"fp", "fp8"} and bits == 8 and isinstance(section.values.get("group_size"), list):
         return block_format(section, "group_size")
-    if not kind.startswith("mx_fp") or bits not in _MICRO_SCALED:
+    if not kind.startswith("mx_fp") or bits not in {4, 8}:
         section.refuse("data_type", "int, fp with 8 bits in blocks, or mx_fp with 4 or 8 bits")
-    form = WEIGHT_FORMATS[_MICRO_SCALED[bits]]
+    form = WEIGHT_FORMATS[f"mxfp{bits}"]
     if section.positive_int("act_bits", default=16) > 8:
         return WeightFormat(form.name, form.element_bytes, plain.compute_dtype)
     return form
@@ -627,7 +596,7 @@ def read_quantization(
     if section is None:
         return Quantization(plain)
     kv_dtypes = [_kv_dtype(part) for part in (config, sidecar) if part is not None]
-    listed = _listed_rules(section, plain)
+    listed = _own_rules(section, "quantized_layers", lambda module: modelopt_format(module, plain))
     # ModelOpt's own files, and some configs made from them, name the algorithm only.
     is_modelopt = not section.has("quant_method") and "quant_algo" in section.values
     method = "modelopt" if is_modelopt else section.text("quant_method", allowed=_METHODS)
@@ -651,14 +620,15 @@ def _compiled(section: Reader, key: str, entries: tuple[str, ...]) -> ModuleName
         section.refuse(key, "module names, globs, and re: expressions")
 
 
-def _listed_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
-    """Return the rules of ``quantized_layers``: each module with its own algorithm."""
+def _own_rules(
+    section: Reader, key: str, form: Callable[[Reader], WeightFormat]
+) -> tuple[Rule, ...]:
+    """Return the rules of an object under `key`, which gives each module a format of its own."""
     modules: dict[WeightFormat, list[str]] = {}
-    for name, module in section.sections("quantized_layers").items():
-        modules.setdefault(modelopt_format(module, plain), []).append(name)
+    for name, module in section.sections(key).items():
+        modules.setdefault(form(module), []).append(name)
     return tuple(
-        Rule(form, targets=_compiled(section, "quantized_layers", tuple(names)))
-        for form, names in modules.items()
+        Rule(form, targets=_compiled(section, key, tuple(names))) for form, names in modules.items()
     )
 
 
@@ -744,26 +714,21 @@ def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
 
     A module of 16 bits or more is not quantised.
     """
-    own: dict[WeightFormat, list[str]] = {}
-    for name, changes in section.sections("extra_config").items():
+
+    def form(changes: Reader) -> WeightFormat:
         changed = Reader(section.source, {**section.values, **changes.values}, changes.prefix)
         is_plain = changed.positive_int("bits", maximum=32) > _MOST_BITS
-        form = plain if is_plain else auto_round_format(changed, plain)
-        own.setdefault(form, []).append(name)
-    return (
-        *(
-            Rule(form, targets=_compiled(section, "extra_config", tuple(names)))
-            for form, names in own.items()
-        ),
-        Rule(auto_round_format(section, plain)),
-    )
+        return plain if is_plain else auto_round_format(changed, plain)
+
+    own = _own_rules(section, "extra_config", form)
+    return (*own, Rule(auto_round_format(section, plain)))
 
 
 def _quark_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     """Return the rule of ``global_quant_config``, behind those of modules that have their own."""
-    usual = section.section("global_quant_config")
-    if usual is None:
-        section.refuse("global_quant_config", "an object with the scheme of the weights")
+    usual = section.required_section(
+        "global_quant_config", "an object with the scheme of the weights"
+    )
     if section.sections("layer_type_quant_config"):
         section.refuse("layer_type_quant_config", "none: schemes of classes are not read")
     ignored = _names(section, "exclude")
@@ -817,7 +782,6 @@ _METHODS: Final[dict[str, Callable[[Reader, WeightFormat], tuple[Rule, ...]]]] =
 }
 
 _KV_ALGORITHMS: Final = {"FP8": "fp8", "INT8": "int8", "NVFP4": "fp4"}
-_KV_NUMBERS: Final = {("float", 8): "fp8", ("int", 8): "int8", ("float", 4): "fp4"}
 
 
 def _kv_dtype(section: Reader) -> str | None:
@@ -826,11 +790,10 @@ def _kv_dtype(section: Reader) -> str | None:
         return quark_kv_dtype(section)
     if isinstance(section.values.get("kv_cache_scheme"), dict):
         scheme = section.section("kv_cache_scheme") or section
-        number = scheme.text("type", allowed=("float", "int"))
-        bits = scheme.positive_int("num_bits")
-        if (number, bits) not in _KV_NUMBERS:
+        dtype, _ = _number(scheme)
+        if dtype not in _KV_ALGORITHMS.values():
             scheme.refuse("num_bits", "4 or 8 for float, 8 for int")
-        return _KV_NUMBERS[number, bits]
+        return dtype
     keys = ("kv_cache_scheme", "kv_cache_quant_algo")
     if not any(section.has(key) for key in keys):
         return None

@@ -20,11 +20,10 @@ from typing import Final, NoReturn
 from specroof.architecture.base import Linear, WeightFormat
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.mixes import GGUF_BLOCKS, GGUF_FORMATS, blend
-from specroof.architecture.model import Architecture, Block, Layer, stack_layers
+from specroof.architecture.model import Architecture, Block, Layer, ordered_layers
 from specroof.errors import ConfigError, reject
 from specroof.parsers import parse_config
-from specroof.parsers.drafters.config import open_draft_config
-from specroof.parsers.drafters.heads import parse_mtp
+from specroof.parsers.drafters import open_draft_config, parse_mtp
 from specroof.parsers.model_config import MTP_NOTE
 from specroof.reading.json_text import MAX_LAYERS, printable, read_json, read_whole
 from specroof.units import format_binary_bytes
@@ -208,18 +207,11 @@ def read_gguf(data: bytes, *, source: str, file_bytes: int) -> GgufHeader | None
     try:
         return _header(cursor, file_bytes)
     except _CutOffError:
+        said = f"{source}: the header is"
         if len(data) >= file_bytes:
-            reject(
-                f"{source}: the header is cut off after {len(data)} bytes",
-                "a whole file",
-                ConfigError,
-            )
+            reject(f"{said} cut off after {len(data)} bytes", "a whole file", ConfigError)
         if len(data) >= MAX_HEADER_BYTES:
-            reject(
-                f"{source}: the header is longer than {len(data)} bytes",
-                "a shorter one",
-                ConfigError,
-            )
+            reject(f"{said} longer than {len(data)} bytes", "a shorter one", ConfigError)
         return None
 
 
@@ -354,13 +346,16 @@ _KEYS: Final = {
     "ssm.group_count": "linear_num_key_heads",
     "ssm.time_step_rank": "linear_num_value_heads",
 }
+_ROUTED_KEYS: Final = {
+    "expert_count": "n_routed_experts",
+    "expert_shared_count": "n_shared_experts",
+    "leading_dense_block_count": "first_k_dense_replace",
+}
 #: Families whose configs have other names for some; "" for those that are read apart.
 _OWN_KEYS: Final = {
     "deepseek_v3": {
+        **_ROUTED_KEYS,
         "attention.kv_lora_rank": "kv_lora_rank",
-        "expert_count": "n_routed_experts",
-        "expert_shared_count": "n_shared_experts",
-        "leading_dense_block_count": "first_k_dense_replace",
         "rope.dimension_count": "qk_rope_head_dim",
     },
     "gemma4_text": {
@@ -371,11 +366,7 @@ _OWN_KEYS: Final = {
         "embedding_length_per_layer_input": "hidden_size_per_layer_input",
         "expert_used_count": "top_k_experts",
     },
-    "glm4_moe": {
-        "expert_count": "n_routed_experts",
-        "expert_shared_count": "n_shared_experts",
-        "leading_dense_block_count": "first_k_dense_replace",
-    },
+    "glm4_moe": _ROUTED_KEYS,
     "gpt_oss": {
         "expert_count": "num_local_experts",
         "expert_feed_forward_length": "intermediate_size",
@@ -450,13 +441,11 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     tensors = whole.tensors
     config, n_drafted = _config(whole)
     plain = parse_config(json.dumps(config), source=whole.source, name=name)
-    order = plain.layer_order
-    layers = [
+    n_layers = plain.n_layers
+    distinct, order = ordered_layers(
         Layer(tuple(_stored_block(whole, index, block) for block in plain.layers[place].blocks))
-        for index, place in enumerate(order)
-    ]
-    distinct = stack_layers(layers)
-    places = {layer.blocks: place for place, layer in enumerate(distinct)}
+        for index, place in enumerate(plain.layer_order)
+    )
     table = GGUF_FORMATS[tensors["token_embd.weight"].form]
     head = table
     if not plain.tied_embeddings:
@@ -464,12 +453,12 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     model = replace(
         plain,
         layers=distinct,
-        layer_order=tuple(places[layer.blocks] for layer in layers),
+        layer_order=order,
         head=replace(plain.head, weight=head),
         embedding=table,
         vector_dtype="fp32",
     )
-    drafted = tuple(f"blk.{index}." for index in range(len(order), len(order) + n_drafted))
+    drafted = tuple(f"blk.{index}." for index in range(n_layers, n_layers + n_drafted))
     used = sum(one.stored_bytes for one in tensors.values() if not one.name.startswith(drafted))
     notes = list(model.notes)
     if n_drafted:

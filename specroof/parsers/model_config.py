@@ -1,10 +1,9 @@
 """One opened config, the input of every family parser, and a file read by the one of its family."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import partial
 from importlib import import_module
 from pathlib import PurePath
 from typing import Final, NoReturn
@@ -185,17 +184,12 @@ def typed_section(root: Reader) -> Reader:
 
 
 def open_config(
-    root: Reader,
-    *,
-    known: Collection[str],
-    name: str | None,
-    family: str | None,
-    sidecar: Reader | None,
+    root: Reader, *, name: str | None, family: str | None, sidecar: Reader | None
 ) -> ModelConfig:
     """Return the opened config, with what is common to all families read.
 
     A nested file is read by the `model_type` of its `text_config`. A `family` given by the user
-    stands in for a type that is not one of `known`, or is missing.
+    stands in for a type that is unknown, or is missing.
     """
     keys = root.section("text_config") or root
     typed = typed_section(root)
@@ -220,7 +214,7 @@ def open_config(
         notes.append(f"the name says {named[0]}, but {missing}: weights read as {dtype}")
     return ModelConfig(
         name=f"{name} (as {family})" if is_foreign else name,
-        family=family or typed.text("model_type", allowed=known),
+        family=family or typed.text("model_type", allowed=PARSERS),
         keys=keys,
         root=root,
         quantization=read_quantization(section, sidecar, PLAIN_FORMATS[dtype]),
@@ -231,12 +225,7 @@ def open_config(
     )
 
 
-def sidecar_notes(
-    config: ModelConfig,
-    model: Architecture,
-    sidecar: Reader,
-    parse: Callable[[ModelConfig], Architecture],
-) -> list[str]:
+def sidecar_notes(config: ModelConfig, model: Architecture, sidecar: Reader) -> list[str]:
     """Return what a reader must know where config and sidecar say different things.
 
     The two are compared by the models that they make, since they spell lists differently.
@@ -244,7 +233,7 @@ def sidecar_notes(
     plain = PLAIN_FORMATS[config.activation_dtype]
     try:
         quantization = read_quantization(None, sidecar, plain)
-        other = parse(replace(config, quantization=quantization, states_quantization=False))
+        other = parse_family(replace(config, quantization=quantization, states_quantization=False))
     except ConfigError as refusal:
         return [f"quantization_config counts; the file beside it is not understood: {refusal}"]
     notes = []
@@ -296,33 +285,18 @@ _ACTIVATION_KEYS: Final = (
     "activation",
 )
 _GELU: Final = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
-#: Activations that tell whether a feed-forward has a gate as the family's has, by the beginning of
-#: the family's name; of the others SwiGLU, whose activation is silu.
-_ACTIVATIONS: Final = {
-    "falcon_h1": ("silu",),
-    "phi3": ("silu",),
-    "phimoe": ("silu",),
-    **dict.fromkeys(
-        ("biogpt", "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "phi"),
-        _GELU,
-    ),
-    **dict.fromkeys(("starcoder2", "xglm"), _GELU),
-    **dict.fromkeys(("bitnet", "nanochat", "nemotron_h", "persimmon"), ("relu2",)),
-    "apertus": ("xielu",),
-    "ctrl": ("relu",),
-    "gpt_neo": _GELU,
-    "mpt": _GELU,
-    "recurrent_gemma": ("gelu_pytorch_tanh",),
-    "arcee": ("relu2",),
-    "gemma": ("gelu_pytorch_tanh",),
-    "jais2": ("relu2",),
-    "kimi_k3": ("silu", "situ"),
-    "minimax_m3": ("swigluoai",),
-    "nemotron-nas": ("silu",),
-    "nemotron": ("relu2",),
-    "opt": ("relu",),
-    "vaultgemma": ("gelu_pytorch_tanh",),
-}
+#: Activations that tell whether a feed-forward has a gate as the family's has, by beginnings of
+#: the names of families; of the others SwiGLU, whose activation is silu.
+_ACTIVATIONS: Final = (
+    ("falcon_h1 phi3 phimoe nemotron-nas", ("silu",)),
+    ("biogpt bloom codegen falcon gpt2 gpt_bigcode gpt_neo gptj phi starcoder2 xglm mpt", _GELU),
+    ("arcee bitnet jais2 nanochat nemotron persimmon", ("relu2",)),
+    ("gemma recurrent_gemma vaultgemma", ("gelu_pytorch_tanh",)),
+    ("ctrl opt", ("relu",)),
+    ("apertus", ("xielu",)),
+    ("kimi_k3", ("silu", "situ")),
+    ("minimax_m3", ("swigluoai",)),
+)
 _GATED: Final = ("silu", "swish")
 
 
@@ -355,7 +329,7 @@ class StatedReader(Reader):
     ) -> int:
         """Return a whole number that the config states, or a `default` of 0 or 1."""
         if default is not None and default > 1 and not any(self.has(key) for key in keys):
-            self.expect(keys[0], default)
+            self.expect(self._own(keys[0]), default)
         # a dataclass with slots is made anew, so that super() without arguments finds another
         return Reader.positive_int(self, *keys, maximum=maximum, minimum=minimum, default=default)
 
@@ -366,19 +340,13 @@ class StatedReader(Reader):
         return Reader.optional_int(self, key, missing=missing)
 
 
-def parse_foreign(
-    config: ModelConfig,
-    parse: Callable[[ModelConfig], Architecture],
-    unstated: dict[str, None] | None = None,
-) -> Architecture:
+def parse_foreign(config: ModelConfig, unstated: dict[str, None] | None = None) -> Architecture:
     """Return the model of a config that is read as a family which it does not name.
 
     Parameters
     ----------
     config
         The opened config.
-    parse
-        Returns the model of a config of a known type.
     unstated
         Where keys are listed that the config should state; None refuses a config without them.
 
@@ -396,7 +364,7 @@ def parse_foreign(
         unstated=unstated,
     )
     _require_activation(keys)
-    model = parse(replace(config, keys=keys))
+    model = parse_family(replace(config, keys=keys, is_foreign=False))
     unread = list(unread_keys(keys.values))
     if unread:
         shown = ", ".join(printable(key) for key in unread[:MAX_KEYS])
@@ -412,7 +380,12 @@ def parse_foreign(
 def _require_activation(keys: StatedReader) -> None:
     """Refuse a config whose activation does not say whether feed-forwards have a gate."""
     allowed = next(
-        (names for family, names in _ACTIVATIONS.items() if keys.family.startswith(family)), _GATED
+        (
+            activations
+            for families, activations in _ACTIVATIONS
+            if keys.family.startswith(tuple(families.split()))
+        ),
+        _GATED,
     )
     if any(keys.has(key) for key in _ACTIVATION_KEYS):
         keys.text(*_ACTIVATION_KEYS, allowed=allowed)
@@ -445,6 +418,8 @@ def parse_family(config: ModelConfig) -> Architecture:
     A family's file is imported when the first model needs it: a model is of one family, and a cold
     start is felt.
     """
+    if config.is_foreign:
+        return parse_foreign(config)
     file, function = PARSERS[config.family].split(":")
     module = import_module(f"specroof.parsers.{file}")
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
@@ -499,15 +474,14 @@ def parse_config(
         sidecar = read_json(quantization_text, source=f"hf_quant_config.json of {source}")
     root = whole_of(read_json(text, source=source))
 
-    def read() -> tuple[ModelConfig, Callable[[ModelConfig], Architecture], Architecture]:
+    def read() -> tuple[ModelConfig, Architecture]:
         typed = typed_section(root)
         if family is None and typed.text("model_type", default="") not in PARSERS:
             _refuse_unknown_type(typed, root)
-        config = open_config(root, known=PARSERS, name=name, family=family, sidecar=sidecar)
-        parse = partial(parse_foreign, parse=parse_family) if config.is_foreign else parse_family
-        return config, parse, parse(config)
+        config = open_config(root, name=name, family=family, sidecar=sidecar)
+        return config, parse_family(config)
 
-    config, parse, model = read_whole(read)
+    config, model = read_whole(read)
     unread = list(unread_keys(config.keys.values))
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")
@@ -518,7 +492,7 @@ def parse_config(
         model = replace(model, notes=(*model.notes, note))
     if sidecar is None or not config.states_quantization:
         return model
-    notes = sidecar_notes(config, model, sidecar, parse)
+    notes = sidecar_notes(config, model, sidecar)
     return replace(model, notes=(*model.notes, *notes))
 
 
@@ -562,8 +536,8 @@ def _fitting_family(root: Reader, stated: str) -> tuple[str, tuple[str, ...]] | 
         fresh = Reader(root.source, _unasked(root.values))
         unstated: dict[str, None] = {}
         try:
-            config = open_config(fresh, known=PARSERS, name=None, family=family, sidecar=None)
-            parse_foreign(config, parse_family, unstated)
+            config = open_config(fresh, name=None, family=family, sidecar=None)
+            parse_foreign(config, unstated)
         except ConfigError:
             continue
         alike = SequenceMatcher(None, stated[:80], family).ratio()
@@ -571,7 +545,7 @@ def _fitting_family(root: Reader, stated: str) -> tuple[str, tuple[str, ...]] | 
             -alike if alike >= _ALIKE else 0.0,
             family not in _PLAIN,
             len(unstated),
-            -_n_read(config.keys.values),
+            -len(config.keys.values.keys() & getattr(config.keys.values, "asked", ())),
             len(family),
             family,
             tuple(unstated),
@@ -589,7 +563,3 @@ def _unasked(values: Mapping[str, object], depth: int = _DEPTH) -> AskedObject:
         for key, value in values.items()
         if key != "quantization_config"
     )
-
-
-def _n_read(values: Mapping[str, object]) -> int:
-    return len(values.keys() & values.asked) if isinstance(values, AskedObject) else 0

@@ -1,6 +1,6 @@
 """Decoders of grouped queries that differ by keys: a row of data each.
 
-`decoder.py` makes the model of a row. A family of another shape has a file of its own.
+`decoder.py` makes the model of a row. A family of another shape has a function in `families/`.
 
 Source
     transformers 5.23, `models/FAMILY/configuration_FAMILY.py` for what is so where no key says it,
@@ -10,9 +10,11 @@ Source
     are those of an example model and no defaults: a config without them is refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
+
+from specroof.reading.json_text import Reader
 
 #: What a family always or never has, or the keys that say so, the first first, and their default.
 Flag: TypeAlias = bool | tuple[str, bool] | tuple[str, str, bool]
@@ -23,7 +25,7 @@ Number: TypeAlias = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class ExpertNames:
-    """What a family calls the matrices of its feed-forwards inside a layer.
+    """What a family calls the matrices of its experts inside a layer.
 
     Parameters
     ----------
@@ -31,14 +33,11 @@ class ExpertNames:
         Any one matrix of any one expert, for all of them.
     shared_in, shared_out
         Of the shared expert: its first matrix (beside which others lie fused), and its last.
-    dense
-        The feed-forward of layers without experts.
     """
 
     routed: str = "mlp.experts.0.gate_proj"
     shared_in: str = "mlp.shared_experts.gate_proj"
     shared_out: str = "mlp.shared_experts.down_proj"
-    dense: str = "mlp"
 
 
 USUAL_NAMES: Final = ExpertNames()
@@ -197,8 +196,9 @@ class Traits:
         each head or each element (empty: always the latter); whether every head has a bias of it.
     windows
         None where all layers attend to all tokens.
-    gated
-        Whether the feed-forward has a gate.
+    mlp, mlp_names, gated
+        What checkpoints call a dense feed-forward inside a layer, and its first and last matrix in
+        it; whether it has a gate.
     width
         The key of its inner width (empty: none), and how many times the hidden size it is where no
         key says so.
@@ -251,6 +251,8 @@ class Traits:
     gate_kinds: str = ""
     gate_bias: bool = False
     windows: Windows | None = None
+    mlp: str = "mlp"
+    mlp_names: tuple[str, str] = ("gate_proj", "down_proj")
     gated: bool = True
     width: Number = ("intermediate_size", None)
     activation_params: int = 0
@@ -275,6 +277,7 @@ class Traits:
 _BIAS: Final = ("attention_bias", False)
 _BIASED: Final = ("attention_bias", True)
 _MLP_BIAS: Final = ("mlp_bias", False)
+_ANY_BIAS: Final = ("bias", False)
 _MULTIPLIERS: Final = "attention_multiplier residual_multiplier"
 
 _BIASES: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS)
@@ -405,13 +408,14 @@ _GPT: Final = Traits(
     gated=False,
     norm_vectors=2,
 )
+_N_EMBED: Final = {
+    "hidden_size": "n_embed",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+}
 _GPT_2: Final = replace(
     _GPT,
-    spelled={
-        "hidden_size": "n_embd",
-        "num_hidden_layers": "n_layer",
-        "num_attention_heads": "n_head",
-    },
+    spelled=_N_EMBED | {"hidden_size": "n_embd"},
     width=("n_inner", 4),
     positions=("n_positions", 1024),
     tied=True,
@@ -466,8 +470,58 @@ _MUSE_SPARK: Final = replace(
     passed_over=f"{_MUSE.passed_over} intermediate_size residual_gate_temperature",
 )
 
+
+def _falcon(keys: Reader) -> Traits:
+    """Return a Falcon: of both branches or one after the other, behind one norm or two.
+
+    Only the new decoder asks how many KV heads there are.
+    """
+    # configuration_falcon.py: new_decoder_architecture False, parallel_attn True
+    is_new = keys.flag("new_decoder_architecture", default=False)
+    norms = keys.positive_int("num_ln_in_parallel_attn", maximum=2, default=2 if is_new else 1)
+    return replace(
+        _GPT,
+        # n_embed goes before hidden_size
+        spelled=_N_EMBED | ({"num_key_value_heads": "num_kv_heads"} if is_new else {}),
+        kv_heads="heads" if is_new else "multi_query",
+        qkv_bias=_ANY_BIAS,
+        out_bias=_ANY_BIAS,
+        mlp_bias=_ANY_BIAS,
+        width=("ffn_hidden_size", 4),
+        parallel=keys.flag("parallel_attn", default=True),
+        one_norm=norms == 1,
+        tied=True,
+        passed_over=(
+            "activation alibi apply_residual_connection_post_layernorm hidden_size num_kv_heads"
+        ),
+    )
+
+
+def _molmo2(keys: Reader) -> Traits:
+    """Return a Molmo 2, with norms of queries and keys as Qwen 3 or OLMo 2 has them.
+
+    Its head has no rows for words of images, which stand beside the embedding.
+
+    Source
+        transformers 5.24, `models/molmo2/modeling_molmo2.py` and `configuration_molmo2.py`.
+    """
+    keys.expect_flags("use_qk_norm", value=True)
+    kind = keys.text("qk_norm_type", allowed=("qwen3", "olmo"), default="qwen3")
+    return Traits(
+        head_dim=128,
+        kv_heads=None,
+        # published files have the first, and so do OLMo's: no bias behind attention
+        qkv_bias=("qkv_bias", "attention_bias", False),
+        qk_norm=True,
+        norm_span="head" if kind == "qwen3" else "heads",
+        positions=("additional_vocab_size", 128),
+        passed_over="norm_after rope_scaling_layers qk_norm_type",
+    )
+
+
 #: Defaults are those of the `configuration_*.py`; what a family has is in its `modeling_*.py`.
-TRAITS: Final = {
+#: A row that keys of a config choose is a function of them.
+TRAITS: Final[dict[str, Traits | Callable[[Reader], Traits]]] = {
     "afmoe": replace(
         _BIASES,
         head_dim=128,
@@ -723,11 +777,7 @@ TRAITS: Final = {
     "bitnet": Traits(kv_heads=None, qkv_bias=_BIAS, out_bias=_BIAS, inner_norms=True),
     "bloom": replace(
         _GPT,
-        spelled={
-            "hidden_size": "n_embed",
-            "num_hidden_layers": "n_layer",
-            "num_attention_heads": "n_head",
-        },
+        spelled=_N_EMBED,
         width=("", 4),
         embedding_norm=True,
         tied=True,
@@ -783,6 +833,7 @@ TRAITS: Final = {
             correction_bias=True,
         ),
     ),
+    "falcon": _falcon,
     "flex_olmo": _OLMOE,
     "flint": replace(
         _BIASES,
@@ -896,6 +947,7 @@ TRAITS: Final = {
             "init_device init_config verbose emb_pdrop resid_pdrop"
         ),
     ),
+    "molmo2_text": _molmo2,
     **dict.fromkeys(("muse_glimmer", "muse_glimmer_text"), _MUSE),
     **dict.fromkeys(("muse_spark", "muse_spark_text"), _MUSE_SPARK),
     "nanochat": Traits(qkv_bias=_BIAS, out_bias=_BIAS, gated=False, norm_vectors=0),
@@ -978,53 +1030,51 @@ TRAITS: Final = {
     ),
 }
 
-#: Families with a file of their own: the file and its function, and each `model_type` it reads.
+#: Families with a function of their own: its file and name, and each `model_type` that it reads.
 _OWN_FILES: Final = {
-    "axk:parse_axk1": "axk1",
-    "axk:parse_axk2": "axk2",
-    "bailing_hybrid:parse_bailing_hybrid": "bailing_hybrid",
-    "granite:parse_bamba": "bamba",
-    "deepseek_v3:parse_latent": (
+    "latent:parse_axk1": "axk1",
+    "latent:parse_axk2": "axk2",
+    "kimi_linear:parse_bailing_hybrid": "bailing_hybrid",
+    "mamba:parse_bamba": "bamba",
+    "latent:parse_latent": (
         "deepseek_v2 deepseek_v3 glm4_moe_lite kimi_k2 kimi_k25 mistral4 mistral_large3 sarvam_mla "
         "youtu"
     ),
-    "deepseek_v3:parse_deepseek_v32": "deepseek_v32",
+    "latent:parse_deepseek_v32": "deepseek_v32",
     "deepseek_v4:parse_deepseek_v4": "deepseek_v4",
     "deepseek_v4:parse_deepseek_v4_converted": "deepseek_ref",
     "dbrx:parse_dbrx": "dbrx",
-    "dory:parse_dory": "dory",
-    "dots3_note:parse_dots3_note": "dots3_note dots3_note_text",
-    "ernie4_5_vl:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
-    "falcon:parse_falcon": "falcon",
-    "falcon_h1:parse_falcon_h1": "falcon_h1",
+    "skipped:parse_dory": "dory",
+    "latent:parse_dots3_note": "dots3_note dots3_note_text",
+    "skipped:parse_ernie4_5_vl_moe": "ernie4_5_moe_vl ernie4_5_vl_moe_text",
+    "mamba:parse_falcon_h1": "falcon_h1",
     "gemma4:parse_gemma3n": "gemma3n gemma3n_text",
     "gemma4:parse_gemma4": "gemma4 gemma4_text",
     "gemma4:parse_gemma4_unified": "gemma4_unified gemma4_unified_text",
-    "deepseek_v3:parse_glm_moe_dsa": "glm_moe_dsa",
-    "glm5_next:parse_glm5_next": "glm5_next glm5_next_text",
-    "granite:parse_granitemoehybrid": "granitemoehybrid",
-    "hy_v4:parse_hy_v4": "hy_v4 hy_v4_vl hy_v4_vl_text",
-    "inkling:parse_inkling": "inkling_mm_model inkling_model inkling_text",
-    "inkling:parse_inkling2": "inkling2 inkling2_text",
+    "latent:parse_glm_moe_dsa": "glm_moe_dsa",
+    "kimi_linear:parse_glm5_next": "glm5_next glm5_next_text",
+    "mamba:parse_granitemoehybrid": "granitemoehybrid",
+    "latent:parse_hy_v4": "hy_v4 hy_v4_vl hy_v4_vl_text",
+    "convolutions:parse_inkling": "inkling_mm_model inkling_model inkling_text",
+    "convolutions:parse_inkling2": "inkling2 inkling2_text",
     "kimi_linear:parse_kimi_linear": "kimi_k3 kimi_linear",
-    "lfm2:parse_lfm2": "lfm2",
-    "lfm2:parse_lfm2_moe": "lfm2_moe",
-    "lfm2:parse_lfm3": "lfm3",
-    "llama4:parse_llama4": "llama4 llama4_text",
-    "longcat_flash:parse_longcat_flash": "longcat_flash",
+    "convolutions:parse_lfm2": "lfm2",
+    "convolutions:parse_lfm2_moe": "lfm2_moe",
+    "convolutions:parse_lfm3": "lfm3",
+    "windows:parse_llama4": "llama4 llama4_text",
+    "latent:parse_longcat_flash": "longcat_flash",
     "mamba:parse_jamba": "jamba",
     "mamba:parse_mamba": "falcon_mamba mamba",
     "mamba:parse_mamba2": "mamba2",
-    "mimo_v2:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
-    "minicpm3:parse_minicpm3": "minicpm3",
-    "mistral_large4:parse_mistral_large4": "mistral_large4 mistral_large4_text",
+    "windows:parse_mimo_v2": "mimo_v2 mimo_v2_flash",
+    "latent:parse_minicpm3": "minicpm3",
+    "latent:parse_mistral_large4": "mistral_large4 mistral_large4_text",
     "minimax:parse_minimax_m1": "minimax minimax_m1 minimax_text_01",
     "minimax:parse_minimax_m2": "minimax_m2",
     "minimax:parse_minimax_m3": "minimax_m3 minimax_m3_vl minimax_m3_vl_text",
-    "mllama:parse_mllama": "mllama_text_model",
-    "molmo2:parse_molmo2": "molmo2_text",
-    "nemotron_h:parse_nemotron_h": "nemotron_h",
-    "nemotron_nas:parse_nemotron_nas": "nemotron-nas",
+    "skipped:parse_mllama": "mllama_text_model",
+    "mamba:parse_nemotron_h": "nemotron_h",
+    "skipped:parse_nemotron_nas": "nemotron-nas",
     "opt:parse_opt": "opt",
     "qwen3_next:parse_lara_mini": "lara_mini",
     "qwen3_next:parse_olmo_hybrid": "olmo_hybrid",
@@ -1032,11 +1082,11 @@ _OWN_FILES: Final = {
     "qwen3_next:parse_qwen3_5_moe": "qwen3_5_moe qwen3_5_moe_text",
     "qwen3_next:parse_qwen3_next": "qwen3_next",
     "qwen3_next:parse_qwen4_exp": "qwen4_exp qwen4_exp_text",
-    "recurrent_gemma:parse_recurrent_gemma": "recurrent_gemma",
-    "step3p5:parse_step3p5": "step3p5 step3p7",
-    "zamba:parse_zamba": "zamba",
-    "zamba:parse_zamba2": "zamba2",
-    "zaya:parse_zaya": "zaya",
+    "mamba:parse_recurrent_gemma": "recurrent_gemma",
+    "windows:parse_step3p5": "step3p5 step3p7",
+    "mamba:parse_zamba": "zamba",
+    "mamba:parse_zamba2": "zamba2",
+    "convolutions:parse_zaya": "zaya",
 }
 #: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`. Rows of
 #: `TRAITS` share one.

@@ -307,6 +307,10 @@ class Reader:
         own = self.spelled.get(key)
         return key if own is None or (key in self.values and own not in self.values) else own
 
+    def value(self, key: str) -> object:
+        """Return the value of `key`, of any type; None where it is absent or null."""
+        return self.values.get(self._own(key))
+
     def has(self, key: str) -> bool:
         """Whether `key` is there and not null."""
         return self.values.get(self._own(key)) is not None
@@ -360,12 +364,19 @@ class Reader:
 
     def flag(self, key: str, *, default: bool) -> bool:
         """Return true or false; `default` where `key` is absent or null."""
+        key = self._own(key)
         value = self.values.get(key)
         if value is None:
             return default
         if not isinstance(value, bool):
             self.mistake(key, "true or false", instead=default)
         return value
+
+    def expect_flags(self, keys: str, *, value: bool) -> None:
+        """Refuse a config in which a flag, of `keys` with spaces between, has the other value."""
+        for key in keys.split():
+            if self.flag(key, default=value) is not value:
+                self.refuse(key, "true" if value else "false")
 
     def text(
         self, *keys: str, allowed: Collection[str] | None = None, default: str | None = None
@@ -435,6 +446,13 @@ class Reader:
         if not isinstance(value, dict):
             self.mistake(key, "an object")
         return Reader(self.source, value, f"{self.prefix}{key}.")
+
+    def required_section(self, key: str, allowed: str = "an object") -> "Reader":
+        """Return the object under `key`, or refuse a config without."""
+        section = self.section(key)
+        if section is None:
+            self.refuse(key, allowed)
+        return section
 
     def sections(self, key: str) -> "dict[str, Reader]":
         """Return an object of objects as readers by name; absent or null is empty."""

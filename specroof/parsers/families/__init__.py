@@ -1,1 +1,1 @@
-"""One file a family of models, each with one function per `model_type`."""
+"""Families of another shape than rows: one function each, beside those of the same mechanism."""

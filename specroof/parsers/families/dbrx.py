@@ -17,7 +17,6 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import ExpertNames
-from specroof.reading.json_text import Reader
 
 _SPELLED: Final = {"hidden_size": "d_model", "num_hidden_layers": "n_layers"}
 _NAMES: Final = ExpertNames(routed="ffn.experts.mlp.w1")
@@ -28,7 +27,10 @@ def parse_dbrx(config: ModelConfig) -> Architecture:
     keys = replace(config.keys, spelled=_SPELLED)
     config = replace(config, keys=keys)
     keys.pass_over("resid_pdrop emb_pdrop num_key_value_heads")
-    attention, feed_forward = _section(keys, "attn_config"), _section(keys, "ffn_config")
+    attention, feed_forward = (
+        keys.required_section(name, "an object with the sizes of that part")
+        for name in ("attn_config", "ffn_config")
+    )
     attention.pass_over("attn_pdrop clip_qkv rope_theta")
     feed_forward.pass_over(
         "ffn_act_fn hidden_size moe_jitter_eps moe_loss_weight moe_normalize_expert_weights"
@@ -54,10 +56,3 @@ def parse_dbrx(config: ModelConfig) -> Architecture:
         ),
         same_part(config, lambda weights: experts_block(experts, weights, _NAMES)),
     )
-
-
-def _section(keys: Reader, name: str) -> Reader:
-    section = keys.section(name)
-    if section is None:
-        keys.refuse(name, "an object with the sizes of that part")
-    return section

@@ -14,6 +14,7 @@ from specroof.architecture.attention import Indexer
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
+    FP32,
     HEADS,
     WEIGHT_FORMATS,
     Linear,
@@ -24,15 +25,14 @@ from specroof.architecture.compressed import CompressedAttention, Compressor
 from specroof.architecture.draft_heads import replicated
 from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
-    ExpertsShape,
     LayerPart,
     decoder,
     experts_block,
+    extended,
     listed_kinds,
     routed_experts,
-    stream_mixing,
 )
-from specroof.parsers.families.deepseek_v3 import index_weights, read_indexer
+from specroof.parsers.families.latent import index_weights, read_indexer
 from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import ExpertNames, ExpertTraits
@@ -98,7 +98,9 @@ class _Shape:
 
     def mixing(self, name: str, shard: Shard) -> Linear:
         """Return the matrix that looks at all streams before a sublayer."""
-        return stream_mixing(name, self.hidden_size, self.n_streams, self.mixing_rows, shard)
+        return Linear(
+            name, self.n_streams * self.hidden_size, self.mixing_rows, FP32, shard, "residual"
+        )
 
 
 def parse_deepseek_v4(config: ModelConfig) -> Architecture:
@@ -121,7 +123,11 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
         return _attention_block(shape, compression, weights)
 
     def feed_forward(is_hashed: bool, weights: LayerWeights) -> Block:
-        return _feed_forward_block(shape, replace(experts, correction_bias=not is_hashed), weights)
+        routed = replace(experts, correction_bias=not is_hashed)
+        block = experts_block(routed, weights, _NAMES)
+        mixing = shape.mixing("hc_ffn_fn", FEED_FORWARD_REPLICATED)
+        block = replace(block, linears=(mixing, *block.linears))
+        return extended(block, n_params=shape.mixing_vectors)
 
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
     return decoder(
@@ -234,44 +240,42 @@ def _byte_scales(form: WeightFormat) -> WeightFormat:
 
 
 def _attention_block(shape: _Shape, compression: _Compression, weights: LayerWeights) -> Block:
-    compressed_dims = _compressed_dims(shape, compression)
-    ratio, overlap = compression.ratio, compression.overlap
+    ratio, overlap, indexer = compression.ratio, compression.overlap, shape.indexer
+    # What is compressed: entries, and keys of the indexer.
+    widths = {"compressor": shape.entry_dim} if ratio else {}
+    if compression.searches:
+        widths["indexer_compressor"] = indexer.head_dim
     core = CompressedAttention(
         shape.n_heads,
         shape.entry_dim,
         shape.rope_dim,
         shape.window,
         ratio,
-        indexer=shape.indexer if compression.searches else None,
+        indexer=indexer if compression.searches else None,
         # Keys and gates of the tokens that wait, those of the overlapping entry included.
         compressors=tuple(
-            Compressor(overlap * ratio, 2 * overlap * dim) for dim in compressed_dims.values()
+            Compressor(overlap * ratio, 2 * overlap * width) for width in widths.values()
         ),
     )
     norms = shape.hidden_size + shape.query_rank + shape.entry_dim
     # Each compressor has a position bias per token of an entry, and a norm of the entry.
-    compressors = sum(ratio * overlap * dim + dim for dim in compressed_dims.values())
-    return Block(
-        "attention",
-        (
-            shape.mixing("hc_attn_fn", ATTENTION_REPLICATED),
-            *_projections(shape, weights),
-            *_compressors(shape, overlap, compressed_dims, weights),
-            *(_indexer_linears(shape, weights) if core.indexer else ()),
-        ),
-        core,
-        vector_params=norms + shape.n_heads + shape.mixing_vectors + compressors,
-    )
-
-
-def _feed_forward_block(shape: _Shape, experts: ExpertsShape, weights: LayerWeights) -> Block:
-    block = experts_block(experts, weights, _NAMES)
-    mixing = shape.mixing("hc_ffn_fn", FEED_FORWARD_REPLICATED)
-    return replace(
-        block,
-        linears=(mixing, *block.linears),
-        vector_params=block.vector_params + shape.mixing_vectors,
-    )
+    compressors = sum(ratio * overlap * width + width for width in widths.values())
+    # The matrices that make keys and gates of compressed entries are never quantised.
+    making = [
+        replicated(f"{name}_wkv_wgate", shape.hidden_size, 2 * overlap * width, weights.plain)
+        for name, width in widths.items()
+    ]
+    linears = [
+        shape.mixing("hc_attn_fn", ATTENTION_REPLICATED),
+        *_projections(shape, weights),
+        *(replace(linear, kind="compressor") for linear in making),
+    ]
+    if compression.searches:
+        width, form = indexer.n_heads * indexer.head_dim, weights("attn.indexer.wq_b")
+        linears.append(replicated("indexer_wq_b", shape.query_rank, width, form))
+        linears.append(index_weights(shape.hidden_size, indexer, weights))
+    vectors = norms + shape.n_heads + shape.mixing_vectors + compressors
+    return Block("attention", tuple(linears), core, vector_params=vectors)
 
 
 def _projections(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
@@ -287,31 +291,3 @@ def _projections(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
     ):
         form = weights(f"attn.{name}")
         yield Linear(name, in_features, out_features, weight=form, shard=shard, groups=groups)
-
-
-def _compressed_dims(shape: _Shape, compression: _Compression) -> dict[str, int]:
-    """Return the widths of what is compressed: entries, and keys of the indexer."""
-    if not compression.ratio:
-        return {}
-    dims = {"compressor": shape.entry_dim}
-    if compression.searches:
-        dims["indexer_compressor"] = shape.indexer.head_dim
-    return dims
-
-
-def _compressors(
-    shape: _Shape, overlap: int, dims: dict[str, int], weights: LayerWeights
-) -> Iterator[Linear]:
-    """Yield the matrices that make keys and gates of compressed entries, never quantised."""
-    for name, dim in dims.items():
-        linear = replicated(
-            f"{name}_wkv_wgate", shape.hidden_size, 2 * overlap * dim, weights.plain
-        )
-        yield replace(linear, kind="compressor")
-
-
-def _indexer_linears(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
-    indexer = shape.indexer
-    width, form = indexer.n_heads * indexer.head_dim, weights("attn.indexer.wq_b")
-    yield replicated("indexer_wq_b", shape.query_rank, width, form)
-    yield index_weights(shape.hidden_size, indexer, weights)

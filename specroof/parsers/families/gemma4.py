@@ -6,10 +6,9 @@ Source
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
 from specroof.architecture.base import ATTENTION_REPLICATED, FEED_FORWARD_REPLICATED, Linear
 from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
@@ -25,7 +24,9 @@ from specroof.parsers.decoder import (
     matrices,
     read_attention,
     routed_experts,
+    shared_cache_block,
     sliding_layers,
+    without,
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
@@ -33,26 +34,6 @@ from specroof.parsers.traits import ExpertNames, ExpertTraits
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _NAMES: Final = ExpertNames(routed="experts.0.gate_proj")
-
-
-@dataclass(frozen=True, slots=True)
-class _Attention:
-    """The attention of one kind of layer.
-
-    Parameters
-    ----------
-    shape
-        Sizes, and the window.
-    keys_are_values
-        Whether values are the projected keys: there is no v_proj. Keys are then rotated and
-        values are not, so that both are cached all the same.
-    shares_cache
-        Whether the layer reads another layer's cache.
-    """
-
-    shape: AttentionShape
-    keys_are_values: bool
-    shares_cache: bool
 
 
 def parse_gemma4(config: ModelConfig) -> Architecture:
@@ -65,66 +46,78 @@ def parse_gemma4(config: ModelConfig) -> Architecture:
     experts = None
     if keys.flag("enable_moe_block", default=False):
         experts = routed_experts(config, ExpertTraits("num_experts", top_k=("top_k_experts",)))
-    return _gemma4(
-        config,
-        experts,
-        per_layer_dim,
-        window_default=512,
-        per_layer_vocab=per_layer_vocab,
-    )
+    return _gemma4(config, experts, per_layer_dim, per_layer_vocab, window_default=512)
 
 
 def parse_gemma4_unified(config: ModelConfig) -> Architecture:
     """Return a Gemma 4 whose pictures and sounds need no tower; it has no experts."""
     config.keys.pass_over("vocab_size_per_layer_input")
     # configuration_gemma4_unified.py: sliding_window 1024; knows no embeddings per layer.
-    return _gemma4(config, None, 0, window_default=1024, per_layer_vocab=0)
+    return _gemma4(config, None, 0, 0, window_default=1024)
 
 
 def _gemma4(
     config: ModelConfig,
     experts: ExpertsShape | None,
     per_layer_dim: int,
+    per_layer_vocab: int,
     *,
     window_default: int,
-    per_layer_vocab: int,
 ) -> Architecture:
-    """Return a Gemma 4 with embeddings of some width for each layer; 0 where there are none."""
-    keys = config.keys
+    """Return a Gemma 4 with embeddings of some width for each layer; 0 where there are none.
+
+    Where values are the projected keys there is no v_proj in full layers. Keys are then rotated
+    and values are not, so that both are cached all the same.
+    """
+    keys, size = config.keys, config.hidden_size
     width = keys.positive_int("intermediate_size")
     wide = 2 * width if keys.flag("use_double_wide_mlp", default=False) else width
-    size = config.hidden_size
     keys.pass_over("global_head_dim num_global_key_value_heads")
     if keys.has("use_bidirectional_attention"):
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
-    slides = _sliding_layers(keys, config.n_layers)
+    # `Gemma4TextConfig`: every sixth layer is full by default, and the last one always.
+    usual = [(index + 1) % 6 != 0 for index in range(config.n_layers)]
+    slides = [*(sliding_layers(keys, config.n_layers) or usual)[:-1], False]
     shared = shared_layers(keys, slides)
+    keys_are_values = keys.flag("attention_k_eq_v", default=False)
+    shapes = _attentions(keys, slides, window_default, keys_are_values=keys_are_values)
+
+    def attention(kind: tuple[AttentionShape, bool], weights: LayerWeights) -> Block:
+        shape, shares = kind
+        # a second norm stands behind it
+        block = extended(attention_block(shape, weights), n_params=size)
+        if shares:
+            return shared_cache_block(shape, block)
+        if keys_are_values and shape.window is None:
+            return without(block, "v_proj")
+        return block
+
+    def feed_forward(width: int, weights: LayerWeights) -> Block:
+        """Return the dense feed-forward with what runs beside and after it, as one block.
+
+        Vectors: a norm before and after, and the layer's scalar; beside experts, three more norms,
+        the router's scale, and one of each expert; after the embedding of the layer, one more norm.
+        """
+        block = extended(feed_forward_block(size, width, weights), n_params=size + 1)
+        if experts is not None:
+            routed = experts_block(experts, weights, _NAMES)
+            vectors = 4 * size + experts.n_experts
+            block = extended(replace(block, core=routed.core), *routed.linears, n_params=vectors)
+        if per_layer_dim:
+            # First, since the exchange between devices belongs to the last matrix of a block.
+            first = per_layer_linears(size, per_layer_dim, weights)
+            block = extended(replace(block, linears=(*first, *block.linears)), n_params=size)
+        return block
+
     return decoder(
         config,
-        LayerPart(_attentions(config, slides, shared, window_default), _attention_block),
-        LayerPart(
-            [wide if shares else width for shares in shared],
-            lambda width, weights: _feed_forward_block(
-                size, width, experts, per_layer_dim, weights
-            ),
-        ),
+        LayerPart([*zip(shapes, shared, strict=True)], attention),
+        LayerPart([wide if shares else width for shares in shared], feed_forward),
         tied_default=True,
         # the last norm, and the one of all embeddings per layer
         vector_params=size + per_layer_dim,
         lookup_params=per_layer_vocab * config.n_layers * per_layer_dim,
     )
-
-
-def _sliding_layers(keys: Reader, n_layers: int) -> list[bool]:
-    """Return whether each layer slides.
-
-    Source
-        `Gemma4TextConfig`: ``layer_types`` is every sixth layer full by default, and the last
-        layer is always full.
-    """
-    listed = sliding_layers(keys, n_layers)
-    usual = [(index + 1) % 6 != 0 for index in range(n_layers)]
-    return [*(listed or usual)[:-1], False]
 
 
 def shared_layers(keys: Reader, slides: Sequence[bool], *, default: int = 0) -> list[bool]:
@@ -146,20 +139,18 @@ def shared_layers(keys: Reader, slides: Sequence[bool], *, default: int = 0) -> 
 
 
 def _attentions(
-    config: ModelConfig, slides: Sequence[bool], shared: Sequence[bool], window_default: int
-) -> list[_Attention]:
-    """Return the attention of each layer, given its kind.
+    keys: Reader, slides: Sequence[bool], window_default: int, *, keys_are_values: bool
+) -> list[AttentionShape]:
+    """Return the attention of each layer, given whether it slides.
 
     Source
         `Gemma4TextConfig`: head_dim 256, attention_k_eq_v and attention_bias False. Files that
         transformers 5.23 has saved say by ``per_layer_config`` which layers have heads of another
         width or number, and the keys that say so of full layers are then without meaning.
     """
-    keys = config.keys
     head_dim = keys.positive_int("head_dim", default=256)
     usual = replace(read_attention(keys, head_dim, biased=True), qk_norm=True)
     window = keys.positive_int("sliding_window", default=window_default)
-    keys_are_values = keys.flag("attention_k_eq_v", default=False)
     layers = layer_overrides(keys, len(slides), ("head_dim", "num_key_value_heads"))
     if layers is None:
         full = _full_shape(keys, usual, keys_are_values=keys_are_values)
@@ -174,10 +165,8 @@ def _attentions(
             for layer in layers
         ]
     return [
-        _Attention(replace(shape, window=window), keys_are_values=False, shares_cache=shares)
-        if is_sliding
-        else _Attention(shape, keys_are_values, shares)
-        for shape, is_sliding, shares in zip(shapes, slides, shared, strict=True)
+        replace(shape, window=window if is_sliding else None)
+        for shape, is_sliding in zip(shapes, slides, strict=True)
     ]
 
 
@@ -198,62 +187,6 @@ def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -
 def _kv_heads(keys: Reader, key: str, usual: AttentionShape) -> int:
     called, default = "num_attention_heads", usual.n_kv_heads
     return keys.divisor(key, of=usual.n_heads, called=called, default=default)
-
-
-def _attention_block(attention: _Attention, weights: LayerWeights) -> Block:
-    """Return attention, without the projections (and the norm of keys) that a layer lacks.
-
-    A second norm stands behind it.
-    """
-    shape = attention.shape
-    block = attention_block(shape, weights)
-    block = extended(block, n_params=shape.hidden_size)
-    if attention.shares_cache:
-        return shared_cache_block(shape, block)
-    if attention.keys_are_values:
-        return replace(block, linears=_without(block, "v_proj"))
-    return block
-
-
-def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
-    """Return the attention of a layer that reads another layer's cache: it makes no keys."""
-    head_dim = shape.head_dim
-    core = GroupedQueryAttention(shape.n_heads, shape.n_kv_heads, head_dim, head_dim, shape.window)
-    return replace(
-        block,
-        linears=_without(block, "k_proj", "v_proj"),
-        core=SharedCacheAttention(core),
-        vector_params=block.vector_params - head_dim,
-    )
-
-
-def _without(block: Block, *names: str) -> tuple[Linear, ...]:
-    return tuple(linear for linear in block.linears if linear.name not in names)
-
-
-def _feed_forward_block(
-    hidden_size: int,
-    width: int,
-    experts: ExpertsShape | None,
-    per_layer_dim: int,
-    weights: LayerWeights,
-) -> Block:
-    """Return the dense feed-forward with what runs beside and after it, as one block.
-
-    Vectors: a norm before and after, and the layer's scalar; beside experts, three more norms,
-    the router's scale, and one of each expert; after the embedding of the layer, one more norm.
-    """
-    dense = extended(feed_forward_block(hidden_size, width, weights), n_params=hidden_size)
-    linears, core, vectors = dense.linears, None, dense.vector_params + 1
-    if experts is not None:
-        routed = experts_block(experts, weights, _NAMES)
-        linears, core = (*linears, *routed.linears), routed.core
-        vectors += 4 * hidden_size + experts.n_experts
-    if per_layer_dim:
-        # First, since the exchange between devices belongs to the last matrix of a block.
-        linears = (*per_layer_linears(hidden_size, per_layer_dim, weights), *linears)
-        vectors += hidden_size
-    return Block("feed_forward", linears, core, vector_params=vectors)
 
 
 def per_layer_linears(hidden_size: int, dim: int, weights: LayerWeights) -> tuple[Linear, ...]:
@@ -280,31 +213,9 @@ def per_layer_linears(hidden_size: int, dim: int, weights: LayerWeights) -> tupl
 #     Activation sparsity sets elements to zero and spares no arithmetic.
 
 
-@dataclass(frozen=True, slots=True)
-class _AltUpStreams:
-    """Sizes of what runs beside attention and feed-forward.
-
-    Parameters
-    ----------
-    hidden_size
-        Width of one residual stream.
-    n_streams
-        Residual streams, of which layers compute one and predict the others (AltUp).
-    rank
-        Of the branch beside attention (LAuReL).
-    per_layer_dim
-        Width of the embedding that each layer has of a token.
-    """
-
-    hidden_size: int
-    n_streams: int
-    rank: int
-    per_layer_dim: int
-
-
 def parse_gemma3n(config: ModelConfig) -> Architecture:
     """Return the language model of a Gemma 3n."""
-    keys, n_layers = config.keys, config.n_layers
+    keys, n_layers, size = config.keys, config.n_layers, config.hidden_size
     keys.pass_over(
         "activation_sparsity_pattern altup_active_idx altup_coef_clip altup_correct_scale"
     )
@@ -321,31 +232,58 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     window = keys.positive_int("sliding_window", default=512)
     windows = [window if is_sliding else None for is_sliding in slides]
     shared = shared_layers(keys, slides, default=15)
-    streams = _AltUpStreams(
-        config.hidden_size,
-        keys.positive_int("altup_num_inputs", default=4),
-        keys.positive_int("laurel_rank", default=64),
-        keys.positive_int("hidden_size_per_layer_input", default=256),
-    )
+    # Of the residual streams layers compute one and predict the others (AltUp); a branch of low
+    # rank stands beside attention (LAuReL).
+    n_streams = keys.positive_int("altup_num_inputs", default=4)
+    rank = keys.positive_int("laurel_rank", default=64)
+    per_layer_dim = keys.positive_int("hidden_size_per_layer_input", default=256)
     per_layer_vocab = keys.positive_int("vocab_size_per_layer_input", default=262_144)
     # The first layer makes the streams from the embedding, behind the last one they are joined.
     n_projections = [(index == 0) + (index == n_layers - 1) for index in range(n_layers)]
 
     def attention(kind: tuple[int | None, bool], weights: LayerWeights) -> Block:
-        return _gemma3n_attention(replace(shape, window=kind[0]), streams, weights, shares=kind[1])
+        window, shares = kind
+        layer = replace(shape, window=window)
+        block = attention_block(layer, weights)
+        if shares:
+            block = shared_cache_block(layer, block)
+        mixing = tuple(
+            Linear(name, taken, made, weights.plain, ATTENTION_REPLICATED, kind="residual")
+            for name, taken, made in (
+                # once for the prediction, once for the correction
+                ("altup.modality_router", size, n_streams),
+                ("altup.prediction_coefs", n_streams, n_streams**2),
+                ("altup.correction_coefs", n_streams, n_streams),
+            )
+        )
+        rows = ("linear_left", size, rank), ("linear_right", rank, size)
+        branch = matrices(weights, "laurel.", ATTENTION_REPLICATED, *rows)
+        # Attention's last matrix stays last: the exchange between devices belongs to it.
+        block = replace(block, linears=(*mixing, *branch, *block.linears))
+        # A second norm, the norm of the branch, and of the streams the norm of their router and
+        # the scale of the corrected one.
+        return extended(block, n_params=4 * size)
 
     def feed_forward(kind: tuple[int, int], weights: LayerWeights) -> Block:
-        return _gemma3n_feed_forward(kind[0], streams, weights, n_projections=kind[1])
+        width, n_projections = kind
+        block = feed_forward_block(size, width, weights)
+        outer = tuple(
+            Linear(f"altup_projections.{index}", size, size, weights.plain, FEED_FORWARD_REPLICATED)
+            for index in range(n_projections * (n_streams - 1))
+        )
+        own = per_layer_linears(size, per_layer_dim, weights)
+        # a norm behind each
+        return extended(replace(block, linears=(*outer, *own, *block.linears)), n_params=2 * size)
 
     return decoder(
         config,
-        LayerPart(list(zip(windows, shared, strict=True)), attention),
-        LayerPart(list(zip(_widths(keys, n_layers), n_projections, strict=True)), feed_forward),
+        LayerPart([*zip(windows, shared, strict=True)], attention),
+        LayerPart([*zip(_widths(keys, n_layers), n_projections, strict=True)], feed_forward),
         tied_default=True,
         vocab_default=262_400,
         # the last norm, and the one of all embeddings per layer
-        vector_params=config.hidden_size + streams.per_layer_dim,
-        lookup_params=per_layer_vocab * n_layers * streams.per_layer_dim,
+        vector_params=size + per_layer_dim,
+        lookup_params=per_layer_vocab * n_layers * per_layer_dim,
     )
 
 
@@ -355,50 +293,3 @@ def _widths(keys: Reader, n_layers: int) -> list[int]:
         return [keys.positive_int("intermediate_size")] * n_layers
     widths = keys.ints("intermediate_size", minimum=1, at_least=n_layers)
     return list(widths[:n_layers])
-
-
-def _gemma3n_attention(
-    shape: AttentionShape, streams: _AltUpStreams, weights: LayerWeights, *, shares: bool
-) -> Block:
-    """Return attention with what stands around it: the mixing of streams, the low-rank branch.
-
-    Vectors: a second norm, the norm of the branch, and of the streams the norm of their router
-    and the scale of the corrected one.
-    """
-    block = attention_block(shape, weights)
-    if shares:
-        block = shared_cache_block(shape, block)
-    size, n_streams = streams.hidden_size, streams.n_streams
-    mixing = tuple(
-        Linear(name, taken, made, weights.plain, ATTENTION_REPLICATED, kind="residual")
-        for name, taken, made in (
-            # once for the prediction, once for the correction
-            ("altup.modality_router", size, n_streams),
-            ("altup.prediction_coefs", n_streams, n_streams**2),
-            ("altup.correction_coefs", n_streams, n_streams),
-        )
-    )
-    branch = matrices(
-        weights,
-        "laurel.",
-        ATTENTION_REPLICATED,
-        ("linear_left", size, streams.rank),
-        ("linear_right", streams.rank, size),
-    )
-    # Attention's last matrix stays last: the exchange between devices belongs to it.
-    block = replace(block, linears=(*mixing, *branch, *block.linears))
-    return extended(block, n_params=4 * size)
-
-
-def _gemma3n_feed_forward(
-    width: int, streams: _AltUpStreams, weights: LayerWeights, *, n_projections: int
-) -> Block:
-    """Return the feed-forward with the embedding of the layer; vectors: a norm behind each."""
-    size = streams.hidden_size
-    block = feed_forward_block(size, width, weights)
-    outer = tuple(
-        Linear(f"altup_projections.{index}", size, size, weights.plain, FEED_FORWARD_REPLICATED)
-        for index in range(n_projections * (streams.n_streams - 1))
-    )
-    linears = (*outer, *per_layer_linears(size, streams.per_layer_dim, weights), *block.linears)
-    return extended(replace(block, linears=linears), n_params=2 * size)

@@ -1,41 +1,50 @@
-"""Kimi Linear and Kimi K3: delta attention, latent attention every fourth layer, experts.
+"""Linear attention beside latent attention: Kimi Linear, Kimi K3, GLM-5.3-Flash, Ling 2.5 and 3.
 
 Source
     Kimi Linear report, arXiv:2510.26692; transformers 5, `models/kimi_linear/`; mlx-lm,
     `models/kimi_linear.py` and `models/kimi_k3.py`, with the names of the published tensors.
+    Of the other families: see each.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
-from specroof.architecture.base import (
-    ATTENTION_REPLICATED,
-    HEADS,
-    Linear,
-    Shard,
-)
+from specroof.architecture.base import ATTENTION_REPLICATED, HEADS, Linear, Shard
+from specroof.architecture.draft_heads import replicated
 from specroof.architecture.model import Architecture, Block
-from specroof.architecture.recurrent import KimiDeltaAttention
+from specroof.architecture.recurrent import KimiDeltaAttention, LightningAttention
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,
     decoder,
     extended,
     feed_forward_of,
+    layer_kinds,
     listed_kinds,
     matrices,
+    stream_mixing,
 )
-from specroof.parsers.families.deepseek_v3 import latent_block, latent_shape
+from specroof.parsers.families.latent import (
+    FULL_INDEX,
+    LatentShape,
+    indexer_kinds,
+    latent_block,
+    latent_shape,
+    plain_latent_shape,
+    read_indexer,
+    sharing,
+)
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import BLOCK_SPARSE_NAMES, ExpertTraits, Traits
+from specroof.parsers.traits import BLOCK_SPARSE_NAMES, LING_SHARED, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
-DELTA: Final = "linear_attention"
+_LINEAR: Final = "linear_attention"
 _FULL: Final = "full_attention"
+_INDEXED: Final = "indexed_attention"
 #: Without a default of shared experts and of dense layers: 0 in mlx-lm, 1 in transformers.
-_ROUTING: Final = ExpertTraits(
+_KIMI: Final = ExpertTraits(
     "num_experts",
     top_k=("num_experts_per_token", "num_experts_per_tok"),
     shared=("num_shared_experts n_shared_experts", None),
@@ -47,10 +56,93 @@ _ROUTING: Final = ExpertTraits(
     inner_norms=(("latent_moe_use_norm", False),),
     names=BLOCK_SPARSE_NAMES,
 )
+#: Glm5NextTextConfig: n_shared_experts 1, and all layers but the first three have experts.
+_GLM: Final = ExpertTraits(
+    "n_routed_experts",
+    shared=("n_shared_experts", 1),
+    correction_bias=True,
+    dense=("first_k_dense_replace", 3),
+)
+
+# --- Delta attention ------------------------------------------------------------------------------
+
+#: Name, widths in and out, and shard of a matrix.
+_Row: TypeAlias = tuple[str, int, int, Shard]
+
+
+def _delta_builder(
+    hidden_size: int, core: KimiDeltaAttention, rows: Sequence[_Row]
+) -> BlockBuilder:
+    """Return what builds delta attention with these projections.
+
+    Vectors: the norm before it, A_log per head, dt_bias per channel, the gated norm of one head.
+    """
+    inner = core.n_heads * core.head_dim
+    vectors = hidden_size + core.n_heads + inner + core.head_dim
+    stored = {"qkv_proj": "q_proj"}  # three matrices of a checkpoint are one here
+
+    def build(weights: LayerWeights) -> Block:
+        linears = tuple(
+            Linear(name, taken, made, weights(f"self_attn.{stored.get(name, name)}"), shard)
+            for name, taken, made, shard in rows
+        )
+        return Block("attention", linears, core, vector_params=vectors)
+
+    return build
+
+
+def _kimi_delta(keys: Reader) -> BlockBuilder:
+    """Return what builds delta attention whose decay comes through one head's width."""
+    section, hidden_size = keys.section("linear_attn_config"), keys.positive_int("hidden_size")
+    core = _kimi_core(keys, section)
+    # kimi_k3.py: the output gate is two matrices of one head's rank unless a key says so.
+    full_rank = section is not None and section.flag("use_full_rank_gate", default=False)
+    rows = [*_kimi_rows(hidden_size, core, full_rank_gate=full_rank)]
+    return _delta_builder(hidden_size, core, rows)
+
+
+def _kimi_core(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
+    """Return the sizes of delta attention, nested as published or flat as transformers saves."""
+    # configuration_kimi_linear.py: a kernel of 4
+    if section is None:
+        if not keys.has("linear_num_heads"):
+            keys.refuse("linear_attn_config", "an object with num_heads and head_dim")
+        n_heads = keys.positive_int("linear_num_heads")
+        head_dim = keys.positive_int("linear_head_dim")
+        kernel = keys.positive_int("linear_conv_kernel_dim", default=4)
+    else:
+        section.pass_over("kda_layers full_attn_layers gate_lower_bound")
+        n_heads = section.positive_int("num_heads")
+        head_dim = section.positive_int("head_dim")
+        kernel = section.positive_int("short_conv_kernel_size", default=4)
+    return KimiDeltaAttention(n_heads, head_dim, kernel, conv_columns=kernel - 1)
+
+
+def _kimi_rows(
+    hidden_size: int, core: KimiDeltaAttention, *, full_rank_gate: bool
+) -> Iterator[_Row]:
+    head_dim, inner = core.head_dim, core.n_heads * core.head_dim
+    yield "qkv_proj", hidden_size, 3 * inner, HEADS
+    # Decay of each channel through one head's width, write strength of each head.
+    yield "f_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
+    yield "f_b_proj", head_dim, inner, HEADS
+    yield "b_proj", hidden_size, core.n_heads, HEADS
+    if full_rank_gate:
+        yield "g_proj", hidden_size, inner, HEADS
+    else:
+        yield "g_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
+        yield "g_b_proj", head_dim, inner, HEADS
+    yield "o_proj", inner, hidden_size, HEADS
+
+
+# --- Kimi Linear and K3: latent attention every fourth layer --------------------------------------
 
 
 def parse_kimi_linear(config: ModelConfig) -> Architecture:
     """Return a Kimi Linear, or the language model of a Kimi K3.
+
+    Attention to latents has no rotary positions, though their dimensions are cached; of K3 it has
+    an output gate.
 
     Ignores
         the arithmetic of K3's block residuals: a dot product with each of up to eight earlier
@@ -62,114 +154,212 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         "linear_head_dim linear_num_heads mla_use_nope moe_renormalize moe_router_activation_func "
         "use_grouped_topk"
     )
-    mixers = {_FULL: _latent_builder(keys), DELTA: delta_builder(keys)}
-    sparse, feed_forward = feed_forward_of(config, Traits(routing=_ROUTING))
+    latent = latent_shape(keys)
+    # modeling_kimi_linear.py: no gate unless a key says so.
+    if keys.flag("mla_use_output_gate", default=False):
+        latent = replace(latent, gate_dim=latent.value_dim)
+    delta = _kimi_delta(keys)
+    feed_forward = feed_forward_of(config, Traits(routing=_KIMI))
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 0
     if keys.has("attn_res_block_size"):  # Kimi K3, whose classes are not those of its text's type
         config, residual_params = replace(config, family="kimi_k3"), 2 * hidden_size
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        return extended(mixers[kind](weights), n_params=residual_params)
-
-    def behind(is_sparse: bool, weights: LayerWeights) -> Block:
-        return extended(feed_forward(is_sparse, weights), n_params=residual_params)
+        block = latent_block(latent, weights) if kind == _FULL else delta(weights)
+        return extended(block, n_params=residual_params)
 
     return decoder(
         config,
-        LayerPart(_layer_kinds(config), mixer),
-        LayerPart(sparse, behind),
+        LayerPart(_kimi_kinds(config), mixer),
+        feed_forward.changed(lambda _, block, __: extended(block, n_params=residual_params)),
         vector_params=hidden_size + residual_params,
     )
 
 
-def _latent_builder(keys: Reader) -> BlockBuilder:
-    """Return what builds latent attention: no rotary positions, though their dimensions are cached.
-
-    K3 has an output gate.
-    """
-    latent = latent_shape(keys)
-    # modeling_kimi_linear.py: no gate unless a key says so.
-    if not keys.flag("mla_use_output_gate", default=False):
-        return lambda weights: latent_block(latent, weights)
-    gate = ("g_proj", latent.hidden_size, latent.n_heads * latent.value_dim)
-    return lambda weights: extended(
-        latent_block(latent, weights), *matrices(weights, "self_attn.", HEADS, gate)
-    )
-
-
-def delta_builder(keys: Reader) -> BlockBuilder:
-    """Return what builds delta attention; q, k and v are one matrix.
-
-    Vectors: the norm before it, A_log per head, dt_bias per channel, the gated norm of one head.
-    """
-    section, hidden_size = keys.section("linear_attn_config"), keys.positive_int("hidden_size")
-    delta = _delta(keys, section)
-    # kimi_k3.py: the output gate is two matrices of one head's rank unless a key says so.
-    full_rank = section is not None and section.flag("use_full_rank_gate", default=False)
-    rows = tuple(_delta_matrices(hidden_size, delta, full_rank_gate=full_rank))
-    vectors = hidden_size + delta.n_heads + delta.n_heads * delta.head_dim + delta.head_dim
-
-    def build(weights: LayerWeights) -> Block:
-        linears = tuple(
-            Linear(name, in_features, out_features, weights(f"self_attn.{stored}"), shard)
-            for name, stored, in_features, out_features, shard in rows
-        )
-        return Block("attention", linears, delta, vector_params=vectors)
-
-    return build
-
-
-def _delta(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
-    """Return the sizes of delta attention, nested as published or flat as transformers saves."""
-    # configuration_kimi_linear.py: a kernel of 4
-    if section is None:
-        if not keys.has("linear_num_heads"):
-            keys.refuse("linear_attn_config", "an object with num_heads and head_dim")
-        n_heads = keys.positive_int("linear_num_heads")
-        head_dim = keys.positive_int("linear_head_dim")
-        conv_kernel = keys.positive_int("linear_conv_kernel_dim", default=4)
-    else:
-        section.pass_over("kda_layers full_attn_layers gate_lower_bound")
-        n_heads = section.positive_int("num_heads")
-        head_dim = section.positive_int("head_dim")
-        conv_kernel = section.positive_int("short_conv_kernel_size", default=4)
-    return KimiDeltaAttention(n_heads, head_dim, conv_kernel, conv_columns=conv_kernel - 1)
-
-
-def _layer_kinds(config: ModelConfig) -> tuple[str, ...]:
+def _kimi_kinds(config: ModelConfig) -> tuple[str, ...]:
     """Return each layer's kind of attention; the published lists count layers from 1."""
     keys, n_layers = config.keys, config.n_layers
-    if kinds := listed_kinds(keys, "layer_types", (DELTA, _FULL), n_layers):
+    if kinds := listed_kinds(keys, "layer_types", (_LINEAR, _FULL), n_layers):
         return kinds
-    section = keys.section("linear_attn_config")
-    if section is None:
-        keys.refuse("linear_attn_config", "an object with kda_layers and full_attn_layers")
-    listed = {
-        key: frozenset(section.ints(key, minimum=1)) for key in ("kda_layers", "full_attn_layers")
-    }
+    section = keys.required_section(
+        "linear_attn_config", "an object with kda_layers and full_attn_layers"
+    )
+    delta, full = (
+        frozenset(section.ints(key, minimum=1)) for key in ("kda_layers", "full_attn_layers")
+    )
     for number in range(1, n_layers + 1):
-        if (number in listed["kda_layers"]) == (number in listed["full_attn_layers"]):
+        if (number in delta) == (number in full):
             allowed = f"layer {number} in one of kda_layers and full_attn_layers"
             section.refuse("kda_layers", allowed)
-    return tuple(
-        DELTA if number in listed["kda_layers"] else _FULL for number in range(1, n_layers + 1)
+    return tuple(_LINEAR if number in delta else _FULL for number in range(1, n_layers + 1))
+
+
+# --- GLM-5.3-Flash: latents behind pooled index keys, several residual streams --------------------
+#
+# Source
+#     transformers 5.24, `models/glm5_next/modeling_glm5_next.py` and `configuration_glm5_next.py`;
+#     vLLM 0.33.0, `models/glm5next/`, for `mhc`, the draft layer and the pools that are cached.
+
+
+def parse_glm5_next(config: ModelConfig) -> Architecture:
+    """Return the language model of a GLM-5.3-Flash.
+
+    Ignores
+        that a query also sees the tokens of the unfinished pool, up to 15 beside 2048, which wait
+        with their keys and gates.
+    """
+    keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
+    keys.pass_over(
+        "hc_sinkhorn_iters index_kpool_always_select_tail index_kpool_compress indexer_rope_interleave "
+        "index_skip_topk_offset index_topk_freq index_share_for_mtp_iteration linear_conv_kernel_dim "
+        "linear_head_dim linear_lower_bound linear_num_heads moe_layer_freq"
+    )
+    # Glm5NextTextConfig: hc_mult 4. vLLM's has a switch, which is off in draft layers.
+    n_streams = keys.positive_int("hc_mult", default=4)
+    rows = (2 + n_streams) * n_streams if keys.flag("mhc", default=True) else 0
+    delta = _kimi_delta(keys)
+    full = _pooled_shape(keys)
+    shared = sharing(full)
+
+    def mixed(block: Block) -> Block:
+        if not rows:
+            return block
+        # Beside the matrix a base of each row, and three scales.
+        mixing = stream_mixing(block, n_streams * hidden_size, rows)
+        return extended(block, mixing, n_params=rows + 3)
+
+    def mixer(kind: tuple[str, str], weights: LayerWeights) -> Block:
+        attention, indexer = kind
+        if attention == _LINEAR:
+            return mixed(delta(weights))
+        return mixed(_pooled_block(full if indexer == FULL_INDEX else shared, weights))
+
+    kinds = layer_kinds(keys, n_layers, (*[_LINEAR] * 3, _INDEXED), _FULL)
+    return decoder(
+        config,
+        LayerPart([*zip(kinds, indexer_kinds(keys, n_layers), strict=True)], mixer),
+        feed_forward_of(config, Traits(routing=_GLM)).changed(lambda _, block, __: mixed(block)),
     )
 
 
-def _delta_matrices(
-    hidden_size: int, delta: KimiDeltaAttention, *, full_rank_gate: bool
-) -> Iterator[tuple[str, str, int, int, Shard]]:
-    """Yield name, name in the checkpoint, widths and shard of each projection."""
-    head_dim, inner_dim = delta.head_dim, delta.n_heads * delta.head_dim
-    yield "qkv_proj", "q_proj", hidden_size, 3 * inner_dim, HEADS
-    # Decay of each channel through one head's width, write strength of each head.
-    yield "f_a_proj", "f_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
-    yield "f_b_proj", "f_b_proj", head_dim, inner_dim, HEADS
-    yield "b_proj", "b_proj", hidden_size, delta.n_heads, HEADS
-    if full_rank_gate:
-        yield "g_proj", "g_proj", hidden_size, inner_dim, HEADS
-    else:
-        yield "g_a_proj", "g_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
-        yield "g_b_proj", "g_b_proj", head_dim, inner_dim, HEADS
-    yield "o_proj", "o_proj", inner_dim, hidden_size, HEADS
+def _pooled_shape(keys: Reader) -> LatentShape:
+    """Return the sizes of latent attention with an indexer, one key of which stands for a pool."""
+    if not keys.has("q_lora_rank"):
+        keys.mistake("q_lora_rank", "a whole number from 1", instead=1)
+    indexer = read_indexer(keys)
+    pool = keys.divisor("index_kpool", of=indexer.top_k, called="index_topk", default=16)
+    return replace(latent_shape(keys, rotates=False), indexer=replace(indexer, key_tokens=pool))
+
+
+def _pooled_block(shape: LatentShape, weights: LayerWeights) -> Block:
+    """Return latent attention, with what makes one index key of a pool: gates and positions."""
+    block, indexer = latent_block(shape, weights), shape.indexer
+    if indexer is None:
+        return block
+    gate = replicated("indexer_gate", shape.hidden_size, indexer.head_dim, weights.plain)
+    return extended(block, gate, n_params=indexer.key_tokens * indexer.head_dim)
+
+
+# --- Ling and Ring 2.5 and 3: latent attention in the last layer of each group --------------------
+#
+# Source
+#     transformers 5.23, `models/bailing_hybrid/` (`modeling_*.py`, `configuration_*.py`), which is
+#     Ling 3; vLLM 0.33.0, `models/bailing_moe_v3.py`, `models/bailing_moe_linear.py` and
+#     `layers/mamba/linear/bailing_linear_attn.py`; SGLang 0.5.23, `configs/bailing_hybrid.py`.
+
+
+def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
+    """Return a Ling or Ring: of version 3 where it has short convolutions, else of version 2.5."""
+    keys, n_layers = config.keys, config.n_layers
+    keys.pass_over(
+        "group_norm_size linear_rope linear_silu use_linear_silu kda_safe_gate kda_lower_bound "
+        "norm_head norm_softmax num_kv_heads_for_linear_attn rope_interleave router_dtype "
+        "router_type score_function use_mla_nope use_rmsnorm moe_renormalize max_window_layers "
+        "layer_group_size linear_conv_kernel_dim mtp_loss_scaling_factor"
+    )
+    keys.expect_flags("use_bias use_qkv_bias multi_gate", value=False)
+    has_delta = keys.has("short_conv_kernel_size")
+    linear = _ling_delta(keys) if has_delta else _ling_lightning(keys)
+    latent = plain_latent_shape(keys)
+    # A gate is as wide as the heads, or as their values.
+    gate_dims = {"head_wise": 1, "element_wise": latent.value_dim}
+    granularity = "gated_attention_proj_granularity_type"
+    gate = keys.text(granularity, allowed=gate_dims, default="head_wise" if has_delta else "")
+    latent = replace(
+        latent, query_rank=keys.optional_int("q_lora_rank"), gate_dim=gate_dims.get(gate, 0)
+    )
+    routing = ExpertTraits(
+        "num_experts",
+        top_k=("num_experts_per_tok", "num_experts_per_token"),
+        # configuration_bailing_hybrid.py: n_shared_experts 1, as wide as the others
+        shared=("num_shared_experts n_shared_experts", 1),
+        each_shared=LING_SHARED,
+        correction_bias=("moe_router_enable_expert_bias", has_delta),
+        # configuration_bailing_hybrid.py: first_k_dense_replace 2; bailing_moe_linear.py: 0
+        dense=("first_k_dense_replace", 2 if has_delta else 0),
+        stride="moe_layer_freq",
+    )
+
+    def mixer(kind: str, weights: LayerWeights) -> Block:
+        return latent_block(latent, weights) if kind == _FULL else linear(weights)
+
+    return decoder(
+        config,
+        LayerPart(_ling_kinds(keys, n_layers), mixer),
+        feed_forward_of(config, Traits(routing=routing)),
+    )
+
+
+def _ling_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
+    """Return each layer's kind: by a list, or full attention in every last one of a group."""
+    if listed := listed_kinds(keys, "layer_types", (_LINEAR, _FULL), n_layers):
+        return listed
+    # SGLang: a list of 1 for linear attention and 0, or the number of layers of a group
+    if isinstance(keys.values.get("layer_group_size"), list):
+        flags = keys.ints("layer_group_size", allowed=(0, 1), at_least=n_layers)
+        return [_LINEAR if flag else _FULL for flag in flags[:n_layers]]
+    size = keys.positive_int("layer_group_size")
+    if n_layers % size:
+        keys.refuse("layer_group_size", f"a divisor of the {n_layers} layers")
+    return [_LINEAR if (index + 1) % size else _FULL for index in range(n_layers)]
+
+
+def _ling_delta(keys: Reader) -> BlockBuilder:
+    """Return what builds Kimi delta attention whose decay and gate are whole matrices."""
+    if not keys.flag("no_kda_lora", default=True):
+        keys.refuse("no_kda_lora", "true, as vLLM expects")
+    hidden_size = keys.positive_int("hidden_size")
+    # A file that transformers saves has the rotary width as head_dim.
+    head_dim = keys.positive_int("linear_head_dim", "head_dim", default=128)
+    n_heads = keys.positive_int("linear_num_heads", "num_attention_heads")
+    kernel = keys.positive_int("short_conv_kernel_size")
+    inner = n_heads * head_dim
+    rows = [
+        *((name, hidden_size, inner, HEADS) for name in ("q_proj", "k_proj", "v_proj", "f_proj")),
+        ("b_proj", hidden_size, n_heads, HEADS),
+        ("g_proj", hidden_size, inner, HEADS),
+        ("o_proj", inner, hidden_size, HEADS),
+    ]
+    core = KimiDeltaAttention(n_heads, head_dim, kernel, conv_columns=kernel - 1)
+    return _delta_builder(hidden_size, core, rows)
+
+
+def _ling_lightning(keys: Reader) -> BlockBuilder:
+    """Return what builds lightning attention; its group norm spans all heads."""
+    hidden_size, n_heads = (
+        keys.positive_int("hidden_size"),
+        keys.positive_int("num_attention_heads"),
+    )
+    core = LightningAttention(n_heads, keys.positive_int("head_dim"))
+    inner = n_heads * core.head_dim
+    rows = (
+        ("query_key_value", hidden_size, 3 * inner),
+        ("g_proj", hidden_size, inner),
+        ("dense", inner, hidden_size),
+    )
+    head_norms = 2 * core.head_dim if keys.flag("use_qk_norm", default=False) else 0
+    vectors = hidden_size + inner + head_norms
+    return lambda weights: Block(
+        "attention", matrices(weights, "attention.", HEADS, *rows), core, vector_params=vectors
+    )

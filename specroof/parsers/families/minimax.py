@@ -7,7 +7,6 @@ Source
     `models/minimax_m2.py`; the tensors of the published checkpoints.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -52,9 +51,8 @@ _PASSED_OVER: Final = (
     "layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta postnorm "
     "shared_moe_mode mlp_intermediate_size"
 )
-_SOFTMAX: Final = 1
-_LIGHTNING: Final = 0
-_TYPES: Final = {"full_attention": _SOFTMAX, "linear_attention": _LIGHTNING}
+_FULL: Final = "full_attention"
+_LINEAR: Final = "linear_attention"
 _NOTE: Final = (
     "lightning attention counted as in MiniMax-Text-01; the code of M1 itself was not compared"
 )
@@ -67,27 +65,27 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
     attention = read_attention(keys)
     lightning = LightningAttention(attention.n_heads, attention.head_dim)
 
-    def mixer(kind: int, weights: LayerWeights) -> Block:
-        if kind == _SOFTMAX:
+    def mixer(attends: bool, weights: LayerWeights) -> Block:
+        if attends:
             return attention_block(attention, weights)
         return _lightning_block(attention.hidden_size, lightning, weights)
 
     return decoder(
         config,
-        LayerPart(_mixers(keys, config.n_layers), mixer),
-        LayerPart(*feed_forward_of(config, Traits(routing=_ROUTING))),
+        LayerPart(_attending(keys, config.n_layers), mixer),
+        feed_forward_of(config, Traits(routing=_ROUTING)),
         notes=(_NOTE,) if config.family == "minimax_m1" else (),
     )
 
 
-def _mixers(keys: Reader, n_layers: int) -> tuple[int, ...]:
-    """Return each layer's mixer, 1 for softmax attention, from either spelling of the list."""
-    if types := listed_kinds(keys, "layer_types", _TYPES, n_layers):
-        return tuple(_TYPES[kind] for kind in types)
-    mixers = keys.ints("attn_type_list", allowed=(_LIGHTNING, _SOFTMAX), at_least=n_layers)
-    if not mixers:
+def _attending(keys: Reader, n_layers: int) -> list[bool]:
+    """Return which layers have softmax attention, from either spelling of the list."""
+    if kinds := listed_kinds(keys, "layer_types", (_FULL, _LINEAR), n_layers):
+        return [kind == _FULL for kind in kinds]
+    attending = flagged_layers(keys, "attn_type_list", n_layers)
+    if not attending:
         keys.refuse("attn_type_list", "a list of 0 (lightning) and 1 (softmax), one a layer")
-    return mixers[:n_layers]
+    return attending
 
 
 def _lightning_block(
@@ -140,7 +138,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         same_part(config, mixer),
-        LayerPart(*feed_forward_of(config, Traits(routing=_UNSHARED))),
+        feed_forward_of(config, Traits(routing=_UNSHARED)),
     )
 
 
@@ -163,21 +161,12 @@ _SHARED: Final = replace(
     flagged="moe_layer_freq",
     dense_width=("dense_intermediate_size",),
 )
-_FULL: Final = "full_attention"
 _SPARSE: Final = "minimax_m3_sparse"
 #: Keys of the indexer's heads, their width, top blocks, and the length of one.
 _PUBLISHED_INDEXER: Final = (
-    "sparse_num_index_heads",
-    "sparse_index_dim",
-    "sparse_topk_blocks",
-    "sparse_block_size",
+    "sparse_num_index_heads sparse_index_dim sparse_topk_blocks sparse_block_size"
 )
-_SAVED_INDEXER: Final = (
-    "index_n_heads",
-    "index_head_dim",
-    "index_topk_blocks",
-    "index_block_size",
-)
+_SAVED_INDEXER: Final = "index_n_heads index_head_dim index_topk_blocks index_block_size"
 
 
 def parse_minimax_m3(config: ModelConfig) -> Architecture:
@@ -205,7 +194,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(searching, mixer),
-        LayerPart(*feed_forward_of(config, Traits(routing=_SHARED))),
+        feed_forward_of(config, Traits(routing=_SHARED)),
     )
 
 
@@ -250,12 +239,12 @@ def _searching_core(keys: Reader, attention: AttentionShape) -> BlockSparseAtten
     """Return attention with the indexer that the checkpoint states, or what transformers writes."""
     section = _sparse_section(keys)
     if section is None:
-        names: Sequence[str] = _SAVED_INDEXER
+        names = _SAVED_INDEXER
     else:
         # `sparse_local_block` and `sparse_init_block` are among the top blocks: they only score
         # highest.
         keys, names = section, _PUBLISHED_INDEXER
-    n_heads, head_dim, top_k, block_len = (keys.positive_int(name) for name in names)
+    n_heads, head_dim, top_k, block_len = map(keys.positive_int, names.split())
     indexer = Indexer(n_heads, head_dim, top_k)
     heads = attention.n_heads, attention.n_kv_heads, attention.head_dim, attention.head_dim
     return BlockSparseAttention(*heads, indexer, block_len)

@@ -32,6 +32,7 @@ from specroof.parsers.decoder import (
     experts_block,
     extended,
     feed_forward_of,
+    layer_kinds,
     listed_kinds,
     matrices,
     routed_experts,
@@ -106,10 +107,8 @@ def _hybrid(
     keys = config.keys
     keys.pass_over(traits.passed_over)
     shape, attention = attention_of(config, traits)
-    recurrent, n_layers = delta_net(keys), config.n_layers
-    kinds = listed_kinds(
-        keys, "layer_types", sorted({*usual, FULL, LINEAR}), n_layers
-    ) or _repeated(usual, n_layers)
+    recurrent = delta_net(keys)
+    kinds = layer_kinds(keys, config.n_layers, usual, FULL, LINEAR)
     window = keys.positive_int("sliding_window") if SLIDING in kinds else None
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
@@ -120,7 +119,7 @@ def _hybrid(
     return decoder(
         config,
         LayerPart(kinds, mixer),
-        LayerPart(*feed_forward_of(config, traits)),
+        feed_forward_of(config, traits),
         tied_default=traits.tied,
         # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
@@ -133,10 +132,6 @@ def _by_interval(keys: Reader) -> tuple[str, ...]:
     # configuration_qwen3_next.py, Qwen4ExpTextConfig.__post_init__: full_attention_interval 4
     interval = keys.positive_int("full_attention_interval", default=4, maximum=MAX_LAYERS)
     return (*[LINEAR] * (interval - 1), FULL)
-
-
-def _repeated(kinds: Sequence[str], n_layers: int) -> list[str]:
-    return [kinds[index % len(kinds)] for index in range(n_layers)]
 
 
 def delta_net(keys: Reader) -> GatedDeltaNet:
@@ -219,38 +214,6 @@ class _MixedStreams:
         return extended(block, *linears, n_params=self.width - self.hidden_size)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    """Embeddings of hashed n-grams, in some layers.
-
-    `layers` count from 1; a layer has `heads` tables, of `embed_dim` all together.
-    """
-
-    layers: Sequence[int]
-    heads: int
-    embed_dim: int
-    ngram_size: int
-    base_rows: int
-    divisor: int
-    kernel: int
-
-    @property
-    def n_params(self) -> int:
-        """Elements of all tables, and of the numbers that hash into them.
-
-        Source
-            `Qwen4ExpTextNGramEmbedding.__init__`: a different prime of rows for each table, those
-            of a layer side by side and padded.
-        """
-        primes = _primes(self.base_rows)
-        total = 0
-        for _ in self.layers:
-            rows = sum(islice(primes, self.heads))
-            padded = self.divisor * -(-rows // self.divisor)
-            total += padded * (self.embed_dim // self.heads) + self.ngram_size + 2 * self.heads
-        return total
-
-
 def parse_qwen4_exp(config: ModelConfig) -> Architecture:
     """Return the language model of a Qwen4-Exp.
 
@@ -269,13 +232,12 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         keys.positive_int("hc_count", minimum=2, default=4),
         keys.positive_int("hc_lowrank", default=320),
     )
-    kinds = _kinds(keys, n_layers)
+    listed = listed_kinds(keys, "layer_types", _KINDS, n_layers)
+    kinds = [LINEAR if kind == LINEAR else FULL for kind in listed or ()]
+    kinds = kinds or [*layer_kinds(keys, n_layers, _by_interval(keys))]
     recurrent, full = delta_net(keys), _full_builder(config)
     experts = routed_experts(config, GATED_EXPERTS)
-    tables = _tables(keys, kinds)
-
-    def lookup(has_table: bool, weights: LayerWeights) -> Block | None:
-        return _lookup_block(tables, streams, weights) if has_table else None
+    lookups, table_params = _lookups(keys, kinds, streams)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         linear = kind == LINEAR
@@ -288,19 +250,13 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        LayerPart([index + 1 in tables.layers for index in range(n_layers)], lookup),
+        lookups,
         LayerPart(kinds, mixer),
         same_part(config, feed_forward),
         vector_params=streams.mixer_params,
-        lookup_params=tables.n_params,
+        lookup_params=table_params,
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
     )
-
-
-def _kinds(keys: Reader, n_layers: int) -> list[str]:
-    if listed := listed_kinds(keys, "layer_types", _KINDS, n_layers):
-        return [LINEAR if kind == LINEAR else FULL for kind in listed]
-    return _repeated(_by_interval(keys), n_layers)
 
 
 def _full_builder(config: ModelConfig) -> BlockBuilder:
@@ -338,7 +294,17 @@ def _full_builder(config: ModelConfig) -> BlockBuilder:
     return build
 
 
-def _tables(keys: Reader, kinds: Sequence[str]) -> _Tables:
+def _lookups(
+    keys: Reader, kinds: Sequence[str], streams: _MixedStreams
+) -> tuple[LayerPart[bool], int]:
+    """Return what adds features of hashed n-grams to all streams, and the elements of its tables.
+
+    Vectors: norms of its keys, queries and what is convolved, over all streams.
+
+    Source
+        `Qwen4ExpTextNGramEmbedding.__init__`: a different prime of rows for each table, those of a
+        layer side by side and padded; and the numbers that hash into them.
+    """
     layers = sorted(set(keys.ints("ple_layer_ids", minimum=1)))
     for number in layers:
         if number > len(kinds) or kinds[number - 1] != LINEAR:
@@ -353,35 +319,29 @@ def _tables(keys: Reader, kinds: Sequence[str]) -> _Tables:
     embed_dim = keys.positive_int("ple_embed_dim", default=keys.positive_int("hidden_size"))
     if layers and embed_dim % heads:
         keys.refuse("ple_embed_dim", f"a multiple of the {heads} tables of a layer", embed_dim)
-    return _Tables(
-        layers,
-        heads,
-        embed_dim,
-        ngram_size,
-        keys.positive_int("ngram_vocab_size_base", maximum=_MAX_ROWS, default=20_000_000),
-        keys.positive_int("make_ngram_vocab_size_divisible_by", default=128),
-        keys.positive_int("ple_conv_kernel_size", default=4),
-    )
-
-
-def _lookup_block(tables: _Tables, streams: _MixedStreams, weights: LayerWeights) -> Block:
-    """Return what adds n-gram features to all streams: two projections, a dilated convolution.
-
-    Vectors: norms of its keys, queries and what is convolved, over all streams.
-    """
-    rows = (
-        ("key_proj", tables.embed_dim, streams.width),
-        ("value_proj", tables.embed_dim, streams.hidden_size),
+    base_rows = keys.positive_int("ngram_vocab_size_base", maximum=_MAX_ROWS, default=20_000_000)
+    divisor = keys.positive_int("make_ngram_vocab_size_divisible_by", default=128)
+    kernel = keys.positive_int("ple_conv_kernel_size", default=4)
+    primes = _primes(base_rows)
+    n_params = 0
+    for _ in layers:
+        rows = divisor * -(-sum(islice(primes, heads)) // divisor)
+        n_params += rows * (embed_dim // heads) + ngram_size + 2 * heads
+    projections = (
+        ("key_proj", embed_dim, streams.width),
+        ("value_proj", embed_dim, streams.hidden_size),
     )
     # One tap every n tokens, so that as many columns wait.
-    columns = (tables.kernel - 1) * tables.ngram_size
-    return Block(
-        "attention",
-        matrices(weights, "ple.", ATTENTION_REPLICATED, *rows),
-        ShortConvolution(streams.width, tables.kernel, conv_columns=columns),
-        vector_params=3 * streams.width,
-        joins_next=True,
-    )
+    core = ShortConvolution(streams.width, kernel, conv_columns=(kernel - 1) * ngram_size)
+
+    def lookup(has_table: bool, weights: LayerWeights) -> Block | None:
+        if not has_table:
+            return None
+        linears = matrices(weights, "ple.", ATTENTION_REPLICATED, *projections)
+        vectors = 3 * streams.width
+        return Block("attention", linears, core, vector_params=vectors, joins_next=True)
+
+    return LayerPart([index + 1 in layers for index in range(len(kinds))], lookup), n_params
 
 
 def _primes(start: int) -> Iterator[int]:
