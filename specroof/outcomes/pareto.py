@@ -36,8 +36,7 @@ def pareto(points: Mapping[str, npt.ArrayLike], x: str, y: str) -> IntArray:
     [0]
     """
     across, up = (
-        _rounded(points[name]) * (-1 if QUANTITIES[name].better == "less" else 1)
-        for name in (x, y)
+        _rounded(points[name]) * (-1 if QUANTITIES[name].better == "less" else 1) for name in (x, y)
     )
     known = np.flatnonzero(np.isfinite(across) & np.isfinite(up))
     # The best x first; of equals the one of the better y.
