@@ -139,10 +139,10 @@ class Adaptive(OfDrafter):
 
     Attributes
     ----------
-    model, setup, drafter
-        What is served, where, and the name of what drafts.
-    context_len, workload, confidence
-        As asked; `workload` is None unless requests were asked about.
+    about, drafter
+        What is served, where and for whom, and the name of what drafts.
+    confidence
+        As asked.
     draft_len, load_draft_len
         The one length for all loads, and the schedule's at each, as the flags have it.
     rows
@@ -276,11 +276,8 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         flags, refused = _flags(request, drafter, deployment, lengths.ranges)
         notes += [f"flags: {note}" for note in flags.notes] if flags else [refused]
     return Adaptive(
-        model=deployment.model,
-        setup=deployment.setup,
+        found.about,
         drafter=curve.drafter,
-        context_len=float(curve.context_len[0]),
-        workload=load.steady.workload,
         confidence=known,
         draft_len=one_length,
         load_draft_len=tuple(best.tolist()),

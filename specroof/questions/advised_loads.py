@@ -14,7 +14,6 @@ from specroof.acceptance import constant_acceptance
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, BoolArray, number_within
 from specroof.drafters import Drafter
-from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.outcomes.solve import Wish, solve
@@ -814,7 +813,7 @@ def break_even_of(prediction: Prediction, plan: LoadPlan, place: int) -> BreakEv
         return BreakEven(None, None)
     drafts, played = row.point.draft_len, prediction.outcomes[plan.chosen].played
     load = prediction.load.part(row.place) if played is None else played.load.part(place)
-    case = Case(prediction.deployment, load, prediction.room, split=prediction.split)
+    case = prediction.about.at(load=load, targets=(np.inf, np.inf))
     wish = Wish(max_draft_len=drafts, draft_len=drafts, speedup=plan.targets.least_speedup)
     rate = solve(case, drafter, "accept", wish).value
     if rate is None:

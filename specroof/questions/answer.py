@@ -5,13 +5,14 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from specroof.errors import expect, optional_library, refuse
 from specroof.latency.setup import Deployment
+from specroof.outcomes.case import Case
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, OfLoad
 from specroof.quantities import (
     NOT_USEFUL,
@@ -595,21 +596,31 @@ class ServedAnswer(Noted):
 
     Attributes
     ----------
-    model, setup
-        What is served, and where; of workers, that of one that decodes.
-    split
-        Workers of prefill and of decoding; None where one server does both.
+    about
+        What is served, where, and under which loads; of workers, on one that decodes.
     """
 
-    model: "Architecture"
-    setup: "Setup"
-    _: KW_ONLY
-    split: "Split | None" = None
+    about: Case
 
     @property
     def deployment(self) -> Deployment:
         """What is served, and where."""
-        return Deployment(self.model, self.setup)
+        return self.about.deployment
+
+    @property
+    def model(self) -> "Architecture":
+        """What is served."""
+        return self.about.deployment.model
+
+    @property
+    def setup(self) -> "Setup":
+        """Where it is served."""
+        return self.about.deployment.setup
+
+    @property
+    def split(self) -> "Split | None":
+        """Workers of prefill and of decoding; None where one server does both."""
+        return self.about.split
 
     @property
     def served(self) -> str:
@@ -634,16 +645,22 @@ class OfDrafter(ServedAnswer, Charted):
     ----------
     drafter
         Its name.
-    context_len, workload
-        The load; `workload` is None unless requests were asked about.
     """
 
     drafter: str
-    context_len: float
-    workload: "Workload | None"
 
     #: Figures of its rows whose bands may say too little.
     banded: ClassVar[Sequence[str]] = ()
+
+    @property
+    def context_len(self) -> float:
+        """Cached tokens of each sequence."""
+        return float(self.about.load.steady.context_len[0])
+
+    @property
+    def workload(self) -> "Workload | None":
+        """The mean request; None unless requests were asked about."""
+        return self.about.load.steady.workload
 
     @property
     def asked_words(self) -> str:

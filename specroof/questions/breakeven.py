@@ -140,12 +140,10 @@ class Breakeven(ServedAnswer, Charted):
 
     Attributes
     ----------
-    model, setup, drafter
-        What is served, where, and what drafts.
+    about, drafter
+        What is served, where and for whom, and what drafts.
     solve, speedup, draft_len
         What was asked for; `draft_len` is None for the best.
-    workload
-        The requests whose prefills count; None where contexts were asked about.
     rows
         An answer for each load.
     notes, warnings
@@ -156,8 +154,12 @@ class Breakeven(ServedAnswer, Charted):
     solve: str
     speedup: float
     draft_len: int | None
-    workload: Workload | None
     rows: tuple[BreakevenRow, ...]
+
+    @property
+    def workload(self) -> Workload | None:
+        """The requests whose prefills count; None where contexts were asked about."""
+        return self.about.load.steady.workload
 
     @property
     def title(self) -> str:
@@ -259,14 +261,11 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     rows, own_notes, warnings = answer(case, drafter, parameter, wish)
     state = [_PLAYED] if case.load.requests else [STEADY_NOTE] if case.load.workload else []
     return Breakeven(
-        model=case.deployment.model,
-        setup=case.deployment.setup,
-        split=case.split,
+        case,
         drafter=drafter,
         solve=parameter,
         speedup=wish.speedup,
         draft_len=wish.draft_len,
-        workload=case.load.steady.workload,
         rows=tuple(rows),
         notes=(*grid.curve.notes, *state, *own_notes),
         warnings=tuple(dict.fromkeys([*warnings, *grid.warnings(here)])),

@@ -17,6 +17,7 @@ from specroof.errors import refuse
 from specroof.frameworks import FRAMEWORKS, IDEAL, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.setup import Deployment, check_placement
+from specroof.outcomes.case import Case
 from specroof.quantities import cell_of, records_of
 from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, ServedAnswer
@@ -25,6 +26,7 @@ from specroof.questions.request import Command, DeploymentRequest, WorkerRequest
 from specroof.questions.splits import split_name
 from specroof.report.layout import format_table, page
 from specroof.serving.capacity import ServedRoom, served_room
+from specroof.serving.workload import Load
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.units import GIBIBYTE, format_binary_bytes, plain_number
 
@@ -131,19 +133,21 @@ class Capacity(ServedAnswer, Charted):
 
     Attributes
     ----------
-    model, setup, context_len
+    about
         What was asked about.
     rows
         Plain decoding, then each drafter; last a prefill worker, where these are others. The rest
         are those of a decode worker then.
-    split
-        All workers; None where one server does both.
     notes, warnings
         Sentences for the reader.
     """
 
-    context_len: float
     rows: tuple[CapacityRow, ...]
+
+    @property
+    def context_len(self) -> float:
+        """Cached tokens of each request."""
+        return float(self.about.load.context_len[0])
 
     @property
     def title(self) -> str:
@@ -200,8 +204,8 @@ class Capacity(ServedAnswer, Charted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         resolved = replace(self.setup, server=self.rows[0].served.server)
-        case = replace(self, setup=resolved).served_json(context_len=self.context_len)
-        return self.envelope(case)
+        about = self.about.at(deployment=Deployment(self.model, resolved))
+        return self.envelope(replace(self, about=about).served_json(context_len=self.context_len))
 
 
 @question(CapacityRequest)
@@ -234,8 +238,8 @@ def capacity(request: CapacityRequest) -> Capacity:
         notes = {told: None} | notes
     warnings = [_warning(row) for row in rows if row.worker != "prefill" and row.largest_batch == 0]
     return Capacity(
-        *(model, setup, context, tuple(rows)),
-        split=split,
+        Case(deployment, Load([1.0], [context]), split=split),
+        tuple(rows),
         notes=tuple(notes),
         warnings=(*left_out, *warnings),
     )

@@ -452,10 +452,8 @@ class Diagnosis(ServedAnswer):
 
     Attributes
     ----------
-    model, setup, context_len
-        The model, its setup and the cached tokens of a request.
-    running
-        Requests that one replica decodes at a time.
+    about
+        The model, its setup, the requests that one replica decodes at a time, and their context.
     observed
         What the server counted.
     rows
@@ -472,14 +470,22 @@ class Diagnosis(ServedAnswer):
         Sentences for the reader.
     """
 
-    context_len: float
-    running: float
     observed: Observed
     rows: tuple[Compared, ...]
     prediction: Prediction | None
     change: Change | None
     advice: tuple[str, ...]
     flags: Launch | None
+
+    @property
+    def context_len(self) -> float:
+        """Cached tokens of a request."""
+        return float(self.about.load.context_len[0])
+
+    @property
+    def running(self) -> float:
+        """Requests that one replica decodes at a time."""
+        return float(self.about.load.batch_size[0])
 
     @property
     def title(self) -> str:
@@ -587,10 +593,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     of_case = [*_case_notes(case, facts, limit)]
     by_law = [*_law_notes(case, change)]
     return Diagnosis(
-        model=case.model,
-        setup=case.setup,
-        context_len=case.context_len,
-        running=case.running,
+        Case(Deployment(case.model, case.setup), Load([case.running], [case.context_len])),
         observed=counts,
         rows=tuple(compared(case, prediction, answers)),
         prediction=prediction,

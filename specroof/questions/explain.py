@@ -102,7 +102,7 @@ class Explanation(ServedAnswer, Charted):
 
     Attributes
     ----------
-    model, setup, forward
+    about, forward
         What runs, where, and the pass.
     latency
         Seconds of each operation and of the whole pass.
@@ -246,15 +246,15 @@ def explain(request: ExplainRequest) -> Explanation:
     if request.draft_len is not None:
         refuse("draft_len", request.draft_len, "with a drafter; a pass alone has query_len")
     deployment = request.resolved()
-    model, setup = deployment.model, deployment.setup
     forward = _forward_pass(request)
     latency = pass_latency(deployment, forward)
     first_token_s = None
     if request.prefill:
-        requests_s = request.batch_size * setup.engine.request_overhead_s
+        requests_s = request.batch_size * deployment.setup.engine.request_overhead_s
         first_token_s = float(latency.total_s) + requests_s
     notes = (*latency.notes, *correction_notes(latency))
-    return Explanation(model, setup, forward, latency, first_token_s, notes=notes)
+    load = Load([request.batch_size], [float(forward.context_len)])
+    return Explanation(Case(deployment, load), forward, latency, first_token_s, notes=notes)
 
 
 def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Explanation:
@@ -270,27 +270,24 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
         refuse(name, getattr(request, name), "without a drafter, whose drafts are verified")
     drafter = request.sampled(drafter_like)
     deployment = request.resolved()
-    model, setup = deployment.model, deployment.setup
     max_draft_len = longest_draft(
         drafter, acceptance_of(drafter), request.draft_len, name="draft_len"
     )
     if max_draft_len < 1:
         refuse("draft_len", request.draft_len, "from 1 on: plain decoding has no round")
     context = 4096 if request.context_len is None else request.context_len
-    load = Load([request.batch_size], [context])
-    served = served_curve(deployment, drafter, load, "ignore", max_draft_len=max_draft_len)
+    case = Case(deployment, Load([request.batch_size], [context]))
+    served = served_curve(deployment, drafter, case.load, "ignore", max_draft_len=max_draft_len)
     curve = served.decoding
     drafts = int(drafting_gain(curve, request.draft_len)[1][0, 0])
     parts, latency = round_parts(deployment, drafter, curve, drafts)
     least = None
     if not drafter.is_ideal:
         wish = Wish(draft_len=drafts, max_draft_len=drafts)
-        least = solve(Case(deployment, load), drafter, "accept", wish)
+        least = solve(case, drafter, "accept", wish)
     query_len = float(np.asarray(curve.verify_len)[drafts])
     forward = ForwardPass(request.batch_size, query_len, context)
-    return Explanation(
-        model, setup, forward, latency, None, parts, break_even=least, notes=curve.notes
-    )
+    return Explanation(case, forward, latency, None, parts, break_even=least, notes=curve.notes)
 
 
 def _forward_pass(request: ExplainRequest) -> ForwardPass:

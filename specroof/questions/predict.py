@@ -49,7 +49,7 @@ from specroof.questions.splits import split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import brief, figure, format_table, in_line, page, shows_notes, wrapped
-from specroof.serving.capacity import RoomRule, ServerRoom
+from specroof.serving.capacity import ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
 from specroof.serving.served import Limits, served_curve
@@ -87,7 +87,7 @@ class Prediction(ServedAnswer, Charted):
 
     Attributes
     ----------
-    model, setup, drafters, load
+    about, drafters
         What was asked about.
     max_draft_len
         The longest draft of the grid.
@@ -95,25 +95,24 @@ class Prediction(ServedAnswer, Charted):
         What each drafter gains.
     notes, warnings
         Sentences for the reader.
-    room
-        What becomes of requests beyond it: they ``queue``, their points are ``drop``ped, or memory
-        is ``ignore``d.
     draft_len
         The lengths whose speedups are shown side by side.
-    split
-        Workers of prefill and of decoding, the setup being that of a decode worker; None where one
-        server does both.
     price_per_hour
         Of a device; None for that of the hardware file.
     """
 
     drafters: tuple[Drafter, ...]
-    load: Load
     max_draft_len: int
     outcomes: tuple[Outcomes, ...]
-    room: RoomRule = "ignore"
     draft_len: tuple[int, ...] = ()
     price_per_hour: Prices | None = None
+
+    @cached_property
+    def load(self) -> Load:
+        """The loads; of played requests the mean ones, as many at a time as run."""
+        if not self.played:
+            return self.about.load
+        return replace(self.about.load.steady, batch_size=self.curves[0].batch_size.tolist())
 
     @property
     def curves(self) -> tuple[SpeedupCurve, ...]:
@@ -198,7 +197,7 @@ class Prediction(ServedAnswer, Charted):
         load = Load(sorted(batches), contexts)
         return tuple(
             served_curve(
-                self.deployment, drafter, load, self.room, max_draft_len=self.max_draft_len
+                self.deployment, drafter, load, self.about.room, max_draft_len=self.max_draft_len
             ).decoding
             for drafter in self.drafters
         )
@@ -227,7 +226,7 @@ class Prediction(ServedAnswer, Charted):
     @property
     def queues(self) -> bool:
         """Whether requests beyond the server's room wait."""
-        return self.room == "queue"
+        return self.about.room == "queue"
 
     def text(self) -> str:
         """Return the decision, the loads with the best draft lengths, and how sure they are."""
@@ -476,7 +475,7 @@ def predicted(
     if max_draft_len is None and max(draft_lens, default=0) > DEFAULT_MAX_DRAFT_LEN:
         max_draft_len = max(draft_lens)
     longest = shared_max_draft_len(drafters if among is None else among, max_draft_len)
-    deployment, load, split = case.deployment, case.load, case.split
+    deployment, load = case.deployment, case.load
     shape = len(load.context_len), len(load.batch_size), longest + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
     refuse_many_points(shape, curves=len(drafters), **heavier if load.workload else {})
@@ -502,23 +501,17 @@ def predicted(
             for name, depth in depths
             if depth < longest
         ]
-    if split is not None and deployment.setup.engine.bands:
+    if case.split is not None and deployment.setup.engine.bands:
         said.append("bands of speedups are wider: they include errors at loads of split workers")
     # Plain, the server assumes the same, less the drafter.
     said += [note for held in rooms for note in held.drafting.notes]
-    if served[0].played is not None:
-        load = replace(load.steady, batch_size=curves[0].batch_size.tolist())
     return Prediction(
-        model=deployment.model,
-        setup=deployment.setup,
-        drafters=tuple(drafters),
-        load=load,
+        case,
+        tuple(drafters),
         max_draft_len=longest,
         outcomes=tuple(served),
         notes=tuple(dict.fromkeys(said)),
         warnings=tuple(dict.fromkeys(warnings)),
-        room=case.room,
-        split=split,
         question="predict",
     )
 

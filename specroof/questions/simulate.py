@@ -19,6 +19,7 @@ from specroof.montecarlo import (
     simulate_exactness,
 )
 from specroof.montecarlo import simulate_batch as simulated
+from specroof.outcomes.case import Case
 from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, ServedAnswer, rows_table
 from specroof.questions.request import Command, DeploymentRequest, question
@@ -68,7 +69,7 @@ class BatchTimes(ServedAnswer):
 
     Attributes
     ----------
-    model, setup, drafter
+    about, drafter
         What is served, where, and the name of what drafts.
     batch_size, context_len, output_len, n_batches
         As asked.
@@ -149,8 +150,7 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
         for drafts in dict.fromkeys((0, length))
     }
     return BatchTimes(
-        model=deployment.model,
-        setup=deployment.setup,
+        Case(deployment, load),
         drafter=curve.drafter,
         **fields_of(request, "batch_size", "context_len", "output_len", "n_batches"),
         rows=tuple(

@@ -214,10 +214,8 @@ class Trained(OfDrafter):
 
     Attributes
     ----------
-    model, setup, drafter
-        What is served, where, and the name of what is trained.
-    context_len, workload
-        The load; `workload` is None unless requests were asked about.
+    about, drafter
+        What is served, where and for whom, and the name of what is trained.
     samples, sample_len, epochs, unrolled_steps, draft_len
         What training does, and the drafts that lengths are measured with.
     training
@@ -336,7 +334,6 @@ def train(request: TrainRequest) -> Trained:
     if (request.batch_size, request.concurrency) == (None, None) and not request.is_played:
         request = replace(request, concurrency=_USUAL_IN_FLIGHT)
     case = one_context(request)
-    load, model = case.load, case.deployment.model
     drafter = request.sampled(request.drafter)
     free = None
     if request.against is not None:
@@ -344,7 +341,7 @@ def train(request: TrainRequest) -> Trained:
     money = money_of(case.deployment.setup, case.split, request.price_per_hour)
     training, steps = _training(request, case, drafter, money)
     lengths, drafts, about = _lengths(
-        request, drafter, usual_drafts(drafter, model, request.draft_len)
+        request, drafter, usual_drafts(drafter, case.deployment.model, request.draft_len)
     )
     notes = [*about, *length_notes(request)]
     if training.answers_hours:
@@ -363,12 +360,8 @@ def train(request: TrainRequest) -> Trained:
             rows += saves.rows(next(load_fields(reached, one.case.load, money)), length)
     notes += _idle_note(rows, saves)
     return Trained(
-        model=model,
-        setup=case.deployment.setup,
-        split=case.split,
+        case,
         drafter=drafter.name,
-        context_len=float(load.steady.context_len[0]),
-        workload=load.steady.workload,
         samples=request.samples,
         sample_len=request.sample_len,
         epochs=request.epochs,

@@ -96,10 +96,8 @@ class Worth(OfDrafter):
 
     Attributes
     ----------
-    model, setup, drafter
-        What is served, where, and the name of what drafts.
-    context_len, workload
-        The load; `workload` is None unless requests were asked about.
+    about, drafter
+        What is served, where and for whom, and the name of what drafts.
     draft_len
         The drafts that lengths are measured with.
     rows
@@ -169,7 +167,7 @@ def worth(request: WorthRequest) -> Worth:
     (drafter,) = request.sampled_drafters(request.drafter_or_usual(request.drafter))
     if drafter.is_ideal:
         reject("drafter is 'ideal', which nothing improves", "another drafter")
-    load, deployment = case.load, case.deployment
+    deployment = case.deployment
     drafts = measured_drafts(drafter, deployment.model, request.draft_len)
     # The lengths take the place of the acceptance that a SPEC states.
     parts = drafter.name.split(",")
@@ -190,12 +188,8 @@ def worth(request: WorthRequest) -> Worth:
         warnings += one.warnings
         rows += _rows(one, drafts, wanted_s, money)
     return Worth(
-        model=deployment.model,
-        setup=deployment.setup,
-        split=case.split,
+        case,
         drafter=drafter.name,
-        context_len=float(load.steady.context_len[0]),
-        workload=load.steady.workload,
         draft_len=drafts,
         rows=tuple(rows),
         notes=tuple(dict.fromkeys(notes)),
