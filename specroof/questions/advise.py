@@ -49,7 +49,9 @@ from specroof.questions.advised_loads import (
     TrafficFile,
     Wanted,
     break_even_of,
+    grid_of,
     load_plan,
+    plain_figures,
     schedule_loads,
     shared,
 )
@@ -426,14 +428,16 @@ class DeviceUse:
         each = [max(load / self.servers, 1.0) for load in loads]
         wanted = replace(wanted, load=replace(wanted.load, batch_size=each))
         found = predicted(self.case(request, wanted), wanted.drafters)
-        return [Grid(found, d, wanted) for d in range(len(wanted.drafters))], loads / np.array(each)
+        grids = [grid_of(found, d, wanted) for d in range(len(wanted.drafters))]
+        return grids, loads / np.array(each)
 
     def plain(self, request: AdviseRequest, wanted: Wanted) -> list[Plain]:
         """Return the figures of all servers without drafts."""
         first = replace(wanted, drafters=wanted.drafters[:1])
         (grid,), working = self.grids(request, first, wanted.load.batch_size)
         money = money_of(self.setup, self.split, request.price_per_hour)
-        plain = grid.plain_figures(replace(money, devices=money.devices * self.servers))
+        all_money = replace(money, devices=money.devices * self.servers)
+        plain = plain_figures(grid.outcome, grid.wanted, all_money)
         return [shared(row, float(count)) for row, count in zip(plain, working, strict=True)]
 
 

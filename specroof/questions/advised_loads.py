@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -417,6 +416,22 @@ def shared(one: Plain, servers: float) -> Plain:
     return {**one, **known, "bands": bands}
 
 
+def plain_figures(one: Outcomes, wanted: Wanted, money: Money) -> list[dict[str, Any]]:
+    """Return the figures of each load without drafts, by the names of rows.
+
+    Parameters
+    ----------
+    one, wanted
+        What a drafter gains, and what is asked of each load.
+    money
+        What the devices cost and draw.
+    """
+    none = np.zeros((1, len(one.curve.batch_size)), dtype=int)
+    found = decide(one.deciding, one.unsustained, scheduled=none)
+    rows, met = load_fields(one, wanted.load, money, found), wanted.targets.outcomes(one)[:, 0]
+    return [row | {q.MEETS_TARGETS.name: met[i].item()} for i, row in enumerate(rows)]
+
+
 @dataclass(frozen=True, eq=False)
 class Grid:
     """The arrays of one drafter, axes (load, draft_len).
@@ -425,89 +440,36 @@ class Grid:
     ----------
     prediction, drafter, wanted
         What it gains, its place among the drafters, and what is asked of each load.
-    baseline
-        Figures of servers without drafts at all loads, over which speedups are; those of the
-        prediction if None.
-    scheduled
-        The drafts of a schedule at each load, once there is one.
+    outcome, requests
+        What the drafter gains with the drafts of a schedule, and what requests see of it.
+    plain
+        The figures of each load without drafts.
+    allowed
+        The lengths that there are to choose from: none beyond what was measured.
+    tokens_per_s, ttft_s, tpot_s
+        Output tokens of all requests in a second, and seconds to the first token and of each later
+        one; without drafts those of `plain`.
+    ends
+        What lengths are chosen by, and the ends of its band, on a first axis.
+    in_time
+        Whether expected waits are short enough.
+    meets
+        Whether targets are met, as far as bands say.
     """
 
     prediction: Prediction
     drafter: int
     wanted: Wanted
-    baseline: Sequence[Plain] | None = None
-    scheduled: Sequence[int] = ()
-
-    @cached_property
-    def outcome(self) -> Outcomes:
-        """What the drafter gains."""
-        return self.prediction.outcomes[self.drafter].with_schedule(self.scheduled)
-
-    @property
-    def requests(self) -> EndToEnd:
-        """What requests see of it."""
-        return self.prediction.end_to_end[self.drafter]
-
-    @property
-    def follows_load(self) -> bool:
-        """Whether every server that flags are written for can change its length with the load."""
-        drafter, placement = self.prediction.drafters[self.drafter], self.prediction.setup.placement
-        shape: dict[str, Any] = {
-            "is_tree": is_tree(drafter),
-            "data_parallel": placement.attention_data_parallel,
-            "pipeline_parallel": placement.pipeline_parallel,
-        }
-        return all(follows_load(drafter.kind, name, **shape) for name in self.wanted.frameworks)
-
-    @cached_property
-    def allowed(self) -> BoolArray:
-        """The lengths that there are to choose from: none beyond what was measured."""
-        curve, lengths = self.requests.curve, self.wanted.draft_lens
-        known = within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len)
-        there = True if lengths is None else np.isin(curve.draft_len, [0, *lengths])
-        return np.asarray(np.isfinite(known) & there)
-
-    @cached_property
-    def outcomes(self) -> npt.NDArray[np.str_]:
-        """Whether targets are met, as far as bands say."""
-        return self.wanted.targets.outcomes(self.outcome)
-
-    @cached_property
-    def plain(self) -> Sequence[Plain]:
-        """The figures of each load without drafts, by the names of rows."""
-        return self.plain_figures(self.prediction.money) if self.baseline is None else self.baseline
-
-    def plain_figures(self, money: Money) -> list[dict[str, Any]]:
-        """Return these of the prediction, on devices that cost and draw so much."""
-        one = self.outcome
-        none = np.zeros((1, len(one.curve.batch_size)), dtype=int)
-        found = decide(one.deciding, one.unsustained, scheduled=none)
-        rows = load_fields(one, self.wanted.load, money, found)
-        met = self.outcomes[:, 0].tolist()
-        return [row | {q.MEETS_TARGETS.name: one} for row, one in zip(rows, met, strict=True)]
-
-    def seen(self, name: str) -> Array:
-        """Return a figure of requests; without drafts, that of the baseline."""
-        values = np.array(getattr(self.requests, name)[0])
-        values[:, 0] = [each[name] for each in self.plain]
-        return values
-
-    @cached_property
-    def tokens_per_s(self) -> Array:
-        """Output tokens of all requests in a second."""
-        return self.seen(q.TOKENS_PER_S.name)
-
-    @cached_property
-    def ttft_s(self) -> Array:
-        """Seconds to the first token."""
-        return self.seen(q.TTFT.name)
-
-    @cached_property
-    def ends(self) -> Array:
-        """What lengths are chosen by, and the ends of its band, on a first axis."""
-        gains = np.array([values[0] for values in self.outcome.deciding])
-        gains[..., 1:] *= self.requests.tokens_per_s[0, :, :1] / self.tokens_per_s[:, :1]
-        return gains
+    outcome: Outcomes
+    requests: EndToEnd
+    plain: Sequence[Plain]
+    allowed: BoolArray
+    tokens_per_s: Array
+    ttft_s: Array
+    tpot_s: Array
+    ends: Array
+    in_time: BoolArray
+    meets: npt.NDArray[np.str_]
 
     @property
     def worth(self) -> Array:
@@ -516,24 +478,52 @@ class Grid:
         played = self.outcome.played
         return self.tokens_per_s if played is None or played.sums_work else self.ends[0]
 
-    @cached_property
-    def in_time(self) -> BoolArray:
-        """Whether expected waits are short enough."""
-        return np.asarray(self.wanted.targets.met(self.ttft_s, self.seen(q.TPOT.name)))
-
-    @property
-    def largest(self) -> Array:
-        """The most requests that the server holds with each length."""
-        limits = self.prediction.limits
-        if not limits:
-            return np.full(len(self.allowed), np.inf)
-        return np.asarray(limits[self.drafter].largest[0] * self.prediction.servers)
-
     def decide(self, scheduled: Sequence[int], **how: Any) -> Decisions:
         """Return what to do at each load with the lengths that a schedule has there."""
         middle, low, high = self.ends[:, None]
         late = self.outcome.unsustained, self.ttft_s[None]
         return decide((middle, low, high), *late, scheduled=np.array([scheduled]), **how)
+
+
+def grid_of(
+    prediction: Prediction,
+    drafter: int,
+    wanted: Wanted,
+    baseline: Sequence[Plain] | None = None,
+    scheduled: Sequence[int] = (),
+) -> Grid:
+    """Return the arrays of one drafter.
+
+    Parameters
+    ----------
+    prediction, drafter, wanted
+        As of `Grid`.
+    baseline
+        Figures of servers without drafts at all loads, over which speedups are; those of the
+        prediction if None.
+    scheduled
+        The drafts of a schedule at each load, once there is one.
+    """
+    one, requests = prediction.outcomes[drafter], prediction.end_to_end[drafter]
+    one, curve, lengths = one.with_schedule(scheduled), requests.curve, wanted.draft_lens
+    plain = plain_figures(one, wanted, prediction.money) if baseline is None else baseline
+
+    def seen(name: str) -> Array:
+        values = np.array(getattr(requests, name)[0])
+        values[:, 0] = [each[name] for each in plain]
+        return values
+
+    tokens_per_s, ttft_s, tpot_s = map(seen, (q.TOKENS_PER_S.name, q.TTFT.name, q.TPOT.name))
+    ends = np.array([values[0] for values in one.deciding])
+    ends[..., 1:] *= requests.tokens_per_s[0, :, :1] / tokens_per_s[:, :1]
+    known = within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len)
+    there = True if lengths is None else np.isin(curve.draft_len, [0, *lengths])
+    return Grid(
+        *(prediction, drafter, wanted, one, requests, plain),
+        *(np.asarray(np.isfinite(known) & there), tokens_per_s, ttft_s, tpot_s, ends),
+        in_time=np.asarray(wanted.targets.met(ttft_s, tpot_s)),
+        meets=wanted.targets.outcomes(one),
+    )
 
 
 def load_plan(
@@ -552,12 +542,12 @@ def load_plan(
     wanted
         What is asked of each load.
     baseline
-        See `Grid`.
+        See `grid_of`.
     by_default
         The same prediction under the default limits of the server, where it is of others.
     """
     targets = wanted.targets
-    grids = [Grid(prediction, d, wanted, baseline) for d in range(len(prediction.drafters))]
+    grids = [grid_of(prediction, d, wanted, baseline) for d in range(len(prediction.drafters))]
     batches, loads = list(prediction.load.batch_size), wanted.asked
     if wanted.load.kind != "concurrency":
         batches = loads = _decoded_together(grids[0], prediction.played[0])
@@ -566,7 +556,7 @@ def load_plan(
     worth = [_worth(*pair, batches, asked) for pair in zip(grids, courses, strict=True)]
     chosen = worth.index(max(worth))
     rows = [
-        [*_rows(grid, course, batches, by_default if d == chosen else None)]
+        [*_rows(grid, course, batches, baseline, by_default if d == chosen else None)]
         for d, (grid, course) in enumerate(zip(grids, courses, strict=True))
     ]
     met = [
@@ -604,12 +594,16 @@ _BESIDE: Final = (q.TOKENS_PER_S, q.TPOT, q.TTFT, q.PRICE, q.RUNNING)
 
 
 def _rows(
-    grid: Grid, course: Course, batches: Sequence[float], by_default: Prediction | None
+    grid: Grid,
+    course: Course,
+    batches: Sequence[float],
+    baseline: Sequence[Plain] | None,
+    by_default: Prediction | None,
 ) -> Iterator[AdvisedRow]:
     """Yield the decision for a drafter at every load of a prediction, by its schedule."""
-    drafts = [drafts_at(course.schedule, batch) for batch in batches]
-    grid = replace(grid, scheduled=drafts)
-    prediction, wanted, one = grid.prediction, grid.wanted, grid.outcome
+    drafts, prediction = [drafts_at(course.schedule, one) for one in batches], grid.prediction
+    grid = grid_of(prediction, grid.drafter, grid.wanted, baseline, drafts)
+    wanted, one = grid.wanted, grid.outcome
     found = grid.decide(
         drafts,
         allowed=_choices(grid, [k for _, _, k in course.schedule if k]),
@@ -619,7 +613,7 @@ def _rows(
     where: dict[str, Any] = {"model": prediction.model.name, "hardware": setup.hardware.name}
     defaults = dict[int, LoadRow]()
     if by_default is not None and told:
-        under = Grid(by_default, grid.drafter, wanted)
+        under = grid_of(by_default, grid.drafter, wanted)
         kept = load_fields(under.outcome, wanted.load, by_default.money, under.decide(drafts))
         defaults = {
             i: LoadRow(**where, **at)
@@ -654,7 +648,7 @@ def _rows(
             | {"bands": bands},
             engine=setup.engine.name,
             devices=prediction.devices,
-            meets_targets=grid.outcomes[i, k].item() if k else plain[q.MEETS_TARGETS.name],
+            meets_targets=grid.meets[i, k].item() if k else plain[q.MEETS_TARGETS.name],
             plain_meets_targets=plain[q.MEETS_TARGETS.name],
             limited_by=("" if k else _missed(grid, i)) or next(iter(without), None),
             worth_measuring=longer or None,
@@ -711,16 +705,28 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
 
     found = course(np.ones(values.shape[1], dtype=bool))
     lengths = {k for _, _, k in found.schedule if k}
-    is_fixed = not grid.follows_load
-    if lengths and not is_fixed:
-        most = grid.largest[max(lengths)]
-        room = min(_SAME_ROOM * grid.largest[min(lengths)], batches[asked[-1]])
+    is_fixed = not _follows_load(grid)
+    if lengths and not is_fixed and grid.prediction.limits:
+        largest = grid.prediction.limits[grid.drafter].largest[0] * grid.prediction.servers
+        most = largest[max(lengths)]
+        room = min(_SAME_ROOM * largest[min(lengths)], batches[asked[-1]])
         is_fixed = bool(most < room) or any(k and first > most for first, _, k in found.schedule)
     if is_fixed and len(lengths) > 1:
         shares = values / np.nanmax(values, axis=1, keepdims=True)
         kept = weights @ np.maximum(np.nan_to_num(shares), shares[:, :1])
         found = course(np.isin(np.arange(len(kept)), [0, int(np.argmax(kept))]))
     return found
+
+
+def _follows_load(grid: Grid) -> bool:
+    """Return whether all servers that flags are written for can change lengths with the load."""
+    drafter, placement = grid.prediction.drafters[grid.drafter], grid.prediction.setup.placement
+    shape: dict[str, Any] = {
+        "is_tree": is_tree(drafter),
+        "data_parallel": placement.attention_data_parallel,
+        "pipeline_parallel": placement.pipeline_parallel,
+    }
+    return all(follows_load(drafter.kind, name, **shape) for name in grid.wanted.frameworks)
 
 
 def _worthwhile(grid: Grid) -> Array:
@@ -769,7 +775,7 @@ _TARGETS: Final = ("TTFT target", "TPOT target")
 
 def _missed(grid: Grid, i: int) -> str:
     """Return the target that every draft misses at a load, and no drafts meet."""
-    waits_s = grid.ttft_s[i], grid.seen(q.TPOT.name)[i]
+    waits_s = grid.ttft_s[i], grid.tpot_s[i]
     for name, seconds, most_s in zip(_TARGETS, waits_s, grid.wanted.targets.seconds, strict=True):
         met = (seconds <= most_s) & grid.allowed
         if met[0] and not met[1:].any() and grid.allowed[1:].any():
