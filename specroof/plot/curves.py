@@ -30,7 +30,6 @@ from specroof.plot.style import (
     GREY,
     INK,
     add_legend,
-    context_name,
     curve_names,
     house_style,
     line_key,
@@ -244,7 +243,8 @@ def _names(
     points = list[Mapping[str, str]]()
     for curve in curves:
         _check_place("context_index", context_index, curve.context_len)
-        point = {"context": context_name(curve, context_index)}
+        context = f"context {plain_number(curve.context_len[context_index])}"
+        point = {"context": curve.request_lengths or context}
         if batch_index is not None:
             _check_place("batch_index", batch_index, curve.batch_size)
             point = {"batch": f"batch {plain_number(curve.batch_size[batch_index])}", **point}

@@ -242,11 +242,6 @@ def _numbered(names: Sequence[str]) -> list[str]:
     ]
 
 
-def context_name(curve: "SpeedupCurve", index: int) -> str:
-    """Return the context that a curve is read at, or the requests whose mean context it is."""
-    return curve.request_lengths or f"context {plain_number(curve.context_len[index])}"
-
-
 def _hardware_name(curve: "SpeedupCurve") -> str:
     placement = curve.placement
     name = f"{placement.devices} × {curve.hardware}" if placement.devices > 1 else curve.hardware

@@ -484,7 +484,7 @@ def bottlenecks(point: RoundBreakdown) -> dict[str, float]:
 
 # --- The next measurement: the input that moves the decision most, the least certain point -------
 
-#: How far each input is moved, either way.
+#: How far each input is moved, either way: h.
 STEP: Final = 0.1
 #: Inputs of a speedup, in words.
 INPUTS: Final = {
@@ -496,7 +496,7 @@ INPUTS: Final = {
 }
 
 
-def swings(point: RoundBreakdown, *, step: float = STEP) -> dict[str, float]:
+def swings(point: RoundBreakdown) -> dict[str, float]:
     r"""Return by how much a speedup changes with each input, the largest change first.
 
     .. math:: \left|\ln \frac{s(x (1 + h))}{s(x (1 - h))}\right|
@@ -505,8 +505,6 @@ def swings(point: RoundBreakdown, *, step: float = STEP) -> dict[str, float]:
     ----------
     point
         Where drafts are made.
-    step
-        h: the share by which an input is moved, either way.
 
     Source
         One input at a time: a central difference of logarithms.
@@ -527,7 +525,7 @@ def swings(point: RoundBreakdown, *, step: float = STEP) -> dict[str, float]:
     ['step', 'verification', 'acceptance', 'drafting', 'prompts']
     """
     found = {
-        name: abs(math.log(_moved(point, name, step).speedup / _moved(point, name, -step).speedup))
+        name: abs(math.log(_moved(point, name, STEP).speedup / _moved(point, name, -STEP).speedup))
         for name in INPUTS
     }
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))

@@ -25,7 +25,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import BOUND_TO, RUNS, Release, lacking_for, release, release_of
+from specroof.frameworks import BOUND_TO, RUNS, lacking_for, release, release_of
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
@@ -462,7 +462,7 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
 
     def _lacking_for(self, drafter: Drafter) -> tuple[str, str] | None:
         """Return what the framework that is named lacks to run a drafter; None for nothing."""
-        facts = self._named_release
+        facts = None if self.framework is None else release_of(self._server)
         if facts is None or drafter.kind not in SERVED_KINDS:
             return None
 
@@ -476,11 +476,6 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             data_parallel=groups,
             pipeline_parallel=stages,
         )
-
-    @property
-    def _named_release(self) -> Release | None:
-        """The facts of the framework that is named; None without one, or where none were read."""
-        return None if self.framework is None else release_of(self._server)
 
     @cached_property
     def _server(self) -> str:

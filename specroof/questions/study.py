@@ -158,11 +158,6 @@ class _WorkloadBlock(_StudyPart):
         """The requests as questions ask about them."""
         return p.PlayedParameters(**self.model_dump())
 
-    @property
-    def comes_by_itself(self) -> bool:
-        """Whether requests come whatever the server does, and not from clients."""
-        return (self.rate, self.trace, self.lengths) != (None, None, None)
-
     def load(self, clients: Sequence[float]) -> Load:
         """Return the load, of so many clients where these send the requests."""
         load = load_of(self.asked, clients, None)
@@ -245,7 +240,8 @@ class StudyBlock(_StudyPart):
             ):
                 if target.prefill is not None and is_wrong:
                     yield f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"
-        come = [block.comes_by_itself for block in self.workload]
+        # Whether all requests come whatever the server does, and none from clients.
+        come = [(one.rate, one.trace, one.lengths) != (None,) * 3 for one in self.workload]
         if come and all(come) and "batch_size" in self.model_fields_set:
             yield "batch_size is given; allowed: where clients send the requests"
         for place, block in enumerate(self.workload):

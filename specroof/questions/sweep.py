@@ -19,7 +19,7 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import question
 from specroof.questions.study_grid import Study, StudyLike
 from specroof.reading.yaml_text import dump_yaml
-from specroof.report.columns import Columns, flat_column
+from specroof.report.columns import Columns
 from specroof.report.layout import (
     ABSENT,
     brief,
@@ -369,7 +369,7 @@ def summary_columns(prediction: Prediction) -> Columns:
         columns["steady"] = np.array(not prediction.played)
     shape = curve.best_speedup.shape
     columns = {
-        name: flat_column(np.asarray(np.nan if values is None else values), shape)
+        name: np.broadcast_to(np.asarray(np.nan if values is None else values), shape).ravel()
         for name, values in columns.items()
         if name not in {"target", "workload", "near_best", "within_band"}
     }

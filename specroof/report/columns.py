@@ -25,12 +25,6 @@ def unit_of(name: str) -> str | None:
     return (one and one.unit) or None
 
 
-def _is_count(name: str) -> bool:
-    """Return whether a column holds counts, spelt without a point where they are whole."""
-    one = quantity_of(name)
-    return one is not None and one.is_count
-
-
 def n_rows(columns: Mapping[str, Any]) -> int:
     """Return the number of rows."""
     return next(len(values) for values in columns.values() if isinstance(values, np.ndarray))
@@ -54,7 +48,8 @@ def _plain_list(name: str, values: npt.NDArray[Any]) -> list[Any]:
         return [value or None for value in numbers]
     if values.dtype.kind != "f":
         return numbers
-    if _is_count(name):
+    one = quantity_of(name)
+    if one is not None and one.is_count:  # spelt without a point where they are whole
         numbers = [int(value) if value.is_integer() else value for value in numbers]
     if np.isnan(values).any():
         numbers = [None if value != value else value for value in numbers]  # noqa: PLR0124 - only NaN differs from itself
@@ -93,11 +88,6 @@ def _flags(columns: Columns) -> list[str]:
     return [name for name, values in columns.items() if np.asarray(values).dtype.kind == "b"]
 
 
-def flat_column(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Return an array as a column: broadcast to the shape of the grid, and flat."""
-    return np.broadcast_to(array, shape).ravel()
-
-
 # --- Columns as Arrow tables: names as dictionaries, units in the metadata, no figure as null ----
 
 
@@ -107,15 +97,10 @@ def arrow_batch(columns: Columns) -> Any:
     rows = n_rows(columns)
     arrays = [_arrow_array(pa, values, rows) for values in columns.values()]
     fields = [
-        pa.field(name, array.type, metadata=_unit(name))
+        pa.field(name, array.type, metadata={"unit": unit} if (unit := unit_of(name)) else None)
         for name, array in zip(columns, arrays, strict=True)
     ]
     return pa.record_batch(arrays, schema=pa.schema(fields))
-
-
-def _unit(name: str) -> dict[str, str] | None:
-    unit = unit_of(name)
-    return None if unit is None else {"unit": unit}
 
 
 def _arrow_array(pa: Any, values: Any, rows: int) -> Any:

@@ -261,7 +261,8 @@ def figure(value: float | None, spelt: Callable[[float], str]) -> str:
 
 def note_lines(notes: Iterable[str]) -> str:
     """Return a line for each note."""
-    return "\n".join(fitted(f"note: {one_line(_with_hint(note))}") for note in notes)
+    told = ((brief(note), " (--sources says more)" * (brief(note) != note)) for note in notes)
+    return "\n".join(fitted(f"note: {one_line(short + hint)}") for short, hint in told)
 
 
 class Titled(Protocol):
@@ -355,12 +356,6 @@ def folded(command: str) -> str:
 def wrapped(text: str) -> str:
     """Return a text in lines of the screen, its later lines indented."""
     return fitted(in_line(text))
-
-
-def _with_hint(note: str) -> str:
-    """Return a note in brief, and how to see all of it."""
-    short = brief(note)
-    return short if short == note else f"{short} (--sources says more)"
 
 
 def json_line(value: object) -> str:

@@ -63,7 +63,8 @@ class _Staged:
     @contextlib.contextmanager
     def opened(self, target: Path) -> Iterator[BinaryIO]:
         """Yield the file for the content, which is on the disk where the block ends well."""
-        self.temporary = target.parent / _temporary_name()
+        name = f".specroof-{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+        self.temporary = target.parent / name
         is_named = self.descriptor is None
         place = self.temporary if self.descriptor is None else self.descriptor
         with open(place, "xb" if is_named else "wb", closefd=is_named) as file:
@@ -341,10 +342,6 @@ def _keep_mode(target: Path, descriptor: int) -> None:
     with contextlib.suppress(PermissionError):
         os.fchown(descriptor, state.st_uid, state.st_gid)
     os.fchmod(descriptor, stat.S_IMODE(state.st_mode))
-
-
-def _temporary_name() -> str:
-    return f".specroof-{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
 def clear_stale(folder: Path) -> None:

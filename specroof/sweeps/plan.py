@@ -265,14 +265,6 @@ def has_kinds(record: Any) -> TypeGuard[dict[str, Any]]:
     )
 
 
-def _slices(study: Study, partition: Partition, most: int | None) -> Iterator[Slice]:
-    """Return the slices of a partition, or a first one of about so many points."""
-    whole_of = (study, partition.target, partition.drafter)
-    return (
-        study_slices(*whole_of) if most is None else islice(study_slices(*whole_of, most=most), 1)
-    )
-
-
 def write_partition(
     plan: Plan,
     partition: Partition,
@@ -299,6 +291,10 @@ def write_partition(
     """
     notes: dict[str, None] = {}
     lacking = 0
+    whole_of = (plan.study, partition.target, partition.drafter)
+    parts = study_slices(*whole_of)
+    if most is not None:
+        parts = islice(study_slices(*whole_of, most=most), 1)
     name, metadata = partition.name, file_metadata(plan)
     points = f"{POINTS}/{name}.{form}"
 
@@ -311,7 +307,7 @@ def write_partition(
 
         def written() -> Iterator[Slice]:
             nonlocal lacking
-            for part in _slices(plan.study, partition, most):
+            for part in parts:
                 prediction = part.prediction
                 notes.update(dict.fromkeys(prediction.notes[: _MOST_NOTES - len(notes)]))
                 lacking += lacking_room(prediction.curves[0])
