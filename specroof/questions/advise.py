@@ -1329,6 +1329,7 @@ def advice_text(answer: Advice) -> str:
     short = _short_names(answer.drafters)
     sentences = [
         chip_decision(best),
+        *_schedule_line(best),
         *_conditions(best),
         *_targets_lines(answer, best),
         *_day_lines(best.plan.courses[best.plan.chosen].day),
@@ -1395,12 +1396,16 @@ def chip_decision(chip: ChipAdvice) -> str:
     return decision_line(chip.rows, [plain_number(row.load, digits=4) for row in chip.rows], unit)
 
 
-def _conditions(chip: ChipAdvice) -> Iterator[str]:
-    """Yield drafts by load, and what changes them: refusals, targets, raised limits, and waits."""
-    rows, server, unit = chip.rows, chip.setup.engine.rules, chip.rows[0].unit
-    if any(row.draft_len for row in rows):
+def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
+    """Yield the drafts by load, as flags have them."""
+    if any(row.draft_len for row in chip.rows):
         every = " at every load" * (len(chip.plan.schedule) == 1)
         yield f"drafts by load: {q.ranges_spelt(chip.plan.schedule)}{every}"
+
+
+def _conditions(chip: ChipAdvice) -> Iterator[str]:
+    """Yield what changes the decision: refusals, targets, limits that are raised, and waits."""
+    rows, server, unit = chip.rows, chip.setup.engine.rules, chip.rows[0].unit
     for name, why in chip.refused.items():
         yield f"{name} {'has no flags' if name == chip.drafter.name else 'is left out'}: {why}"
     missed = sorted({row.missed for row in rows} - {""})
