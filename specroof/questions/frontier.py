@@ -518,7 +518,7 @@ def _rates_within(
     if not load.rate or min(targets) == math.inf:
         return
     servers = [
-        played_server(found.deployment, drafter, load, found.about.room, found.max_draft_len)
+        played_server(found.deployment, drafter, load, found.room, found.max_draft_len)
         for drafter in found.drafters
     ]
     for server, choices in [(servers[0], [0]), *((one, [*one.choices]) for one in servers)]:

@@ -49,7 +49,7 @@ from specroof.questions.splits import split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import brief, figure, format_table, in_line, page, shows_notes, wrapped
-from specroof.serving.capacity import ServerRoom
+from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
 from specroof.serving.served import Limits, served_curve
@@ -197,7 +197,7 @@ class Prediction(ServedAnswer, Charted):
         load = Load(sorted(batches), contexts)
         return tuple(
             served_curve(
-                self.deployment, drafter, load, self.about.room, max_draft_len=self.max_draft_len
+                self.deployment, drafter, load, self.room, max_draft_len=self.max_draft_len
             ).decoding
             for drafter in self.drafters
         )
@@ -224,9 +224,17 @@ class Prediction(ServedAnswer, Charted):
         )
 
     @property
+    def room(self) -> RoomRule:
+        """What becomes of requests beyond what the server has room for.
+
+        They ``queue``, their points are ``drop``ped, or memory is ``ignore``d.
+        """
+        return self.about.room
+
+    @property
     def queues(self) -> bool:
         """Whether requests beyond the server's room wait."""
-        return self.about.room == "queue"
+        return self.room == "queue"
 
     def text(self) -> str:
         """Return the decision, the loads with the best draft lengths, and how sure they are."""
