@@ -19,7 +19,6 @@ from specroof.scoring import stored as module
 from specroof.scoring.local import local_scores
 from specroof.scoring.served import ServedScore, ServedValidation, plain_scores, served_scores
 from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_scores
-from store_scores import to_store
 
 #: What loads share that are predicted together; groups of one acceptance are within it.
 SERVED_ALIKE = attrgetter(
@@ -136,7 +135,7 @@ def test_what_is_stored_is_read_as_it_was_written(
     split_validated: tuple[SplitScore, ...],
 ) -> None:
     of_local = module.stored_local(stored)
-    again = to_store(stored["published"], served_validated, split_validated, of_local)
+    again = module.to_store(stored["published"], served_validated, split_validated, of_local)
     assert again == stored | {"digest": module.digest()}
 
 

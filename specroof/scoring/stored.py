@@ -9,7 +9,8 @@ user's own hardware files may take the place of bundled ones, they are computed 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,6 +55,52 @@ def digest(package: Path = _PACKAGE) -> str:
     for name in sorted(files):
         found.update(f"{name}\n".encode() + hashlib.sha256(files[name].read_bytes()).digest())
     return found.hexdigest()
+
+
+def to_store(
+    predicted: scoring.Predicted,
+    loads: ServedValidation,
+    of_splits: Iterable[SplitScore],
+    of_local: Iterable[Scored],
+) -> dict[str, Any]:
+    """Return what `published` reads again.
+
+    Parameters
+    ----------
+    predicted, loads, of_splits, of_local
+        What is predicted of all that ships, with all totals.
+    """
+    places = {id(load): place for place, load in enumerate((*load_served(), *load_splits()))}
+    local_places = {id(point): place for place, point in enumerate(load_local())}
+    return {
+        "digest": digest(),
+        "published": predicted,
+        "served": columns_of(loads.scores),
+        "played": columns_of(loads.played),
+        "left_out": [[places[id(load)], why] for load, why in loads.left_out],
+        "totals": {
+            name: {figure: found and asdict(found) for figure, found in totals.items()}
+            for name, totals in loads.other_totals.items()
+        },
+        "splits": [
+            [places[id(score.point)] - len(load_served()), score.tpot_s, score.ttft_s]
+            for score in of_splits
+        ],
+        "local": [
+            [local_places[id(one.point)], one.kind, one.predicted, one.measured] for one in of_local
+        ],
+    }
+
+
+def columns_of(scores: Iterable[ServedScore]) -> dict[str, list[Any]]:
+    """Return scores as columns: place of the load, whether unseen, what each figure is off."""
+    places = {id(load): place for place, load in enumerate(load_served())}
+    scores = list(scores)
+    columns: dict[str, list[Any]] = {
+        "load": [places[id(score.point)] for score in scores],
+        "unseen": [int(score.unseen) for score in scores],
+    }
+    return columns | {name: [score.off.get(name) for score in scores] for name in QUANTITIES}
 
 
 def scores_of(columns: Mapping[str, list[Any]]) -> tuple[ServedScore, ...]:
