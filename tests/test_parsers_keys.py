@@ -5,11 +5,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from specroof import load_hardware, load_model
 from specroof.architecture.model import VisionTower
 from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError, OptionError
+from specroof.latency.model import memory_notes
+from specroof.latency.setup import engine_setup
 from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.decoder import tied_embeddings
 from specroof.reading.json_text import AskedObject, Reader, read_json
@@ -349,3 +353,51 @@ def test_what_fits_has_the_sizes_of_the_model(real_configs: Path) -> None:
         assert caches[0] == caches[1], file.name
         n_fit += 1
     assert n_fit >= 60
+
+
+@pytest.mark.parametrize(
+    ("keys", "reached"),
+    [
+        ({}, None),
+        ({"max_position_embeddings": 32768}, 32768),
+        ({"max_position_embeddings": "many"}, None),
+        # Qwen2.5's own words on long texts: 4 times 32768.
+        (
+            {
+                "max_position_embeddings": 32768,
+                "rope_scaling": {
+                    "type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 32768,
+                },
+            },
+            131072,
+        ),
+        # Llama 3.1 states them scaled already.
+        (
+            {
+                "max_position_embeddings": 131072,
+                "rope_scaling": {"factor": 8.0, "original_max_position_embeddings": 8192},
+            },
+            131072,
+        ),
+        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": 2}}, 8192),
+        (
+            {
+                "max_position_embeddings": 4096,
+                "rope_parameters": {"full_attention": {"factor": 8.0}, "sliding_attention": {}},
+            },
+            32768,
+        ),
+    ],
+)
+def test_positions_reach_as_far_as_they_are_scaled(keys: Config, reached: int | None) -> None:
+    assert parse(TINY | keys).positions == reached
+
+
+def test_requests_beyond_the_positions_of_a_model_are_told() -> None:
+    qwen = load_model("Qwen/Qwen3-8B")  # 40960 of them
+    chip = engine_setup(load_hardware("b200"), "vllm", None, None)
+    one = np.array([1.0])
+    notes = [[*memory_notes(qwen, chip, np.array([n]), one)] for n in (40960.0, 40961.0)]
+    assert [["40960 tokens" in note for note in told] for told in notes] == [[], [True]]

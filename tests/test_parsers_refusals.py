@@ -296,7 +296,8 @@ OPTIONAL: Final = {
     *("attention_chunk_size", "interleave_moe_layer_step", "enable_moe_block"),
     *("hidden_size_per_layer_input", "vocab_size_per_layer_input", "use_double_wide_mlp"),
     *("num_kv_shared_layers", "attention_k_eq_v", "num_global_key_value_heads", "quant_method"),
-    *("no_op", "attention_bias"),
+    *("no_op", "attention_bias", "max_position_embeddings", "rope_scaling", "rope_parameters"),
+    *("factor", "original_max_position_embeddings"),
 }
 #: Keys that the class of a family has a default for, and those of others have not.
 OPTIONAL_IN: Final = {

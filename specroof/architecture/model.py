@@ -203,6 +203,8 @@ class Architecture:
     layer_order
         For each layer, from the first on, its place in `layers`; empty where they follow each
         other as listed.
+    positions
+        Tokens that its positions reach; None where nothing is stated.
     """
 
     name: str
@@ -222,6 +224,7 @@ class Architecture:
     embedding: WeightFormat | None = None
     vector_dtype: str = "bf16"
     layer_order: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    positions: int | None = field(default=None, compare=False)
 
     def __hash__(self) -> int:
         """Return a hash of what tells most models apart: caches ask for it often."""

@@ -45,7 +45,14 @@ from specroof.latency.pass_seconds import (
     sparse_kernel,
 )
 from specroof.latency.setup import Setup, attention_reading, device_bytes, served_options, ways
-from specroof.units import BOUNDS, dtype_bytes, format_binary_bytes, format_seconds, format_si
+from specroof.units import (
+    BOUNDS,
+    dtype_bytes,
+    format_binary_bytes,
+    format_seconds,
+    format_si,
+    plain_number,
+)
 
 # --- From operations to what they do on a device at its peaks ------------------------------------
 
@@ -1453,7 +1460,7 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
 def memory_notes(
     model: Architecture, setup: Setup, contexts: Array, batches: Array
 ) -> Iterator[str]:
-    """Yield a note with the numbers if points of the grid do not fit the memory.
+    """Yield a note with the numbers if points of the grid do not fit the memory, or the model.
 
     Parameters
     ----------
@@ -1487,6 +1494,11 @@ def memory_notes(
     textbook = setup.engine.rules == "ideal"
     has = hardware.peak.memory_bytes if textbook else hardware.server_memory_bytes
     context = contexts.max()
+    if model.positions is not None and context > model.positions:
+        yield Urgent(
+            f"{model.name} has positions for {model.positions} tokens, and {plain_number(context)} are "
+            f"asked about: vLLM and SGLang refuse such requests unless its config is changed"
+        )
     options = served_options(model, setup)
     parts = storage(model, context, options)
     host = hardware.host

@@ -423,7 +423,37 @@ def parse_family(config: ModelConfig) -> Architecture:
     file, function = PARSERS[config.family].split(":")
     module = import_module(f"specroof.parsers.{file}")
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
-    return parse(config)
+    return replace(parse(config), positions=reached_positions(config.keys))
+
+
+def reached_positions(keys: Reader) -> int | None:
+    """Return the tokens that a checkpoint's positions reach; None where it does not say.
+
+    Rotary positions that are scaled reach their factor times as many, or what is stated where that
+    is more: servers differ in which of the two they take.
+
+    Source
+        vLLM 0.33.0 ``config/model.py``, ``_get_and_verify_max_len``, which refuses more.
+
+    Examples
+    --------
+    >>> scaling = {"factor": 8.0, "original_max_position_embeddings": 8192}
+    >>> keys = {"max_position_embeddings": 16384, "rope_scaling": scaling}
+    >>> reached_positions(Reader("x.json", keys))
+    65536
+    """
+    stated = keys.value("max_position_embeddings")
+    if type(stated) is not int or stated < 1:
+        return None
+    most = float(stated)
+    for name in ("rope_scaling", "rope_parameters"):
+        scaled = keys.value(name)
+        if isinstance(scaled, dict):
+            for one in (scaled, *(part for part in scaled.values() if isinstance(part, dict))):
+                factor, first = one.get("factor"), one.get("original_max_position_embeddings")
+                if isinstance(factor, int | float):
+                    most = max(most, factor * (first if isinstance(first, int) else stated))
+    return int(min(most, MAX_SIZE))
 
 
 def parse_config(
