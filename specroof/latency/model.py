@@ -1497,7 +1497,7 @@ def memory_notes(
     if model.positions is not None and context > model.positions:
         yield Urgent(
             f"{model.name} has positions for {model.positions} tokens, and {plain_number(context)} are "
-            f"asked about: vLLM and SGLang refuse such requests unless its config is changed"
+            f"asked about: most servers refuse such requests unless its config is changed"
         )
     options = served_options(model, setup)
     parts = storage(model, context, options)
