@@ -14,6 +14,7 @@ from known_passes import pass_latency
 from specroof import forward_latency, hardware_names, load_hardware, load_model
 from specroof.architecture.attention import GroupedQueryAttention, Indexer
 from specroof.architecture.base import WEIGHT_FORMATS, Core, Linear
+from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.experts import Experts, distinct_experts, independent_tokens
 from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, Block, Layer
@@ -529,40 +530,52 @@ def test_weights_of_a_narrow_format_have_a_kernel_of_their_own() -> None:
 
 
 SPARSE = LatentAttention(64, 512, 64, Indexer(n_heads=32, head_dim=128, top_k=2048))
+ENTRIES = CompressedAttention(64, entry_dim=512, rope_dim=64, window=128, ratio=128)
+EIGHT, SPREAD = Placement(8), Placement(8, decode_context_parallel=8)
 
 
 @pytest.mark.parametrize(
-    ("forward", "tp", "kernel", "server", "times"),
+    ("forward", "placement", "kernel", "server", "times"),
     [
         # 8 heads of a device of 64 that are computed: FlashMLA's on Hopper.
-        (ForwardPass(1, 4096, 0, settled=True), 8, {}, "tensorrt-llm", 8),
-        (ForwardPass(1, 4096, 0, settled=True), 1, {}, "tensorrt-llm", 1),
+        (ForwardPass(1, 4096, 0, settled=True), EIGHT, {}, "tensorrt-llm", 8),
+        (ForwardPass(1, 4096, 0, settled=True), Placement(), {}, "tensorrt-llm", 1),
+        # Where each device has an eighth of the context, it has all heads.
+        (ForwardPass(1, 4096, 0, settled=True), SPREAD, {}, "tensorrt-llm", 1),
         # Query i of a prompt of 1023 sees i tokens, 512 in the mean, of 2048 that are computed.
-        (ForwardPass(1, 1023, 0, settled=True), 8, {"all_slots": True}, "tensorrt-llm", 32),
+        (ForwardPass(1, 1023, 0, settled=True), EIGHT, {"all_slots": True}, "tensorrt-llm", 32),
         # A server that attends such prompts without an index; of more tokens it needs one.
-        (ForwardPass(1, 1023, 0, settled=True), 8, {"all_slots": True}, "vllm", 1),
-        (ForwardPass(1, 2049, 0, settled=True), 8, {}, "vllm", 8),
+        (ForwardPass(1, 1023, 0, settled=True), EIGHT, {"all_slots": True}, "vllm", 1),
+        (ForwardPass(1, 2048, 0, settled=True), EIGHT, {}, "vllm", 1),
+        (ForwardPass(1, 2049, 0, settled=True), EIGHT, {}, "vllm", 8),
         # A decoding query that sees 1024 tokens.
-        (ForwardPass(4, 1, 1023), 8, {"all_slots": True, "decodes": True}, "vllm", 16),
-        (ForwardPass(4, 1, 1023), 8, {"all_slots": True}, "vllm", 0.5),
+        (ForwardPass(4, 1, 1023), EIGHT, {"all_slots": True, "decodes": True}, "vllm", 16),
+        (ForwardPass(4, 1, 1023), EIGHT, {"all_slots": True}, "vllm", 0.5),
     ],
 )
 def test_kernels_of_picked_tokens_compute_whole_tiles_of_heads(
-    forward: ForwardPass, tp: int, kernel: dict[str, bool], server: str, times: float
+    forward: ForwardPass, placement: Placement, kernel: dict[str, bool], server: str, times: float
 ) -> None:
     sparse = SparseKernel(head_tile=64, compute_frac=0.25, **kernel)
 
-    def attended(**kernels: Any) -> OpLatency:
-        shares = {"kind_compute_frac": {"latent_attention": 0.5}}
-        setup = replace(setup_of(framework=server, **shares, **kernels), placement=Placement(tp))
-        ops = model_latency(toy(SPARSE), setup, forward).ops
-        return next(op for op in ops if op.op.kind == "latent_attention")
+    def attended(core: Core, **kernels: Any) -> OpLatency:
+        kind = "attention" if core is ENTRIES else "latent_attention"
+        shares = {"kind_compute_frac": {kind: 0.5}, "kind_memory_frac": {kind: 0.5}}
+        setup = replace(setup_of(framework=server, **shares, **kernels), placement=placement)
+        ops = model_latency(toy(core), setup, forward).ops
+        return next(op for op in ops if op.op.kind == kind)
 
-    plain, timed = attended(), attended(sparse_kernels={"bf16": sparse})
+    plain, timed = attended(SPARSE), attended(SPARSE, sparse_kernels={"bf16": sparse})
     assert float(timed.compute_s / plain.compute_s) == pytest.approx(times * 0.5 / 0.25)
     assert float(timed.memory_s) == float(plain.memory_s)
-    other = attended(sparse_kernels={"fp8": sparse})
+    other = attended(SPARSE, sparse_kernels={"fp8": sparse})
     assert float(other.compute_s) == float(plain.compute_s)
+    # Compressed entries have a kernel of their own, and no prompt that is attended densely.
+    entries = attended(ENTRIES, sparse_kernels={"compressed": sparse})
+    if forward.settled:
+        tiles = 8 if placement is EIGHT else 1
+        found = float(entries.compute_s / attended(ENTRIES).compute_s)
+        assert found == pytest.approx(tiles * 0.5 / 0.25)
 
 
 def test_attention_of_two_caches_is_timed_by_the_kernel_of_each() -> None:

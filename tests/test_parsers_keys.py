@@ -361,6 +361,7 @@ def test_what_fits_has_the_sizes_of_the_model(real_configs: Path) -> None:
         ({}, None),
         ({"max_position_embeddings": 32768}, 32768),
         ({"max_position_embeddings": "many"}, None),
+        ({"max_position_embeddings": -1}, None),
         # Qwen2.5's own words on long texts: 4 times 32768.
         (
             {

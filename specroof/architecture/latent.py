@@ -179,7 +179,7 @@ class LatentAttention(SoftmaxAttention):
         if top_k is not None:
             slots = top_k * forward.query_len / np.maximum(pairs, 1e-9)
             all_seen = forward.context_len + forward.query_len <= top_k
-            picked = PickedKeys(setting.kv_dtype, self.n_heads, np.maximum(slots, 1.0), all_seen)
+            picked = PickedKeys(setting.kv_dtype, self.n_heads, slots, all_seen)
             attention = replace(attention, picked=picked)
         if self.indexer is None:
             return [*expansion, attention]
