@@ -578,6 +578,31 @@ def test_kernels_of_picked_tokens_compute_whole_tiles_of_heads(
         assert found == pytest.approx(tiles * 0.5 / 0.25)
 
 
+@pytest.mark.parametrize(
+    ("chip", "kv_dtype", "tp", "taken_ms"),
+    [
+        # 8192 tokens of GLM-5: one layer's whole attention module of SGLang 0.5.14, as timed in
+        # aiconfigurator-core 0.12.0, dsa_context_module_perf.
+        ("h200", "bf16", 8, 5.163),
+        ("h200", "fp8", 8, 7.430),
+        ("h200", "bf16", 1, 7.16),
+        ("b200", "bf16", 8, 4.692),
+        ("b200", "fp8", 8, 2.346),
+    ],
+)
+def test_attention_to_picked_tokens_takes_what_is_timed(
+    chip: str, kv_dtype: str, tp: int, taken_ms: float
+) -> None:
+    options = Options(kv_dtype=kv_dtype)
+    setup = engine_setup(load_hardware(chip), "sglang", Placement(tp), options)
+    # The heads that FlashMLA pads to (SGLang 0.5.23 dsa_backend.py, _forward_flashmla_sparse).
+    assert setup.engine.sparse_kernels[kv_dtype].head_tile == {"h200": 64, "b200": 128}[chip]
+    forward = ForwardPass(1, 8192, 0, settled=True)
+    ops = model_latency(load_model("zai-org/GLM-5-FP8"), setup, forward).ops
+    found_s = sum(float(op.seconds) for op in ops if op.op.name.startswith("sparse_attention."))
+    assert found_s / 78 * 1e3 == pytest.approx(taken_ms, rel=0.15)
+
+
 def test_attention_of_two_caches_is_timed_by_the_kernel_of_each() -> None:
     kernels = {
         "bf16": SparseKernel(head_tile=128, compute_frac=0.5),
