@@ -302,6 +302,11 @@ def test_what_a_file_does_not_say_is_refused(config: Config, family: str, key: s
 
 
 def test_what_a_file_says_is_read_as_another_family() -> None:
+    llama3: Config = {"factor": 8.0, "low_freq_factor": 1.0, "mrope_section": [16, 24, 24]}
+    for name in ("rope_scaling", "rope_parameters"):
+        scaled = UNHEARD | {name: llama3, "max_position_embeddings": 8192}
+        assert parse(scaled, family="llama").positions == 65536
+        assert not [note for note in parse(scaled | {"model_type": "llama"}).notes if name in note]
     off = UNHEARD | {"sliding_window": 512, "use_sliding_window": False}
     for config in (off, off | {"use_sliding_window": True, "max_window_layers": 0}):
         assert parse(config, family="qwen3").n_layers == 2

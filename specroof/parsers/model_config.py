@@ -69,8 +69,10 @@ _OTHER_PARTS: Final = {
     "vision_lora": "adapter for images",
     "speech_lora": "adapter for speech",
 }
-#: Objects that others read.
-_READ_ELSEWHERE: Final = frozenset(("text_config", "quantization_config", *_OTHER_PARTS))
+#: Objects that others read, and angles of rotary positions, whose keys cost nothing.
+_READ_ELSEWHERE: Final = frozenset(
+    ("text_config", "quantization_config", "rope_scaling", "rope_parameters", *_OTHER_PARTS)
+)
 #: What a note shows at most.
 MAX_KEYS: Final = 6
 
