@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, model_validator
 
+from specroof import quantities as q
 from specroof.errors import MeasurementError, reject
 from specroof.evidence.clients import (
     BY_CLOCK,
@@ -54,9 +55,9 @@ class _TableRow(Extract):
     pass_s: Annotated[Amount, within(Bounds(0, 86400), yaml=False)] | None = None
 
 
-_NEEDED: Final = ("batch_size", "draft_len", "tokens_per_s")
+_NEEDED: Final = ("batch_size", "draft_len", q.TOKENS_PER_S.name)
 #: Prompts that share passes with tokens slow them down: a TPOT is of a decoding batch alone.
-_NOT_BESIDE_TPOT: Final = ("tokens_per_s", "input_len", "output_len")
+_NOT_BESIDE_TPOT: Final = (q.TOKENS_PER_S.name, "input_len", "output_len")
 #: What a row of a timed pass has, and nothing else.
 _OF_PASSES: Final = ("batch_size", "context_len", "positions", "pass_s")
 
@@ -138,7 +139,7 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
                 raise MeasurementError(message)
             tokens_per_s = row.batch_size / (row.tpot_ms * MILLISECOND)
         if draft_len is None or tokens_per_s is None:
-            name = "draft_len" if draft_len is None else "tokens_per_s"
+            name = "draft_len" if draft_len is None else q.TOKENS_PER_S.name
             message = f"{place}: {name} is empty; needed, or pass_s and positions of a pass"
             raise MeasurementError(message)
         prompt, answer, context = row.input_len, row.output_len, row.context_len

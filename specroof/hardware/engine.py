@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from specroof import quantities as q
 from specroof.arrays import Array, number_within, whole_within
 from specroof.errors import refuse
 from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN, version_parts
@@ -616,7 +617,7 @@ class Band:
 
 #: Figures of served requests that have bands, by their names in `specroof.evidence.Measurement`.
 #: In a steady state, then of loads that are played through, whose prompts wait for one another.
-_STEADY_FIGURES: Final = ("tpot_s", "ttft_s", "tokens_per_s")
+_STEADY_FIGURES: Final = ("tpot_s", "ttft_s", q.TOKENS_PER_S.name)
 _PLAYED: Final = "played_"
 SERVED_FIGURES: Final = (*_STEADY_FIGURES, *(_PLAYED + name for name in _STEADY_FIGURES))
 #: The largest concurrency of each range that may have a band of its own; one more lies above.

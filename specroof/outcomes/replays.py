@@ -15,8 +15,8 @@ from specroof.serving.workload import Requests
 from specroof.speedup.result import SpeedupCurve, best_index, within_measured
 
 #: Figures of a play, and what has bands.
-_PLAYED: Final = ("tokens_per_s", "mean_tpot_s", "mean_ttft_s", "mean_latency_s")
-_BANDED: Final = ("speedup", "tokens_per_s", "tpot_s", "ttft_s")
+_PLAYED: Final = (q.TOKENS_PER_S.name, "mean_tpot_s", "mean_ttft_s", "mean_latency_s")
+_BANDED: Final = ("speedup", q.TOKENS_PER_S.name, "tpot_s", "ttft_s")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

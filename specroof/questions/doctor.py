@@ -549,7 +549,7 @@ class Diagnosis(ServedAnswer):
 
 
 _OBSERVED: Final = (
-    *("framework", "ranks", "seconds", "running", "running_from", "waiting", "tokens_per_s"),
+    *("framework", "ranks", "seconds", "running", "running_from", "waiting", q.TOKENS_PER_S.name),
     *("speculates", "draft_len", "longest", "rounds", "drafted_frac", "tokens_per_round"),
     "length_from",
     *("round_s", "round_from", "input_len", "output_len", "prefix_hit_rate"),

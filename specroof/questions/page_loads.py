@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, fields_of
 from specroof.drafters import Drafter
 from specroof.latency.setup import Deployment
@@ -28,7 +29,7 @@ DECISIONS: Final[tuple[LoadDecision, ...]] = ("off", "unclear", "on")
 
 #: Columns of rows whose logarithms are packed, and those whose bands are.
 FIGURES: Final = (
-    *("tried_speedup", "tokens_per_s", "tpot_s", "ttft_s"),
+    *("tried_speedup", q.TOKENS_PER_S.name, "tpot_s", "ttft_s"),
     *("plain_tokens_per_s", "plain_tpot_s", "plain_ttft_s"),
 )
 BANDS: Final = ("tried_speedup", "ttft_s")

@@ -280,7 +280,7 @@ _DRAWN: Final[dict[str, tuple[str, Any]]] = {
     "p99_ttft_s": ("Time to first token, p99 (s)", "log"),
     "p99_tpot_s": ("Time per later token, p99 (ms)", "log"),
     "mean_latency_s": ("Time of a request, mean (s)", "log"),
-    "tokens_per_s": ("Tokens/s", "zero"),
+    q.TOKENS_PER_S.name: ("Tokens/s", "zero"),
 }
 
 
@@ -316,7 +316,7 @@ def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
     drawn = dict(_DRAWN)
     if played[0].has_targets:
         drawn |= {"good_requests_per_s": ("Requests/s within targets", "zero")}
-        drawn.pop("tokens_per_s")
+        drawn.pop(q.TOKENS_PER_S.name)
     panels = [plot.Panel(label, [*_lines(played, name)], s) for name, (label, s) in drawn.items()]
     if len(load.requests) == 1:
         return plot.plot_lines(

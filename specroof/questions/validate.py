@@ -518,8 +518,8 @@ def _aside(name: str, is_aside: bool = True) -> str:
 _SERVED_COLUMNS: Final = (
     *(("tpot_s", "n", "TPOT: loads"), ("tpot_s", "median", "median")),
     *(("tpot_s", "p90", "90%"), ("tpot_s", "bias", "bias")),
-    *(("tokens_per_s", "n", "tok/s: loads"), ("tokens_per_s", "median", "median")),
-    *(("tokens_per_s", "p90", "90%"), ("tokens_per_s", "bias", "bias")),
+    *((q.TOKENS_PER_S.name, "n", "tok/s: loads"), (q.TOKENS_PER_S.name, "median", "median")),
+    *((q.TOKENS_PER_S.name, "p90", "90%"), (q.TOKENS_PER_S.name, "bias", "bias")),
     *(("ttft_s", "n", "TTFT: loads"), ("ttft_s", "median", "median")),
     *(("ttft_s", "p90", "90%"), ("ttft_s", "bias", "bias")),
     *((TPOT_RATIO, "n", "drafted: loads"), (TPOT_RATIO, "mean", "TPOT ratio, mean")),
@@ -624,7 +624,7 @@ def _served_lines(served: ServedValidation) -> Iterator[str]:
 _BANDED: Final = {
     "tpot_s": "TPOT",
     "ttft_s": "TTFT",
-    "tokens_per_s": "tok/s",
+    q.TOKENS_PER_S.name: "tok/s",
     "speedup": "speedup",
 }
 #: The share of a cell that bands of 80 % ought to hold.

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, IntArray, grouped
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter, TokensPerRound
@@ -49,7 +50,7 @@ from specroof.speedup.result import SpeedupCurve
 
 #: What is compared: fields of a measurement, and of drafted loads TPOT over that without drafts.
 TPOT_RATIO: Final = "tpot_ratio"
-FIGURES: Final = ("tpot_s", "tokens_per_s", "ttft_s")
+FIGURES: Final = ("tpot_s", q.TOKENS_PER_S.name, "ttft_s")
 QUANTITIES: Final = (*FIGURES, TPOT_RATIO)
 
 
@@ -591,7 +592,7 @@ def played_figures(
         seen = play(prices, requests, rules, runs, overlap=ahead)
         statistic = "p50" if load.reading == "median" else "mean"
         times = {name: values[statistic] for name, values in seen.summary().items()}
-        figures.append({"tokens_per_s": seen.tokens_per_s} | times)
+        figures.append({q.TOKENS_PER_S.name: seen.tokens_per_s} | times)
     return {name: np.array([[load[name]] for load in figures]) for name in FIGURES}
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.arrays import Array, fields_of, to_json_array
 from specroof.speedup.result import SpeedupCurve
 
@@ -14,7 +15,13 @@ _MOST_CONTEXTS: Final = 12
 _MOST_BATCHES: Final = 32
 #: What is known of each of them.
 _TABLES: Final = (
-    *("best_draft_len", "best_speedup", "tokens_per_s", "usd_per_million_tokens", "drafts_run"),
+    *(
+        "best_draft_len",
+        "best_speedup",
+        q.TOKENS_PER_S.name,
+        "usd_per_million_tokens",
+        "drafts_run",
+    ),
 )
 
 
