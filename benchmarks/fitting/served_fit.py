@@ -59,9 +59,6 @@ _TTFT_CONCURRENCY: Final = 8
 _LAUNCHED_TOKENS: Final = 1024
 #: What a source of trust 3 counts for beside one of trust 2: versions mixed, answers of 128 tokens.
 _LESS_TRUSTED: Final = 0.5
-#: What a measurement with drafts counts for beside a served load: what these say of verification is
-#: not to be undone.
-_DRAFTED_WEIGHT: Final = 2.0
 #: How far, in logarithms, factors may be taken to lie from 1: of all; of a server or a family; of a
 #: pair of both. Of twelve sets that were tried 0.7 of all and 0.15 left the least error of tokens
 #: per second, models left out. With 0.35 of all, fits agree better on what a layer, a sequence and
@@ -386,7 +383,7 @@ def fit_factors(
     """
     drafted.learn_scale(shared)
     counts = np.tile([not without(load) for load in served.loads], 2)
-    weights = _DRAFTED_WEIGHT * drafted.weights * [not without(point) for point in drafted.points]
+    weights = drafted.weights * [not without(point) for point in drafted.points]
     pair = np.concatenate([served.pair, served.pair, [pair_of(point) for point in drafted.points]])
 
     def at(x: Array) -> dict[str, float]:
