@@ -24,6 +24,7 @@ from specroof.latency.model import (
     micro_batches,
     model_latency,
     model_work,
+    padded_pass,
     setup_notes,
     without_launches,
 )
@@ -403,6 +404,10 @@ ROW_WEIGHT: Final = 40
 
 #: Operating points that are computed at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 18
+#: An array of so many numbers, 31.5 MB, is freed before a grid is computed: glibc's `malloc` keeps up
+#: to twice the largest array that was freed so far. Without it, it returns each temporary to Linux
+#: and has its pages cleared for the next one, which takes longer than all arithmetic.
+_FREED_NUMBERS: Final = 15 * _CHUNK_POINTS
 
 
 def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, max_draft_len: int) -> Axes:
@@ -576,16 +581,24 @@ def _curve_at(
     shape = (len(contexts), len(batches), len(draft_lens))
     times = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
     of_passes: list[str] = []
-    least, launched = without_launches(model, setup), np.ones(shape)
+    np.empty(_FREED_NUMBERS)
     for rows, columns in grid_slices(shape):
         grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
         part = round_times(deployment, drafter, proposed, grid)
         for name, seconds in times.items():
             seconds[rows, columns] = getattr(part, name)
         of_passes += part.notes
-        if least is not None:
+    launched = np.ones(shape)
+    if (least := without_launches(model, setup)) is not None:
+        # Batches that graphs hold, at all draft lengths, have no launches to leave out.
+        verification = ForwardPass(batches[:, None], proposed.verify_len, 0.0)
+        eager = padded_pass(verification, setup.engine.graphs)[1]
+        launching = np.flatnonzero(eager.any(axis=-1))
+        for rows, columns in grid_slices((len(contexts), len(launching), len(draft_lens))):
+            some = launching[columns]
+            grid = (contexts[rows, None, None], batches[None, some, None], draft_lens)
             without = round_times(Deployment(model, least), drafter, proposed, grid)
-            launched[rows, columns] = part.round_s / without.round_s
+            launched[rows, some] = times["round_s"][rows, some] / without.round_s
     notes = (
         *model.notes,
         *setup_notes(model, setup),
