@@ -370,25 +370,24 @@ def round_times(
         together = batches / micro_batches(batches, placement)
     load = (contexts, together, draft_lens)
     drafting = draft_time(served, drafter, proposed, load, target_s, passes)
-    speculates = draft_lens > 0
     added_s = engine_round_s(served.setup, drafter, proposed, together)
     round_s = round_time(verify_s, drafting, added_s)
     if placement.pipeline_parallel > 1:
         round_s = staged_round_time(served, verification, drafting, added_s)
-    draft_s = drafting.serial_s + drafting.overlapped_s
     notes, engine = tuple(said), served.setup.engine
     if engine.host_s and waits_for_host(served.setup, drafter):
         host = f"{drafter.kind} is scheduled synchronously: a round waits "
         host += f"{format_seconds(engine.host_s)} for the host, and "
         notes += (f"{host}{format_seconds(engine.host_sequence_s)} for each sequence",)
-    # Past the depth, neither tokens nor seconds are known.
-    known = np.where(np.isfinite(proposed.tokens_per_round), 1.0, np.nan)
-    return RoundTimes(
-        draft_s=np.where(speculates, draft_s, 0.0) * known,
-        verify_s=verify_s * known,
-        round_s=np.where(speculates, round_s, verify_s) * known,
-        notes=notes,
+    draft_s, verify_s, round_s = (
+        np.array(np.broadcast_to(seconds, shape))
+        for seconds in (drafting.serial_s + drafting.overlapped_s, verify_s, round_s)
     )
+    draft_s[..., 0], round_s[..., 0] = 0.0, verify_s[..., 0]
+    for seconds in (draft_s, verify_s, round_s):
+        # Past the depth, neither tokens nor seconds are known.
+        seconds[..., ~np.isfinite(proposed.tokens_per_round)] = np.nan
+    return RoundTimes(draft_s, verify_s, round_s, notes)
 
 
 # --- The axes of a grid: contexts, batch sizes and draft lengths, checked before any is priced ---
