@@ -241,14 +241,6 @@ class Architecture:
         return tuple((layer.count, block) for layer in self.layers for block in layer.blocks)
 
     @cached_property
-    def distinct_blocks(self) -> tuple[tuple[int, Block], ...]:
-        """Every block once, behind the number of layers of any kind that have it."""
-        counts: dict[Block, int] = {}
-        for count, block in self.counted_blocks:
-            counts[block] = counts.get(block, 0) + count
-        return tuple((count, block) for block, count in counts.items())
-
-    @cached_property
     def stored_blocks(self) -> tuple[tuple[int, Block], ...]:
         """Every block that is stored, once where it runs several times."""
         return tuple((count, block) for count, block in self.counted_blocks if block.stored)

@@ -200,7 +200,7 @@ def forward_cost(
     Returns
     -------
     list of OpCost
-        In the order of a layer, identical blocks as one operation with a count, the head last.
+        In the order of a layer, identical layers as one operation with a count, the head last.
 
     Source
         Each formula names its own; see the modules of `specroof.cost`.
@@ -242,7 +242,7 @@ def forward_cost(
     message_bytes = tokens * (architecture.hidden_size * dtype_bytes(architecture.activation_dtype))
     one_sequence = replace(forward, batch_size=np.ones(()))
     ops: list[OpCost] = []
-    for count, block in architecture.distinct_blocks:
+    for count, block in architecture.counted_blocks:
         block_ops = [
             linear_cost(linear, tokens=tokens, block=block.label, count=count)
             for linear in block.linears
