@@ -403,9 +403,9 @@ ROW_WEIGHT: Final = 40
 
 #: Operating points that are computed at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 18
-#: An array of so many numbers, 31.5 MB, is freed before a grid is computed: glibc's `malloc` keeps up
-#: to twice the largest array that was freed so far. Without it, it returns each temporary to Linux
-#: and has its pages cleared for the next one, which takes longer than all arithmetic.
+#: An array of so many numbers, 31.5 MB, is freed before a grid is computed: glibc's `malloc` keeps
+#: up to twice the largest array that was freed so far. Without it, it returns each temporary to
+#: Linux and has its pages cleared for the next one, which takes longer than all arithmetic.
 _FREED_NUMBERS: Final = 15 * _CHUNK_POINTS
 
 
