@@ -596,8 +596,8 @@ class OpCost:
     sequences
         How many sequences have this cost each; None where the amounts are of the whole batch.
     blocks
-        Thread blocks that do all of it, over the whole batch and all devices, where a kernel does
-        not split the cache of a sequence; infinitely many where it does. None if it always does.
+        Thread blocks that do all of it, over all devices, where a kernel does not split the cache
+        of a sequence; infinitely many where it does. None if it always does.
     tiles
         How many of these blocks read the same: one for each tile of query rows.
     context

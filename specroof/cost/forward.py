@@ -249,9 +249,7 @@ def forward_cost(
         ]
         if block.core is not None:
             counted, sequences = replace(setting, reading=reading(block.core)), None
-            # How much of a chip an unsplit kernel keeps busy depends on the whole batch.
-            few_blocks = counted.reading.kind in {"unsplit", "prefill"}
-            if by_sequence and block.core.by_sequence and not few_blocks:
+            if by_sequence and block.core.by_sequence:
                 counted, sequences = replace(counted, forward=one_sequence), forward.batch_size
             block_ops += [
                 replace(op, name=f"{block.label}.{op.name}", count=count, sequences=sequences)

@@ -257,8 +257,9 @@ def _idle_multiprocessors(part: Part) -> Times:
     if op.blocks is None:
         return {}
     block_ways = ways(op.shard, placement)[0] / placement.decode_context_parallel
+    blocks = op.blocks if op.sequences is None else op.sequences * op.blocks
     occupied, reading = busy_shares(
-        part.busiest * op.blocks / (block_ways * part.gathered),
+        part.busiest * blocks / (block_ways * part.gathered),
         tiles=op.tiles,
         sequences=part.busiest * part.batch_size / placement.attention_data_parallel,
         multiprocessors=part.setup.hardware.peak.multiprocessors,

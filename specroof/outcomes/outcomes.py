@@ -259,9 +259,14 @@ class PlayedRequests(EndToEnd):
         return self._seen("mean_latency_s")
 
     @property
+    def queue_s(self) -> Array:
+        """Mean seconds that a request waits for its first pass."""
+        return self._seen("mean_queue_s")
+
+    @property
     def service_s(self) -> Array:
         """Mean seconds of a request from the first pass over its prompt to its last token."""
-        return self.answer_s - self._seen("mean_queue_s")
+        return self.answer_s - self.queue_s
 
     @property
     def ttft_s(self) -> Array:
@@ -441,7 +446,7 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
     runs, rounds = mixed(curve.running_batch, running), mixed(curve.round_s, round_s)
     waits_s = {
         "mean_latency_s": whole.answer_s,
-        "mean_queue_s": whole.answer_s - whole.service_s,
+        "mean_queue_s": whole.queue_s,
         "mean_ttft_s": whole.ttft_s,
         "p99_ttft_s": whole.ttft_s,
         "mean_tpot_s": whole.tpot_s,

@@ -236,7 +236,7 @@ def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
         arrays |= {name: getattr(whole, name) for name in _OF_REQUESTS}
         arrays |= {
             "latency_s": whole.answer_s,
-            "queue_s": whole.answer_s - whole.service_s,
+            "queue_s": whole.queue_s,
             "steady": np.True_,
         }
         if whole.workers is not None:

@@ -101,6 +101,12 @@ class EndToEnd:
         return np.asarray(self.curve.batch_size[None, :, None] / self.requests_per_s)
 
     @property
+    def queue_s(self) -> Array:
+        """Seconds that a request waits for room: exactly 0 where all run."""
+        waiting = self.curve.batch_size[None, :, None] - self.curve.running_batch
+        return np.asarray(waiting / self.requests_per_s)
+
+    @property
     def ttft_s(self) -> Array:
         """Seconds from sending a request to its first token, waiting for room included.
 

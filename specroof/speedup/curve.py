@@ -24,6 +24,7 @@ from specroof.latency.model import (
     micro_batches,
     model_latency,
     model_work,
+    padded_pass,
     setup_notes,
     without_launches,
 )
@@ -369,25 +370,24 @@ def round_times(
         together = batches / micro_batches(batches, placement)
     load = (contexts, together, draft_lens)
     drafting = draft_time(served, drafter, proposed, load, target_s, passes)
-    speculates = draft_lens > 0
     added_s = engine_round_s(served.setup, drafter, proposed, together)
     round_s = round_time(verify_s, drafting, added_s)
     if placement.pipeline_parallel > 1:
         round_s = staged_round_time(served, verification, drafting, added_s)
-    draft_s = drafting.serial_s + drafting.overlapped_s
     notes, engine = tuple(said), served.setup.engine
     if engine.host_s and waits_for_host(served.setup, drafter):
         host = f"{drafter.kind} is scheduled synchronously: a round waits "
         host += f"{format_seconds(engine.host_s)} for the host, and "
         notes += (f"{host}{format_seconds(engine.host_sequence_s)} for each sequence",)
-    # Past the depth, neither tokens nor seconds are known.
-    known = np.where(np.isfinite(proposed.tokens_per_round), 1.0, np.nan)
-    return RoundTimes(
-        draft_s=np.where(speculates, draft_s, 0.0) * known,
-        verify_s=verify_s * known,
-        round_s=np.where(speculates, round_s, verify_s) * known,
-        notes=notes,
+    draft_s, verify_s, round_s = (
+        np.array(np.broadcast_to(seconds, shape))
+        for seconds in (drafting.serial_s + drafting.overlapped_s, verify_s, round_s)
     )
+    draft_s[..., 0], round_s[..., 0] = 0.0, verify_s[..., 0]
+    for seconds in (draft_s, verify_s, round_s):
+        # Past the depth, neither tokens nor seconds are known.
+        seconds[..., ~np.isfinite(proposed.tokens_per_round)] = np.nan
+    return RoundTimes(draft_s, verify_s, round_s, notes)
 
 
 # --- The axes of a grid: contexts, batch sizes and draft lengths, checked before any is priced ---
@@ -403,6 +403,10 @@ ROW_WEIGHT: Final = 40
 
 #: Operating points that are computed at once: their temporaries stay within some tens of MB.
 _CHUNK_POINTS: Final = 1 << 18
+#: An array of so many numbers, 31.5 MB, is freed before a grid is computed: glibc's `malloc` keeps
+#: up to twice the largest array that was freed so far. Without it, it returns each temporary to
+#: Linux and has its pages cleared for the next one, which takes longer than all arithmetic.
+_FREED_NUMBERS: Final = 15 * _CHUNK_POINTS
 
 
 def grid_axes(context_len: npt.ArrayLike, batch_size: npt.ArrayLike, max_draft_len: int) -> Axes:
@@ -576,16 +580,24 @@ def _curve_at(
     shape = (len(contexts), len(batches), len(draft_lens))
     times = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
     of_passes: list[str] = []
-    least, launched = without_launches(model, setup), np.ones(shape)
+    np.empty(_FREED_NUMBERS)
     for rows, columns in grid_slices(shape):
         grid = (contexts[rows, None, None], batches[None, columns, None], draft_lens)
         part = round_times(deployment, drafter, proposed, grid)
         for name, seconds in times.items():
             seconds[rows, columns] = getattr(part, name)
         of_passes += part.notes
-        if least is not None:
+    launched = np.ones(shape)
+    if (least := without_launches(model, setup)) is not None:
+        # Batches that graphs hold, at all draft lengths, have no launches to leave out.
+        verification = ForwardPass(batches[:, None], proposed.verify_len, 0.0)
+        eager = padded_pass(verification, setup.engine.graphs)[1]
+        launching = np.flatnonzero(eager.any(axis=-1))
+        for rows, columns in grid_slices((len(contexts), len(launching), len(draft_lens))):
+            some = launching[columns]
+            grid = (contexts[rows, None, None], batches[None, some, None], draft_lens)
             without = round_times(Deployment(model, least), drafter, proposed, grid)
-            launched[rows, columns] = part.round_s / without.round_s
+            launched[rows, some] = times["round_s"][rows, some] / without.round_s
     notes = (
         *model.notes,
         *setup_notes(model, setup),
