@@ -93,6 +93,19 @@ def test_a_wrong_verdict_is_told() -> None:
     assert near.points[1].scored.verdict is True
 
 
+def test_a_band_that_holds_1_decides_nothing() -> None:
+    plain, fast = points((8,), (2048,), (0, 3))
+    found = compared([plain, replace(fast, tokens_per_s=plain.rate * 1.3)])
+    point = found.points[1]
+    # 1.2 within a factor of e^0.1 (1.09 to 1.33) pays, within e^0.3 (0.89 to 1.62) may or may not.
+    for band, word in ((0.1, "right"), (0.3, "unclear"), (0.0, "right")):
+        told = replace(point, scored=replace(point.scored, predicted=1.2, band=band))
+        (row,) = own_text(replace(found, points=(told,), ideal=found.ideal[1:])).split("\n")[4:5]
+        assert row.split()[-1] == word
+    lost = replace(point, scored=replace(point.scored, predicted=0.8, band=0.1))
+    assert "wrong" in own_text(replace(found, points=(lost,), ideal=found.ideal[1:]))
+
+
 def test_regret_is_over_the_draft_lengths_of_one_load() -> None:
     plain, short, long = points((8,), (2048,), (0, 3, 7))
     assert long.rate > short.rate  # which is what is predicted, too
