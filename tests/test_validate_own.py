@@ -397,6 +397,13 @@ def test_errors_on_the_very_file_are_in_sample(
     assert run("calibrate", "b.csv", *WORDS, "-o", "mine.yaml").exit_code == 0
     told = run("validate", "b.csv", "-H", "mine.yaml", "--model", "Qwen/Qwen3-8B").stdout
     assert "note: in-sample: engine calibrated was fitted to the results of b.csv" in told
+    Path("c.csv").write_text(BENCH.replace("8,2048,0,900", "4,2048,0,510"), encoding="utf-8")
+    assert run("calibrate", "b.csv", "c.csv", *WORDS, "-o", "all.yaml").exit_code == 0
+    asked = ["-H", "all.yaml", "--model", "Qwen/Qwen3-8B"]
+    notes = run("validate", "b.csv", "c.csv", *asked).stdout.split("note: in-sample: ")
+    assert [note.split(", so")[0] for note in notes[1:]] == [
+        "engine calibrated was fitted to the results of b.csv, c.csv"
+    ]
     assert "in-sample" not in run("validate", "b.csv", *WORDS).stdout
 
 
