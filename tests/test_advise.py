@@ -159,6 +159,14 @@ def test_a_server_that_refuses_all_drafters_is_refused() -> None:
     assert re.search("no layers for mtp.*SGLang 0.5.23 has no flag for suffix", told)
 
 
+def test_layers_of_mtp_from_elsewhere_are_to_be_filled_in() -> None:
+    # MiMo-7B has such layers, of the width of Qwen3-8B, whose own checkpoint has none.
+    words = "advise Qwen/Qwen3-8B -H h100 --isl 1000 --osl 100 --concurrency 1 --framework vllm"
+    found = answered(f"{words} --drafter mtp,config=XiaomiMiMo/MiMo-7B-Base,accept=0.7")
+    told = found["choice"]["engine_config"]["vllm"]
+    assert '"method": "mtp", "model": "<YOUR-DRAFT-MODEL>"' in told
+
+
 def test_memory_is_ignored_where_that_is_asked_for() -> None:
     # 145 GB of weights on chips of 80 GB: two would have 15 GB left, most of it not the server's.
     words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --concurrency 900"

@@ -280,3 +280,11 @@ def test_rates_at_which_drafts_pay_always_or_never_are_told_in_words() -> None:
     assert (pays.rows[0].answer, pays.rows[0].value) == ("always", 6)
     assert str(pays).count("every rate asked that the server keeps up with") == 1
     assert (loses.rows[0].answer, "no rate asked" in str(loses)) == ("never", True)
+
+
+def test_a_context_that_pays_beyond_the_positions_of_a_model_is_told() -> None:
+    found = breakeven("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.7", solve="context")
+    longest = found.rows[0].value  # of 349407 tokens' room, and 40960 positions
+    assert longest is not None
+    assert longest > 40960
+    assert any(f"40960 tokens, and {longest:.0f} are" in note for note in found.notes)

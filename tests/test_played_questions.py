@@ -557,3 +557,27 @@ def test_fewer_requests_than_clients_are_told_in_every_question_about_clients() 
     assert ", 16 in flight, " in brings.title
     alone = predict(MODEL, CHIP, drafters=SPEC, **{**asked, "concurrency": 4})
     assert "clients busy" not in str(alone)
+
+
+@pytest.mark.parametrize(
+    ("words", "tokens"),
+    [
+        # Qwen3-8B: max_position_embeddings is 40960 in its config.json.
+        ("predict --isl 30000 --osl 10960 --concurrency 1", None),
+        ("predict --isl 30000 --osl 10961 --concurrency 1", 40961),
+        ("predict --isl 30000 --osl 8000 --length-range 0.8..1.1 --concurrency 1", 41800),
+        ("predict --trace TRACE", 45300),
+        ("rollout --lengths 100,60000 --input-len 1000", 61000),
+        ("predict --context 40961", 40961),
+        ("capacity --context 40961", 40961),
+    ],
+)
+def test_the_longest_request_is_held_against_the_positions_of_a_model(
+    words: str, tokens: int | None, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival_s,input_len,output_len\n0,1000,200\n1,45000,300\n")
+    command, _, load = words.replace("TRACE", str(trace)).partition(" ")
+    found = answered(f"{command} Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 {load}")
+    notes = [note for note in found["notes"] if "has positions for 40960" in note]
+    assert [f"{tokens} are asked about" in note for note in notes] == [True] * (tokens is not None)

@@ -72,6 +72,9 @@ def test_each_side_runs_its_own_batch() -> None:
         f"requests at once at context 4096: {most[0]:g} without drafts (state), "
     )
     assert warning.endswith(f"{most[4]:g} with 4 drafts of mtp,accept=0.8 (state); the rest wait")
+    # A prompt of 4000 and half of an answer of 500.84 tokens.
+    (warning,) = asked(concurrency=[64], input_len=4000, output_len=500.84, steady=True).warnings
+    assert warning.startswith("requests at once at context 4250: ")
 
 
 @pytest.mark.parametrize(("spec", "verified", "layers"), rows("values", "held_requests"))

@@ -174,7 +174,7 @@ def test_drafters_without_weights_or_in_the_checkpoint_name_none() -> None:
     assert vllm_config(planned("mtp"))["model"] == "me/head"
     assert sglang_flags(planned("mtp"))["--speculative-draft-model-path"] == "me/head"
     with pytest.raises(OptionError, match="has no layers for mtp to draft with; allowed: a model"):
-        planned("mtp", draft_model=None, in_checkpoint=False)
+        launch(planned("mtp", draft_model=None, in_checkpoint=False), "vllm")
 
 
 MTP_FAMILIES = rows("launch", "mtp_families")

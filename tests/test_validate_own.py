@@ -93,6 +93,19 @@ def test_a_wrong_verdict_is_told() -> None:
     assert near.points[1].scored.verdict is True
 
 
+def test_a_band_that_holds_1_decides_nothing() -> None:
+    plain, fast = points((8,), (2048,), (0, 3))
+    found = compared([plain, replace(fast, tokens_per_s=plain.rate * 1.3)])
+    point = found.points[1]
+    # 1.2 within a factor of e^0.1 (1.09 to 1.33) pays, within e^0.3 (0.89 to 1.62) may or may not.
+    for band, word in ((0.1, "right"), (0.3, "unclear"), (0.0, "right")):
+        told = replace(point, scored=replace(point.scored, predicted=1.2, band=band))
+        (row,) = own_text(replace(found, points=(told,), ideal=found.ideal[1:])).split("\n")[4:5]
+        assert row.split()[-1] == word
+    lost = replace(point, scored=replace(point.scored, predicted=0.8, band=0.1))
+    assert "wrong" in own_text(replace(found, points=(lost,), ideal=found.ideal[1:]))
+
+
 def test_regret_is_over_the_draft_lengths_of_one_load() -> None:
     plain, short, long = points((8,), (2048,), (0, 3, 7))
     assert long.rate > short.rate  # which is what is predicted, too
@@ -384,6 +397,13 @@ def test_errors_on_the_very_file_are_in_sample(
     assert run("calibrate", "b.csv", *WORDS, "-o", "mine.yaml").exit_code == 0
     told = run("validate", "b.csv", "-H", "mine.yaml", "--model", "Qwen/Qwen3-8B").stdout
     assert "note: in-sample: engine calibrated was fitted to the results of b.csv" in told
+    Path("c.csv").write_text(BENCH.replace("8,2048,0,900", "4,2048,0,510"), encoding="utf-8")
+    assert run("calibrate", "b.csv", "c.csv", *WORDS, "-o", "all.yaml").exit_code == 0
+    asked = ["-H", "all.yaml", "--model", "Qwen/Qwen3-8B"]
+    notes = run("validate", "b.csv", "c.csv", *asked).stdout.split("note: in-sample: ")
+    assert [note.split(", so")[0] for note in notes[1:]] == [
+        "engine calibrated was fitted to the results of b.csv, c.csv"
+    ]
     assert "in-sample" not in run("validate", "b.csv", *WORDS).stdout
 
 

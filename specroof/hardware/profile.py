@@ -22,7 +22,7 @@ from specroof.hardware.engine import (
     ShortName,
 )
 from specroof.reading.yaml_text import field_kinds, parse_yaml, read_plain, shown
-from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES, Bounds
+from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES
 
 # --- The engine of a chip without measurements: its family's kernels, overheads of fits ----------
 
@@ -439,7 +439,12 @@ class DevicePower(CheckedPart):
             For a cap so low that nobody measured the like.
         """
         least = ((self.fixed_watts or 0.0) + self.uncapped_watts) / 2
-        cap = number_within("power_cap", watts, Bounds(least, BOUNDS["watts"].most))
+        cap = number_within("power_cap", watts, "watts")
+        if cap < least:
+            reject(
+                f"power_cap is {cap:g}, lower than any cap whose effect was measured",
+                f"from {least:g}",
+            )
         return replace(self, cap_watts=cap)
 
 

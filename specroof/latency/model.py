@@ -1458,8 +1458,27 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
         yield f"recurrent state priced as {options.state_dtype} instead of {model.state_dtype}"
 
 
+def position_notes(model: Architecture, tokens: float) -> Iterator[str]:
+    """Yield a note where a request has more tokens than the model has positions.
+
+    Source
+        vLLM 0.33.0 ``config/model.py``, ``_get_and_verify_max_len``, which refuses more.
+
+    Examples
+    --------
+    >>> from specroof import load_model
+    >>> [note[:53] for note in position_notes(load_model("Qwen/Qwen3-8B"), 40961)]
+    ['Qwen3-8B has positions for 40960 tokens, and 40961 ar']
+    """
+    if model.positions is not None and tokens > model.positions:
+        yield Urgent(
+            f"{model.name} has positions for {model.positions} tokens, and {plain_number(tokens)} are "
+            f"asked about: most servers refuse such requests unless its config is changed"
+        )
+
+
 def memory_notes(
-    model: Architecture, setup: Setup, contexts: Array, batches: Array
+    model: Architecture, setup: Setup, contexts: Array, batches: Array, longest: float = 0.0
 ) -> Iterator[str]:
     """Yield a note with the numbers if points of the grid do not fit the memory, or the model.
 
@@ -1469,6 +1488,8 @@ def memory_notes(
         What runs where.
     contexts, batches
         The axes of the grid.
+    longest
+        Tokens of requests at their end, of which contexts are means.
 
     Source
         `specroof.cost.forward`.
@@ -1495,11 +1516,7 @@ def memory_notes(
     textbook = setup.engine.rules == "ideal"
     has = hardware.peak.memory_bytes if textbook else hardware.server_memory_bytes
     context = contexts.max()
-    if model.positions is not None and context > model.positions:
-        yield Urgent(
-            f"{model.name} has positions for {model.positions} tokens, and {plain_number(context)} are "
-            f"asked about: most servers refuse such requests unless its config is changed"
-        )
+    yield from position_notes(model, max(context, longest))
     options = served_options(model, setup)
     parts = storage(model, context, options)
     host = hardware.host

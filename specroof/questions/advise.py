@@ -123,7 +123,6 @@ from specroof.serving.launch import (
     FIRST_HOST,
     LOOKUPS,
     Launch,
-    Speculation,
     launch,
     other_hosts,
     server_command,
@@ -360,14 +359,11 @@ def _without_refused(request: AdviseRequest, wanted: Wanted) -> Wanted:
     OptionError
         Where none is left.
     """
-    refused = dict[str, str]()
-    for drafter in wanted.drafters if request.framework is not None else ():
-        schedule = [(1, 1, drafter.max_draft_len or 1)]
-        try:
-            if drafter.kind in SERVED_KINDS:
-                launch(_told(request, wanted, drafter, schedule), *wanted.frameworks)
-        except OptionError as refusal:
-            refused[drafter.name] = str(refusal)
+    refused = {
+        drafter.name: refusal
+        for drafter in wanted.drafters
+        if (refusal := request.refusal(drafter, _draft_model(request, wanted, drafter)))
+    }
     left = tuple(drafter for drafter in wanted.drafters if drafter.name not in refused)
     if not left:
         raise OptionError("; ".join(dict.fromkeys(refused.values())))
@@ -877,7 +873,8 @@ def _chip_advice(
     flags, said = _launches(request, wanted, setup, prediction, plan)
     refused = dict(wanted.refused)
     if drafter.kind in SERVED_KINDS and flags and not any(flags.values()):
-        refused[drafter.name] = "; ".join(why.partition("; allowed")[0] for why in said)
+        problems = dict.fromkeys(why.partition("; allowed")[0] for why in said)
+        refused[drafter.name] = "; ".join(problems)
     config = {name: None if own is None else own.text for name, own in flags.items()}
     of_workers = dict[str, dict[str, Launch]]()
     if use.split is not None:
@@ -1052,41 +1049,6 @@ def _draft_model(request: AdviseRequest, wanted: Wanted, drafter: Drafter) -> st
     return None if drafter.kind == "mtp" and others else request.draft_model
 
 
-def _told(
-    request: AdviseRequest,
-    wanted: Wanted,
-    drafter: Drafter,
-    schedule: Sequence[tuple[int, int, int]],
-    **more: Any,
-) -> Speculation:
-    """Return what a server is told of a drafter, whose name is its SPEC."""
-    pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
-    spec = {key.strip(): value.strip() for key, _, value in pairs}
-    weights, own = _draft_model(request, wanted, drafter), spec.get("config", "")
-    is_file = own.casefold().endswith(".gguf") or (":" in own and own.count("/") == 1)
-    if is_file and own != str(request.model):
-        weights = weights or own
-    options = options_of(request.options)
-    return speculation_of(
-        drafter,
-        wanted.model,
-        schedule,
-        weights,
-        top_k=int(spec.get("top-k", 1)),
-        data_parallel=request.attention_data_parallel,
-        pipeline_parallel=request.pipeline_parallel,
-        kv_cache=options.kv_dtype,
-        weight_dtype=None
-        if options.weight_dtype == wanted.model.weight_format
-        else options.weight_dtype,
-        p_min=float(spec.get("p-min", 0)),
-        n_min=int(float(spec.get("n-min", 0))),
-        on_host=spec.get("device") == "cpu",
-        rule=request.rule or spec.get("rule", ""),
-        **more,
-    )
-
-
 def _server(framework: str) -> str:
     """Return the server of a release."""
     return framework.partition("@")[0]
@@ -1104,7 +1066,9 @@ def _launches(
     if prediction.split is not None:
         schedule = worker_schedule(schedule, prediction, plan.chosen)
     found = dict[str, Launch | None]()
-    told = partial(_told, request, wanted, wanted.drafters[plan.chosen], schedule)
+    drafter = wanted.drafters[plan.chosen]
+    weights = _draft_model(request, wanted, drafter)
+    told = partial(request.speculation, drafter, schedule, weights)
     for name in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
         framework = _server(name)
         # Limits that are raised are those of the server that was predicted.

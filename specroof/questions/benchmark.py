@@ -282,7 +282,7 @@ def file_label(name: str, text: str) -> str:
 
 
 def in_sample_notes(labels: Sequence[str], hardware: HardwareProfile, engine: str) -> list[str]:
-    """Return a note for each file that the predicting engine was fitted to.
+    """Return a note that names the files that the predicting engine was fitted to.
 
     Parameters
     ----------
@@ -293,11 +293,8 @@ def in_sample_notes(labels: Sequence[str], hardware: HardwareProfile, engine: st
     """
     source = hardware.sources.get(f"engines.{engine}", "")
     parts = [label.rpartition(" (") for label in labels]
-    return [
-        Urgent(
-            f"in-sample: engine {engine} was fitted to the results of {name}, so its errors there "
-            f"do not test it"
-        )
-        for name, _, content in parts
-        if content in source
-    ]
+    names = ", ".join(name for name, _, content in parts if content in source)
+    told = (
+        f"engine {engine} was fitted to the results of {names}, so its errors there do not test it"
+    )
+    return [Urgent(f"in-sample: {told}")] if names else []

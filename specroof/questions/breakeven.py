@@ -11,6 +11,7 @@ from specroof.acceptance import constant_acceptance
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import expect, refuse, reject
+from specroof.latency.model import position_notes
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
@@ -301,6 +302,8 @@ def _over_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _An
         found = solve(case.at(load=part), drafter, parameter, wish)
         given = {"context_len": float(context), "batch_size": float(batch), AXES[parameter]: None}
         rows.append(_row(drafter, parameter, wish, found, **given))
+    if parameter == "context":
+        notes += position_notes(case.deployment.model, max(row.value or 0.0 for row in rows))
     if any(row.unknown_from is not None for row in rows):
         tried = f"largest {parameter} tried: {wish.most} (most)"
         notes.append(f"{tried}; from {wish.most + 1} on nothing is known")

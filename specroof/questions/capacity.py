@@ -16,6 +16,7 @@ from specroof.drafters.kinds import KINDS
 from specroof.errors import refuse
 from specroof.frameworks import FRAMEWORKS, IDEAL, LOCAL_FRAMEWORKS, STAND_IN
 from specroof.hardware.engine import EngineProfile
+from specroof.latency.model import position_notes
 from specroof.latency.setup import Deployment, check_placement
 from specroof.outcomes.case import Case
 from specroof.quantities import cell_of, records_of
@@ -236,6 +237,7 @@ def capacity(request: CapacityRequest) -> Capacity:
             f"{groups} groups of devices serve separate requests: most requests counts all of them"
         )
         notes = {told: None} | notes
+    notes |= dict.fromkeys(position_notes(model, context))
     warnings = [_warning(row) for row in rows if row.worker != "prefill" and row.largest_batch == 0]
     return Capacity(
         Case(deployment, Load([1.0], [context]), split=split),

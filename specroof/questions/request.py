@@ -25,10 +25,11 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import BOUND_TO, RUNS, lacking_for, release, release_of
+from specroof.frameworks import BOUND_TO, RUNS, release
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
+from specroof.parsers.model_config import MTP_NOTE
 from specroof.questions import parameters as p
 from specroof.questions.objects import (
     DrafterLike,
@@ -39,7 +40,6 @@ from specroof.questions.objects import (
     engine_name,
     framework_of,
     hardware_of,
-    is_tree,
     model_of,
     options_of,
     published_drafters,
@@ -48,8 +48,10 @@ from specroof.questions.objects import (
     unique_list,
     usual_kinds,
 )
+from specroof.questions.speculation import speculation_of
 from specroof.reading.words import in_seconds
 from specroof.serving.capacity import in_server, served_room
+from specroof.serving.launch import YOUR_DRAFT_MODEL, Speculation, launch
 
 if TYPE_CHECKING:
     from specroof.serving.split import Split
@@ -431,9 +433,10 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             As `sampled` and `unique_list` do, and where the framework that is named runs none.
         """
         drafters = unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
-        lacking = [self._lacking_for(drafter) for drafter in drafters]
-        if lacking and None not in lacking:
-            problems, allowed = zip(*filter(None, lacking), strict=True)
+        named = getattr(self, "draft_model", None)
+        refusals = [self.refusal(drafter, named).partition("; allowed: ") for drafter in drafters]
+        if drafters and all(problem for problem, *_ in refusals):
+            problems, _, allowed = zip(*refusals, strict=True)
             reject("; ".join(dict.fromkeys(problems)), "; ".join(dict.fromkeys(allowed)))
         return drafters
 
@@ -452,30 +455,64 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
 
     def without_unserved(self, drafters: Sequence[Drafter]) -> tuple[list[Drafter], list[str]]:
         """Return drafters that the framework runs, if one is named, and why others are left out."""
-        lacking = {one.name: self._lacking_for(one) for one in drafters}
-        said = [f"{name} is left out: {why[0]}" for name, why in lacking.items() if why]
-        return [one for one in drafters if lacking[one.name] is None], said
+        refused = {one.name: self.refusal(one).partition("; allowed: ")[0] for one in drafters}
+        said = [f"{name} is left out: {why}" for name, why in refused.items() if why]
+        return [one for one in drafters if not refused[one.name]], said
 
     def drafter_or_usual(self, given: DrafterLike | None) -> DrafterLike:
         """Return the drafter of a question about one; the first of the usual kinds for None."""
         return usual_kinds(self.architecture, self._server)[0] if given is None else given
 
-    def _lacking_for(self, drafter: Drafter) -> tuple[str, str] | None:
-        """Return what the framework that is named lacks to run a drafter; None for nothing."""
-        facts = None if self.framework is None else release_of(self._server)
-        if facts is None or drafter.kind not in SERVED_KINDS:
-            return None
+    def speculation(
+        self,
+        drafter: Drafter,
+        schedule: Sequence[tuple[int, int, int]],
+        weights: str | None = None,
+        **more: Any,
+    ) -> Speculation:
+        """Return what a server is told of a drafter, whose name is its SPEC."""
+        pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
+        spec = {key.strip(): value.strip() for key, _, value in pairs}
+        own, model = spec.get("config", ""), self.architecture
+        is_file = own.casefold().endswith(".gguf") or (":" in own and own.count("/") == 1)
+        if is_file and own != str(self.model):
+            weights = weights or own
+        if own and drafter.kind == "mtp" and MTP_NOTE not in model.notes:
+            weights = weights or YOUR_DRAFT_MODEL
+        options = options_of(self.options)
+        return speculation_of(
+            drafter,
+            model,
+            schedule,
+            weights,
+            top_k=int(spec.get("top-k", 1)),
+            data_parallel=whole_within(
+                "attention_data_parallel", self.attention_data_parallel, "devices"
+            ),
+            pipeline_parallel=whole_within("pipeline_parallel", self.pipeline_parallel, "devices"),
+            kv_cache=options.kv_dtype,
+            weight_dtype=None
+            if options.weight_dtype == model.weight_format
+            else options.weight_dtype,
+            p_min=float(spec.get("p-min", 0)),
+            n_min=int(float(spec.get("n-min", 0))),
+            on_host=spec.get("device") == "cpu",
+            rule=self.rule or spec.get("rule", ""),
+            **more,
+        )
 
-        stages, groups = (
-            whole_within(name, getattr(self, name), "devices")
-            for name in ("pipeline_parallel", "attention_data_parallel")
-        )
-        return lacking_for(
-            *(facts, drafter.kind, self.architecture.family),
-            is_tree=is_tree(drafter),
-            data_parallel=groups,
-            pipeline_parallel=stages,
-        )
+    def refusal(self, drafter: Drafter, weights: str | None = None) -> str:
+        """Return why the framework that is named does not run a drafter; empty where it does."""
+        # Drafters that are a share of time stand for any.
+        if self.framework is None or drafter.kind not in SERVED_KINDS:
+            return ""
+        schedule = [(1, 1, drafter.max_draft_len or 1)]
+        try:
+            framework = "@".join(filter(None, framework_of(self.framework)))
+            launch(self.speculation(drafter, schedule, weights), framework)
+        except OptionError as refusal:
+            return str(refusal)
+        return ""
 
     @cached_property
     def _server(self) -> str:

@@ -28,11 +28,6 @@ def speculation_of(
         What drafts, and the model that is served.
     schedule, draft_model, more
         Fields of `Speculation`.
-
-    Raises
-    ------
-    OptionError
-        For mtp of a model whose config names no such layers, without other weights.
     """
     own = drafter.own_model
     return Speculation(

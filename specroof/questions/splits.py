@@ -30,13 +30,25 @@ WORKER_ARRAYS: Final = ("decode_batch", "prefill_busy", "link_busy", "prefill_s"
 def dividing_setups(
     profile: HardwareProfile, most: int, setup_of: SetupOf, is_prefill: bool = False
 ) -> Iterator[Setup]:
-    """Yield where a server or a worker runs: on 1, 2, 4 … devices, if they divide the model."""
+    """Yield where a server or a worker runs: on 1, 2, 4 … devices, if they divide the model.
+
+    Raises
+    ------
+    OptionError
+        Where none of these numbers is allowed: the refusal of the last.
+    """
+    refusal: OptionError | None = None
+    divides = False
     for power in range(most.bit_length()):
         try:
             setup = setup_of(profile, 2**power, is_prefill)
-        except OptionError:  # it does not divide
+        except OptionError as why:  # it does not divide
+            refusal = why
             continue
+        divides = True
         yield setup
+    if refusal is not None and not divides:
+        raise refusal
 
 
 def candidate_splits(

@@ -55,6 +55,7 @@ from specroof.scoring.served import (
 )
 from specroof.scoring.splits import SplitScore
 from specroof.scoring.stored import published
+from specroof.speedup.result import UNCLEAR
 
 
 @dataclass(frozen=True)
@@ -878,7 +879,8 @@ def _speedup_cells(point: OwnPoint, ideal: OwnPoint) -> list[str]:
         f"{scored.predicted / scored.measured - 1:+.1%}",
         f"{roof.predicted:.2f}x",
         f"{roof.predicted / roof.measured - 1:+.1%}",
-        {None: "-", True: "right", False: "wrong"}[scored.verdict],
+        # Of a band that holds 1 nothing was decided.
+        "right" if scored.verdict else UNCLEAR if scored.predicted_verdict == UNCLEAR else "wrong",
     ]
 
 

@@ -439,6 +439,7 @@ class ServerRoom:
         for i, context in enumerate(curve.context_len):
             if most[i, known].min() >= largest:
                 continue
+            at = plain_number(np.round(context))  # of requests a mean, whose decimals say nothing
             # Plain, with the shortest draft and with the longest.
             ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
             parts = []
@@ -450,7 +451,7 @@ class ServerRoom:
                 )
                 parts.append(f"{plain_number(most[i, drafts])} {by} ({bound[i, drafts]})")
             if most[i, 0]:
-                yield f"requests at once at context {plain_number(context)}: {', '.join(parts)}; {beyond}"
+                yield f"requests at once at context {at}: {', '.join(parts)}; {beyond}"
             else:
                 need = self.plain.need
                 sizes = (
@@ -460,7 +461,7 @@ class ServerRoom:
                 yield (
                     "context {}: not one request fits: {} of weights on each device, which has {}; "
                     "at least {} more would be needed{}"
-                ).format(plain_number(context), *map(format_binary_bytes, sizes), enough)
+                ).format(at, *map(format_binary_bytes, sizes), enough)
         if (raised := self.raised_running(largest, known)) is not None:
             yield Urgent(
                 f"a default of {self.drafting.server.framework} limits the running requests: "

@@ -262,7 +262,7 @@ class Speculation:
     Raises
     ------
     OptionError
-        For a schedule with gaps, or that never drafts, and for mtp without layers to draft with.
+        For a schedule with gaps, or that never drafts.
     """
 
     kind: str
@@ -300,11 +300,6 @@ class Speculation:
             expected = last + 1
         if not self.drafts:
             reject(f"schedule is {list(self.schedule)}", "drafts at some load")
-        if self.kind == "mtp" and self.draft_model is None and self.weights is not None:
-            reject(
-                "the model's checkpoint has no layers for mtp to draft with",
-                "a model that has them, or weights that do (--draft-model)",
-            )
 
     @property
     def drafts(self) -> int:
@@ -495,7 +490,12 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
 
 
 def _refuse_draft_models(plan: Speculation, facts: Release) -> None:
-    """Refuse draft models that a release does not run beside the model."""
+    """Refuse draft models that a release does not run beside the model, and layers it has not."""
+    if plan.kind == "mtp" and plan.weights == YOUR_DRAFT_MODEL != plan.draft_model:
+        reject(
+            "the model's checkpoint has no layers for mtp to draft with",
+            "a model that has them, or weights that do (config= in its SPEC, --draft-model of advise)",
+        )
     own, target = plan.vocab_sizes or (0, 0)
     if abs(own - target) > facts.vocabulary_padding:
         reject(

@@ -221,6 +221,7 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
         accepted,
         context_len=load.context_len,
         max_draft_len=max_draft_len,
+        longest=load.longest,
     )
     whole = largest = None
     memory = None if room == "ignore" else held

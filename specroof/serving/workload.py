@@ -374,6 +374,8 @@ class Load:
         Requests that are known one by one: one load.
     seed
         Of gaps and lengths.
+    longest
+        Of a steady state, the tokens of the longest request at its end; contexts are means.
     """
 
     batch_size: Sequence[float]
@@ -385,6 +387,7 @@ class Load:
     length_range: tuple[float, float] = (1.0, 1.0)
     trace: Requests | None = None
     seed: int = 0
+    longest: float = 0.0
 
     @property
     def kind(self) -> Literal["concurrency", "rate", "trace", "job"]:
@@ -403,7 +406,11 @@ class Load:
     @property
     def steady(self) -> "Load":
         """The grid of requests of the mean lengths, in its steady state."""
-        workload = self.workload
+        workload, longest = self.workload, self.longest
+        if workload is not None:
+            longest = self.length_range[1] * (workload.input_len + workload.output_len)
+        if self.trace is not None:
+            longest = float((self.trace.input_len + self.trace.output_len).max())
         if workload is not None and self.length_range != (1.0, 1.0):
             mean = sum(self.length_range) / 2
             workload = replace(
@@ -412,7 +419,7 @@ class Load:
                 output_len=max(mean * workload.output_len, 1.0),
             )
         contexts = self.context_len if workload is None else [workload.mean_context_len]
-        return Load(self.batch_size, contexts, workload)
+        return Load(self.batch_size, contexts, workload, longest=longest)
 
     def part(self, place: int, count: int = 1) -> "Load":
         """Return so many loads of these, from one on.

@@ -494,7 +494,7 @@ def grid_slices(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
 DEFAULT_MAX_DRAFT_LEN: Final = 16
 
 
-def decoding_curve(
+def decoding_curve(  # noqa: PLR0913 - a grid, and what requests reach beyond it
     deployment: Deployment,
     drafter: Drafter,
     acceptance: TokensPerRound | ContextAcceptance,
@@ -502,6 +502,7 @@ def decoding_curve(
     *,
     context_len: npt.ArrayLike,
     max_draft_len: int,
+    longest: float = 0.0,
 ) -> SpeedupCurve:
     r"""Return what speculative decoding gains over a grid of operating points.
 
@@ -523,6 +524,8 @@ def decoding_curve(
         and cached tokens of each.
     max_draft_len
         The longest draft of the grid, with NaN past the depth of drafter or acceptance.
+    longest
+        Tokens of requests at their end, of which contexts are means.
 
     Returns
     -------
@@ -543,11 +546,12 @@ def decoding_curve(
     check_placement(deployment.model, deployment.setup.placement)
     contexts, batches, draft_lens = axes = grid_axes(context_len, batch_size, max_draft_len)
     if not isinstance(acceptance, ContextAcceptance):
-        return _curve_at(axes, deployment, drafter, acceptance)
+        return _curve_at(axes, deployment, drafter, acceptance, longest)
     # Each context has an acceptance of its own.
     curves = [
         _curve_at(
-            (np.array([at]), batches, draft_lens), deployment, drafter, acceptance.at_context(at)
+            (np.array([at]), batches, draft_lens),
+            *(deployment, drafter, acceptance.at_context(at), longest),
         )
         for at in contexts.tolist()
     ]
@@ -569,7 +573,11 @@ def decoding_curve(
 
 
 def _curve_at(
-    axes: Axes, deployment: Deployment, drafter: Drafter, acceptance: TokensPerRound
+    axes: Axes,
+    deployment: Deployment,
+    drafter: Drafter,
+    acceptance: TokensPerRound,
+    longest: float,
 ) -> SpeedupCurve:
     """Return the curve over a grid on which acceptance does not depend on the context."""
     contexts, batches, draft_lens = axes
@@ -606,7 +614,7 @@ def _curve_at(
         *acceptance_notes(acceptance, model.name),
         *engine_notes(setup),
         *evidence_notes(deployment, kind, contexts, batches, evidence),
-        *memory_notes(model, setup, contexts, batches),
+        *memory_notes(model, setup, contexts, batches, longest),
     )
     return SpeedupCurve(
         model=model.name,
