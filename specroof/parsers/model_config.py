@@ -298,20 +298,6 @@ _ACTIVATION_KEYS: Final = (
     "activation_function",
     "activation",
 )
-_GELU: Final = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
-#: Activations that tell whether a feed-forward has a gate as the family's has, by beginnings of
-#: the names of families; of the others SwiGLU, whose activation is silu.
-_ACTIVATIONS: Final = (
-    ("falcon_h1 phi3 phimoe nemotron-nas", ("silu",)),
-    ("biogpt bloom codegen falcon gpt2 gpt_bigcode gpt_neo gptj phi starcoder2 xglm mpt", _GELU),
-    ("arcee bitnet jais2 nanochat nemotron persimmon", ("relu2",)),
-    ("gemma recurrent_gemma vaultgemma", ("gelu_pytorch_tanh",)),
-    ("ctrl opt", ("relu",)),
-    ("apertus", ("xielu",)),
-    ("kimi_k3", ("silu", "situ")),
-    ("minimax_m3", ("swigluoai",)),
-)
-_GATED: Final = ("silu", "swish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,14 +379,7 @@ def parse_foreign(config: ModelConfig, unstated: dict[str, None] | None = None) 
 
 def _require_activation(keys: StatedReader) -> None:
     """Refuse a config whose activation does not say whether feed-forwards have a gate."""
-    allowed = next(
-        (
-            activations
-            for families, activations in _ACTIVATIONS
-            if keys.family.startswith(tuple(families.split()))
-        ),
-        _GATED,
-    )
+    allowed = traits_of(keys.family).activations
     if any(keys.has(key) for key in _ACTIVATION_KEYS):
         keys.text(*_ACTIVATION_KEYS, allowed=allowed)
     else:

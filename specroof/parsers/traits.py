@@ -214,6 +214,9 @@ class Traits:
         Keys that change no cost in this family.
     drafts
         Whether checkpoints hold draft layers that not every file mentions.
+    activations
+        Those that tell that a feed-forward of a config of another type has a gate, or none, as the
+        family's has.
     note
         A sentence for the reader of every model of the family.
     """
@@ -260,6 +263,7 @@ class Traits:
     required: tuple[str, ...] = ()
     passed_over: str = ""
     drafts: bool = False
+    activations: tuple[str, ...] = ("silu", "swish")
     note: str = ""
 
 
