@@ -31,7 +31,7 @@ from specroof.architecture.recurrent import LightningAttention
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes, storage
 from specroof.parsers import PARSERS
-from specroof.parsers.traits import TRAITS, Traits
+from specroof.parsers.traits import traits_of
 from specroof.questions.models import tensor_bytes
 from tables import table
 from tiny_configs import (
@@ -79,6 +79,7 @@ FILES: Final = {
 
 
 def test_every_row_leads_to_a_function_and_every_family_has_a_row() -> None:
+    assert all(traits_of(family).parser == parser for family, parser in PARSERS.items())
     rows = [row.split(":") for row in PARSERS.values()]
     for file, function in rows:
         assert callable(getattr(import_module(f"specroof.parsers.{file}"), function))
@@ -133,9 +134,7 @@ def test_a_missing_head_dim_is_the_family_s(name: str, changes: Config, head_dim
 @pytest.mark.parametrize("family", ["granite", "olmo2", "jais2", "exaone4", "gemma", "seed_oss"])
 def test_without_a_number_of_kv_heads_there_are_as_many_as_query_heads(family: str) -> None:
     config = of("TINY", model_type=family, num_key_value_heads=None)
-    row = TRAITS[family]
-    assert isinstance(row, Traits)
-    if row.kv_heads == "heads":
+    if traits_of(family).kv_heads == "heads":
         assert cores(parse(config))[0].n_kv_heads == 4
     else:
         assert refused(config).startswith("num_key_value_heads is null")

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.architecture.attention import HeadsAttention, heads_op
 from specroof.architecture.base import OpCost, PassSettings
-from specroof.arrays import Array
+from specroof.architecture.block_sparse import block_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class ChunkedAttention(HeadsAttention):
         .. math:: F = 2 \, B \, n_h (d_k + d_v) \, A \qquad
             M = B \, n_{kv} (d_k + d_v) \, b \, (S \bmod c + T)
 
-        with A from :func:`chunked_pairs`.
+        with A from `block_pairs`, of blocks of which a query sees its own.
 
         Counts
             of the cache the begun chunk, once per sequence and pass, and the T new entries written.
@@ -52,8 +51,9 @@ class ChunkedAttention(HeadsAttention):
             of the chunk nothing cached is read: the cost is a sawtooth in the context, and half a
             chunk is its mean.
         Source
-            See `chunked_pairs`; one read for all queries: Pope et al. 2022, arXiv:2211.05102,
-            section 3.3.
+            transformers, `masking_utils.py`, ``chunked_overlay`` (same chunk, and causal); vLLM
+            ``ChunkedLocalAttention``. One read for all queries: Pope et al. 2022,
+            arXiv:2211.05102, section 3.3.
 
         Examples
         --------
@@ -67,40 +67,7 @@ class ChunkedAttention(HeadsAttention):
         forward = setting.forward
         read = np.mod(forward.context_len, self.chunk)
         if setting.options.counts_all:
-            pairs = chunked_pairs(forward.query_len, forward.context_len, self.chunk)
+            pairs = block_pairs(forward.query_len, forward.context_len, self.chunk, top_k=1)
         else:
             pairs = np.asarray(read * np.minimum(forward.query_len, self.chunk - read))
         return [heads_op(self, setting, pairs=pairs, read=read)]
-
-
-def chunked_pairs(query_len: npt.ArrayLike, context_len: npt.ArrayLike, chunk: int) -> Array:
-    r"""Return the (query, key) pairs of chunked attention in one sequence.
-
-    .. math:: A = \sum_{n=S}^{S+T-1} (n \bmod c + 1) = P(S+T) - P(S), \qquad
-        P(n) = \lfloor n/c \rfloor \frac{c(c+1)}{2} + \frac{r(r+1)}{2}, \; r = n \bmod c
-
-    Counts
-        the query's own position: the first query of a chunk sees itself alone.
-    Ignores
-        nothing; masked pairs that a tiled kernel computes anyway belong to its efficiency.
-    Source
-        transformers, `masking_utils.py`, ``chunked_overlay`` (same chunk, and causal); vLLM
-        ``ChunkedLocalAttention``. The sum by counting.
-
-    Examples
-    --------
-    >>> float(chunked_pairs(3, 2, chunk=4))  # 3 + 4, then 1 in the next chunk
-    8.0
-    >>> chunked_pairs(1, [0, 8191, 8192], chunk=8192)
-    array([1.000e+00, 8.192e+03, 1.000e+00])
-    """
-    start = np.asarray(context_len, dtype=np.float64)
-    stop = start + np.asarray(query_len, dtype=np.float64)
-    return np.asarray(_pairs_below(stop, chunk) - _pairs_below(start, chunk))
-
-
-def _pairs_below(positions: Array, chunk: int) -> Array:
-    """Return the pairs of the queries before `positions`: those of whole chunks, and the rest."""
-    rest = np.mod(positions, chunk)
-    whole_chunks = (positions - rest) / chunk
-    return np.asarray(whole_chunks * (chunk * (chunk + 1) / 2) + rest * (rest + 1) / 2)

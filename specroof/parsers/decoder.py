@@ -27,16 +27,7 @@ from specroof.architecture.model import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig, StatedReader
-from specroof.parsers.traits import (
-    TRAITS,
-    USUAL_NAMES,
-    ExpertNames,
-    ExpertTraits,
-    Flag,
-    Number,
-    Traits,
-    Windows,
-)
+from specroof.parsers.traits import USUAL_NAMES, ExpertNames, Flag, Number, Traits, Windows
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 # --- Lists with an entry per layer, which several families spell alike ---------------------------
@@ -457,12 +448,10 @@ def kinds_part(
     return LayerPart(kinds, lambda kind, weights: built[kind](weights))
 
 
-def decoder(  # noqa: PLR0913 - what families differ in around their layers, by name
+def decoder(
     config: ModelConfig,
     *parts: LayerPart[Any],
-    tied_default: bool = False,
     head_name: str = "lm_head",
-    vocab_default: int | None = None,
     vector_params: int | None = None,
     lookup_params: int = 0,
     state_dtype: str = "fp32",
@@ -476,12 +465,8 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
         The opened config.
     parts
         The blocks of the layers.
-    tied_default
-        Whether head and embedding are one table where no key says so.
     head_name
         The head's name in the checkpoint.
-    vocab_default
-        Rows of the embedding where no key says so; None refuses such a config.
     vector_params
         Elements outside of layers; None is one norm.
     lookup_params
@@ -491,8 +476,8 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
     notes
         Sentences to add.
     """
-    hidden_size = config.hidden_size
-    vocab_size = config.keys.positive_int("vocab_size", default=vocab_default)
+    hidden_size, traits = config.hidden_size, config.traits
+    vocab_size = config.keys.positive_int("vocab_size", default=traits.vocab_size)
     head = config.quantization.weight_format(None, head_name)
     # Each layer has the formats of its own module names; layers of one kind that the checkpoint
     # quantises alike are built once.
@@ -517,7 +502,7 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
         layers=distinct,
         head=Linear("lm_head", hidden_size, vocab_size, head, TENSOR, kind="head"),
         tied_embeddings=tied_embeddings(
-            config.root, config.keys, config.family, default=tied_default
+            config.root, config.keys, config.family, default=traits.tied
         ),
         vector_params=hidden_size if vector_params is None else vector_params,
         lookup_params=lookup_params,
@@ -530,43 +515,25 @@ def decoder(  # noqa: PLR0913 - what families differ in around their layers, by 
     )
 
 
-# --- The model of a row of `TRAITS`: grouped queries, feed-forwards or experts, their norms -------
-
-_BOTH_WAYS: Final = "use_bidirectional_attention"
-#: Files whose class sets this key itself, for prompts alone: `PaliGemmaModel.forward`.
-_SEEING_PROMPTS: Final = frozenset(("paligemma",))
+# --- The model of a row: grouped queries, feed-forwards or experts, their norms -------------------
 
 
 def decoder_of(config: ModelConfig) -> Architecture:
-    """Return the model of a config whose family is a row of `TRAITS`."""
-    row = TRAITS[config.family]
-    traits = row if isinstance(row, Traits) else row(config.keys)
-    keys = replace(config.keys, spelled=traits.spelled)
-    config = replace(config, keys=keys)
-    hidden_size = config.hidden_size
-    keys.pass_over(traits.passed_over)
-    refused, notes = {*traits.refused}, [traits.note] if traits.note else []
-    if config.root.values.get("model_type") in _SEEING_PROMPTS:
-        keys.pass_over(f"{_BOTH_WAYS} num_image_tokens")
-        refused.discard(_BOTH_WAYS)
-        notes.append("its prompts see themselves both ways; decoding is that of the text model")
-    keys.expect_flags(" ".join(sorted(refused)), value=False)
+    """Return the model of a config whose family is a row and nothing else."""
+    keys, traits, hidden_size = config.keys, config.traits, config.hidden_size
     parallel = _holds(keys, traits.parallel)
-    _, norm_params = _norm_params(config, traits)
-    shape, attention = attention_of(config, traits)
+    _, norm_params = _norm_params(config)
+    shape, attention = attention_of(config)
     norms_before = 0 if parallel and traits.one_norm else norm_params
-    feed_forward = feed_forward_of(config, traits, norms_before)
+    feed_forward = feed_forward_of(config, norms_before)
     positions = _number(keys, traits.positions, maximum=2**31) + traits.first_position
     embedding_norms = 2 if traits.embedding_norm else 1
     model = decoder(
         config,
         LayerPart(_attentions(keys, traits, shape, feed_forward.kinds), attention),
         feed_forward,
-        tied_default=traits.tied,
-        vocab_default=traits.vocab_size,
         vector_params=embedding_norms * traits.norm_vectors * hidden_size,
         lookup_params=positions * hidden_size,
-        notes=notes,
     )
     rows = keys.optional_int(traits.head_rows) if traits.head_rows else None
     if rows and (model.tied_embeddings or rows > model.vocab_size):
@@ -582,13 +549,13 @@ def decoder_of(config: ModelConfig) -> Architecture:
 
 
 def attention_of(
-    config: ModelConfig, traits: Traits
+    config: ModelConfig,
 ) -> tuple[AttentionShape, Callable[[AttentionShape, LayerWeights], Block]]:
     """Return the sizes of a family's attention, and what makes the block of one with a window."""
-    keys, hidden_size = config.keys, config.hidden_size
+    keys, traits, hidden_size = config.keys, config.traits, config.hidden_size
     usual = _attention_shape(keys, traits)
     parallel = _holds(keys, traits.parallel)
-    norm_params, _ = _norm_params(config, traits)
+    norm_params, _ = _norm_params(config)
     all_heads_norm = traits.norm_span == "heads" and _holds(keys, traits.qk_norm)
     gate_dim = _gate_dim(keys, traits, usual.head_dim)
 
@@ -607,42 +574,39 @@ def attention_of(
     return usual, attention
 
 
-def _norm_params(config: ModelConfig, traits: Traits) -> tuple[int, int]:
+def _norm_params(config: ModelConfig) -> tuple[int, int]:
     """Return the elements of the norms around attention, and around a feed-forward."""
+    traits = config.traits
     norms = (2, 2) if _holds(config.keys, traits.more_norms) else traits.norms
     attention, feed_forward = (n * traits.norm_vectors * config.hidden_size for n in norms)
     return attention, feed_forward
 
 
-def feed_forward_of(
-    config: ModelConfig, traits: Traits, norm_params: int | None = None
-) -> LayerPart[bool]:
+def feed_forward_of(config: ModelConfig, norm_params: int | None = None) -> LayerPart[bool]:
     """Return the feed-forwards of all layers, with experts or without.
 
     Parameters
     ----------
     config
         The opened config: what layers without experts need is read only if there are some, and
-        what experts need only if a layer has them.
-    traits
-        Of the family; of attention nothing is read.
+        what experts need only if a layer has them. Of attention nothing is read.
     norm_params
         Elements of the norms before it; None is one norm without biases.
     """
-    keys, hidden_size, routing = config.keys, config.hidden_size, traits.routing
-    sparse = expert_layers(config, routing) if routing else [False] * config.n_layers
-    experts = routed_experts(config, routing) if routing and any(sparse) else None
-    if routing and all(sparse):
-        keys.pass_over(" ".join(routing.dense_width))
+    keys, traits, hidden_size = config.keys, config.traits, config.hidden_size
+    sparse = expert_layers(config) if traits.routing else [False] * config.n_layers
+    experts = routed_experts(config) if any(sparse) else None
+    if all(sparse):
+        keys.pass_over(" ".join(config.routing.dense_width))
     width = 0 if all(sparse) else _width(keys, hidden_size, traits)
     mlp_bias, names = _holds(keys, traits.mlp_bias), traits.mlp_names
     dense_params = traits.activation_params + (width if traits.inner_norms else 0)
     more_params = 0 if norm_params is None else norm_params - hidden_size
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
-        if is_sparse and experts and routing:
-            block = experts_block(experts, weights, routing.names)
-            return extended(_at_inner_width(config, routing, block, weights), n_params=more_params)
+        if is_sparse and experts:
+            block = experts_block(experts, weights, config.routing.names)
+            return extended(_at_inner_width(config, block, weights), n_params=more_params)
         if traits.gated:
             block = feed_forward_block(
                 hidden_size, width, weights, bias=mlp_bias, module=traits.mlp, names=names
@@ -656,14 +620,13 @@ def feed_forward_of(
     return LayerPart(sparse, feed_forward)
 
 
-def _at_inner_width(
-    config: ModelConfig, routing: ExpertTraits, block: Block, weights: LayerWeights
-) -> Block:
+def _at_inner_width(config: ModelConfig, block: Block, weights: LayerWeights) -> Block:
     """Return experts between two matrices, where they work at another width than the layer.
 
     Every device runs those in full, and no published list of formats names them: checkpoints hold
     them in bfloat16, as SGLang 0.5.23 does (`models/muse_spark.py`).
     """
+    routing = config.routing
     key, into, out = routing.inner or ("", "", "")
     width = config.keys.optional_int(key) if key else None
     if width is None or block.experts is None:
@@ -703,7 +666,7 @@ def _attention_shape(keys: Reader, traits: Traits) -> AttentionShape:
     elif kv_heads == "multi_query":
         heads = n_heads, 1 if keys.flag("multi_query", default=True) else n_heads
     else:
-        kv_default = n_heads if kv_heads == "heads" else kv_heads
+        kv_default = n_heads if isinstance(kv_heads, str) else kv_heads
         heads = head_counts(keys, heads_default=traits.heads, kv_default=kv_default)
     return AttentionShape(
         keys.positive_int("hidden_size"),
@@ -768,7 +731,7 @@ def _width(keys: Reader, hidden_size: int, traits: Traits) -> int:
     return keys.positive_int(*names, default=factor and factor * hidden_size)
 
 
-def expert_layers(config: ModelConfig, routing: ExpertTraits) -> list[bool]:
+def expert_layers(config: ModelConfig) -> list[bool]:
     """Return which layers have experts.
 
     Source
@@ -777,9 +740,9 @@ def expert_layers(config: ModelConfig, routing: ExpertTraits) -> list[bool]:
         `modeling_deepseek.py` for ``moe_layer_freq``; `Ernie4_5_MoeConfig` for those from one to
         another.
     """
-    keys, n_layers = config.keys, config.n_layers
+    keys, n_layers, routing = config.keys, config.n_layers, config.routing
     if routing.listed:
-        keys.pass_over(f"{routing.dense[0]} {routing.stride} {routing.flagged}")
+        keys.pass_over(f"{routing.dense[0] or ''} {routing.stride} {routing.flagged}")
         if listed := listed_kinds(keys, "mlp_layer_types", ("dense", "sparse"), n_layers):
             return [kind == "sparse" for kind in listed]
     if routing.flagged and (flags := flagged_layers(keys, routing.flagged, n_layers)):
@@ -818,9 +781,9 @@ def _layer_numbers(keys: Reader, key: str) -> set[int]:
     return {int(word) for word in words if word}
 
 
-def routed_experts(config: ModelConfig, routing: ExpertTraits) -> ExpertsShape:
+def routed_experts(config: ModelConfig) -> ExpertsShape:
     """Return the sizes of experts; all shared ones of a layer are one wide expert."""
-    keys = config.keys
+    keys, routing = config.keys, config.routing
     experts = routing.experts.split()
     if keys.values.keys().isdisjoint(experts):
         experts = [key for key in SAVED_EXPERTS_KEYS if keys.has(key)] or experts

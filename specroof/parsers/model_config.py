@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from specroof.architecture.model import Architecture
 from specroof.errors import ConfigError, expect_word, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
-from specroof.parsers.traits import PARSERS
+from specroof.parsers.traits import PARSERS, USUAL_TRAITS, ExpertTraits, Traits, traits_of
 from specroof.reading.json_text import (
     MAX_LAYERS,
     MAX_SIZE,
@@ -143,6 +143,8 @@ class ModelConfig:
         Whether the file itself has a `quantization_config`, sidecar or not.
     is_foreign
         Whether the file names another `model_type` than it is read as, or none.
+    traits
+        The row of its family.
     """
 
     name: str
@@ -154,6 +156,16 @@ class ModelConfig:
     notes: tuple[str, ...] = ()
     states_quantization: bool = False
     is_foreign: bool = False
+    traits: Traits = USUAL_TRAITS
+
+    @property
+    def routing(self) -> ExpertTraits:
+        """What experts its family has, if it has some."""
+        return self.traits.routing or ExpertTraits("num_experts")
+
+    def of_row(self, traits: Traits) -> "ModelConfig":
+        """Return the config as one of a family with these traits, and its own names of keys."""
+        return replace(self, traits=traits, keys=replace(self.keys, spelled=traits.spelled))
 
     @property
     def hidden_size(self) -> int:
@@ -286,20 +298,6 @@ _ACTIVATION_KEYS: Final = (
     "activation_function",
     "activation",
 )
-_GELU: Final = ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
-#: Activations that tell whether a feed-forward has a gate as the family's has, by beginnings of
-#: the names of families; of the others SwiGLU, whose activation is silu.
-_ACTIVATIONS: Final = (
-    ("falcon_h1 phi3 phimoe nemotron-nas", ("silu",)),
-    ("biogpt bloom codegen falcon gpt2 gpt_bigcode gpt_neo gptj phi starcoder2 xglm mpt", _GELU),
-    ("arcee bitnet jais2 nanochat nemotron persimmon", ("relu2",)),
-    ("gemma recurrent_gemma vaultgemma", ("gelu_pytorch_tanh",)),
-    ("ctrl opt", ("relu",)),
-    ("apertus", ("xielu",)),
-    ("kimi_k3", ("silu", "situ")),
-    ("minimax_m3", ("swigluoai",)),
-)
-_GATED: Final = ("silu", "swish")
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,14 +379,7 @@ def parse_foreign(config: ModelConfig, unstated: dict[str, None] | None = None) 
 
 def _require_activation(keys: StatedReader) -> None:
     """Refuse a config whose activation does not say whether feed-forwards have a gate."""
-    allowed = next(
-        (
-            activations
-            for families, activations in _ACTIVATIONS
-            if keys.family.startswith(tuple(families.split()))
-        ),
-        _GATED,
-    )
+    allowed = traits_of(keys.family).activations
     if any(keys.has(key) for key in _ACTIVATION_KEYS):
         keys.text(*_ACTIVATION_KEYS, allowed=allowed)
     else:
@@ -422,10 +413,28 @@ def parse_family(config: ModelConfig) -> Architecture:
     """
     if config.is_foreign:
         return parse_foreign(config)
-    file, function = PARSERS[config.family].split(":")
+    traits = traits_of(config.family)
+    keys, notes = config.keys, [traits.note] if traits.note else []
+    keys.pass_over(traits.passed_over)
+    refused = {*traits.refused}
+    if config.root.values.get("model_type") in _SEEING_PROMPTS:
+        keys.pass_over(f"{_BOTH_WAYS} num_image_tokens")
+        refused.discard(_BOTH_WAYS)
+        notes.append("its prompts see themselves both ways; decoding is that of the text model")
+    if traits.drafts and not keys.has("num_nextn_predict_layers"):
+        notes.append(MTP_NOTE)
+    keys.expect_flags(" ".join(sorted(refused)), value=False)
+    keys.expect_flags(" ".join(traits.required), value=True)
+    file, function = traits.parser.split(":")
     module = import_module(f"specroof.parsers.{file}")
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
-    return replace(parse(config), positions=reached_positions(config.keys))
+    model = parse(replace(config, notes=(*config.notes, *notes)).of_row(traits))
+    return replace(model, positions=reached_positions(config.keys))
+
+
+_BOTH_WAYS: Final = "use_bidirectional_attention"
+#: Files whose class sets this key itself, for prompts alone: `PaliGemmaModel.forward`.
+_SEEING_PROMPTS: Final = ("paligemma",)
 
 
 def reached_positions(keys: Reader) -> int | None:

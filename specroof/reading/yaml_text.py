@@ -319,11 +319,16 @@ def read_plain(  # noqa: PLR0913 - how a file is read, by name
     ... class Limits:
     ...     share: Annotated[float, "share"]
     ...     sizes: tuple[int, ...] = ()
-    >>> read_plain({"share": 0.5, "sizes": [1, 2]}, Limits, source="x", error=ProfileError)
-    Limits(share=0.5, sizes=(1, 2))
-    >>> read_plain({"share": 0.5, "size": 1}, Limits, source="x", error=ProfileError)
+    ...     least: tuple[str, int] | None = None
+    >>> content = {"share": 0.5, "sizes": [1, 2], "least": ["a", 1]}
+    >>> read_plain(content, Limits, source="x", error=ProfileError)
+    Limits(share=0.5, sizes=(1, 2), least=('a', 1))
+    >>> read_plain(
+    ...     {"share": 0.5, "size": 1, "least": ["a"]}, Limits, source="x", error=ProfileError
+    ... )
     Traceback (most recent call last):
-    specroof.errors.ProfileError: x: size is not a known key; allowed: share, sizes
+    specroof.errors.ProfileError: x: size is not a known key; allowed: share, sizes, least; least is
+    ['a']; allowed: a list of 2
     """
     reading = _Reading(trusted, words, hidden)
     read: _T = _read(content, kind, "", reading)
@@ -378,13 +383,17 @@ def _read(value: Any, kind: Any, key: str, reading: _Reading) -> Any:  # noqa: P
                 return plain(value) if plain in {float, str} else value
         return _read(value, plain, key, reading)
     if origin in {Union, UnionType}:
-        one = type(value) if type(value) in parts else parts[0]
+        built = tuple if isinstance(value, list) else type(value)
+        one = next((part for part in parts if _class_of(part) is built), parts[0])
         return _read(value, one, key, reading)
     if kind is Any or kind is type(None):
         return value
     if origin is tuple and isinstance(value, list | tuple):
+        kinds = parts[:1] * len(value) if parts[1:] == (...,) else parts
+        if len(kinds) != len(value):
+            return reading.mistake(key, value, f"a list of {len(kinds)}")
         return tuple(
-            _read(one, parts[0], f"{key}.{place}", reading) for place, one in enumerate(value)
+            _read(one, kinds[place], f"{key}.{place}", reading) for place, one in enumerate(value)
         )
     if origin is collections.abc.Mapping and isinstance(value, dict):
         return {
@@ -400,6 +409,12 @@ def _read(value: Any, kind: Any, key: str, reading: _Reading) -> Any:  # noqa: P
         return reading.mistake(key, value, allowed, is_number=kind in {int, float})
     # YAML reads a whole number as one, and a date as a date.
     return kind(value) if kind in {float, str} else value
+
+
+def _class_of(kind: Any) -> Any:
+    """Return the class of the values that an annotation is for."""
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return get_origin(plain) or plain
 
 
 @cache

@@ -8,13 +8,14 @@ evenly.
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from string import Template
 from typing import Any, Final
 
 from specroof.errors import OptionError, expect_word, refuse, reject
 from specroof.frameworks import FRAMEWORKS, Mock, release
 from specroof.serving.launch import (
     Speculation,
+    filled,
+    filled_config,
     format_words,
     setting_words,
     shell_line,
@@ -113,24 +114,19 @@ def _server(point: MockPoint, framework: str, mock: Mock, *, drafts: bool) -> st
     several["$formats"] += setting_words(framework, settings)[0]
     several["$speculation"] = []
     if drafts:
-        config = {
-            key: figures[value[1:]] if value.startswith("$") else value
-            for key, value in mock.config.items()
-        }
+        config = filled_config(mock.config, **figures)
         several["$speculation"] = speculation_words(point.speculation, framework, config)
     words: list[str] = []
     for word in mock.start:
-        words += several.get(word, [Template(word).safe_substitute(figures)])
+        words += several[word] if word in several else filled([word], **figures)
     if not drafts:
         return shell_line(words)
     figures["tokens_per_round"] = f"{point.tokens_per_round:.4g}"
     words += mock.draft_weights if point.speculation.weights is not None else ()
     if settings.running is None:
-        words += [Template(word).substitute(figures) for word in mock.drafting]
-    variables = [
-        f"{name}={shlex.quote(Template(value).substitute(figures))}"
-        for name, value in mock.environment.items()
-    ]
+        words += filled(mock.drafting, **figures)
+    values = map(shlex.quote, filled(mock.environment.values(), **figures))
+    variables = map("=".join, zip(mock.environment, values, strict=True))
     return " ".join([*variables, shell_line(words)])
 
 
@@ -180,7 +176,7 @@ def mock_commands(point: MockPoint, framework: str) -> Sequence[tuple[str, str]]
         "batch_size": point.batch_size,
         "num_requests": _WAVES * point.batch_size,
     }
-    words = [Template(word).substitute(figures) for word in facts.mock.bench]
+    words = filled(facts.mock.bench, **figures)
     bench = ("once it serves, in another shell", shell_line(words))
     plain, drafting = (
         _server(point, framework, facts.mock, drafts=drafts) for drafts in (False, True)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -400,7 +400,7 @@ def served_room(
 RoomRule: TypeAlias = Literal["queue", "drop", "ignore"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ServerRoom:
     """The room of a server over contexts and draft lengths.
 
@@ -410,16 +410,23 @@ class ServerRoom:
         What drafts.
     plain, drafting
         The room without it, axes (context_len, 1), and with it, axes (context_len, draft_len).
-    largest, bound_by
-        The largest batch and what limits it, axes (context_len, draft_len); [..., 0] decodes
-        plainly.
     """
 
     drafter: str
     plain: ServedRoom
     drafting: ServedRoom
-    largest: Array
-    bound_by: npt.NDArray[Any]
+
+    @cached_property
+    def largest(self) -> Array:
+        """The largest batch, axes (context_len, draft_len); [..., 0] decodes plainly."""
+        plain, drafting = self.plain.largest_batch, self.drafting.largest_batch
+        return np.concatenate([plain, drafting[:, 1:]], axis=1)
+
+    @cached_property
+    def bound_by(self) -> npt.NDArray[np.str_]:
+        """What limits it, axes as of `largest`."""
+        plain, drafting = self.plain.room.bound_by, self.drafting.room.bound_by
+        return np.concatenate([plain, drafting[:, 1:]], axis=1)
 
     def warnings(self, curve: SpeedupCurve, beyond: str, enough: str = "") -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.
@@ -467,12 +474,6 @@ class ServerRoom:
                 f"a default of {self.drafting.server.framework} limits the running requests: "
                 f"--server running={raised[1]} raises it"
             )
-
-    def with_plain(self, other: "ServerRoom") -> "ServerRoom":
-        """Return this room with that of another server where nothing drafts."""
-        largest, bound_by = self.largest.copy(), self.bound_by.copy()
-        largest[:, :1], bound_by[:, :1] = other.largest[:, :1], other.bound_by[:, :1]
-        return replace(self, plain=other.plain, largest=largest, bound_by=bound_by)
 
     def raised_running(
         self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
@@ -555,10 +556,7 @@ def server_room(
         context_len=context_len[:, None],
         prompt_len=None if workload is None else workload.new_len,
     )
-    plain, drafting = plain or room(), room(drafter=drafter, verify_len=kept)
-    largest, bound_by = drafting.largest_batch.copy(), drafting.room.bound_by.astype(object)
-    largest[:, :1], bound_by[:, :1] = plain.largest_batch, plain.room.bound_by
-    return ServerRoom(drafter.name, plain, drafting, largest, bound_by)
+    return ServerRoom(drafter.name, plain or room(), room(drafter=drafter, verify_len=kept))
 
 
 # --- Requests beyond what a server runs: they wait, and the batch that runs is what has a speed --

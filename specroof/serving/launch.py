@@ -98,29 +98,29 @@ def server_command(  # noqa: PLR0913 - what a command says
         "devices_per_host": placement.devices // hosts,
     }
     on_hub = command.start_on_hub if ":" in model and "/" in model else ()
-    words = _filled(on_hub or command.start, **figures)
+    words = filled(on_hub or command.start, **figures)
     for key, flag in command.placement.items():
-        words += _filled(flag, **figures) if numbers[key] > 1 else []
+        words += filled(flag, **figures) if numbers[key] > 1 else []
     words += command.own_code if family in command.own_code_families else []
     return shell_line([*words, *format_words(framework, weights, kv_cache)])
 
 
-def _filled(words: Iterable[str], **figures: object) -> list[str]:
+def filled(words: Iterable[str], **figures: object) -> list[str]:
     """Return words with figures in the place of their names."""
     return [Template(word).substitute(figures) for word in words]
 
 
-def _filled_config(config: Mapping[str, Any], **figures: Any) -> dict[str, Any]:
+def filled_config(config: Mapping[str, Any], **figures: Any) -> dict[str, Any]:
     """Return keys with figures in the place of their names; those of None are left out."""
-    filled: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):
-            filled[key] = _filled_config(value, **figures)
+            known[key] = filled_config(value, **figures)
         elif not isinstance(value, str) or not value.startswith("$"):
-            filled[key] = value
+            known[key] = value
         elif (figure := figures[value[1:]]) is not None:
-            filled[key] = figure
-    return filled
+            known[key] = figure
+    return known
 
 
 def _joined(config: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,9 +147,9 @@ def format_words(framework: str, weights: str | None, kv_cache: str | None) -> l
     """
     facts, words = release(framework), list[str]()
     if weights in facts.weights:
-        words += _filled(facts.command.weights, value=weights)
+        words += filled(facts.command.weights, value=weights)
     if kv_cache in facts.cache_formats:
-        words += _filled(facts.command.cache, value=facts.cache_formats[str(kv_cache)])
+        words += filled(facts.command.cache, value=facts.cache_formats[str(kv_cache)])
     return words
 
 
@@ -190,8 +190,8 @@ def _told(facts: Release, settings: ServerSettings) -> tuple[list[str], dict[str
         keys = flag.config if is_on else flag.config_off
         if flags is None and keys is None:
             notes.append(_not_told(facts.name, key, value))
-        words += _filled(flags or (), value=f"{told:g}" if isinstance(told, float) else told)
-        config = _joined(config, _filled_config(keys or {}, value=told))
+        words += filled(flags or (), value=f"{told:g}" if isinstance(told, float) else told)
+        config = _joined(config, filled_config(keys or {}, value=told))
     return words, config, notes
 
 
@@ -389,7 +389,7 @@ def launch(plan: Speculation, framework: str) -> Launch:
     notes += more
     if plan.kv_cache in facts.cache_formats:
         dtype = facts.cache_formats[str(plan.kv_cache)]
-        settings = _joined(settings, _filled_config(facts.command.cache_config, value=dtype))
+        settings = _joined(settings, filled_config(facts.command.cache_config, value=dtype))
     elif plan.kv_cache is not None:
         notes.append(_not_told(facts.name, "kv-cache", plan.kv_cache))
     is_told = plan.weight_dtype in {None, *facts.weights} or "$file" in facts.command.start
@@ -402,7 +402,7 @@ def launch(plan: Speculation, framework: str) -> Launch:
         groups = facts.command.groups_config if plan.data_parallel > 1 else {}
         files[how.file] = _yaml({**config, **settings, **groups})
     weights = json.dumps(plan.weights)[1:-1]
-    notes += _filled(how.notes, name=facts.name, drafts=plan.drafts, weights=weights)
+    notes += filled(how.notes, name=facts.name, drafts=plan.drafts, weights=weights)
     environment = ""
     if plan.pipeline_parallel > 1 and facts.unchecked:
         notes.append(f"whether {facts.name} drafts in a pipeline was not read")
@@ -536,7 +536,7 @@ def _speculation(
     parts = ({first[0]: first[1]}, method.config, dict(rest)) if how.config else ()
     config: dict[str, Any] = {}
     for part in parts:
-        config = _joined(config, _filled_config(part, **figures))
+        config = _joined(config, filled_config(part, **figures))
     words: tuple[str, ...] = how.words
     if plan.weights is not None:
         on_hub = how.weights_on_hub if ":" in plan.weights and "/" in plan.weights else ()
@@ -553,12 +553,12 @@ def _speculation(
         pass
     elif follows_load(plan.kind, framework, is_tree=plan.is_tree, **shape):
         words += how.schedule
-        config = _joined(config, _filled_config(how.schedule_config, **figures))
+        config = _joined(config, filled_config(how.schedule_config, **figures))
         if how.schedule_file is not None:
             key = how.schedule_file.key
             slots = {str(first): {key: [count]} for first, _, count in plan.schedule}
             files[how.schedule_file.name] = json.dumps(slots) + "\n"
-        notes += _filled(how.schedule_notes, **figures)
+        notes += filled(how.schedule_notes, **figures)
         if plan.kind in how.whole_block_kinds:
             notes.append(
                 f"{facts.name} drafts the whole block wherever it drafts: the schedule shortens "
@@ -572,9 +572,9 @@ def _speculation(
         )
     else:
         if not plan.schedule[-1][2]:
-            config = _joined(config, _filled_config(how.off_config, **figures))
-        notes += _filled(how.fixed_notes, **figures) or [_fixed_note(plan, facts.name, method.name)]
-    return _filled(words, config=_CONFIG, **figures), config, files, notes
+            config = _joined(config, filled_config(how.off_config, **figures))
+        notes += filled(how.fixed_notes, **figures) or [_fixed_note(plan, facts.name, method.name)]
+    return filled(words, config=_CONFIG, **figures), config, files, notes
 
 
 def follows_load(
@@ -710,7 +710,7 @@ def worker_launches(
         )
     roles = {"prefill": workers.prefill, "decode": workers.decode}
     if workers.config:
-        moved = _yaml(_filled_config(workers.config, input_len=math.ceil(input_len)))
+        moved = _yaml(filled_config(workers.config, input_len=math.ceil(input_len)))
         drafted = "".join(() if flags is None else flags.files.values())
         told = {"prefill": moved, "decode": drafted + moved}
         return {

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,7 +20,7 @@ _NEARLY_ALL: Final = 0.98
 _VARIES: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """How a server fared.
 
@@ -70,13 +70,13 @@ class Observed:
     running_from: str
     waiting: float | None
     tokens_per_s: float | None
-    speculates: bool
-    draft_len: float | None
-    longest: int | None
+    speculates: bool = True
+    draft_len: float | None = None
+    longest: int | None = None
     rounds: float
     drafted_frac: float | None
-    tokens_per_round: float | None
-    length_from: str
+    tokens_per_round: float | None = None
+    length_from: str = ""
     survival: tuple[float, ...]
     round_s: float | None
     round_from: str
@@ -116,12 +116,11 @@ def observed(found: Counted, seconds: float | None) -> Observed:
     known = None if found.restarted or not seconds else seconds
     counts = found.counts
     drafting = _drafting(found)
-    length = drafting.length if drafting.speculates else 1.0
     _refuse_contradictions(found)
     running, running_from = _running(found, known)
     rate = counts["tokens"] / known if known and "tokens" in counts else None
-    round_s, round_from = _round(found, length, running, rate)
-    return Observed(
+    round_s, round_from = _round(found, drafting.get("tokens_per_round"), running, rate)
+    seen = Observed(
         framework=found.release.framework,
         model=found.model,
         ranks=found.ranks,
@@ -130,21 +129,17 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         running_from=running_from,
         waiting=found.gauges.get("waiting"),
         tokens_per_s=rate,
-        speculates=drafting.speculates,
-        draft_len=drafting.mean,
-        longest=drafting.longest,
         rounds=_all_rounds(found),
         drafted_frac=_drafted_frac(found),
-        tokens_per_round=length,
-        length_from=drafting.length_from,
         survival=_survival(found),
         round_s=round_s,
         round_from=round_from,
         input_len=_ratio(counts, "input_tokens", "requests"),
         output_len=_ratio(counts, "output_tokens", "requests"),
         prefix_hit_rate=min(_ratio(counts, "cached_tokens", "prompt_tokens") or 0.0, 1.0),
-        notes=tuple(_notes(found, drafting)),
+        **drafting,
     )
+    return replace(seen, notes=tuple(_notes(found, seen)))
 
 
 def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
@@ -190,17 +185,6 @@ def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
     return acceptance_from_length(length, drafts, kind=kind)
 
 
-@dataclass(frozen=True, slots=True)
-class _Drafting:
-    """Tokens per round, how they were found, and drafts: the mean and the most of a round."""
-
-    speculates: bool = True
-    length: float | None = None
-    length_from: str = ""
-    mean: float | None = None
-    longest: int | None = None
-
-
 def _with_gaps(found: Counted) -> Counted:
     """Return counts with gaps, where a server counts the time of answers and not their outputs.
 
@@ -216,21 +200,29 @@ def _with_gaps(found: Counted) -> Counted:
     return replace(found, counts={**counts, "gaps": gaps})
 
 
-def _drafting(found: Counted) -> _Drafting:
-    """Return how long drafts are and what comes of them; nothing where none are made."""
+#: Where a server makes no drafts.
+_NO_DRAFTS: Final = {"speculates": False, "tokens_per_round": 1.0}
+
+
+def _drafting(found: Counted) -> dict[str, Any]:
+    """Return what there is to say of drafts, by the fields of `Observed`."""
     counts = found.counts
     if found.server.settings:
         return _drafting_by_settings(found)
     idle = found.server.counts_without_drafts and not (found.accepted_at or counts["rounds"])
     if "rounds" not in counts or idle:
-        return _Drafting(speculates=False)
+        return _NO_DRAFTS
     mean = _ratio(counts, "drafts", "rounds")
     longest = len(found.accepted_at) or max(round(mean or 0.0), 1)
     rounds = _all_rounds(found)
     if not rounds or "accepted" not in counts:
-        return _Drafting(longest=longest)
-    how = "1 + accepted drafts by rounds"
-    return _Drafting(True, 1.0 + counts["accepted"] / rounds, how, mean, longest)
+        return {"longest": longest}
+    return {
+        "draft_len": mean,
+        "longest": longest,
+        "tokens_per_round": 1.0 + counts["accepted"] / rounds,
+        "length_from": "1 + accepted drafts by rounds",
+    }
 
 
 def _all_rounds(found: Counted) -> float:
@@ -270,7 +262,7 @@ def _refuse_contradictions(found: Counted) -> None:
         reject(f"{name}: {accepted:g} drafts were accepted", allowed, MeasurementError)
 
 
-def _drafting_by_settings(found: Counted) -> _Drafting:
+def _drafting_by_settings(found: Counted) -> dict[str, Any]:
     """Return the same of a server that shows its settings: steps, and positions verified.
 
     Counts
@@ -285,17 +277,17 @@ def _drafting_by_settings(found: Counted) -> _Drafting:
         # Block drafters take one step; look-ups count the root as one.
         drafts = verified - 1 if steps <= 1 else min(steps, max(verified - 1, 1.0))
     elif rounds == 0 and shown is None:
-        return _Drafting(speculates=False)
+        return _NO_DRAFTS
     longest = None if drafts is None else max(round(drafts), 1)
+    seen = {"draft_len": drafts, "longest": longest}
     if rounds > 0:
         # The first token of an answer comes from its prefill.
-        length = (found.counts.get("output_tokens", 0.0) - ended) / rounds
-        how = "by verifications of requests that ended"
-        return _Drafting(True, max(length, 1.0), how, drafts, longest)
-    if shown is not None:
-        how = "as last shown: no request ended"
-        return _Drafting(True, max(shown, 1.0), how, drafts, longest)
-    return _Drafting(mean=drafts, longest=longest)
+        shown = (found.counts.get("output_tokens", 0.0) - ended) / rounds
+    if shown is None:
+        return seen
+    ended_word = "by verifications of requests that ended"
+    how = ended_word if rounds > 0 else "as last shown: no request ended"
+    return {**seen, "tokens_per_round": max(shown, 1.0), "length_from": how}
 
 
 def _survival(found: Counted) -> tuple[float, ...]:
@@ -334,7 +326,7 @@ def _varies(mean: float | None, longest: int | None) -> bool:
     return mean is not None and longest is not None and mean < longest * (1.0 - _VARIES)
 
 
-def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
+def _notes(found: Counted, seen: Observed) -> Iterator[str]:
     if found.restarted:
         yield (
             "the server restarted between the two reads: counters cover an unknown time since then"
@@ -343,29 +335,28 @@ def _notes(found: Counted, drafting: _Drafting) -> Iterator[str]:
         yield f"{found.ranks} ranks with separate requests, added up"
     if found.left_out:
         yield f"left out, since their values are not numbers from 0 on: {', '.join(found.left_out)}"
-    if drafting.speculates:
-        yield from _notes_of_drafts(found, drafting)
+    if seen.speculates:
+        yield from _notes_of_drafts(found, seen)
 
 
-def _notes_of_drafts(found: Counted, drafting: _Drafting) -> Iterator[str]:
-    if drafting.longest is None:
+def _notes_of_drafts(found: Counted, seen: Observed) -> Iterator[str]:
+    if seen.longest is None:
         yield (
             "the server drafts, and its metrics do not show how many: its /server_info says it, "
             "read with the metrics or saved beside them"
         )
-    drafted = _drafted_frac(found)
-    if drafted is not None and drafted < _NEARLY_ALL:
+    if seen.drafted_frac is not None and seen.drafted_frac < _NEARLY_ALL:
         yield (
-            f"{drafted:.0%} of the rounds drafted: tokens per round count all of them, drafts per "
+            f"{seen.drafted_frac:.0%} of the rounds drafted: tokens per round count all of them, drafts per "
             f"round those alone"
         )
-    if drafting.length is None:
+    if seen.tokens_per_round is None:
         yield "no round was counted: no request was being decoded, or the time was too short"
     elif 0 < found.counts.get("rounds", 0.0) < FEW_ROUNDS:
         yield f"only {found.counts['rounds']:.0f} rounds were counted: what they say of acceptance is rough"
-    if found.accepted_at and _varies(drafting.mean, drafting.longest):
+    if found.accepted_at and _varies(seen.draft_len, seen.longest):
         yield (
-            f"drafts vary (mean {drafting.mean:.2f} of {drafting.longest}): shares by position are "
+            f"drafts vary (mean {seen.draft_len:.2f} of {seen.longest}): shares by position are "
             f"too low beyond the shortest, so acceptance is taken at the mean length"
         )
     if {"steps", "verified"} & {*found.changed}:

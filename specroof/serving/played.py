@@ -22,7 +22,14 @@ from specroof.arrays import Array, BoolArray, IntArray, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.latency.setup import Deployment
-from specroof.serving.capacity import PrefillRules, RoomRule, ServerRoom, prefill_rules, server_room
+from specroof.serving.capacity import (
+    PrefillRules,
+    RoomRule,
+    ServerRoom,
+    prefill_rules,
+    served_room,
+    server_room,
+)
 from specroof.serving.pass_prices import PassPrices, pass_prices
 from specroof.serving.served import served_curve, with_running
 from specroof.serving.workload import Load, Requests
@@ -1101,8 +1108,8 @@ def played_server(
         contexts = np.linspace(shortest.min(), longest.max(), _CONTEXTS)
         near = server_room(drafted, drafter, contexts, busy.decoding.verify_len)
         if plain != drafts:
-            verified = busy.decoding.verify_len[:1]
-            near = near.with_plain(server_room(undrafted, drafter, contexts, verified))
+            plain_room = served_room(undrafted, context_len=contexts[:, None])
+            near = replace(near, plain=plain_room)
         shares, middle = _shares(near), contexts.mean()
         token = (contexts - middle) @ shares / np.sum((contexts - middle) ** 2)
         request = shares.mean(axis=0) - token * middle

@@ -390,7 +390,7 @@ def _joined(parts: Sequence[tuple[ServedCurve, ServedCurve]], order: IntArray) -
     return ServedCurve(
         decoding=curve([(plain.decoding, drafted.decoding) for plain, drafted in parts]),
         room=max(
-            (drafted.with_plain(plain) for plain, drafted in rooms),
+            (replace(drafted, plain=plain.plain) for plain, drafted in rooms),
             key=lambda room: float(room.largest.sum()),
         ),
         end_to_end=whole,

@@ -40,7 +40,6 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertNames, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
 _CONV: Final = "conv"
@@ -48,23 +47,11 @@ _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"
 #: What LFM2 calls a matrix that other families call so.
 _STORED: Final = {"o_proj": "out_proj"}
-#: configuration_lfm2_moe.py: num_dense_layers 2, use_expert_bias True
-_LFM_ROUTING: Final = ExpertTraits(
-    "num_experts",
-    correction_bias=("use_expert_bias", True),
-    listed=False,
-    dense=("num_dense_layers", 2),
-    names=ExpertNames(routed="feed_forward.experts.0.w1"),
-)
-
-
-_LFM: Final = Traits(mlp="feed_forward", mlp_names=("w1", "w2"))
 
 
 def parse_lfm2(config: ModelConfig) -> Architecture:
     """Return an LFM2; `full_attn_idxs` names the layers with attention where no list does."""
     keys, n_layers = config.keys, config.n_layers
-    keys.pass_over("full_attn_idxs block_dim block_mlp_init_scale block_norm_eps conv_dim")
     kinds = listed_kinds(keys, "layer_types", (_CONV, _FULL), n_layers)
     if kinds is None:
         # configuration_lfm2.py: without either, all layers attend.
@@ -73,7 +60,8 @@ def parse_lfm2(config: ModelConfig) -> Architecture:
     size, width = config.hidden_size, _adjusted_width(keys)
 
     def feed_forward(weights: LayerWeights) -> Block:
-        return feed_forward_block(size, width, weights, module=_LFM.mlp, names=_LFM.mlp_names)
+        names = config.traits.mlp_names
+        return feed_forward_block(size, width, weights, module=config.traits.mlp, names=names)
 
     return _lfm2(config, kinds, same_part(config, feed_forward))
 
@@ -84,7 +72,7 @@ def parse_lfm2_moe(config: ModelConfig) -> Architecture:
     kinds = keys.texts("layer_types", allowed=(_CONV, _FULL), at_least=n_layers)[:n_layers]
     if not kinds:
         keys.refuse("layer_types", f"a list of {_CONV} and {_FULL}, one a layer")
-    return _lfm2(config, kinds, feed_forward_of(config, replace(_LFM, routing=_LFM_ROUTING)))
+    return _lfm2(config, kinds, feed_forward_of(config))
 
 
 def parse_lfm3(config: ModelConfig) -> Architecture:
@@ -110,14 +98,8 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
         gating = matrices(weights, "self_attn.", HEADS, *gates)
         return extended(block, *gating, n_params=second_norm)
 
-    feed_forward = feed_forward_of(config, _LFM)
-    # configuration_lfm3.py: tie_word_embeddings True
-    return decoder(
-        config,
-        LayerPart(kinds, mixer),
-        feed_forward.changed(lambda _, block, __: extended(block, n_params=second_norm)),
-        tied_default=True,
-    )
+    norms = hidden_size + second_norm
+    return decoder(config, LayerPart(kinds, mixer), feed_forward_of(config, norms))
 
 
 def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: LayerPart[Any]) -> Architecture:
@@ -132,7 +114,7 @@ def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: LayerPart[Any
             shape, lambda name: weights(f"self_attn.{_STORED.get(name, name)}")
         )
 
-    model = decoder(config, LayerPart(kinds, mixer), feed_forward, tied_default=True)
+    model = decoder(config, LayerPart(kinds, mixer), feed_forward)
     # The published name of the key, which the configuration classes prefer.
     return replace(model, tied_embeddings=keys.flag("tie_embedding", default=model.tied_embeddings))
 
@@ -205,14 +187,6 @@ def parse_inkling(config: ModelConfig) -> Architecture:
         convolutions on the residual stream on every device.
     """
     keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
-    keys.pass_over(
-        "route_scale log_scaling_n_floor log_scaling_alpha logits_mup_width_multiplier "
-        "rms_norm_eps_moe_gate norm_after_topk gate_activation use_gate_bias use_global_scale "
-        "inference_moe_w13_interleaved enable_lm_head_output_fp32 shared_experts_size "
-        "chain_hidden_post_norm padded_vocab_size number_of_conv_states dense_mlp_idx "
-        "local_layer_ids dense_intermediate_size intermediate_size"
-    )
-    keys.expect_flags("use_sconv use_embed_norm shared_expert_sink", value=True)
     # configuration_inkling.py: sliding_window_size 512
     mixers = _inkling_mixers(keys, n_layers, window=512)
     model = decoder(
@@ -233,10 +207,6 @@ def parse_inkling2(config: ModelConfig) -> Architecture:
         nine residual streams: 2 x 2 x 9 x 4608 FLOP a token, 0.1 % of its matrices.
     """
     keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
-    keys.pass_over(
-        "route_scale log_scaling_n_floor log_scaling_alpha qk_l2_clip_threshold rel_l2_clip_threshold "
-        "n_layers_per_attn_res_block mlp_gate_softcap mlp_up_softcap number_of_conv_states"
-    )
     # configuration_inkling2.py: sliding_window_size 1024, unpadded_vocab_size 200058
     mixers = _inkling_mixers(keys, n_layers, window=1024, qk_norm=False)
 
@@ -262,12 +232,11 @@ def parse_inkling2(config: ModelConfig) -> Architecture:
             n_params=scales + (sums - 1) * hidden_size + weighing,
         )
 
-    routing = ExpertTraits("n_routed_experts", correction_bias=True, listed=False)
     model = decoder(
         config,
         LayerPart(mixers, lambda mixer, _: _inkling_convolutions(mixer)),
         LayerPart([(mixer, index == 0) for index, mixer in enumerate(mixers)], attention),
-        feed_forward_of(config, Traits(routing=routing), 2 * hidden_size),
+        feed_forward_of(config, 2 * hidden_size),
         # behind the embedding and the last layer, and a weighted sum before the head
         vector_params=3 * hidden_size,
     )
@@ -345,15 +314,11 @@ def _inkling_feed_forward(config: ModelConfig) -> LayerPart[bool]:
         `InklingTextConfig.__post_init__`: where ``dense_intermediate_size`` is given, the other
         width is that of an expert.
     """
-    published = config.keys.has("dense_intermediate_size")
-    routing = ExpertTraits(
-        "n_routed_experts",
-        width=("intermediate_size" if published else "moe_intermediate_size",),
-        shared=("n_shared_experts", 2),  # configuration_inkling.py
-        correction_bias=True,
-        dense=("dense_mlp_idx", 0),
-        dense_width=("dense_intermediate_size" if published else "intermediate_size",),
-    )
+    widths = ("moe_intermediate_size", "intermediate_size")
+    if config.keys.has("dense_intermediate_size"):
+        widths = ("intermediate_size", "dense_intermediate_size")
+    routing = replace(config.routing, width=widths[:1], dense_width=widths[1:])
+    config = config.of_row(replace(config.traits, routing=routing))
     n_shared = config.keys.positive_int("n_shared_experts", minimum=0, default=2)
 
     def changed(_: bool, block: Block, weights: LayerWeights) -> Block:
@@ -364,7 +329,7 @@ def _inkling_feed_forward(config: ModelConfig) -> LayerPart[bool]:
         gate = router("router", config.hidden_size, rows, weights)
         return replace(block, linears=(gate, *block.linears[1:]))
 
-    return feed_forward_of(config, Traits(routing=routing)).changed(changed)
+    return feed_forward_of(config).changed(changed)
 
 
 # --- ZAYA1: attention behind convolutions of queries and keys, one expert a token -----------------
@@ -372,14 +337,6 @@ def _inkling_feed_forward(config: ModelConfig) -> LayerPart[bool]:
 # Source
 #     Compressed convolutional attention, arXiv:2510.04476; transformers 5.24,
 #     `models/zaya/modeling_zaya.py` and `configuration_zaya.py`.
-
-_BIAS: Final = ("attention_bias", False)
-# configuration_zaya.py: head_dim 128
-_ZAYA: Final = Traits(head_dim=128, kv_heads=None, qkv_bias=_BIAS, out_bias=_BIAS)
-_ZAYA_ROUTING: Final = ExpertTraits("num_experts", listed=False)
-_ZAYA_NOTE: Final = (
-    "a token that its router sends to no expert is counted as one that visits an expert"
-)
 
 
 def parse_zaya(config: ModelConfig) -> Architecture:
@@ -390,8 +347,7 @@ def parse_zaya(config: ModelConfig) -> Architecture:
         the convolutions; SGLang 0.5.23 keeps all 2048 of that token.
     """
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
-    keys.pass_over("sliding_window")
-    usual, plain = attention_of(config, _ZAYA)
+    usual, plain = attention_of(config)
     channels = (usual.n_heads + usual.n_kv_heads) * usual.head_dim
     # configuration_zaya.py: cca_time0 2, cca_time1 2, router_hidden_size 256
     kernel, second = (
@@ -411,7 +367,7 @@ def parse_zaya(config: ModelConfig) -> Architecture:
         return extended(plain(shape, weights), grouped, n_params=scaling + shape.n_kv_heads)
 
     keys.positive_int("num_experts_per_tok", maximum=1)
-    experts = routed_experts(config, _ZAYA_ROUTING)
+    experts = routed_experts(config)
     width = keys.positive_int("router_hidden_size", default=256)
     rows = experts.n_experts + 1  # the last one stands for no expert
 
@@ -435,9 +391,7 @@ def parse_zaya(config: ModelConfig) -> Architecture:
             attention,
         ),
         LayerPart([index == 0 for index in range(n_layers)], feed_forward),
-        tied_default=True,
         vector_params=3 * hidden_size,  # and scales and biases of the embedding
-        notes=(_ZAYA_NOTE,),
     )
     head_bias = keys.flag("lm_head_bias", default=False)
     return replace(model, head=replace(model.head, bias=head_bias))

@@ -35,14 +35,8 @@ from specroof.parsers.decoder import (
 from specroof.parsers.families.latent import index_weights, read_indexer
 from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertNames, ExpertTraits
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
-_NAMES: Final = ExpertNames(
-    routed="ffn.experts.0.w1",
-    shared_in="ffn.shared_experts.w1",
-    shared_out="ffn.shared_experts.w2",
-)
 _SLIDING: Final = "sliding_attention"
 #: CSA, whose entries overlap and are picked by an indexer, and HCA, all of whose are attended.
 _SPARSE: Final = "compressed_sparse_attention"
@@ -112,11 +106,8 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
     """Return the model; experts have `expert_dtype` where no key says theirs."""
     config = replace(config, quantization=_quantization(config, expert_dtype))
     keys, n_layers = config.keys, config.n_layers
-    keys.pass_over("hc_sinkhorn_iters expert_dtype compress_ratios num_hash_layers")
     shape = _shape(config)
-    # configuration_deepseek_v4.py: n_shared_experts 1
-    routing = ExpertTraits("n_routed_experts", shared=("n_shared_experts", 1))
-    experts = routed_experts(config, routing)
+    experts = routed_experts(config)
     hashed = _hashed_layers(keys, n_layers)
 
     def attention(compression: _Compression, weights: LayerWeights) -> Block:
@@ -124,7 +115,7 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
 
     def feed_forward(is_hashed: bool, weights: LayerWeights) -> Block:
         routed = replace(experts, correction_bias=not is_hashed)
-        block = experts_block(routed, weights, _NAMES)
+        block = experts_block(routed, weights, config.routing.names)
         mixing = shape.mixing("hc_ffn_fn", FEED_FORWARD_REPLICATED)
         block = replace(block, linears=(mixing, *block.linears))
         return extended(block, n_params=shape.mixing_vectors)

@@ -7,7 +7,6 @@ Source
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from specroof.architecture.base import ATTENTION_REPLICATED, FEED_FORWARD_REPLICATED, Linear
 from specroof.architecture.model import Architecture, AttentionShape, Block
@@ -30,10 +29,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import ExpertNames, ExpertTraits
 from specroof.reading.json_text import MAX_LAYERS, Reader
-
-_NAMES: Final = ExpertNames(routed="experts.0.gate_proj")
 
 
 def parse_gemma4(config: ModelConfig) -> Architecture:
@@ -45,13 +41,12 @@ def parse_gemma4(config: ModelConfig) -> Architecture:
     per_layer_vocab = keys.positive_int("vocab_size_per_layer_input", default=262_144)
     experts = None
     if keys.flag("enable_moe_block", default=False):
-        experts = routed_experts(config, ExpertTraits("num_experts", top_k=("top_k_experts",)))
+        experts = routed_experts(config)
     return _gemma4(config, experts, per_layer_dim, per_layer_vocab, window_default=512)
 
 
 def parse_gemma4_unified(config: ModelConfig) -> Architecture:
     """Return a Gemma 4 whose pictures and sounds need no tower; it has no experts."""
-    config.keys.pass_over("vocab_size_per_layer_input")
     # configuration_gemma4_unified.py: sliding_window 1024; knows no embeddings per layer.
     return _gemma4(config, None, 0, 0, window_default=1024)
 
@@ -72,7 +67,6 @@ def _gemma4(
     keys, size = config.keys, config.hidden_size
     width = keys.positive_int("intermediate_size")
     wide = 2 * width if keys.flag("use_double_wide_mlp", default=False) else width
-    keys.pass_over("global_head_dim num_global_key_value_heads")
     if keys.has("use_bidirectional_attention"):
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
     # `Gemma4TextConfig`: every sixth layer is full by default, and the last one always.
@@ -100,7 +94,7 @@ def _gemma4(
         """
         block = extended(feed_forward_block(size, width, weights), n_params=size + 1)
         if experts is not None:
-            routed = experts_block(experts, weights, _NAMES)
+            routed = experts_block(experts, weights, config.routing.names)
             vectors = 4 * size + experts.n_experts
             block = extended(replace(block, core=routed.core), *routed.linears, n_params=vectors)
         if per_layer_dim:
@@ -113,7 +107,6 @@ def _gemma4(
         config,
         LayerPart([*zip(shapes, shared, strict=True)], attention),
         LayerPart([wide if shares else width for shares in shared], feed_forward),
-        tied_default=True,
         # the last norm, and the one of all embeddings per layer
         vector_params=size + per_layer_dim,
         lookup_params=per_layer_vocab * config.n_layers * per_layer_dim,
@@ -216,13 +209,9 @@ def per_layer_linears(hidden_size: int, dim: int, weights: LayerWeights) -> tupl
 def parse_gemma3n(config: ModelConfig) -> Architecture:
     """Return the language model of a Gemma 3n."""
     keys, n_layers, size = config.keys, config.n_layers, config.hidden_size
-    keys.pass_over(
-        "activation_sparsity_pattern altup_active_idx altup_coef_clip altup_correct_scale"
-    )
     # configuration_gemma3n.py: head_dim 256, num_attention_heads 8, num_key_value_heads 2,
     # attention_bias False, sliding_window 512, num_kv_shared_layers 15, altup_num_inputs 4,
-    # laurel_rank 64, hidden_size_per_layer_input 256, vocab_size_per_layer_input 262144,
-    # vocab_size 262400.
+    # laurel_rank 64, hidden_size_per_layer_input 256, vocab_size_per_layer_input 262144.
     head_dim = keys.positive_int("head_dim", default=256)
     heads = head_counts(keys, heads_default=8, kv_default=2)
     shape = replace(read_attention(keys, head_dim, heads=heads, biased=True), qk_norm=True)
@@ -279,8 +268,6 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
         config,
         LayerPart([*zip(windows, shared, strict=True)], attention),
         LayerPart([*zip(_widths(keys, n_layers), n_projections, strict=True)], feed_forward),
-        tied_default=True,
-        vocab_default=262_400,
         # the last norm, and the one of all embeddings per layer
         vector_params=size + per_layer_dim,
         lookup_params=per_layer_vocab * n_layers * per_layer_dim,

@@ -37,32 +37,11 @@ from specroof.parsers.families.latent import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import BLOCK_SPARSE_NAMES, LING_SHARED, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
 _FULL: Final = "full_attention"
 _INDEXED: Final = "indexed_attention"
-#: Without a default of shared experts and of dense layers: 0 in mlx-lm, 1 in transformers.
-_KIMI: Final = ExpertTraits(
-    "num_experts",
-    top_k=("num_experts_per_token", "num_experts_per_tok"),
-    shared=("num_shared_experts n_shared_experts", None),
-    correction_bias=True,
-    dense=("first_k_dense_replace", None),
-    stride="moe_layer_freq",
-    # kimi_k3.py of mlx-lm: experts of K3 work at another width, with a norm behind them.
-    inner=("routed_expert_hidden_size", "routed_expert_down_proj", "routed_expert_up_proj"),
-    inner_norms=(("latent_moe_use_norm", False),),
-    names=BLOCK_SPARSE_NAMES,
-)
-#: Glm5NextTextConfig: n_shared_experts 1, and all layers but the first three have experts.
-_GLM: Final = ExpertTraits(
-    "n_routed_experts",
-    shared=("n_shared_experts", 1),
-    correction_bias=True,
-    dense=("first_k_dense_replace", 3),
-)
 
 # --- Delta attention ------------------------------------------------------------------------------
 
@@ -149,17 +128,12 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         blocks, 0.3 MFLOP of a sublayer's 900; their weights are counted.
     """
     keys, hidden_size = config.keys, config.hidden_size
-    keys.pass_over(
-        "activation_situ_beta activation_situ_linear_beta linear_conv_kernel_dim "
-        "linear_head_dim linear_num_heads mla_use_nope moe_renormalize moe_router_activation_func "
-        "use_grouped_topk"
-    )
     latent = latent_shape(keys)
     # modeling_kimi_linear.py: no gate unless a key says so.
     if keys.flag("mla_use_output_gate", default=False):
         latent = replace(latent, gate_dim=latent.value_dim)
     delta = _kimi_delta(keys)
-    feed_forward = feed_forward_of(config, Traits(routing=_KIMI))
+    feed_forward = feed_forward_of(config)
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 0
     if keys.has("attn_res_block_size"):  # Kimi K3, whose classes are not those of its text's type
@@ -210,11 +184,6 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
         with their keys and gates.
     """
     keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
-    keys.pass_over(
-        "hc_sinkhorn_iters index_kpool_always_select_tail index_kpool_compress indexer_rope_interleave "
-        "index_skip_topk_offset index_topk_freq index_share_for_mtp_iteration linear_conv_kernel_dim "
-        "linear_head_dim linear_lower_bound linear_num_heads moe_layer_freq"
-    )
     # Glm5NextTextConfig: hc_mult 4. vLLM's has a switch, which is off in draft layers.
     n_streams = keys.positive_int("hc_mult", default=4)
     rows = (2 + n_streams) * n_streams if keys.flag("mhc", default=True) else 0
@@ -239,7 +208,7 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart([*zip(kinds, indexer_kinds(keys, n_layers), strict=True)], mixer),
-        feed_forward_of(config, Traits(routing=_GLM)).changed(lambda _, block, __: mixed(block)),
+        feed_forward_of(config).changed(lambda _, block, __: mixed(block)),
     )
 
 
@@ -272,13 +241,6 @@ def _pooled_block(shape: LatentShape, weights: LayerWeights) -> Block:
 def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
     """Return a Ling or Ring: of version 3 where it has short convolutions, else of version 2.5."""
     keys, n_layers = config.keys, config.n_layers
-    keys.pass_over(
-        "group_norm_size linear_rope linear_silu use_linear_silu kda_safe_gate kda_lower_bound "
-        "norm_head norm_softmax num_kv_heads_for_linear_attn rope_interleave router_dtype "
-        "router_type score_function use_mla_nope use_rmsnorm moe_renormalize max_window_layers "
-        "layer_group_size linear_conv_kernel_dim mtp_loss_scaling_factor"
-    )
-    keys.expect_flags("use_bias use_qkv_bias multi_gate", value=False)
     has_delta = keys.has("short_conv_kernel_size")
     linear = _ling_delta(keys) if has_delta else _ling_lightning(keys)
     latent = plain_latent_shape(keys)
@@ -289,17 +251,13 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
     latent = replace(
         latent, query_rank=keys.optional_int("q_lora_rank"), gate_dim=gate_dims.get(gate, 0)
     )
-    routing = ExpertTraits(
-        "num_experts",
-        top_k=("num_experts_per_tok", "num_experts_per_token"),
-        # configuration_bailing_hybrid.py: n_shared_experts 1, as wide as the others
-        shared=("num_shared_experts n_shared_experts", 1),
-        each_shared=LING_SHARED,
-        correction_bias=("moe_router_enable_expert_bias", has_delta),
-        # configuration_bailing_hybrid.py: first_k_dense_replace 2; bailing_moe_linear.py: 0
-        dense=("first_k_dense_replace", 2 if has_delta else 0),
-        stride="moe_layer_freq",
-    )
+    if not has_delta:
+        routing = replace(
+            config.routing,
+            correction_bias=("moe_router_enable_expert_bias", False),
+            dense=("first_k_dense_replace", 0),
+        )
+        config = config.of_row(replace(config.traits, routing=routing))
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         return latent_block(latent, weights) if kind == _FULL else linear(weights)
@@ -307,7 +265,7 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart(_ling_kinds(keys, n_layers), mixer),
-        feed_forward_of(config, Traits(routing=routing)),
+        feed_forward_of(config),
     )
 
 

@@ -44,46 +44,8 @@ from specroof.parsers.decoder import (
     stream_mixing,
 )
 from specroof.parsers.formats import LayerWeights
-from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE, ModelConfig
-from specroof.parsers.traits import LING_SHARED, ExpertTraits, Traits
+from specroof.parsers.model_config import DSPARK_NOTE, ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
-
-#: configuration_deepseek_v3.py and configuration_glm_moe_dsa.py: first_k_dense_replace 3,
-#: n_shared_experts 1. Experts are picked with ``e_score_correction_bias`` ("noaux_tc").
-_ROUTING: Final = ExpertTraits(
-    "n_routed_experts",
-    shared=("n_shared_experts", 1),
-    correction_bias=True,
-    dense=("first_k_dense_replace", 3),
-    stride="moe_layer_freq",
-)
-#: All layers but the first have experts: configuration_glm4_moe_lite.py, configuration_axk1.py,
-#: configuration_axk2.py, `MistralLarge4TextConfig`, `Dots3NoteTextConfig`.
-_ALL_BUT_ONE: Final = replace(_ROUTING, dense=("first_k_dense_replace", 1))
-#: Experts are picked by softmax. configuration_mistral4.py: first_k_dense_replace 0
-_SOFTMAX: Final = replace(
-    _ROUTING, correction_bias=False, dense=("first_k_dense_replace", 0), listed=False
-)
-_USUAL: Final = Traits(routing=_ROUTING)
-#: Families that differ from V3 in more than their sizes.
-_TRAITS: Final = {
-    # configuration_deepseek_v2.py: n_shared_experts 2
-    "deepseek_v2": Traits(routing=replace(_SOFTMAX, shared=("n_shared_experts", 2))),
-    "glm4_moe_lite": Traits(routing=_ALL_BUT_ONE),
-    "mistral4": Traits(routing=_SOFTMAX),
-    # configuration_sarvam_mla.py: first_k_dense_replace 1
-    "sarvam_mla": Traits(
-        routing=replace(
-            _ALL_BUT_ONE,
-            shared=("n_shared_experts num_shared_experts", 1),
-            each_shared=LING_SHARED,
-        ),
-        passed_over="q_head_dim",
-    ),
-    "mistral_large3": Traits(routing=_SOFTMAX),
-    # configuration_youtu.py: tie_word_embeddings True
-    "youtu": Traits(tied=True, passed_over="embedding_initializer_range"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +158,7 @@ def read_indexer(keys: Reader) -> Indexer:
 
 
 def _latent_decoder(config: ModelConfig, attentions: Sequence[LatentShape]) -> Architecture:
-    traits = _TRAITS.get(config.family, _USUAL)
-    config.keys.pass_over(traits.passed_over)
-    return decoder(
-        config,
-        LayerPart(attentions, latent_block),
-        feed_forward_of(config, traits),
-        tied_default=traits.tied,
-    )
+    return decoder(config, LayerPart(attentions, latent_block), feed_forward_of(config))
 
 
 def latent_block(shape: LatentShape, weights: LayerWeights, *, module: str = "self_attn") -> Block:
@@ -279,27 +234,12 @@ def index_weights(hidden_size: int, indexer: Indexer, weights: LayerWeights) -> 
 # Source
 #     transformers 5.23, `models/minicpm3/` (`modeling_*.py`, `configuration_*.py`).
 
-_MINICPM_NOTE: Final = (
-    "its cache is counted as latents, as SGLang keeps it; vLLM 0.33.0 keeps keys and values of all "
-    "heads"
-)
-
 
 def parse_minicpm3(config: ModelConfig) -> Architecture:
-    """Return a MiniCPM3, a dense one; factors on embedding, layers and logits cost nothing."""
-    keys = config.keys
-    keys.expect_flags("mlp_bias", value=False)
-    shape = latent_shape(
-        keys, value_dim=config.hidden_size // keys.positive_int("num_attention_heads")
-    )
-    # configuration_minicpm3.py: tie_word_embeddings True
-    return decoder(
-        config,
-        LayerPart([shape] * config.n_layers, latent_block),
-        feed_forward_of(config, Traits()),
-        tied_default=True,
-        notes=(_MINICPM_NOTE,),
-    )
+    """Return a MiniCPM3, a dense one."""
+    value_dim = config.hidden_size // config.keys.positive_int("num_attention_heads")
+    shape = latent_shape(config.keys, value_dim=value_dim)
+    return _latent_decoder(config, [shape] * config.n_layers)
 
 
 # --- A.X-K1 and K2: DeepSeek-V3's layers with a norm behind experts; V3.2's with gates ------------
@@ -317,7 +257,7 @@ def parse_axk1(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart([latent_shape(config.keys)] * config.n_layers, latent_block),
-        feed_forward_of(config, Traits(routing=_ALL_BUT_ONE)).changed(normed),
+        feed_forward_of(config).changed(normed),
     )
 
 
@@ -351,7 +291,7 @@ def parse_axk2(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart([_searching_shape(keys)] * config.n_layers, attention),
-        feed_forward_of(config, Traits(routing=_ALL_BUT_ONE)).changed(feed_forward),
+        feed_forward_of(config).changed(feed_forward),
     )
 
 
@@ -374,13 +314,8 @@ _LETTERS: Final = {"F": FULL_INDEX, "S": _SHARED}
 
 def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
     """Return a GLM-5: in GLM-5.2 three layers of four share the selection of the one before."""
-    keys = config.keys
-    keys.pass_over(
-        "index_share_for_mtp_iteration index_skip_topk_offset index_topk_freq "
-        "indexer_rope_interleave moe_router_dtype num_experts"
-    )
-    full = _searching_shape(keys)
-    return _latent_decoder(config, _picking(full, indexer_kinds(keys, config.n_layers)))
+    full, kinds = _searching_shape(config.keys), indexer_kinds(config.keys, config.n_layers)
+    return _latent_decoder(config, _picking(full, kinds))
 
 
 def _picking(full: LatentShape, kinds: Sequence[str]) -> list[LatentShape]:
@@ -427,10 +362,6 @@ def indexer_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
 def parse_hy_v4(config: ModelConfig) -> Architecture:
     """Return a Hy4: most layers take over what was picked; gates, and several residual streams."""
     keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
-    keys.pass_over(
-        "hc_magnitude learnable_sink_init enable_lm_head_fp32 mtp_loss_factor layer_types"
-    )
-    keys.expect_flags("enable_ihc", value=True)
     full = _searching_shape(keys)
     # HYV4Config.__post_init__: the first layer runs its indexer, and every fourth from the second.
     usual = [FULL_INDEX if index == 0 or index % 4 == 1 else _SHARED for index in range(n_layers)]
@@ -451,14 +382,12 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
     def attention(shape: LatentShape, weights: LayerWeights) -> Block:
         return mixed(extended(latent_block(shape, weights), n_params=n_sinks))
 
-    # HYV4Config.__post_init__: all layers but the first; configuration_hy_v4.py: n_shared_experts 1
-    routing = replace(_ROUTING, dense=("", 1), stride="")
     # Behind the last layer the streams become one: a matrix, a base of each, and a scale.
     head_mixing = n_streams * n_streams * hidden_size + n_streams + 1
     return decoder(
         config,
         LayerPart(_picking(full, kinds), attention),
-        feed_forward_of(config, Traits(routing=routing)).changed(lambda _, block, __: mixed(block)),
+        feed_forward_of(config).changed(lambda _, block, __: mixed(block)),
         vector_params=hidden_size + head_mixing,
     )
 
@@ -470,7 +399,6 @@ def parse_mistral_large4(config: ModelConfig) -> Architecture:
     not cached.
     """
     keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
-    keys.pass_over("num_experts no_rope_layer_interval")
     keys.texts("layer_types", allowed=("indexed_attention",))
     full = replace(plain_latent_shape(keys), indexer=read_indexer(keys))
     if keys.has("kv_source_layers") and [*keys.ints("kv_source_layers")] != [*range(n_layers)]:
@@ -492,11 +420,10 @@ def parse_mistral_large4(config: ModelConfig) -> Architecture:
         return extended(latent_block(shape, weights), n_params=n_params)
 
     shapes = _picking(full, indexer_kinds(keys, n_layers))
-    routing = replace(_ALL_BUT_ONE, correction_bias=False, stride="")
     return decoder(
         config,
         LayerPart([*zip(shapes, positions, strict=True)], attention),
-        feed_forward_of(config, Traits(routing=routing)),
+        feed_forward_of(config),
         # Behind the final norm, a factor of each frequency of its positions.
         vector_params=hidden_size + full.rope_dim // 2,
         # The class leaves out `mtp_dspark.*`, which the checkpoint holds.
@@ -523,20 +450,11 @@ _IN_WINDOW: Final = {
     "qk_rope_head_dim": 64,
     "v_head_dim": 128,
 }
-_DOTS: Final = replace(
-    _ALL_BUT_ONE,
-    each_shared=("shared_experts_intermediate_size moe_shared_expert_intermediate_size", True),
-)
 
 
 def parse_dots3_note(config: ModelConfig) -> Architecture:
     """Return the language model of a dots3.note; layers with a window have sizes of their own."""
     keys, n_layers = config.keys, config.n_layers
-    keys.pass_over(
-        "head_dim num_key_value_heads swa_head_dim swa_num_key_value_heads sliding_window "
-        "sliding_window_size use_sliding_window index_n_heads index_head_dim index_topk"
-    )
-    keys.expect_flags("mlp_bias", value=False)
     window = keys.positive_int("sliding_window", "sliding_window_size", default=512)
     kinds = _dots_kinds(keys, n_layers)
     indexer = read_indexer(keys) if _INDEXED in kinds else None
@@ -554,12 +472,7 @@ def parse_dots3_note(config: ModelConfig) -> Architecture:
         )
         for kind, shape in zip(kinds, _dots_shapes(keys, kinds), strict=True)
     ]
-    return decoder(
-        config,
-        LayerPart(shapes, attention),
-        feed_forward_of(config, Traits(routing=_DOTS)),
-        notes=() if keys.has("num_nextn_predict_layers") else (MTP_NOTE,),
-    )
+    return decoder(config, LayerPart(shapes, attention), feed_forward_of(config))
 
 
 def _dots_kinds(keys: Reader, n_layers: int) -> list[str]:
@@ -621,10 +534,6 @@ def parse_longcat_flash(config: ModelConfig) -> Architecture:
     experts, where a token picks uniformly.
     """
     keys, hidden_size = config.keys, config.hidden_size
-    keys.pass_over(
-        "attention_method mla_scale_kv_lora mla_scale_q_lora num_hidden_layers router_dtype "
-        "zero_expert_type"
-    )
     n_layers = keys.positive_int("num_layers", maximum=MAX_LAYERS // 2)
     latent = latent_shape(keys)
     width = keys.positive_int("intermediate_size", "ffn_hidden_size")

@@ -49,27 +49,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, ModelConfig
-from specroof.parsers.traits import GRANITE_NAMES, ExpertNames, ExpertTraits, Traits
 from specroof.reading.json_text import MAX_LAYERS, Reader
-
-#: Keys that change no cost, some of which the first files state beside the usual ones.
-_NUMERICS: Final = (
-    "residual_in_fp32 rescale_prenorm_residual use_mambapy use_associative_scan "
-    "d_inner d_model d_state fused_add_norm n_layer ssm_cfg"
-)
-#: What the first families call the keys that others begin with ``mamba_``.
-_SPELLED: Final = {
-    "mamba_n_heads": "num_heads",
-    "mamba_d_state": "state_size",
-    "mamba_n_groups": "n_groups",
-    "mamba_d_conv": "conv_kernel",
-    "mamba_expand": "expand",
-    "mamba_dt_rank": "time_step_rank",
-    "mamba_conv_bias": "use_conv_bias",
-    "mamba_proj_bias": "use_bias",
-}
-#: configuration_falcon_h1.py and modeling_bamba.py: mlp_bias False
-_DENSE: Final = Traits(mlp="feed_forward", mlp_bias=("mlp_bias", False))
 
 # --- The mixers -----------------------------------------------------------------------------------
 
@@ -193,19 +173,17 @@ def scan_builder(
 
 def parse_mamba(config: ModelConfig) -> Architecture:
     """Return a Mamba or a Falcon-Mamba, whose norms of step, B and C have no elements."""
-    keys, hidden_size = replace(config.keys, spelled=_SPELLED), config.hidden_size
-    keys.pass_over(f"{_NUMERICS} expand mixer_rms_eps use_falcon_mambapy")
+    keys, hidden_size = config.keys, config.hidden_size
     # what a file states beside it goes before: Falcon-Mamba states an expand of 16 that is not so
     expanded = keys.positive_int("mamba_expand", default=2) * hidden_size
     channels = keys.positive_int("intermediate_size", default=expanded)
     build = scan_builder(keys, hidden_size, channels, module="mixer")
-    return decoder(config, same_part(config, build), tied_default=True)
+    return decoder(config, same_part(config, build))
 
 
 def parse_mamba2(config: ModelConfig) -> Architecture:
     """Return a Mamba 2."""
-    keys, hidden_size = replace(config.keys, spelled=_SPELLED), config.hidden_size
-    keys.pass_over(f"{_NUMERICS} chunk_size time_step_rank norm_before_gate rms_norm")
+    keys, hidden_size = config.keys, config.hidden_size
     core = read_mamba2(keys, keys.positive_int("head_dim"), groups_default=None)
     if keys.positive_int("expand", default=2) * hidden_size != core.inner_dim:
         keys.refuse("expand", f"hidden_size times it is {core.inner_dim}, all heads")
@@ -217,14 +195,12 @@ def parse_mamba2(config: ModelConfig) -> Architecture:
 def parse_jamba(config: ModelConfig) -> Architecture:
     """Return a Jamba: attention every few layers, experts in every other."""
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
-    keys.pass_over("use_mamba_kernels use_mambapy use_associative_scan")
     attends = _every(keys, "attn_layer_period", "attn_layer_offset", (8, 4), n_layers)
     n_experts = keys.positive_int("num_experts", "num_local_experts", default=16)
     sparse = _every(keys, "expert_layer_period", "expert_layer_offset", (2, 1), n_layers)
     width = keys.positive_int("intermediate_size")
     top_k = keys.positive_int("num_experts_per_tok", maximum=n_experts, default=min(2, n_experts))
     experts = ExpertsShape(hidden_size, n_experts, top_k, width)
-    names = ExpertNames(routed="feed_forward.experts.0.gate_proj")
     channels = keys.positive_int("mamba_expand", default=2) * hidden_size
     scan = scan_builder(keys, hidden_size, channels, normed=True)
     attention = read_attention(keys)
@@ -234,7 +210,7 @@ def parse_jamba(config: ModelConfig) -> Architecture:
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
         if is_sparse and n_experts > 1:
-            return experts_block(experts, weights, names)
+            return experts_block(experts, weights, config.routing.names)
         return feed_forward_block(hidden_size, width, weights, module="feed_forward")
 
     return decoder(config, LayerPart(attends, mixer), LayerPart(sparse, feed_forward))
@@ -257,12 +233,7 @@ def _every(
 def parse_falcon_h1(config: ModelConfig) -> Architecture:
     """Return a Falcon-H1: the outputs of both mixers are summed before devices exchange them."""
     keys, hidden_size = config.keys, config.hidden_size
-    keys.pass_over(
-        "attention_in_multiplier attention_out_multiplier key_multiplier lm_head_multiplier "
-        "mlp_multipliers ssm_in_multiplier ssm_multipliers ssm_out_multiplier mamba_chunk_size "
-        "mamba_expand mamba_norm_before_gate mamba_use_mlp"
-    )
-    feed_forward = feed_forward_of(config, _DENSE)
+    feed_forward = feed_forward_of(config)
     # configuration_falcon_h1.py: attention_bias, mamba_proj_bias, projectors_bias and
     # mamba_rms_norm False
     mamba = mamba2_builder(
@@ -283,19 +254,14 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
 
 def parse_bamba(config: ModelConfig) -> Architecture:
     """Return a Bamba; without a list of layers with attention, all are Mamba."""
-    keys = config.keys
-    keys.pass_over("mamba_chunk_size z_loss_coefficient attn_rotary_emb layer_types")
-    attends = frozenset(keys.ints("attn_layer_indices"))
+    attends = frozenset(config.keys.ints("attn_layer_indices"))
     mixers = ["attention" if n in attends else "mamba" for n in range(config.n_layers)]
-    return decoder(
-        config, kinds_part(config, mixers, _GRANITE_MIXERS), feed_forward_of(config, _DENSE)
-    )
+    return decoder(config, kinds_part(config, mixers, _GRANITE_MIXERS), feed_forward_of(config))
 
 
 def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
     """Return a Granite 4; `intermediate_size` is the width of an expert."""
     keys, n_layers = config.keys, config.n_layers
-    keys.pass_over("attention_multiplier residual_multiplier mamba_chunk_size intermediate_size")
     key = next((key for key in ("layer_types", "layers_block_type") if keys.has(key)), None)
     # configuration_granitemoehybrid.py: all layers are Mamba
     mixers = ["mamba"] * n_layers
@@ -353,16 +319,11 @@ _GRANITE_MIXERS: Final[dict[str, Callable[[ModelConfig], BlockBuilder]]] = {
 
 def _granite_feed_forward(config: ModelConfig) -> BlockBuilder:
     """Return the builder of experts with a shared one, or of the shared one where no others are."""
-    keys, hidden_size, names = config.keys, config.hidden_size, GRANITE_NAMES
-    shared = "shared_intermediate_size"
+    keys, hidden_size = config.keys, config.hidden_size
     if keys.positive_int("num_local_experts", minimum=0):
-        routing = ExpertTraits(
-            "num_local_experts", width=("intermediate_size",), shared_width=(shared, None)
-        )
-        shape = routed_experts(config, routing)
+        shape, names = routed_experts(config), config.routing.names
         return lambda weights: experts_block(shape, weights, names)
-    width = keys.positive_int(shared)
-
+    width = keys.positive_int("shared_intermediate_size")
     matrix_names = ("input_linear", "output_linear")
     return lambda weights: feed_forward_block(
         hidden_size, width, weights, module="shared_mlp", names=matrix_names
@@ -387,11 +348,6 @@ _MIXERS: Final = tuple(kind for kind in _TYPES if _KINDS[kind] in {"mamba", "att
 def parse_nemotron_h(config: ModelConfig) -> Architecture:
     """Return a Nemotron-H: a norm and one mixer a layer, nothing gated."""
     keys = config.keys
-    keys.pass_over(
-        "attention_head_dim chunk_size expand intermediate_size moe_intermediate_size "
-        "moe_shared_expert_intermediate_size moe_shared_expert_overlap n_routed_experts "
-        "n_shared_experts num_experts_per_tok rescale_prenorm_residual use_mamba_kernels"
-    )
     kinds = _nemotron_kinds(keys)
     # configuration_nemotron_h.py: mamba_ssm_cache_dtype float32
     state = keys.text("mamba_ssm_cache_dtype", allowed=DTYPES, default="float32")
@@ -421,8 +377,7 @@ def _nemotron_kinds(keys: Reader) -> tuple[str, ...]:
 
 
 def _nemotron_mamba(config: ModelConfig) -> BlockBuilder:
-    spelled = _SPELLED | {"mamba_n_heads": "mamba_num_heads", "mamba_d_state": "ssm_state_size"}
-    keys = replace(config.keys, spelled=spelled)
+    keys = config.keys
     # configuration_nemotron_h.py: conv_kernel 4, use_conv_bias True, use_bias False
     core = read_mamba2(keys, keys.positive_int("mamba_head_dim"), groups_default=None)
     bias = keys.flag("use_bias", default=False)
@@ -452,7 +407,7 @@ def _nemotron_experts(config: ModelConfig) -> BlockBuilder:
     """Return the builder of expert layers; experts may work on a latent of the hidden state."""
     keys, hidden_size = config.keys, config.hidden_size
     latent = keys.optional_int("moe_latent_size")
-    shape = routed_experts(config, ExpertTraits("n_routed_experts"))
+    shape = routed_experts(config)
     # configuration_nemotron_h.py: n_shared_experts 1, as in every published config.
     n_shared = keys.positive_int("n_shared_experts", minimum=0, maximum=1, default=1)
     shared_width = keys.positive_int("moe_shared_expert_intermediate_size") if n_shared else 0
@@ -513,10 +468,6 @@ _GRIFFIN_MODULE: Final = "temporal_block"
 def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
     """Return a RecurrentGemma; of `intermediate_size`, half is the width of its feed-forward."""
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
-    keys.pass_over(
-        "logits_soft_cap w_init_variance_scale final_w_init_variance_scale head_dim "
-        "embeddings_scale_by_sqrt_dim"
-    )
     # a pattern that repeats
     spelled = keys.texts("block_types", allowed=("recurrent", "attention"))
     pattern = spelled or ("recurrent", "recurrent", "attention")
@@ -556,9 +507,7 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
     def feed_forward(weights: LayerWeights) -> Block:
         return feed_forward_block(hidden_size, inner, weights, bias=True, module="mlp_block")
 
-    return decoder(
-        config, LayerPart(attends, mixer), same_part(config, feed_forward), tied_default=True
-    )
+    return decoder(config, LayerPart(attends, mixer), same_part(config, feed_forward))
 
 
 # --- Zamba: Mamba in every layer, before which some layers run one of a few shared blocks ---------
@@ -571,8 +520,6 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
 
 _ZAMBA_MIXERS: Final = ("hybrid", "linear_attention", "mamba")
 _ZAMBA_MODULE: Final = "shared_transformer"
-#: What Zamba 2 calls keys of other families.
-_ZAMBA_SPELLED: Final = {"mamba_n_heads": "n_mamba_heads", "mamba_n_groups": "mamba_ngroups"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -594,7 +541,6 @@ class _ZambaBlocks:
 def parse_zamba(config: ModelConfig) -> Architecture:
     """Return a Zamba, which has one shared block."""
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
-    keys.pass_over("hidden_mamba_act use_mamba_kernels use_associative_scan")
     kinds = keys.texts("layers_block_type", allowed=_ZAMBA_MIXERS)
     if not kinds:
         period = keys.positive_int("attn_layer_period", default=6)
@@ -602,7 +548,6 @@ def parse_zamba(config: ModelConfig) -> Architecture:
         listed = ["mamba", "mamba", "hybrid"]
         listed += ["hybrid" if n % period == offset else "mamba" for n in range(n_layers - 3)]
         kinds = tuple(listed[:n_layers])
-    keys.pass_over("attn_layer_period attn_layer_offset")
     size = keys.positive_int("attention_hidden_size", default=2 * hidden_size)
     dim = keys.positive_int("attention_head_dim", default=_zamba_head_dim(keys, hidden_size))
     shape = AttentionShape(hidden_size, *head_counts(keys), dim)
@@ -615,11 +560,6 @@ def parse_zamba(config: ModelConfig) -> Architecture:
 def parse_zamba2(config: ModelConfig) -> Architecture:
     """Return a Zamba 2, whose shared blocks take turns."""
     keys, hidden_size = config.keys, config.hidden_size
-    keys.pass_over(
-        "chunk_size use_mamba_kernels use_mem_eff_path use_mem_rope use_long_context "
-        "attention_hidden_size attention_head_dim mamba_headdim kv_channels num_query_groups "
-        "hybrid_layer_ids mamba_expand use_conv_bias"
-    )
     kinds = keys.texts("layers_block_type", allowed=_ZAMBA_MIXERS)
     dim, n_heads = _zamba_head_dim(keys, hidden_size), keys.positive_int("num_attention_heads")
     shape = AttentionShape(hidden_size, *head_counts(keys, kv_default=n_heads), dim)
@@ -637,7 +577,7 @@ def parse_zamba2(config: ModelConfig) -> Architecture:
     )
     channels = keys.positive_int("mamba_expand", default=2) * hidden_size
     mamba_heads = keys.divisor("n_mamba_heads", of=channels, called="the Mamba channels")
-    mixer = read_mamba2(replace(keys, spelled=_ZAMBA_SPELLED), channels // mamba_heads)
+    mixer = read_mamba2(keys, channels // mamba_heads)
     mamba = mamba2_builder(hidden_size, replace(mixer, conv_bias=True), in_bias=bias, out_bias=bias)
     return _zamba(config, kinds, shared, mamba)
 
@@ -702,9 +642,4 @@ def _zamba(
         )
 
     shared_parts = (attention_adapters, attention, adapters, feed_forward)
-    return decoder(
-        config,
-        *(in_hybrid(build) for build in shared_parts),
-        LayerPart(places, mixer),
-        tied_default=True,
-    )
+    return decoder(config, *(in_hybrid(build) for build in shared_parts), LayerPart(places, mixer))

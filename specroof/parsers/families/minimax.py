@@ -29,40 +29,15 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import BLOCK_SPARSE_NAMES, ExpertNames, ExpertTraits, Traits
 from specroof.reading.json_text import Reader
 
-_ROUTING: Final = ExpertTraits(
-    "num_local_experts",
-    width=("intermediate_size",),
-    # modeling_minimax.py has no shared expert, and M1 gives it a width of 0.
-    shared_width=("shared_intermediate_size", 0),
-    shared_gate=True,
-    listed=False,
-    names=ExpertNames(
-        routed="block_sparse_moe.experts.0.w1",
-        shared_in="shared_mlp.gate_up_proj",
-        shared_out="shared_mlp.down_proj",
-    ),
-)
-#: Factors around the layers of a MiniMax, and how its shared expert is weighed.
-_PASSED_OVER: Final = (
-    "layernorm_full_attention_alpha layernorm_full_attention_beta layernorm_linear_attention_alpha "
-    "layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta postnorm "
-    "shared_moe_mode mlp_intermediate_size"
-)
 _FULL: Final = "full_attention"
 _LINEAR: Final = "linear_attention"
-_NOTE: Final = (
-    "lightning attention counted as in MiniMax-Text-01; the code of M1 itself was not compared"
-)
 
 
 def parse_minimax_m1(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M1; `intermediate_size` is the width of an expert."""
-    keys = config.keys
-    keys.pass_over(_PASSED_OVER)
-    attention = read_attention(keys)
+    attention = read_attention(config.keys)
     lightning = LightningAttention(attention.n_heads, attention.head_dim)
 
     def mixer(attends: bool, weights: LayerWeights) -> Block:
@@ -72,9 +47,8 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
 
     return decoder(
         config,
-        LayerPart(_attending(keys, config.n_layers), mixer),
-        feed_forward_of(config, Traits(routing=_ROUTING)),
-        notes=(_NOTE,) if config.family == "minimax_m1" else (),
+        LayerPart(_attending(config.keys, config.n_layers), mixer),
+        feed_forward_of(config),
     )
 
 
@@ -104,20 +78,9 @@ def _lightning_block(
     return Block("attention", linears, lightning, vector_params=hidden_size + inner_dim)
 
 
-#: Of M2, whose checkpoints have no shared expert, and transformers no code for one.
-_UNSHARED: Final = ExpertTraits(
-    "num_local_experts",
-    width=("intermediate_size",),
-    correction_bias=("use_routing_bias", True),
-    listed=False,
-    names=BLOCK_SPARSE_NAMES,
-)
-
-
 def parse_minimax_m2(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M2; `intermediate_size` is the width of one expert."""
     keys = config.keys
-    keys.pass_over(_PASSED_OVER)
     full = flagged_layers(keys, "attn_type_list", config.n_layers)
     if full is not None and not all(full):
         # 0 is the linear attention of MiniMax-M1, which no model of this type has.
@@ -135,11 +98,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
         block = extended(attention_block(attention, weights), n_params=heads * attention.head_dim)
         return replace(block, norm_over_heads=whole)
 
-    return decoder(
-        config,
-        same_part(config, mixer),
-        feed_forward_of(config, Traits(routing=_UNSHARED)),
-    )
+    return decoder(config, same_part(config, mixer), feed_forward_of(config))
 
 
 # --- MiniMax-M3 -----------------------------------------------------------------------------------
@@ -151,16 +110,6 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
 #     those of the published checkpoints (transformers `conversion_mapping.py`).
 
 
-#: configuration_minimax_m3_vl.py: experts in every layer where no list is given.
-#: MiniMaxM3VLSparseMoeBlock has one shared expert; SGLang reads how many.
-_SHARED: Final = replace(
-    _UNSHARED,
-    shared=("n_shared_experts", 1),
-    each_shared=("shared_intermediate_size", True),
-    listed=True,
-    flagged="moe_layer_freq",
-    dense_width=("dense_intermediate_size",),
-)
 _SPARSE: Final = "minimax_m3_sparse"
 #: Keys of the indexer's heads, their width, top blocks, and the length of one.
 _PUBLISHED_INDEXER: Final = (
@@ -172,10 +121,6 @@ _SAVED_INDEXER: Final = "index_n_heads index_head_dim index_topk_blocks index_bl
 def parse_minimax_m3(config: ModelConfig) -> Architecture:
     """Return the language model of a MiniMax-M3; `intermediate_size` is the width of one expert."""
     keys = config.keys
-    keys.pass_over(
-        "first_k_dense_replace moe_intermediate_size dense_intermediate_size qk_norm_type "
-        "use_gemma_norm index_n_heads index_head_dim index_block_size index_topk_blocks index_local_blocks"
-    )
     if keys.flag("attention_output_gate", default=False):
         keys.refuse("attention_output_gate", "false, as in the published checkpoint")
     # MiniMaxM3VLAttention has a norm of one head's width for queries and for keys.
@@ -191,11 +136,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
         # norms of index queries and keys
         return replace(extended(block, *linears, n_params=2 * core.indexer.head_dim), core=core)
 
-    return decoder(
-        config,
-        LayerPart(searching, mixer),
-        feed_forward_of(config, Traits(routing=_SHARED)),
-    )
+    return decoder(config, LayerPart(searching, mixer), feed_forward_of(config))
 
 
 def _indexer_linears(

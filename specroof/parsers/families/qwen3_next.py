@@ -39,8 +39,7 @@ from specroof.parsers.decoder import (
     same_part,
 )
 from specroof.parsers.formats import LayerWeights
-from specroof.parsers.model_config import DTYPES, MTP_NOTE, ModelConfig
-from specroof.parsers.traits import GATED_EXPERTS, Traits
+from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 LINEAR: Final = "linear_attention"
@@ -51,62 +50,27 @@ SLIDING: Final = "sliding_attention"
 #: What checkpoints call two fused matrices, Qwen3.5's being of parts that engines fuse.
 _QKVZ: Final = ("linear_attn.in_proj_qkv", "linear_attn.in_proj_qkvz")
 _BA: Final = ("linear_attn.in_proj_b", "linear_attn.in_proj_ba")
-_BIAS: Final = ("attention_bias", False)
-#: configuration_qwen3_5.py: attention_bias False, head_dim 256; vLLM: attn_output_gate True.
-_DENSE: Final = Traits(
-    head_dim=256,
-    kv_heads=None,
-    qkv_bias=_BIAS,
-    out_bias=_BIAS,
-    qk_norm=True,
-    query_gate=("attn_output_gate", True),
-    passed_over="full_attention_interval output_gate_type",
-)
-_WITH_EXPERTS: Final = replace(_DENSE, routing=GATED_EXPERTS)
-_OLMO: Final = Traits(qkv_bias=_BIAS, out_bias=_BIAS, qk_norm=True, norm_span="heads")
-#: configuration_lara_mini.py: head_dim 128, tie_word_embeddings True
-_LARA: Final = replace(
-    _WITH_EXPERTS,
-    head_dim=128,
-    query_gate=False,
-    tied=True,
-    routing=replace(GATED_EXPERTS, shared_gate=False),
-    passed_over="sliding_window",
-)
-
-
-def parse_qwen3_next(config: ModelConfig) -> Architecture:
-    """Return a Qwen3-Next; its checkpoints hold a draft layer that no key mentions."""
-    return _hybrid(config, _WITH_EXPERTS, _by_interval(config.keys), (MTP_NOTE,))
 
 
 def parse_qwen3_5(config: ModelConfig) -> Architecture:
-    """Return a dense Qwen3.5 or Qwen3.6."""
-    return _hybrid(config, _DENSE, _by_interval(config.keys))
-
-
-def parse_qwen3_5_moe(config: ModelConfig) -> Architecture:
-    """Return a Qwen3.5 or Qwen3.6 with experts."""
-    return _hybrid(config, _WITH_EXPERTS, _by_interval(config.keys))
+    """Return a Qwen3-Next, or a Qwen3.5 or 3.6, dense or with experts."""
+    return _hybrid(config, _by_interval(config.keys))
 
 
 def parse_olmo_hybrid(config: ModelConfig) -> Architecture:
     """Return an OLMo Hybrid: queries and keys pass norms of all heads, nothing is gated."""
-    return _hybrid(config, _OLMO, (LINEAR, LINEAR, LINEAR, FULL))
+    return _hybrid(config, (LINEAR, LINEAR, LINEAR, FULL))
 
 
 def parse_lara_mini(config: ModelConfig) -> Architecture:
     """Return a Lara 4 Mini: windows, too, and a shared expert without a gate."""
-    return _hybrid(config, _LARA, (LINEAR, SLIDING, LINEAR, FULL, SLIDING))
+    return _hybrid(config, (LINEAR, SLIDING, LINEAR, FULL, SLIDING))
 
 
-def _hybrid(
-    config: ModelConfig, traits: Traits, usual: Sequence[str], notes: Sequence[str] = ()
-) -> Architecture:
+def _hybrid(config: ModelConfig, usual: Sequence[str]) -> Architecture:
     """Return a model of layers of the kinds that a list says, or of the `usual`, repeated."""
     keys = config.keys
-    keys.pass_over(traits.passed_over)
-    shape, attention = attention_of(config, traits)
+    shape, attention = attention_of(config)
     recurrent = delta_net(keys)
     kinds = layer_kinds(keys, config.n_layers, usual, FULL, LINEAR)
     window = keys.positive_int("sliding_window") if SLIDING in kinds else None
@@ -119,11 +83,9 @@ def _hybrid(
     return decoder(
         config,
         LayerPart(kinds, mixer),
-        feed_forward_of(config, traits),
-        tied_default=traits.tied,
+        feed_forward_of(config),
         # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
         state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
-        notes=notes,
     )
 
 
@@ -222,10 +184,6 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         token; its elements are counted.
     """
     keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
-    keys.pass_over(
-        "output_gate_type full_attention_interval seed split_ngram_parts number_of_conv_states "
-        "index_share_for_mtp_iteration"
-    )
     # configuration_qwen4_exp.py: hc_count 4, hc_lowrank 320
     streams = _MixedStreams(
         hidden_size,
@@ -236,7 +194,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
     kinds = [LINEAR if kind == LINEAR else FULL for kind in listed or ()]
     kinds = kinds or [*layer_kinds(keys, n_layers, _by_interval(keys))]
     recurrent, full = delta_net(keys), _full_builder(config)
-    experts = routed_experts(config, GATED_EXPERTS)
+    experts = routed_experts(config)
     lookups, table_params = _lookups(keys, kinds, streams)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
@@ -245,7 +203,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         return streams.around(block, weights, ATTENTION_REPLICATED)
 
     def feed_forward(weights: LayerWeights) -> Block:
-        block = experts_block(experts, weights, GATED_EXPERTS.names)
+        block = experts_block(experts, weights, config.routing.names)
         return streams.around(block, weights, FEED_FORWARD_REPLICATED)
 
     return decoder(
@@ -266,7 +224,7 @@ def _full_builder(config: ModelConfig) -> BlockBuilder:
     index key is the mean of a block.
     """
     keys = config.keys
-    shape, attention = attention_of(config, _DENSE)
+    shape, attention = attention_of(config)
     if not keys.has("indexer_n_heads"):
         return lambda weights: attention(shape, weights)
     # Qwen4ExpTextConfig.validate_architecture

@@ -27,7 +27,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
-from specroof.parsers.traits import USUAL_NAMES, Traits
+from specroof.parsers.traits import USUAL_NAMES
 from specroof.reading.json_text import MAX_LAYERS, MAX_SIZE, Reader
 
 # --- Llama 3.2 Vision, ERNIE 4.5 VL: layers and experts of images, which text alone skips ---------
@@ -44,7 +44,6 @@ _MORE_ROWS: Final = 8
 def parse_mllama(config: ModelConfig) -> Architecture:
     """Return the language model of a Llama 3.2 Vision, as it answers requests without images."""
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
-    keys.pass_over("dropout")
     crossing = frozenset(keys.ints("cross_attention_layers") or (3, 8, 13, 18, 23, 28, 33, 38))
     skipped = [index in crossing for index in range(n_layers)]
     shape = read_attention(keys)
@@ -66,7 +65,6 @@ def parse_mllama(config: ModelConfig) -> Architecture:
         LayerPart(skipped, attention),
         LayerPart(skipped, feed_forward),
         lookup_params=_MORE_ROWS * hidden_size,
-        notes=["layers that attend to images are stored, and skipped as by requests of text alone"],
     )
 
 
@@ -77,11 +75,6 @@ def _skipped(block: Block) -> Block:
 def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
     """Return an ERNIE 4.5 VL, as tokens of text pass it."""
     keys, hidden_size = config.keys, config.hidden_size
-    keys.pass_over(
-        "moe_norm_min moe_capacity moe_gate moe_use_aux_free use_moe freq_allocation "
-        "compression_ratio rope_3d im_patch_id pixel_hidden_size modality_detach"
-    )
-    keys.expect_flags("use_bias", value=False)
     sparse = _ernie_sparse(keys, config.n_layers)
     n_experts = _ernie_number(keys, "moe_num_experts", 64, minimum=1)
     width, image_width = _ernie_pair(keys, "moe_intermediate_size", (1536, 512), minimum=1)
@@ -108,8 +101,6 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
         config,
         LayerPart([read_attention(keys)] * config.n_layers, attention_block),
         LayerPart(sparse, feed_forward),
-        tied_default=True,
-        notes=["experts of images are stored, and no token of text visits them"],
     )
 
 
@@ -205,11 +196,7 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
     widths = [
         _nas_size(block, "ffn", lambda part: _nas_width(part, hidden_size)) for block in blocks
     ]
-    return decoder(
-        config,
-        LayerPart(heads, attention),
-        LayerPart(widths, feed_forward),
-    )
+    return decoder(config, LayerPart(heads, attention), LayerPart(widths, feed_forward))
 
 
 def _nas_size(block: Reader, key: str, read: Callable[[Reader], int]) -> int | None:
@@ -245,12 +232,6 @@ def _nas_width(feed_forward: Reader, hidden_size: int) -> int:
 _FULL: Final = "full_attention"
 _SLIDING: Final = "sliding_attention"
 _MLP: Final = "mlp"
-_BIAS: Final = ("attention_bias", False)
-# configuration_dory.py: head_dim 256. No norm has elements; the rate of a sublayer has as many as
-# one.
-_DORY: Final = Traits(
-    head_dim=256, kv_heads=None, qkv_bias=_BIAS, out_bias=_BIAS, output_gate="gate_proj"
-)
 #: More than any file has; a strange one must not make a model of a million layers.
 _MAX_LOOPS: Final = 64
 
@@ -272,8 +253,7 @@ class _Visit:
 def parse_dory(config: ModelConfig) -> Architecture:
     """Return a Dory: weights that several loops share are stored once and read in each."""
     keys, hidden_size = config.keys, config.hidden_size
-    keys.pass_over("ngpt_alpha_init attention_output_gate_logit_scale_init")
-    usual, plain = attention_of(config, _DORY)
+    usual, plain = attention_of(config)
     width = keys.positive_int("intermediate_size")
     mlp_bias = keys.flag("mlp_bias", default=False)
     visits, sublayers = _dory_visits(keys, config.n_layers)

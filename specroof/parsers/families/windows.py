@@ -30,14 +30,8 @@ from specroof.parsers.decoder import (
     sliding_layers,
 )
 from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
-from specroof.parsers.model_config import MTP_NOTE, ModelConfig, quantization_section
-from specroof.parsers.traits import ExpertNames, ExpertTraits, Traits
+from specroof.parsers.model_config import ModelConfig, quantization_section
 from specroof.reading.json_text import Reader
-
-#: configuration_mimo_v2_flash.py: all layers but the first have experts.
-_MIMO_ROUTING: Final = ExpertTraits(
-    "n_routed_experts", correction_bias=True, dense=("", 1), flagged="moe_layer_freq"
-)
 
 
 def parse_mimo_v2(config: ModelConfig) -> Architecture:
@@ -55,8 +49,7 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     return decoder(
         config,
         LayerPart([other if slides else full for slides in sliding], attention_block),
-        feed_forward_of(config, Traits(routing=_MIMO_ROUTING)),
-        notes=() if keys.has("num_nextn_predict_layers") else (MTP_NOTE,),
+        feed_forward_of(config),
     )
 
 
@@ -128,26 +121,10 @@ def _mimo_quantization(config: ModelConfig) -> Quantization:
 #     transformers 5, `models/step3p7/modeling_step3p7.py` and `configuration_step3p7.py`; SGLang
 #     `models/step3p5.py`; the names of matrices are those of the published checkpoints.
 
-_STEP_ROUTING: Final = ExpertTraits(
-    "moe_num_experts n_routed_experts num_experts",
-    top_k=("moe_top_k", "num_experts_per_tok"),
-    shared_width=("share_expert_dim share_expert_dims", None),
-    # Step3p7TopKRouter has one always; SGLang where this key says so.
-    correction_bias=("use_moe_router_bias", True),
-    dense=("", 3),  # configuration_step3p7.py: all layers but the first three
-    numbered="moe_layers_enum",
-    names=ExpertNames(
-        routed="moe.gate_proj",
-        shared_in="share_expert.gate_proj",
-        shared_out="share_expert.down_proj",
-    ),
-)
-
 
 def parse_step3p5(config: ModelConfig) -> Architecture:
     """Return the language model of a Step 3.5 or 3.7."""
     keys = config.keys
-    keys.pass_over("num_sliding_attention_heads attention_other_setting")
     # Step3p7Attention gates every head; SGLang where this key says so.
     gated = keys.flag("use_head_wise_attn_gate", default=True)
 
@@ -159,11 +136,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
         gate = ("g_proj", attention.hidden_size, attention.n_heads)
         return extended(block, *matrices(weights, "self_attn.", HEADS, gate))
 
-    return decoder(
-        config,
-        LayerPart(_step_attentions(config), mixer),
-        feed_forward_of(config, Traits(routing=_STEP_ROUTING)),
-    )
+    return decoder(config, LayerPart(_step_attentions(config), mixer), feed_forward_of(config))
 
 
 def _step_attentions(config: ModelConfig) -> list[AttentionShape]:
@@ -230,35 +203,11 @@ def _step_checked(keys: Reader, shape: AttentionShape) -> AttentionShape:
 
 _CHUNKED: Final = "chunked_attention"
 _FULL: Final = "full_attention"
-#: Llama4TextConfig.__post_init__: the layers of ``moe_layers``, else every
-#: ``interleave_moe_layer_step`` th (1).
-_LLAMA_ROUTING: Final = ExpertTraits(
-    "num_local_experts",
-    width=("intermediate_size",),
-    shared=("", 1),
-    listed=False,
-    every="interleave_moe_layer_step",
-    numbered="moe_layers",
-    dense_width=("intermediate_size_mlp",),
-    names=ExpertNames(
-        routed="feed_forward.experts.0.gate_proj",
-        shared_in="feed_forward.shared_expert.gate_proj",
-        shared_out="feed_forward.shared_expert.down_proj",
-    ),
-)
 
 
 def parse_llama4(config: ModelConfig) -> Architecture:
-    """Return a Llama 4.
-
-    `intermediate_size` is the width of an expert and of the shared expert, `intermediate_size_mlp`
-    the width of a dense layer.
-    """
+    """Return a Llama 4."""
     keys = config.keys
-    keys.pass_over(
-        "attn_scale attn_temperature_tuning floor_scale no_rope_layers no_rope_layer_interval "
-        "interleave_moe_layer_step intermediate_size_mlp use_qk_norm"
-    )
     # configuration_llama4.py: attention_bias False, head_dim 128, a share of hidden_size where it
     # is null. The norm of queries and keys (use_qk_norm) has no weights.
     head_dim = keys.optional_int("head_dim", missing=128)
@@ -280,12 +229,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
             f"chunked attention sees the current {chunk} tokens: its cost begins anew at every "
             "multiple of them"
         )
-    return decoder(
-        config,
-        LayerPart(mixers, mixer),
-        feed_forward_of(config, Traits(mlp="feed_forward", routing=_LLAMA_ROUTING)),
-        notes=notes,
-    )
+    return decoder(config, LayerPart(mixers, mixer), feed_forward_of(config), notes=notes)
 
 
 def _llama_mixers(keys: Reader, n_layers: int) -> Sequence[str]:
