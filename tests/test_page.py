@@ -263,35 +263,7 @@ def check(seen: Opened) -> None:
 # --- the script against the library --------------------------------------------------------------
 
 
-STATES: Final[list[dict[str, Any]]] = [
-    {"drafters": ["ideal", "autoregressive,accept=0.75,cost=0.1", "ngram,accept=0.4"]},
-    {"drafters": ["block,accept=0.89,cost=0.005,drafts=5", "mtp,accept=0.97", "eagle3,accept=0"]},
-    {"drafters": ["eagle3,accept-length=2.8@3", "dflash,accept-length=6.3@15", "ngram,accept=1"]},
-    {"drafters": ["block,accept-length=1.7@1,cost=1,drafts=16", f"mtp,profile={PROFILE}"]},
-    {"temperature": 0.6, "drafters": [f"dflash,profile={WARM}", f"mtp,profile={PROFILE}"]},
-    {"temperature": 1, "batch": 32, "drafters": [f"dflash,profile={GREEDY}", "eagle3,accept=0.7"]},
-    {"temperature": 0, "drafters": [f"dflash,profile={GREEDY}", f"dflash,profile={WARM}"]},
-    # As published, with the band of other texts; moved by a flag, or beside one that is not.
-    {"drafters": ["eagle3", "mtp", "ngram", "dflash"]},
-    {"temperature": 0.6, "drafters": ["eagle3", f"dflash,profile={GREEDY}", "ideal"]},
-    {"temperature": 0.6, "drafters": ["eagle3", "dflash,accept=0.7"]},
-    {"engine": "tensorrt-llm", "drafters": ["eagle3"]},  # which rejects no drafts by sampling
-    {"batch": 64, "drafters": ["ideal", "dflash,accept=0.8"]},  # more than the server runs
-    {"batch": 64, "limited": 0, "drafters": ["ideal", "dflash,accept=0.8", "mtp,accept=0.31"]},
-    {"context": 65536, "batch": 32, "devices": 8, "drafters": ["mtp,accept=0.66"]},
-    {"engine": "ideal", "batch": 64, "drafters": ["ideal", "block,accept=0.9,cost=0.1,drafts=8"]},
-    {"model": MODELS[1], "devices": 8, "batch": 32, "drafters": ["mtp,accept=0.8"]},
-    {
-        "model": MODELS[1],
-        "chip": "h100",
-        "devices": 8,
-        "engine": "ideal",
-        "drafters": ["ideal", "ngram,accept=0.5"],
-    },
-]
-
-
-@pytest.mark.parametrize("state", STATES, ids=str)
+@pytest.mark.parametrize("state", rows("values", "page_states"), ids=str)
 def test_figures_are_those_of_the_library(page: Opened, state: dict[str, Any]) -> None:
     page.state(**state)
     assert page.page.locator("#refusals").is_hidden(), page.text("refusals")
@@ -519,48 +491,7 @@ def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
     assert "No room" in page.answer
 
 
-#: By draft length: speedup, the ends of its band, seconds of a token and to the first.
-CURVE: Final[dict[str, Any]] = {
-    "speedup": [1, 1.4, 1.6, 1.5],
-    "speedup_low": [1, 1.2, 1.3, 0.9],
-    "speedup_high": [1, 1.6, 1.9, 2.0],
-    "tpot_s": [0.014, 0.010, 0.009, 0.010],
-    "ttft_s": [0.1, 0.2, 0.4, 0.3],
-}
-LOSES: Final = {**CURVE, "speedup": [1, 0.9, 0.7, 0.5], "speedup_low": [1, 0.8, 0.6, 0.4]}
-
-
-@pytest.mark.parametrize(
-    ("curve", "targets", "expected"),
-    [
-        (CURVE, {}, {"draft_len": 2, "decision": "on", "verdict": "pays"}),
-        # Of the lengths whose first token is in time the best; that of plain decoding alone is.
-        (CURVE, {"ttft": 0.35}, {"draft_len": 3, "decision": "unclear"}),
-        (CURVE, {"ttft": 0.15}, {"draft_len": 0, "decision": "off", "missed": True}),
-        # Nothing is in time: the best of all.
-        (CURVE, {"ttft": 0.05}, {"draft_len": 2, "decision": "on"}),
-        (CURVE, {"tpot": 0.0095, "ttft": 0.35}, {"draft_len": 2}),
-        ({**CURVE, "ttft_s": [0.1, 2, 2, 2]}, {}, {"decision": "unclear", "waits": True}),
-        ({**CURVE, "speedup_low": [1, 0.9, 0.9, 0.9]}, {}, {"decision": "unclear"}),
-        (LOSES, {}, {"draft_len": 0, "tried": 1, "verdict": "unclear", "decision": "off"}),
-        (
-            {**LOSES, "speedup_high": [1, 0.95, 0.8, 0.6]},
-            {},
-            {"draft_len": 0, "tried": 1, "verdict": "loses"},
-        ),
-        # Without a band the speedup itself decides.
-        (
-            {**CURVE, "speedup_low": None, "speedup_high": None, "ttft_s": None},
-            {},
-            {"draft_len": 2, "verdict": "pays"},
-        ),
-        # Equal lengths: the shorter one.
-        ({**CURVE, "speedup": [1, 1.5, 1.5, 1.2]}, {}, {"draft_len": 1}),
-        # Beyond the measured depth nothing is chosen.
-        ({**CURVE, "choices": [1, 1.4, math.nan, math.nan]}, {}, {"draft_len": 1}),
-    ],
-    ids=lambda one: json.dumps(one)[:60],
-)
+@pytest.mark.parametrize(("curve", "targets", "expected"), rows("values", "page_decisions"))
 def test_drafts_are_decided_by_hand(
     page: Opened, curve: dict[str, Any], targets: dict[str, float], expected: dict[str, Any]
 ) -> None:
@@ -643,14 +574,12 @@ def test_the_page_decides_as_advise_does(shown: Callable[..., Opened]) -> None:
     assert same_length >= 0.9 * compared
 
 
-@pytest.mark.parametrize(("drafter", "context"), [("ideal", 65536), ("eagle3,accept=0.75", 65536)])
-def test_what_runs_of_a_batch_without_room_is_said(
-    page: Opened, drafter: str, context: int
-) -> None:
-    page.state(drafters=[drafter], batch=64, context=context, engine="sglang", devices=1)
+@pytest.mark.parametrize("drafter", ["ideal", "eagle3,accept=0.75"])
+def test_what_runs_of_a_batch_without_room_is_said(page: Opened, drafter: str) -> None:
+    page.state(drafters=[drafter], batch=64, context=65536, engine="sglang", devices=1)
     state = page.figures["state"]
     (curve,) = specroof.predict(
-        state["model"], state["chip"], drafters=drafter, concurrency=64, context_len=context,
+        state["model"], state["chip"], drafters=drafter, concurrency=64, context_len=65536,
         engine="sglang", tensor_parallel=1,
     ).curves  # fmt: skip
     plain, drafted = np.broadcast_to(curve.running_batch, curve.speedup.shape)[0, 0, :2]
@@ -872,29 +801,9 @@ def test_two_set_ups_stand_side_by_side(page: Opened) -> None:
 # --- hostile addresses and names -----------------------------------------------------------------
 
 
-HOSTILE: Final = [
-    ("model=<script>alert(1)</script>", "model is “<script>alert(1)</script>”"),
-    ("batch=eight", "batch is “eight”"),
-    ("batch=3", "batch is “3”"),
-    ("length=99", "length is “99”"),
-    ("limited=yes", "limited is “yes”"),
-    ("drafter=mtp,accept=2", "accept of drafter “mtp,accept=2” is “2”"),
-    ("drafter=mtp,accept=0.123456", "in steps of 0.01"),
-    ("drafter=mtp,accept=NaN", "is “NaN”"),
-    ("drafter=mtp,accept=0.5,evil=1", "allowed: mtp,accept=0.5"),
-    ("drafter=mtp,accept-length=9@3", "is “9”"),
-    ("drafter=mtp,profile=__proto__", "is “__proto__”"),
-    ("drafter=constructor", "drafter is “constructor”"),
-    ("__proto__=1&toString=2", "the address has “__proto__”"),
-    ("engine=nonsense", "engine is “nonsense”"),
-    ("&".join(["drafter=ideal"] * 9), "the address has 9 drafters"),
-    ("model=" + "x" * 1_000_000, "the address has 1000007 characters"),
-    ("%E0%A4%A", "the address has"),
-]
-
-
 def test_a_hostile_address_is_refused_in_words(page: Opened) -> None:
-    for address, refusal in HOSTILE:
+    most = ("model=" + "x" * 1_000_000, "the address has 1000007 characters")
+    for address, refusal in [*rows("refusals", "page_addresses"), most]:
         assert refusal in page.went_to(address).text("refusals"), address[:40]
         assert page.page.evaluate("specroofPage.figures().curves.length") > 0
 
