@@ -436,11 +436,6 @@ def test_offline_without_a_copy_is_one_line(hub: Deployment) -> None:
     assert Hub.requests == []
 
 
-def test_a_bundled_model_needs_no_network(hub: Deployment) -> None:
-    assert hub.show("Qwen/Qwen3-8B").returncode == 0
-    assert Hub.requests == []
-
-
 def test_a_cache_that_cannot_be_written_is_one_line(hub: Deployment) -> None:
     taken = hub.cache / "taken"
     taken.write_text("a file where a folder should be")

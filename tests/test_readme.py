@@ -84,8 +84,7 @@ def test_claims_of_accuracy_have_their_own_counts_and_sources(validated: Validat
     words = ("two", "three", "four", "five", "six")[len(by_source) - 2]
     speedup = row("speedup at a known acceptance length")
     assert f"{n} of {words} sources ({counts})" in speedup
-    right = total.verdict_accuracy
-    assert right is not None
+    right: Any = total.verdict_accuracy
     mean, roofline = total.speedup_mean_error, ideal.speedup_mean_error
     assert f"mean {mean:.1%}; a plain roofline {roofline:.1%}" in speedup
     assert f"{right * n:.0f} right ({right:.1%})" in row("decision, on or off")

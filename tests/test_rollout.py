@@ -297,10 +297,6 @@ def test_a_file_that_holds_no_lengths_is_refused(
 # --- how it is shown -----------------------------------------------------------------------------
 
 
-def test_one_answer_is_no_answers() -> None:
-    assert asked(lengths=[300.0]).title.endswith(": 1 answer")
-
-
 def test_chips_are_rows_of_one_answer() -> None:
     chips = [CHIP, "b200"]
     both, alone = asked(hardware=chips), [asked(hardware=chip) for chip in chips]

@@ -193,8 +193,7 @@ def test_loads_of_one_set_up_have_their_own_concurrency() -> None:
 
 def test_errors_by_hand() -> None:
     scores = [ServedScore(LOAD, {"tpot_s": math.log(x)}, True) for x in (0.5, 0.8, 1.1)]
-    errors = served_errors(scores)["tpot_s"]
-    assert errors is not None
+    errors: Any = served_errors(scores)["tpot_s"]
     assert errors.n == 3
     assert (errors.median, errors.bias) == pytest.approx((0.2, -0.2))
     assert errors.mean == pytest.approx((0.5 + 0.2 + 0.1) / 3)
@@ -485,10 +484,8 @@ def test_totals_without_the_chip_are_there_once_fits_are_stored(
     assert stored_groups() == ["chip", "engine"]
     found = served_validation([LOAD])
     assert found.other_totals.keys() == {"shipped", "family", "chip", "engine"}
-    off = served_errors(found.scores)["tpot_s"]
-    assert off is not None
-    slow = found.other_totals["chip"]["tpot_s"]
-    assert slow is not None
+    off: Any = served_errors(found.scores)["tpot_s"]
+    slow: Any = found.other_totals["chip"]["tpot_s"]
     assert slow.bias > off.bias + 50  # a second more each pass, of 10 ms
     assert found.in_sample == 1
     played = served_validation([LOAD], played=True).other_totals
@@ -574,8 +571,7 @@ def test_a_poisoned_source_is_named_and_not_averaged_in(source: str, factor: flo
     assert found.offset == pytest.approx(-math.log(factor), abs=0.08)
     assert abs(found.offset) > found.offset_bound
     validation = ServedValidation(tuple(scores), disagreeing=(found,))
-    errors = validation.total["tpot_s"]
-    assert errors is not None
+    errors: Any = validation.total["tpot_s"]
     assert errors.n == 180
     assert validation.sources[source]["tpot_s"] is not None
 

@@ -5,6 +5,7 @@ import re
 import shlex
 from html import escape
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import answers
@@ -132,8 +133,7 @@ def test_a_page_is_kept_until_something_changes(
 def test_where_drafts_pay_nowhere_the_command_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "usual_kinds", lambda *_: ["eagle3,accept=0.05"])
     case = Case("Qwen/Qwen3-8B", "b200", "vllm")
-    found = found_of(case)
-    assert found is not None
+    found: Any = found_of(case)
     assert {row.decision for row in found.chip.rows} == {"off"}
     assert found.serve == "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
     assert "Without drafts" in answers.case_page(found, "")

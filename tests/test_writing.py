@@ -3,13 +3,10 @@
 import hashlib
 import json
 import os
-import random
-import signal
 import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -257,28 +254,6 @@ def test_a_folder_is_whole_whichever_step_a_kill_comes_before(how: str, tmp_path
     # Without names, only a file that is just getting its own can be left.
     assert max(left) <= (1 if how == "nameless" and hasattr(os, "O_TMPFILE") else 5)
     assert set(listed(tmp_path / str(moments))) == set(NEW)
-
-
-def test_real_kills_at_random_moments_leave_whole_files(tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from specroof.report.writing import write_folder\n"
-        f"OLD, NEW = {OLD!r}, {NEW!r}\n"
-        "write_folder(Path(sys.argv[1]), OLD); print('ready', flush=True)\n"
-        "while True:\n"
-        "    write_folder(Path(sys.argv[1]), OLD); write_folder(Path(sys.argv[1]), NEW)"
-    )
-    dice = random.Random(KILLS)
-    for _ in range(KILLS):
-        with subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path / "out")], stdout=subprocess.PIPE
-        ) as run:
-            assert run.stdout is not None
-            run.stdout.readline()
-            time.sleep(dice.uniform(0, 0.03))
-            run.send_signal(signal.SIGKILL)
-        assert len(check_folder(tmp_path / "out")) <= 1
-    write_folder(tmp_path / "out", NEW)
-    assert set(contents(tmp_path / "out")) == {*NEW, MANIFEST}
 
 
 @pytest.mark.parametrize("flag", [None, os.O_WRONLY | getattr(os, "O_DIRECTORY", 0)])
