@@ -40,7 +40,6 @@ answer = partial(answered, "advise")
 
 
 def advised(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of the drafter that is advised, on the best chip."""
     loads = len(found["choice"]["break_even"])
     rows: list[dict[str, Any]] = found["rows"][:loads]
     assert {row["drafter"] for row in rows} == {found["choice"]["drafter"]}
@@ -350,7 +349,6 @@ def test_the_decision_is_said_with_how_sure_it_is(
 
 
 def day_file(folder: Path, rows: list[float], unit: str = "concurrency") -> Path:
-    """Write a traffic file with these loads."""
     path = folder / "day.csv"
     lines = [f"hour,{unit}", *(f"{hour},{load}" for hour, load in enumerate(rows))]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -159,7 +159,6 @@ def test_a_break_even_needs_no_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shell(*words: str) -> Any:
-    """Run a command."""
     return CliRunner().invoke(app, ["breakeven", DENSE, "-H", CHIP, *words])
 
 

@@ -99,7 +99,6 @@ def test_noise_of_five_percent_moves_predictions_by_less(
 
 
 def predictions(found: Calibration, others: Sequence[Measurement]) -> list[float]:
-    """Return what a fitted profile predicts for other points."""
     chip = replace(B200, engines={found.engine.name: found.engine})
     setup = engine_setup(chip, found.engine.name, None, None)
     return list(predicted_tokens_per_s(others, Deployment(MODEL, setup), DRAFTER))

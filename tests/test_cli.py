@@ -127,7 +127,6 @@ def test_explain_names_what_a_device_does_beyond_its_share() -> None:
 
 
 def explained(*words: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what `explain` says in all, and of each operation."""
     result = answered("explain", *words)
     return result, {op["op"]: op for op in result["rows"]}
 

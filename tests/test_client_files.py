@@ -76,7 +76,6 @@ def test_a_table_without_its_load_is_refused_by_name(tool: str) -> None:
 
 
 def with_keys(name: str, changes: dict[str, Any]) -> str:
-    """Return a JSON file with keys changed."""
     return json.dumps(changed(json.loads(text_of(name)), changes))
 
 

@@ -39,7 +39,7 @@ from specroof.questions.doctor import (
 from specroof.reading.metrics_text import Sample
 from specroof.serving.metrics import counted
 from specroof.serving.observed import Observed, observed
-from tables import reads
+from tables import reads, rows
 
 LIFE = Life(1000.0)
 LATER = LIFE.at(1030.0)
@@ -48,8 +48,6 @@ CHIP = "h100"
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Any:
-    """Save pages, and return their paths."""
-
     def save(*texts: str) -> list[Path]:
         paths = [tmp_path / f"{number}.txt" for number in range(len(texts))]
         for path, text in zip(paths, texts, strict=True):
@@ -572,29 +570,11 @@ def test_refusals_are_one_line(saved: Any) -> None:
 
 
 STEADY = Schedule(((1, 64, 2),), 0.0)
-FIVE, TWO, OFF = Gain(5, 1.5, 1.4, 1.6), Gain(2, 1.53, 1.42, 1.64), Gain(0, 1.0, 1.0, 1.0)
-BAD = Gain(5, 0.97, 0.85, 1.05)
 
 
-@pytest.mark.parametrize(
-    ("now", "best", "words"),
-    [
-        (FIVE, FIVE, "that is best: 1.50x plain decoding (1.40-1.60x)"),
-        (OFF, OFF, "that is best"),
-        (FIVE, TWO, "K=2 may give 1.53x plain decoding (1.42-1.64x), K=5 1.50x, unclear: …"),
-        (FIVE, replace(TWO, low=1.51), "K=2 gives 1.53x plain decoding (1.51-1.64x), K=5 1.50x"),
-        (FIVE, replace(TWO, speedup=1.51), "that is within 1% of the best: 1.50x …"),
-        (OFF, Gain(1, 1.005, 0.9, 1.1), "that is within 1% of the best"),
-        (OFF, TWO, "K=2 gives 1.53x plain decoding (1.42-1.64x)"),
-        (OFF, replace(TWO, low=0.9), "K=2 may give 1.53x plain decoding (0.90-1.64x), unclear: …"),
-        (BAD, OFF, "no draft may be best: K=5 gives 0.97x plain decoding (0.85-1.05x), unclear: …"),
-        (replace(BAD, high=0.99), OFF, "no draft is best: K=5 gives 0.97x plain decoding …"),
-        (None, Gain(2, 1.5, 1.5, 1.5), "K=2 is best: 1.50x plain decoding (no figure …)"),
-        (None, OFF, "no draft is best (no figure …)"),
-    ],
-)
-def test_every_gain_is_over_plain_decoding(now: Gain | None, best: Gain, words: str) -> None:
-    change = Change(running=40, now=now, best=best, schedule=STEADY)
+@pytest.mark.parametrize(("now", "best", "words"), rows("values", "doctor_gains"))
+def test_every_gain_is_over_plain_decoding(now: Any, best: Any, words: str) -> None:
+    change = Change(running=40, now=now and Gain(*now), best=Gain(*best), schedule=STEADY)
     assert reads(gain_words(change), f"at 40 running requests {words}")
 
 
@@ -618,7 +598,6 @@ def test_a_length_beyond_what_was_measured_is_said() -> None:
 
 
 def observed_with(drafts: int) -> Observed:
-    """Return what a server shows that makes so many drafts."""
     page = [
         Sample("vllm:spec_decode_num_drafts_total", {}, 100.0),
         Sample("vllm:spec_decode_num_draft_tokens_total", {}, 100.0 * drafts),

@@ -15,7 +15,6 @@ CHIP = "h100"
 
 
 def shell(*words: str) -> Any:
-    """Run a command."""
     return CliRunner().invoke(app, ["explain", "Qwen/Qwen3-8B", "-H", CHIP, *words])
 
 

@@ -81,7 +81,6 @@ def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
 
 
 def tables(text: str) -> dict[str, Any]:
-    """Return the data of a page."""
     found = re.search(
         r'<script type="application/json" id="tables">(.*?)</script>', text, re.DOTALL
     )
@@ -324,7 +323,6 @@ def test_models_whose_grids_come_out_alike_share_a_file() -> None:
 
 @pytest.fixture(scope="module")
 def small() -> specroof.Answer:
-    """A page of one model on one chip."""
     return specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
 
 

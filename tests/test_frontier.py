@@ -22,7 +22,6 @@ ASKED: dict[str, Any] = {"drafters": SPEC, "batch_size": [1, 4, 16, 32], "max_dr
 
 
 def found_points(**more: Any) -> dict[str, list[FrontierPoint]]:
-    """Return the points of each series."""
     answer = frontier(MODEL, CHIP, **ASKED | more)
     return {one.name: list(one.points) for one in answer.series}
 

@@ -175,7 +175,6 @@ class Hub(BaseHTTPRequestHandler):
 
 
 def hang_up(server: Hub, _: bool) -> None:
-    """Close the connection without a word."""
     server.close_connection = True
     server.connection.shutdown(SHUT_RDWR)
 
@@ -287,8 +286,6 @@ HOSTILE: dict[str, Callable[[Hub, bool], None]] = {
 
 @dataclass
 class Deployment:
-    """The address of the server, and a cache that nobody has used."""
-
     url: str
     cache: Path
 
@@ -319,13 +316,11 @@ def hub(tmp_path: Path) -> Iterator[Deployment]:
 
 
 def row(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """Return the one model that a call shows."""
     (shown,) = json.loads(done.stdout)["rows"]
     return dict(shown)
 
 
 def refusals(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return the lines that refused names leave, one each."""
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
     assert all(line.startswith("specroof: ") for line in lines)
@@ -333,7 +328,6 @@ def refusals(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the one line that a refused name leaves."""
     (line,) = refusals(done)
     return line
 

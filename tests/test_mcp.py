@@ -259,7 +259,6 @@ def test_a_call_without_an_answer_is_a_refusal(
 
 
 def with_server(talk: Callable[[Any], Awaitable[None]], *words: str, **variables: str) -> None:
-    """Start the server, and let a client of the SDK talk to it."""
     anyio, mcp = pytest.importorskip("anyio"), pytest.importorskip("mcp")
     parameters = mcp.StdioServerParameters(
         command=sys.executable,
@@ -397,7 +396,6 @@ def test_a_long_call_stops_no_other_and_ends_when_it_is_cancelled_or_nobody_list
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
     for _ in range(int(seconds / 0.05)):
         if holds():
             return

@@ -68,7 +68,6 @@ else:
 
 
 def tool(folder: Path, code: str, name: str = "llama-bench") -> Path:
-    """Write a program."""
     path = folder / name
     # The shell runs Python on the file, as no path with a space may follow "#!".
     start = f"""#!/bin/sh\n''''exec "{sys.executable}" "$0" "$@" # '''\n"""
@@ -245,8 +244,6 @@ class Clock:
 
 
 class Anything:
-    """What a library hands on."""
-
     def __getitem__(self, _: object) -> float:
         return 0.0
 
@@ -439,7 +436,6 @@ def test_whatever_a_tool_prints_its_name_stands_in_one_line(
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Path:
-    """A tool that says its number and then does not end."""
     return tool(
         tmp_path,
         "import os, time\nopen(__file__ + '.pid', 'w').write(str(os.getpid()))\ntime.sleep(600)",

@@ -253,7 +253,6 @@ def test_lengths_that_drafts_cannot_give_are_cut() -> None:
 
 
 def of_samples(samples: dict[str, float], seconds: float | None = None) -> Observed:
-    """Return what a page of bare counters says."""
     page = [Sample(name, {}, value) for name, value in samples.items()]
     return observed(counted([page], sources=["page"]), seconds)
 

@@ -55,7 +55,6 @@ class Opened:
     asked: list[str] = field(default_factory=list)
 
     def at(self, url: str) -> "Opened":
-        """Go to an address, and wait until it is shown."""
         self.page.goto(url)
         self.page.wait_for_selector("html[data-turn]")
         self.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
@@ -72,7 +71,6 @@ class Opened:
         return self.went_to(urlencode([*words.items(), *drafters]))
 
     def went_to(self, address: str) -> "Opened":
-        """Give the page what stands behind the # of its address."""
         with self.drawn_again():
             self.page.evaluate(f"location.hash = {json.dumps(address)}")
         return self
@@ -83,32 +81,27 @@ class Opened:
         return str(self.page.locator("html").get_attribute("data-turn"))
 
     def after(self, turn: str) -> "Opened":
-        """Wait until the page is drawn again."""
         self.page.wait_for_selector(f'html:not([data-turn="{turn}"])')
         return self
 
     @contextmanager
     def drawn_again(self) -> Iterator[None]:
-        """Do something to the page, and wait until it is drawn again."""
         turn = self.turn
         yield
         self.after(turn)
 
     def chosen(self, selector: str, value: str) -> "Opened":
-        """Choose from a list of the page."""
         with self.drawn_again():
             self.page.locator(selector).select_option(value)
         return self
 
     def clicked(self, selector: str) -> "Opened":
-        """Click on a part of the page."""
         with self.drawn_again():
             self.page.locator(selector).click()
         return self
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What the page has computed."""
         # As text: values that are handed over one by one take ten times as long.
         text = self.page.evaluate(
             "JSON.stringify(specroofPage.figures(),"
@@ -118,7 +111,6 @@ class Opened:
 
     @property
     def answer(self) -> str:
-        """The decision, and what is said about it."""
         return f"{self.text('verdict')}\n{self.text('reasons')}"
 
     def cell(self, title: str, column: int) -> str:
@@ -127,13 +119,11 @@ class Opened:
         return str(row.locator("td").nth(column - 1).inner_text())
 
     def text(self, name: str) -> str:
-        """Return the text of an element by its id."""
         return str(self.page.locator(f"#{name}").inner_text())
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser."""
     words = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_api.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=words)
@@ -142,7 +132,6 @@ def chromium() -> Iterator[Any]:
 
 
 def opened(chromium: Any, url: str, **settings: Any) -> Opened:
-    """Open an address in a window of its own."""
     window = chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **settings})
     page = window.new_page()
     page.set_default_timeout(120_000)
@@ -156,7 +145,6 @@ def opened(chromium: Any, url: str, **settings: Any) -> Opened:
 
 @pytest.fixture
 def at(chromium: Any) -> Iterator[Callable[..., Opened]]:
-    """Return what opens an address in a window of its own, where nothing may be complained of."""
     windows: list[Opened] = []
 
     def opening(url: str, **settings: Any) -> Opened:
@@ -184,7 +172,6 @@ def shown(at: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a page and a site."""
     place = tmp_path_factory.mktemp("explore")
     found = specroof.explore(MODELS, ["b200", "h100"], **AXES)
     (place / "page.html").write_text(found.page, encoding="utf-8")
@@ -196,13 +183,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> str:
-    """The address of the page on the disk."""
     return (folder / "page.html").as_uri()
 
 
 @pytest.fixture(scope="module")
 def window(chromium: Any, url: str) -> Iterator[Opened]:
-    """A window with the page."""
     seen = opened(chromium, url)
     yield seen
     seen.page.context.close()
@@ -210,7 +195,6 @@ def window(chromium: Any, url: str) -> Iterator[Opened]:
 
 @pytest.fixture
 def page(window: Opened) -> Iterator[Opened]:
-    """The page, as it opens."""
     window.state()
     window.said.clear()
     yield window
@@ -219,7 +203,6 @@ def page(window: Opened) -> Iterator[Opened]:
 
 
 def predicted(seen: Opened) -> specroof.Answer:
-    """Return what the Python text on the page computes."""
     names: dict[str, Any] = {}
     text = seen.text("python").replace("specroof.predict(", "found = specroof.predict(", 1)
     exec(text, names)  # noqa: S102 - the text is there to be run

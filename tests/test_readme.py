@@ -140,7 +140,6 @@ def test_the_roofline_of_other_tools_is_that_of_the_table_of_engines() -> None:
 
 
 def shell_commands(page: str) -> list[str]:
-    """Return the commands of specroof in blocks of a shell, each in one line."""
     blocks = re.findall(r"^```sh\n(.*?)^```", TEXTS[page], re.MULTILINE | re.DOTALL)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [line for line in lines if line.startswith("specroof ")]
@@ -183,7 +182,6 @@ def test_each_of_twenty_tasks_takes_two_commands_at_most() -> None:
 
 
 def flags_of(name: str) -> set[str]:
-    """Return the flags of a command."""
     group: Any = get_command(app)
     _, command, _ = group.resolve_command(None, [name])
     return {flag for one in command.params for flag in one.opts}

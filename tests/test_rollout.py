@@ -21,7 +21,6 @@ TAILED = np.array([3000.0, 200.0, 900.0, 500.0, 1500.0, 250.0, 700.0, 400.0, 200
 
 
 def asked(**changes: Any) -> Any:
-    """Return a small rollout."""
     given = {"drafters": SPEC, "lengths": TAILED, "max_draft_len": 6, **changes}
     return rollout(given.pop("model", MODEL), given.pop("hardware", CHIP), **given)
 

@@ -38,7 +38,6 @@ def load(
 
 
 def tpot_band(seen: list[ServedScore], family: str, engine: str = "vllm", **more: Any) -> Band:
-    """Return the band of the TPOT of all loads."""
     return served_bands_of(seen, engine, family, **more)["tpot_s"]["any"]
 
 
@@ -130,12 +129,10 @@ def test_a_calibrated_profile_is_no_surer_of_requests_than_of_its_own_points() -
 
 
 def misses(engine: str, kind: str, offs: dict[str, float]) -> list[Miss]:
-    """Return a miss of each source."""
     return [Miss(name, engine, kind, off) for name, off in offs.items()]
 
 
 def band(seen: list[Miss], engine: str = "vllm", kind: str = "mtp", **more: Any) -> Band:
-    """Return the band of a drafter, which is there."""
     found = band_of(seen, engine, kind, **more)
     assert found is not None
     return found

@@ -201,7 +201,6 @@ def test_errors_by_hand() -> None:
 
 
 def drafted(ratios: Mapping[int, float], **changes: Any) -> list[Measurement]:
-    """Return loads without drafts that take 10 ms a token, and with drafts in the given ratios."""
     plain = [replace(DRAFTED, method="ar", draft_len=0, concurrency=count) for count in ratios]
     return plain + [
         replace(DRAFTED, concurrency=count, tpot_s=0.01 * ratio, **changes)

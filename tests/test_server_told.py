@@ -14,7 +14,6 @@ from specroof.hardware.engine import ServerSettings
 
 
 def line(**server: Any) -> str:
-    """Return a line of SGLang's bench_serving whose server said so of itself."""
     figures = {
         "backend": "sglang", "max_concurrency": 4, "completed": 16, "duration": 10.0,
         "total_input_tokens": 1600, "total_output_tokens": 1600, "output_throughput": 160.0,
@@ -24,7 +23,6 @@ def line(**server: Any) -> str:
 
 
 def result(**server: Any) -> Measurement:
-    """Return what such a line measured."""
     (point,) = read_benchmark(line(**server), source="bench.jsonl")
     return point
 

@@ -34,7 +34,6 @@ MODEL, CHIP = "Qwen/Qwen3-8B", "h100"
 
 
 def of_workers(question: Callable[..., Any], **changes: Any) -> Any:
-    """Return what a question answers about Qwen3-8B on H100s."""
     return question(MODEL, CHIP, **ASKED | changes)
 
 

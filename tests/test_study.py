@@ -49,8 +49,6 @@ Write = Callable[[str], str]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Return a function that writes a study file and returns its path."""
-
     def written(text: str) -> str:
         path = tmp_path / "study.yaml"
         path.write_text(text, encoding="utf-8")
@@ -60,7 +58,6 @@ def write(tmp_path: Path) -> Write:
 
 
 def changed(old: str, new: str) -> str:
-    """The good study with one thing changed."""
     assert GOOD.count(old) == 1, f"{old!r} does not stand exactly once in the good study"
     return GOOD.replace(old, new)
 
@@ -223,7 +220,6 @@ def test_the_schema_takes_every_default(field: Any, write: Write) -> None:
 
 
 def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
-    """The message that a study is refused with, without the file's name."""
     with pytest.raises(error) as caught:
         load_study(path)
     message = str(caught.value)

@@ -34,7 +34,6 @@ GOOD: dict[str, Any] = {
 
 
 def mistakes(content: dict[str, Any]) -> tuple[str, ...]:
-    """Return all that is wrong with a study of several mistakes."""
     with pytest.raises(StudyError) as caught:
         parse_study(json.dumps(content), "s.yaml")
     said = str(caught.value)

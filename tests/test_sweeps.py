@@ -50,14 +50,12 @@ FORMATS = ("parquet", "csv", "jsonl")
 
 @pytest.fixture
 def study(tmp_path: Path) -> str:
-    """Return the path of a study of 2 chips, 2 drafters and 6 loads."""
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(CONTENT))
     return str(path)
 
 
 def sweep(*words: object) -> tuple[int, str, str]:
-    """Return the exit code and what a sweep prints, on both streams."""
     done = invoked("sweep", *words)
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -579,7 +577,6 @@ def test_a_process_that_is_ended_from_outside_is_one_line(
 
 
 def die() -> None:
-    """End the process that calls this."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -44,7 +44,6 @@ CONTENT: dict[str, Any] = {
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> None:
-    """Make a folder anew with these files."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +52,6 @@ def fill(folder: Path, files: dict[str, bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Return the files of a finished sweep."""
     folder = tmp_path_factory.mktemp("whole")
     assert write_sweep(CONTENT, folder, form="csv").done
     return contents(folder)
@@ -128,7 +126,6 @@ class Sweeping:
         return pids
 
     def interrupt(self) -> None:
-        """Press Ctrl-C: every process of the group hears it."""
         os.killpg(self.run.pid, signal.SIGINT)
 
     def end(self) -> tuple[int, str, str]:
@@ -205,7 +202,6 @@ def test_two_interrupts_at_any_moment_end_a_sweep_that_can_go_on(
 def started(
     *words: str, folder: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Return a Python process that has run."""
     return subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, check=False, cwd=folder,
         env=os.environ | environment,
@@ -269,7 +265,6 @@ def test_a_backend_that_matplotlib_does_not_know_is_one_line(tmp_path: Path) -> 
 
 
 def changed(content: bytes, **values: Any) -> bytes:
-    """Return a JSON object with other values; … takes a key away."""
     found = json.loads(content) | values
     return json.dumps({key: value for key, value in found.items() if value != "…"}).encode()
 
@@ -388,7 +383,6 @@ def with_junk(value: Any, data: st.DataObject) -> Any:
 
 
 def damage(folder: Path, name: str, data: st.DataObject) -> None:
-    """Damage a file of a folder."""
     path = folder / name
     content = path.read_bytes()
     how = data.draw(

@@ -20,7 +20,6 @@ def asked(rate: float, requests: int = 60) -> dict[str, Any]:
 
 
 def told_of(rate: float) -> list[dict[str, Any]]:
-    """Return what each question says of one rate."""
     (first,) = predict(MODEL, CHIP, drafters=SPEC, **asked(rate)).to_dict()["rows"]
     names = ("speedup", "decision", "reason", "largest_stable_rate", "plain_largest_stable_rate")
     told = [{name: first.get(name) for name in names}]

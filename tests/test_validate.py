@@ -58,7 +58,6 @@ FAST = next(one for one in MEASURED if kind_of(one)[0] == "speedup")
 
 
 def predicted(point: Measurement, engine: EngineProfile) -> tuple[float, float]:
-    """Return what an engine predicts for a point without drafts and with them, in tokens/s."""
     rates = published_rates([point], engine)
     return float(rates.plain[0]), float(rates.speculative[0])
 
@@ -513,7 +512,6 @@ def true_rates() -> tuple[tuple[Measurement, float, float, float], ...]:
 
 
 def synthetic(noise: float) -> list[Measurement]:
-    """Return measurements as the fitted parameters predict them, with noise of at most so much."""
     rng = np.random.default_rng(1)
     made = []
     for point, *rates in true_rates():

@@ -53,7 +53,6 @@ def literals(path: Path) -> Iterator[str]:
 
 
 def stopping(text: str) -> list[str]:
-    """Return what stops a reader in a text."""
     line = " ".join(text.split())
     return [found[0] for words in STOPPERS if (found := re.search(words, line))]
 

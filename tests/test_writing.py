@@ -22,7 +22,6 @@ KILLS = int(os.environ.get("SPECROOF_KILLS", "8"))
 
 
 def refusal(path: Path, data: bytes = b"new") -> str:
-    """Return the one line that refuses to write a place."""
     with pytest.raises(OutputError) as error:
         write_files({path: data})
     assert "\n" not in str(error.value)
@@ -218,7 +217,6 @@ print(number)
 
 
 def listed(folder: Path) -> dict[str, str]:
-    """Return the files that a manifest lists with their sums; none where it is not complete."""
     manifest = json.loads((folder / MANIFEST).read_text())
     rows = manifest["files"] if manifest["complete"] else []
     return {row["name"]: row["sha256"] for row in rows}
@@ -279,7 +277,6 @@ def test_a_nameless_file_that_cannot_be_named_is_not_used(
 
 
 def open_descriptors() -> int:
-    """Return how many files this process holds open."""
     return len(list(Path("/dev/fd").iterdir()))
 
 
