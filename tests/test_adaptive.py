@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from typer.testing import CliRunner
 
-from specroof import OptionError, adaptive, advise, load_drafter, predict
+from specroof import OptionError, adaptive, advise
 from specroof.cli import app
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
@@ -32,8 +32,7 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.policies.schedule import drafts_at
-from specroof.questions.adaptive import Adaptive, _costs
-from specroof.questions.request import DeploymentRequest
+from specroof.questions.adaptive import Adaptive
 from tables import rows
 
 pytestmark = pytest.mark.slow
@@ -258,26 +257,6 @@ def test_rounds_of_two_lengths_add_up() -> None:
     # A round of 1 token in 1 s and one of 3 in 2 s.
     rate = mixed_rate(np.array([1.0, 1.5]), np.array([1.0, 3.0]), np.array([0.5, 0.5]))
     assert rate == pytest.approx(4 / 3)
-
-
-def test_one_price_for_every_question() -> None:
-    """Beyond 1024 tokens vLLM has no captured graph: 256 requests with 4 drafts are 1280."""
-    words = ("deepseek-ai/DeepSeek-V4-Flash", "b300")
-    given: dict[str, Any] = {"tensor_parallel": 4, "engine": "vllm"}
-    spec = "dspark,accept-length=3.4@7"
-    (curve,) = predict(*words, drafters=spec, batch_size=[1, 256], **given).curves
-    answer: Any = adaptive(*words, drafter=spec, batch_size=[1, 256], n_rounds=500, **given)
-    rates = curve.tokens_per_s[0]
-    fixed, by_load = answer.policies["fixed"], answer.policies["by load"]
-    assert curve.speedup[0, 1, 7] < 0.6
-    assert [one.tokens_per_s for one in fixed] == pytest.approx(rates[:, answer.draft_len])
-    assert [one.tokens_per_s for one in by_load] == pytest.approx(np.nanmax(rates, axis=1))
-    assert "adaptive verification" in answer.policies
-    costs = _costs(DeploymentRequest(*words, **given).resolved(), load_drafter(spec), 256, 4096, 7)
-    assert costs(256).verify_s[::256] == pytest.approx(curve.verify_s[0, 1, :8])
-    # At 1024 tokens, and one beyond.
-    assert costs(256).verify_s[769] > 2 * costs(256).verify_s[768]
-    assert "num_speculative_tokens_per_batch_size" in answer.launch.text
 
 
 def test_lengths_by_load_are_those_of_the_flags() -> None:

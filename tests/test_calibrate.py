@@ -316,18 +316,6 @@ def test_points_that_tell_one_figure(
     assert dict(found.kept)["sequence_overhead_s"] == said
 
 
-def test_what_is_harder_to_tell_takes_more_points() -> None:
-    # A plain run, and three lengths of drafts.
-    found = calibrate(points((8,), (2048,), (0, 1, 3, 7)), MODEL, CHIP, drafter=DRAFTER)
-    takes = re.compile(r"needs (\d) points, has 4")
-    told = {name: takes.fullmatch(reason) for name, reason in found.kept}
-    assert {name: int(match[1]) for name, match in told.items() if match} == {
-        "compute_frac": 5,
-        "round_sequence_overhead_s": 5,
-        "request_overhead_s": 5,
-    }
-
-
 def times(line: int, factor: float) -> list[Measurement]:
     """Return points of which one is some times as fast."""
     bench = points()

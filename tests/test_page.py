@@ -593,19 +593,6 @@ def test_a_view_is_restored_from_its_address(at: Callable[..., Opened], page: Op
     assert again.text("python") == page.text("python")
 
 
-def test_figures_are_copied(at: Callable[..., Opened], url: str) -> None:
-    seen = at(url)
-    for name in ("python", "question", "command", "paste", "link"):
-        seen.page.evaluate("document.getElementById('copied').textContent = ''")
-        seen.page.locator(f"#copy-{name}").click()
-        seen.page.wait_for_selector("#copied:not(:empty)")
-        assert seen.text("copied") in {
-            "Copied.",
-            "Selected; copy it with the keyboard.",
-            "Copy it from the address bar.",
-        }
-
-
 def test_another_draft_length_changes_the_decision_that_is_shown(page: Opened) -> None:
     drafters = ["autoregressive,accept=0.7,cost=0.15"]
     page.state(drafters=drafters, batch=8)
@@ -633,13 +620,6 @@ def test_why_and_how_sure_are_those_of_the_commands(page: Opened) -> None:
         assert re.findall(r"(?:: |, )([a-zA-Z][^:,+]*) \+", said)[: len(parts)] == parts
         assert f"{found.round.steps:.2f} plain steps" in said
         assert f"How sure: {found.sureness}." in said
-
-
-def test_a_band_that_is_too_wide_says_so(shown: Callable[..., Opened]) -> None:
-    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": 65536, "batch_size": [1, 1024]}
-    seen = shown(specroof.explore(MODELS[0], "b200", engines="sglang", steady=True, **axes))
-    seen.state(batch=1024, limited=0, drafters=["eagle3,accept-length=2.8@3"])
-    assert "not usefully predicted here" in seen.text("verdict")
 
 
 def test_a_drafter_that_the_server_refuses_is_never_on(page: Opened) -> None:

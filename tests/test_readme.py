@@ -22,10 +22,6 @@ TEXTS = {
 }
 
 
-def test_the_readme_shows_a_command_with_its_output() -> None:
-    assert sessions(TEXTS["README.md"])
-
-
 SHOWING = [name for name, text in TEXTS.items() if sessions(text)]
 #: The page that shows `specroof validate`, whose predictions other tests need too.
 VALIDATING = "docs/pages/engine-errors.md"
@@ -56,10 +52,6 @@ def test_a_stale_session_is_written_again_and_all_else_stays() -> None:
     assert models.startswith('{"version": 3')
     assert version.startswith("specroof ")
     assert refreshed(page) == page.replace("{}", models).replace("old", version)
-
-
-def test_the_readme_is_short() -> None:
-    assert TEXTS["README.md"].count("\n") <= 120
 
 
 def test_the_page_of_questions_counts_what_is_bundled() -> None:

@@ -344,22 +344,6 @@ def test_requests_of_one_client_take_what_each_takes_alone(
     )
 
 
-def test_loads_beyond_the_memory_of_a_server_wait() -> None:
-    clients = [2048, 64, 1024]  # memory holds fewer than 1024 of them
-    loads = [
-        replace(LOAD, concurrency=count, shortest=0.5, ttft_s=1.0, tpot_s=1.0, tokens_per_s=1.0)
-        for count in clients
-    ]
-    steady = answered(loads[0], clients)
-    # With ten requests of each client the start and the end of a run matter little.
-    for place, score in enumerate(plain_scores(loads, played=True)):
-        assert score.point.concurrency == clients[place]
-        rate, ttft_s = (steady[name][place, 0] for name in ("tokens_per_s", "ttft_s"))
-        assert math.exp(score.off["tokens_per_s"]) == pytest.approx(rate, rel=0.05)
-        if clients[place] != 64:  # all of these start at once, and none waits for room
-            assert math.exp(score.off["ttft_s"]) == pytest.approx(ttft_s, rel=0.05)
-
-
 def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.MonkeyPatch) -> None:
     load = replace(LOAD, shortest=0.5, ttft_s=1.0)
     seconds = []
@@ -469,10 +453,6 @@ def test_a_load_is_predicted_by_a_profile_without_its_group(
     assert atom == load_hardware("mi250x").engine()
 
 
-#: Days before and after graphs of SGLang held passes over prompts.
-SUMMER = ("2026-03-01", "2026-06-01")
-
-
 def test_totals_without_the_chip_are_there_once_fits_are_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -491,34 +471,6 @@ def test_totals_without_the_chip_are_there_once_fits_are_stored(
     assert played.keys() - found.other_totals.keys() == {"played", "played as shipped"}
     assert played["played"] == served_errors(plain_scores([LOAD], played=True))
     assert played["played as shipped"] == served_errors(plain_scores([LOAD], None, played=True))
-
-
-def test_servers_without_graphs_of_prompts_launch_them() -> None:
-    # DeepSeek-R1 on H200, prompts of 1024 tokens, 4 clients: 156 ms in SGLang 0.5.9, 85 in 0.5.12.
-    loads = [
-        load
-        for load in load_served()
-        if (load.model, load.hardware, load.engine) == ("deepseek-ai/DeepSeek-R1", "h200", "sglang")
-        and (load.input_len, load.output_len, load.concurrency) == (1024, 1024, 4)
-        and not load.drafts
-    ]
-    undated = [replace(load, engine_version="", date=day) for load in loads[:1] for day in SUMMER]
-    new: dict[bool, list[float]] = {True: [], False: []}
-    old: dict[bool, list[float]] = {True: [], False: []}
-    for played in (False, True):
-        for one in plain_scores([*loads, *undated], None, played=played):
-            point = one.point
-            kind = new if point.engine_version == "0.5.12" or point.date == SUMMER[1] else old
-            kind[played].append(one.off["ttft_s"] + math.log(point.ttft_s or 1))
-    for played in (False, True):
-        assert len(new[played]) == len(old[played]) == 2
-        assert max(new[played]) < min(old[played]) - math.log(1.3)
-    # Without the model another one's calls say which of both launches.
-    blind = {
-        one.point.engine_version: one.off["ttft_s"] + math.log(one.point.ttft_s or 1)
-        for one in plain_scores(loads, played=True)
-    }
-    assert blind["0.5.12"] < blind["0.5.9"] - math.log(1.3)
 
 
 # --- sources that disagree -----------------------------------------------------------------------

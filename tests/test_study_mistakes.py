@@ -119,33 +119,11 @@ def test_without_a_sound_drafter_the_targets_are_looked_at_all_the_same() -> Non
         assert [one.partition(";")[0] for one in found[1:]] == 3 * ["engine is 'nonsense'"]
 
 
-def test_drafters_that_lack_something_do_not_hide_what_the_targets_lack() -> None:
-    target = {"model": "Qwen/Qwen3-8B", "hardware": "b200", "tensor_parallel": 5}
-    told(
-        mistakes(GOOD | {"targets": [target], "drafters": ["autoregressive,cost=0.1"]}),
-        "drafter 'autoregressive,cost=0.1' has no acceptance",
-        "tensor_parallel is 5 with",
-    )
-
-
 def test_without_a_sound_target_the_drafters_are_looked_at_all_the_same() -> None:
     for targets in ([{"model": "Qwen3-8D", "hardware": "l5"}], [3, 4], 7):
         found = mistakes(GOOD | {"targets": targets, "drafters": ["perfect"]})
         assert found[-1].startswith("drafters.0: drafter 'perfect'")
         assert all(one.startswith("targets") for one in found[:-1])
-
-
-def test_a_key_that_two_blocks_may_not_share_does_not_hide_a_name() -> None:
-    content = GOOD | {"workload": {"input_len": 8, "output_len": 8}, "drafters": ["perfect"]}
-    told(mistakes(content), "context_len and workload are both given", "drafters.0: ")
-
-
-def test_positions_are_those_of_the_file_whatever_else_is_wrong() -> None:
-    targets = [{"model": "Qwen/Qwen3-8B", "hardware": ["b1", "b2", "b200", "b3"]}] * 2
-    found = mistakes(GOOD | {"targets": [{"model": 3, "hardware": []}, *targets]})
-    assert [one.partition(":")[0] for one in found if "b" in one.partition("'")[2][:2]] == [
-        f"targets.{target}.hardware.{entry}" for target in (1, 2) for entry in (0, 1, 3)
-    ]
 
 
 # --- thousands -----------------------------------------------------------------------------------
