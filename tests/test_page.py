@@ -17,7 +17,6 @@ import pytest
 from typer.testing import CliRunner
 
 import specroof
-from gridded import gridded
 from published_models import published, published_options
 from specroof.cli import app
 from specroof.questions.explore import ANSWERS, HIT_RATES, site_files
@@ -43,7 +42,7 @@ AXES: Final[dict[str, Any]] = {
 EXACT: Final = 1e-6
 PROFILE: Final = "qwen3.6-35b-a3b/mtp/speed-bench"
 #: Measured at temperatures 0 and 1.
-GREEDY, WARM = "qwen3-8b/dflash-b16/gsm8k-t0", "qwen3-8b/dflash-b16-cast/gsm8k-t1"
+GREEDY = "qwen3-8b/dflash-b16/gsm8k-t0"
 
 
 @dataclass
@@ -359,19 +358,6 @@ def test_requests_that_wait_are_played_where_a_batch_has_no_room(
     assert "No room" in seen.answer
 
 
-def test_the_command_gives_the_same_figures(page: Opened) -> None:
-    page.state(batch=64, limited=0, drafters=["eagle3,accept-length=2.8@3", "ideal"])
-    words = shlex.split(page.text("command"))
-    done = CliRunner().invoke(app, [*words[1:], "--grid"])
-    assert done.exit_code == 0, done.output
-    answer = json.loads(done.stdout.splitlines()[-1])
-    for order, found in enumerate(page.figures["curves"]):
-        expected = gridded(answer, "speedup", order)[0, 0]
-        assert np.array(found["speedup"], dtype=float) == pytest.approx(
-            expected, rel=EXACT, nan_ok=True
-        )
-
-
 def test_acceptance_is_moved_to_the_temperature_that_is_asked_for(page: Opened) -> None:
     page.state(drafters=[f"dflash,profile={GREEDY}", "eagle3,accept=0.7"], focus=0)
     begun = page.figures["curves"][0]
@@ -452,25 +438,6 @@ def test_models_chips_and_engines_are_chosen(page: Opened) -> None:
     assert "At most" in page.answer
     page.page.locator("#limited").uncheck()
     assert page.figures["state"]["limited"] is False
-
-
-def test_the_verdict_and_the_flags_follow(page: Opened) -> None:
-    page.state(drafters=["eagle3,accept-length=2.8@3"], batch=8)
-    best = page.figures["curves"][0]["choice"]["draft_len"]
-    assert re.search(
-        rf"On: [\d.]+×\s*likely [\d.]+ to [\d.]+×.*{best} drafts of EAGLE-3", page.answer, re.DOTALL
-    )
-    assert f"--speculative-num-steps {best} " in page.text("flags")
-    page.state(drafters=["autoregressive,accept=0.1,cost=0.5"])
-    assert page.page.locator("#verdict strong").inner_text() == "Off"
-    assert page.page.locator("#flags pre").count() == 0
-    page.state(drafters=["eagle3,accept-length=1.4@1"], batch=32, context=4096)
-    told = page.figures["curves"][0]
-    assert (told["verdict"], told["choice"]["decision"]) == ("unclear", "unclear")
-    assert told["speedup_low"][1] < 1 < told["speedup_high"][1]
-    assert "Unclear: " in page.answer
-    page.state(drafters=["ideal"], batch=64, context=65536, devices=1)
-    assert "No room" in page.answer
 
 
 @pytest.mark.parametrize(("curve", "targets", "expected"), rows("values", "page_decisions"))

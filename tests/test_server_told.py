@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from specroof.cli import app
+from commands import refused, run
 from specroof.errors import MeasurementError
 from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware.engine import ServerSettings
@@ -67,8 +66,7 @@ def test_validate_refuses_settings_that_a_result_contradicts(tmp_path: Path) -> 
     file = tmp_path / "bench.jsonl"
     file.write_text(line(disable_overlap_schedule=True))
     words = f"validate {file} --model Qwen/Qwen3-8B -H h100"
-    same = CliRunner().invoke(app, [*words.split(), "--server", "overlap=off"])
-    assert same.exit_code == 0, same.stderr
-    other = CliRunner().invoke(app, [*words.split(), "--server", "overlap=on"])
-    assert (other.exit_code, other.stdout) == (2, "")
-    assert "the server ran with overlap False, and server states overlap True" in other.stderr
+    run(words, "--server overlap=off")
+    assert "the server ran with overlap False, and server states overlap True" in refused(
+        words, "--server overlap=on"
+    )

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
+from commands import refused, run
 from specroof import advise, breakeven, capacity, frontier, load_hardware, predict, sweep, worth
-from specroof.cli import app
 from specroof.errors import OptionError, reject
 from specroof.hardware.engine import UNMEASURED
 from specroof.hardware.profile import HardwareProfile, Placement
@@ -287,16 +286,11 @@ def test_studies_take_workers(tmp_path: Path) -> None:
     assert one.split is None
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({**STUDY, "targets": TARGETS}))
     for form in ("parquet", "csv"):
-        run = CliRunner().invoke(
-            app,
-            ["sweep", f"{tmp_path}/study.yaml", "-o", f"{tmp_path}/{form}", "--format", form],
-        )
-        assert run.exit_code == 0, run.stderr
+        run(f"sweep {tmp_path}/study.yaml -o {tmp_path}/{form} --format {form}")
     # A sweep of other workers is another one.
     again = yaml.safe_dump({**STUDY, "targets": [TARGETS[0] | {"link": 1e9}, TARGETS[1]]})
     (tmp_path / "study.yaml").write_text(again)
-    run = CliRunner().invoke(app, ["sweep", f"{tmp_path}/study.yaml", "-o", f"{tmp_path}/csv"])
-    assert (run.exit_code, "split_sha256" in run.stderr) == (2, True)
+    assert "split_sha256" in refused(f"sweep {tmp_path}/study.yaml -o {tmp_path}/csv")
     overviews = {overview.target: overview for overview in found.overviews()}
     assert [overview.devices for overview in overviews.values()] == [6, 2]
     # Prices are of all devices.
