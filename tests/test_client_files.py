@@ -350,24 +350,11 @@ def test_counters_whose_drafts_vary_say_so() -> None:
     assert "drafts vary (mean 3.95 of 4)" in profile.note
 
 
-PLAIN_LOG = "Avg prompt throughput: 9.0 tokens/s, Avg generation throughput: 9.0 tokens/s, Running"
-SGLANG_LOG = "Decode batch, #running-req: 1, cuda graph: True, gen throughput (token/s): 97.5, "
-
-
 @pytest.mark.parametrize(
     ("text", "tool"),
     [
-        ('sglang:spec_accept_length{model_name="m"} 2.5\n', "SGLang's metrics page"),
-        ('vllm:num_requests_running{engine="0"} 2\n', "metrics page of a vLLM server that drafts"),
-        (f"INFO 11-22 10:00:00 [loggers.py:259] Engine 000: {PLAIN_LOG}: 1 reqs\n", "vLLM's log"),
-        (f"[2026-11-22 10:00:00] {SGLANG_LOG}#queue-req: 0\n", "SGLang's log"),
-        ("metadata:\n  guidellm_version: 0.8.1\n", "a report of guidellm"),
-        (text_of("guidellm-0.8.1.csv"), "a report of guidellm"),
-        (text_of("guidellm-0.8.1.json"), "a report of guidellm"),
-        (text_of("aiperf-0.13.0.csv"), "the CSV of aiperf or genai-perf"),
-        (text_of("genai-perf-0.0.16.csv"), "the CSV of aiperf or genai-perf"),
-        (text_of("aiperf-0.13.0.json"), "aiperf without an acceptance histogram"),
-        (text_of("genai-perf-0.0.16.json"), "a result of genai-perf"),
+        *rows("refusals", "without_acceptance"),
+        *((text_of(file), tool) for file, tool in rows("refusals", "files_without_acceptance")),
         (json.dumps(VLLM), "a benchmark result without acceptance by position"),
     ],
 )

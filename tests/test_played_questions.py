@@ -190,21 +190,6 @@ def test_advice_plays_its_own_schedule() -> None:
     assert plan.speedup.tolist() == pytest.approx(
         (plan.plain["mean_latency_s"] / plan.drafting["mean_latency_s"]).tolist()
     )
-    # One length for every batch is what predict plays.
-    one = advise(MODEL, CHIP, **asked, draft_len=2)
-    assert {length for _, _, length in one.chips[0].plan.schedule} == {2}
-    played_one = predict(
-        MODEL, CHIP, **ASKED, **REQUESTS, rate=[4, 20], requests=80, length_range=(0.5, 1.5)
-    ).played[0]
-    for side, length in ((played_of(one).plain, 0), (played_of(one).drafting, 2)):
-        expected = played_one.figures["p99_ttft_s"][:, length]
-        assert side["p99_ttft_s"] == pytest.approx(expected, rel=1e-9)
-    # Rows are of the rates, and of what is played with one length.
-    (row, _), told = one.chips[0].rows, played_of(one).drafting
-    assert [each.rate for each in one.chips[0].rows] == [4, 20]
-    assert row.ttft_s == pytest.approx(told["mean_ttft_s"][0], rel=1e-9)
-    assert row.running == pytest.approx(told["mean_running"][0], rel=1e-9)
-    assert row.plain_running == pytest.approx(played_of(one).plain["mean_running"][0], rel=1e-9)
 
 
 def test_advice_says_where_its_drafts_are_slower() -> None:
