@@ -106,10 +106,6 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 # --- hardware ----------------------------------------------------------------------------------
 
 
-def test_an_alias_finds_its_profile_whatever_the_case() -> None:
-    assert load_hardware("H100").name == load_hardware("h100-sxm").name
-
-
 def test_every_bundled_profile_is_found_by_every_alias() -> None:
     for name in hardware_names():
         profile = load_hardware(name)

@@ -63,12 +63,6 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
         assert loads == [["4096", "1"], ["4096", "8"]]
 
 
-def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:
-    found = answered(PREDICT, "--drafter autoregressive,cost=0,survival=.9/.8 --grid")
-    assert found["grid"]["quantities"]["speedup"][0][0][0][3:] == [None] * 14
-    assert [row["draft_len"] for row in found["rows"]] == [2]
-
-
 def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> None:
     # It printed 1.00-1.00x, the band of no drafts, beside the verdict of one draft.
     for spec in ("eagle3,accept=0.12", "eagle3,accept=0"):
