@@ -21,7 +21,7 @@ from specroof import (
     load_model,
 )
 from specroof.cost import CHOICES
-from specroof.errors import CatalogError, ConfigError, OptionError, SpecroofError
+from specroof.errors import CatalogError, ConfigError, OptionError
 from specroof.hardware.engine import ServerSettings
 from specroof.latency.setup import engine_setup
 from specroof.parsers import PARSERS
