@@ -513,6 +513,12 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     printed = " ".join(page(words).split())
     assert "--server running=64 is in the flags of sglang" in printed
     assert f"64 in flight get {default['tokens_per_s']:.0f} tok/s at $" in printed
+    # Of a chip that nobody knows the wait has no figure that is of use.
+    h100: Any = load_hardware("h100")
+    unknown = replace(h100.generic, architecture=None)
+    strange = replace(h100, engines={}, default_engine=None, generic=unknown)
+    far = advise("Qwen/Qwen3-8B", strange, framework="sglang", **SMALL | {"concurrency": 64})
+    assert "its default of 48, the others wait" in " ".join(str(far).split())
     # Of vLLM no default binds, and what the user states is kept.
     assert answer(f"{words} --framework vllm")["choice"]["raised"] == {}
     assert answer(f"{words} --server running=48")["choice"]["raised"] == {}

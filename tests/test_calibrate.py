@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -20,7 +19,6 @@ from specroof import (
     ForwardPass,
     MeasurementError,
     Placement,
-    advise,
     forward_latency,
     load_drafter,
     load_hardware,
@@ -409,14 +407,6 @@ def test_a_calibrated_engine_keeps_the_rules_of_its_server(
     assert mine.owns("sglang")
     assert not mine.owns("vllm")  # another tool than it was calibrated with
     assert not CHIP.owns("sglang")
-    load: dict[str, Any] = {"input_len": 100, "output_len": 50, "concurrency": 64}
-    asked = partial(advise, "Qwen/Qwen3-8B", path, drafters=["eagle3,accept=0.6"], **load)
-    own, named, other = (asked(framework=name).chips[0] for name in (None, "sglang", "vllm"))
-    assert [one.setup.engine.name for one in (own, named, other)] == ["mine", "mine", "generic"]
-    # One more file to name, and the server that its rules are of.
-    (measure,) = {one.to_measure.commands for one in (own, named)}  # type: ignore[union-attr]
-    assert f"specroof validate bench.jsonl -H {path} " in str(measure)
-    assert "sglang.launch_server" in str(measure)
 
 
 def test_a_figure_without_a_spare_point_has_no_error() -> None:

@@ -19,19 +19,12 @@ import pytest
 
 from gguf_files import gguf_bytes
 from tables import rows
+from tiny_configs import TINY
 
 pytestmark = pytest.mark.slow
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-CONFIG = {
-    "model_type": "llama",
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "vocab_size": 1000,
-}
+CONFIG = TINY | {"num_hidden_layers": 3}
 NVFP4 = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}}
 
 #: A file that says more than one read holds, with a matrix each of what a model has.

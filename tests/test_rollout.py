@@ -66,14 +66,10 @@ def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     drafts = [drafts for _, _, drafts in found.rows[2].ranges]
     assert drafts == ([1, 0] if spec == SOMETIMES else [3, 2])  # fewer at large batches
     assert found.rows[2].draft_len is None
-    text = " ".join(str(found).split())
-    assert f"{drafts[0]} at 1-" in text
     # Where fixed drafts do not pay, the schedule still may.
     assert [row.decision for row in found.rows[1:]] == (
         ["off", "on"] if spec == SOMETIMES else ["on"] * 2
     )
-    assert "decision: on" in text
-    assert ("by its schedule alone" in text) == (spec == SOMETIMES)
     # A drafter misses the tokens of the rounds without it.
     assert any("turns drafting off" in note for note in found.notes) == (spec == SOMETIMES)
 

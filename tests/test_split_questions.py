@@ -212,10 +212,6 @@ def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
     assert far is not None
     assert far.width == pytest.approx(math.hypot(near.width, UNMEASURED["split"][0]))
     assert many.curves[0].served_bands == one.curves[0].served_bands
-    reach = many.case["reach"]
-    assert reach["placement"] == "none"
-    assert "extrapolated to prefill workers" in reach["text"]
-    assert "prefill workers" not in one.case["reach"]["text"]
     ideal = of_workers(predict, **WORKERS, **asked | {"engine": "ideal"})
     assert not any("bands" in note for note in ideal.notes)
 

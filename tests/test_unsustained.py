@@ -157,16 +157,6 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     assert most > 48
     assert chip.raised == {"running": (48, most)}
     assert f"--max-running-requests {most:.0f}" in (chip.engine_config["sglang"] or "")
-    ends = {"rate": f"running={most:.0f} at 30 requests/s", "lengths": "running=60"}
-    job = {"lengths": {"input_len": [1000] * 60, "output_len": [200] * 60}}
-    asked: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("rate", {"rate": 30, "requests": 200}),
-        ("lengths", job),
-    )
-    for load, asked_for in asked:
-        sizes: dict[str, Any] = {} if load == "lengths" else {"input_len": 1000, "output_len": 200}
-        notes = predict(MODEL, CHIP, framework="sglang", drafters=SPEC, **sizes, **asked_for).notes
-        assert notes[0].startswith(f"raised limit: --server {ends[load]}")
     calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]
     assert calm.raised == {}
     # At the larger rates more than 48 run plain, which has no such limit, and fewer with drafts.
