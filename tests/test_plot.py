@@ -489,7 +489,7 @@ def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
     figure = plot_speedup_by_draft_len([one, other])
     assert legend_texts(figure)[:2] == [
         "Example-7B on Example GPU, batch 1",
-        "Example-70B on 8 × Example GPU (EP 4) (DP attention 2) (DCP 2) (PP 2), batch 2",
+        "Example-70B on 8 × Example GPU (EP 4) (DP\nattention 2) (DCP 2) (PP 2), batch 2",
     ]
     assert titles(figure)[1].splitlines() == [
         "engine ideal: the plain roofline, context 4096",
