@@ -70,6 +70,7 @@ def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     assert [row.decision for row in found.rows[1:]] == (
         ["off", "on"] if spec == SOMETIMES else ["on"] * 2
     )
+    assert ("by its schedule alone" in " ".join(str(found).split())) == (spec == SOMETIMES)
     # A drafter misses the tokens of the rounds without it.
     assert any("turns drafting off" in note for note in found.notes) == (spec == SOMETIMES)
 
