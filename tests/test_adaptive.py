@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from typer.testing import CliRunner
 
-from specroof import OptionError, adaptive, advise, load_drafter, predict
+from specroof import OptionError, adaptive, advise
 from specroof.cli import app
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
@@ -32,8 +32,7 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.policies.schedule import drafts_at
-from specroof.questions.adaptive import Adaptive, _costs
-from specroof.questions.request import DeploymentRequest
+from specroof.questions.adaptive import Adaptive
 from tables import rows
 
 pytestmark = pytest.mark.slow
@@ -232,16 +231,6 @@ def test_the_standard_error_is_that_of_a_ratio_by_hand() -> None:
     assert outcome.draft_len == pytest.approx((3 + 5) / 2 / 2)
 
 
-def test_standard_errors_are_the_spread_over_seeds() -> None:
-    # 60 seeds know a standard deviation to 9 %: three of those, and what tuning adds.
-    outcomes = [
-        simulated_policies(costs_of(4), CURVE, known=0.5, n_rounds=2000, seed=seed)["oracle"]
-        for seed in range(60)
-    ]
-    spread = np.std([outcome.tokens_per_s for outcome in outcomes], ddof=1)
-    assert np.mean([outcome.error for outcome in outcomes]) == pytest.approx(spread, rel=0.3)
-
-
 # --- what engines do by themselves ---------------------------------------------------------------
 
 
@@ -270,31 +259,9 @@ def test_rounds_of_two_lengths_add_up() -> None:
     assert rate == pytest.approx(4 / 3)
 
 
-def test_one_price_for_every_question() -> None:
-    """Beyond 1024 tokens vLLM has no captured graph: 256 requests with 4 drafts are 1280."""
-    words = ("deepseek-ai/DeepSeek-V4-Flash", "b300")
-    given: dict[str, Any] = {"tensor_parallel": 4, "engine": "vllm"}
-    spec = "dspark,accept-length=3.4@7"
-    (curve,) = predict(*words, drafters=spec, batch_size=[1, 256], **given).curves
-    answer = adaptive(*words, drafter=spec, batch_size=[1, 256], n_rounds=500, **given)
-    rates = curve.tokens_per_s[0]
-    fixed, by_load = answer.policies["fixed"], answer.policies["by load"]
-    assert curve.speedup[0, 1, 7] < 0.6
-    assert [one.tokens_per_s for one in fixed] == pytest.approx(rates[:, answer.draft_len])
-    assert [one.tokens_per_s for one in by_load] == pytest.approx(np.nanmax(rates, axis=1))
-    assert "adaptive verification" in answer.policies
-    costs = _costs(DeploymentRequest(*words, **given).resolved(), load_drafter(spec), 256, 4096, 7)
-    assert costs(256).verify_s[::256] == pytest.approx(curve.verify_s[0, 1, :8])
-    # At 1024 tokens, and one beyond.
-    assert costs(256).verify_s[769] > 2 * costs(256).verify_s[768]
-    assert answer.launch is not None
-    assert "num_speculative_tokens_per_batch_size" in answer.launch.text
-
-
 def test_lengths_by_load_are_those_of_the_flags() -> None:
     loads = [1, 4, 16, 32, 64]  # of single loads, 5 drafts are best at 4 and 16, by a hair
-    answer = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=loads, n_rounds=500, engine="vllm")
-    assert answer.launch is not None
+    answer: Any = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=loads, n_rounds=500, engine="vllm")
     config = json.loads(shlex.split(answer.launch.text)[1])
     usual = [[1, loads[-1], config["num_speculative_tokens"]]]
     table = config.get("num_speculative_tokens_per_batch_size", usual)
@@ -408,9 +375,8 @@ def test_refusals_are_one_line(changes: str, said: str) -> None:
 def test_advice_has_the_policies_of_its_own_loads() -> None:
     load: dict[str, Any] = {"input_len": 500, "output_len": 100, "concurrency": [1, 8]}
     how: dict[str, Any] = {"n_rounds": 300, "confidence": 0.3, "engine": "vllm"}
-    advice = advise(MODEL, CHIP, drafters=[SPEC], **load, **how, policies=True)
+    advice: Any = advise(MODEL, CHIP, drafters=[SPEC], **load, **how, policies=True)
     expected = adaptive(MODEL, CHIP, drafter=SPEC, **load, **how)
-    assert advice.policies is not None
     assert advice.policies.records == expected.records
     assert [*advice.figures()] == ["", "-policies"]
     plain = advise(MODEL, CHIP, drafters=[SPEC], **load, draft_len=1, engine="vllm")

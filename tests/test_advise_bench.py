@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from commands import answered, run
 from gridded import gridded
 from specroof import OptionError, advise, load_drafter
 from specroof.cli import app
@@ -52,9 +53,7 @@ def test_it_shows_what_predict_says_of_the_same_requests() -> None:
     words = ["-H", "b200", *EAGLE, "--concurrency", 8, "--input-len", 4000, "--output-len", 200]
     words += ["--weights", "fp8", "--kv-cache", "fp8"]
     found = to_measure(*words)
-    asked = ["predict", "Qwen/Qwen3-8B", *map(str, words), "--max-draft-len", "3", "--grid"]
-    done = CliRunner().invoke(app, asked)
-    grid = json.loads(done.stdout.splitlines()[-1])
+    grid = answered("predict Qwen/Qwen3-8B", *words, "--max-draft-len 3 --grid")
     rates = gridded(grid, "tokens_per_s")[0, 0, [0, 3]].tolist()
     assert [found["plain_tokens_per_s"], found["tokens_per_s"]] == pytest.approx(rates)
     assert len(found["commands"]) == 6
@@ -93,21 +92,17 @@ def test_what_cannot_be_measured_is_refused_when_it_is_asked_for(
     assert (done.exit_code, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert said in line
-    found = CliRunner().invoke(
-        app, ["advise", "Qwen/Qwen3-8B", *map(str, ("-H", "h100", *LOAD, *words))]
-    )
-    assert found.exit_code == 0
-    assert "--bench" not in found.stdout
+    assert "--bench" not in run("advise Qwen/Qwen3-8B -H h100", *LOAD, *words)
 
 
 def test_python_and_the_former_name_print_the_same() -> None:
     words = "Qwen/Qwen3.5-27B -H b200 --drafter mtp,accept=0.8 --draft-len 3"
-    done = CliRunner().invoke(app, f"mock {words}".split())
+    printed = run("mock", words)
     answer = advise(
         *("Qwen/Qwen3.5-27B", "b200"), drafters=load_drafter("mtp,accept=0.8"), draft_len=3,
         input_len=1024, output_len=1024, concurrency=1, tensor_parallel=1, bench=True,
     )  # fmt: skip
-    assert done.stdout == f"{answer}\n"
+    assert printed == f"{answer}\n"
     with pytest.raises(OptionError, match=r"^bench is True, and no draft"):
         advise(
             *("Qwen/Qwen3-8B", "b200"), drafters="mtp,rates=.9/.8", draft_len=5,

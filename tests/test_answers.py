@@ -23,93 +23,22 @@ from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.layout import on_screen, show_notes
+from tables import table
 
 pytestmark = pytest.mark.slow
 
 MODEL, CHIP = "Qwen/Qwen3-8B", "h100"
-EAGLE, KNOWN = "eagle3,accept=.7", "eagle3,accept-length=2.4@3"
-
-#: Every question of the contract, and how many rows its answer has.
-ANSWERS: dict[str, tuple[Callable[[], Any], int]] = {
-    "predict": (lambda: specroof.predict(MODEL, CHIP, drafters=EAGLE, max_draft_len=3), 1),
-    # q, k, v and output projections, attention, two of the MLP, head; each pass, layers, tokens
-    # in them, sequences
-    "explain": (lambda: specroof.explain(MODEL, CHIP), 12),
-    "capacity": (lambda: specroof.capacity(MODEL, CHIP, drafters=[EAGLE, "ngram"]), 3),
-    "advise": (
-        lambda: specroof.advise(
-            MODEL, CHIP, drafters=KNOWN, input_len=500, output_len=100, concurrency=[1, 4]
-        ),
-        2,
-    ),
-    "breakeven": (
-        lambda: specroof.breakeven(MODEL, CHIP, drafter="eagle3", batch_size=[1, 2]),
-        2,
-    ),
-    "frontier": (lambda: specroof.frontier(MODEL, CHIP, drafters=EAGLE, batch_size=[1, 8]), 4),
-    "worth": (
-        lambda: specroof.worth(MODEL, CHIP, drafter="eagle3", accept_length=[2, 3, 4]),
-        3,
-    ),
-    "train": (lambda: specroof.train(MODEL, CHIP, drafter="eagle3", samples=1e5), 9),
-    # fixed, by load, stopping, two of confidence, SGLang's own steps, oracle
-    "adaptive": (
-        lambda: specroof.adaptive(MODEL, CHIP, drafter=EAGLE, batch_size=[1, 2], n_rounds=300),
-        14,
-    ),
-    "rollout": (
-        lambda: specroof.rollout(
-            MODEL, CHIP, drafters=["eagle3,accept=.7", "ngram,accept=.4"], lengths=[30, 200, 5]
-        ),
-        5,
-    ),
-    # four kinds of time, without drafts and with them
-    "acceptance-simulate-batch": (
-        lambda: times_of_batches(MODEL, CHIP, drafter=EAGLE, n_batches=2, output_len=9),
-        8,
-    ),
-    "sweep": (
-        lambda: specroof.sweep(
-            {
-                "format_version": 1,
-                "targets": [{"model": MODEL, "hardware": CHIP}],
-                "drafters": [EAGLE],
-                "batch_size": [1, 2],
-                "context_len": [256],
-                "max_draft_len": 2,
-            }
-        ),
-        2,
-    ),
-    "explore": (
-        lambda: specroof.explore(
-            MODEL, [CHIP, "b200"], tensor_parallel=1, context_len=1024, batch_size=[1, 8]
-        ),
-        2,
-    ),
-}
+EAGLE = "eagle3,accept=.7"
+ANSWERS: dict[str, Any] = table("answers")
 
 
 @cache
 def answer_of(name: str) -> Any:
-    """Return the answer to a question, which is asked once."""
-    return ANSWERS[name][0]()
+    call = times_of_batches if name == "acceptance-simulate-batch" else getattr(specroof, name)
+    place = () if name in {"sweep", "explore"} else (MODEL, CHIP)
+    return call(*place, **ANSWERS[name]["asks"])
 
 
-#: What the second line says, where an answer is of a load: one word for one thing.
-FOUND = {
-    "predict": "decision: on; eagle3",
-    "explain": "the pass takes ",
-    "capacity": "requests at once: ",
-    "advise": "decision: on at 1 to 4 in flight; eagle3",
-    "breakeven": "least acceptance rate at which drafting pays, with the best draft length: ",
-    "frontier": "cheapest: ",
-    "worth": "decision: on at 2 to 4 tokens/round; eagle3",
-    "train": "decision: on at 1.95 to 2.55 tokens/round; eagle3",
-    "adaptive": "best policy: ",
-    "rollout": "decision: on; eagle3",
-    "acceptance-simulate-batch": "mean time per token: ",
-}
 #: A page is its own chart.
 WITHOUT_CHART = {"explore", "acceptance-simulate-batch"}
 
@@ -118,7 +47,7 @@ WITHOUT_CHART = {"explore", "acceptance-simulate-batch"}
 def test_every_answer_is_a_table_a_line_and_a_chart(name: str) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed: pip install pandas")
     answer, frame = answer_of(name), answer_of(name).to_frame()
-    assert (len(frame), frame.columns.is_unique) == (ANSWERS[name][1], True)
+    assert (len(frame), frame.columns.is_unique) == (ANSWERS[name]["rows"], True)
     assert repr(answer).startswith("<")
     assert "\n" not in repr(answer)
     assert len(repr(answer)) <= 200
@@ -147,10 +76,10 @@ def test_an_answer_fits_a_screen_and_begins_with_what_was_asked(
         answer.warnings
     ) or name in {"predict", "explore", "sweep"}  # with prices, without any, and the first alone
     assert short[0] == long[0]
-    if name in FOUND:
+    if "found" in ANSWERS[name]:
         assert short[0].startswith(f"{MODEL.partition('/')[2]} on ")
         found = next(line for line in short[1:] if not line.startswith("  "))  # behind the title
-        assert found.startswith(FOUND[name])
+        assert found.startswith(ANSWERS[name]["found"])
         assert any(line.startswith("how sure: ") for line in short) == (name != "capacity")
         assert short[-1].startswith("more: ")
 

@@ -11,12 +11,13 @@ import specroof
 from commands import refused, run
 from specroof.arrays import array_within, number_within, real_array, whole_within
 from specroof.errors import OptionError, expect, refuse
-from specroof.hardware.profile import DevicePower, DevicePrice, Interconnect, Peak
+from specroof.hardware import profile
 from specroof.questions import predict as prediction
 from specroof.reading.checked import within
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import REQUEST_WEIGHT, ROW_WEIGHT, TEXT_WEIGHT
 from specroof.units import BOUNDS, Bounds
+from tables import rows
 
 QUANTITIES = sorted(BOUNDS)
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --drafter ideal"
@@ -137,29 +138,12 @@ def test_the_limit_counts_the_points_that_are_held(
     assert "; allowed: up to " in line
 
 
-@pytest.mark.parametrize(
-    ("build", "said"),
-    [
-        (lambda: Peak(flops_per_s={"bf16": 0}, memory_bytes_per_s=1, memory_bytes=1), "bf16"),
-        (lambda: Peak(flops_per_s=[1], memory_bytes_per_s=1, memory_bytes=1), "flops_per_s is"),  # type: ignore[arg-type]
-        (lambda: Peak(flops_per_s={}, memory_bytes_per_s=1e-300, memory_bytes=1), "memory_bytes_p"),
-        (lambda: Peak(flops_per_s={}, memory_bytes_per_s=1, memory_bytes=math.inf), "memory_bytes"),
-        (lambda: Interconnect(link_bytes_per_s=0, max_devices=8), "link_bytes_per_s is 0"),
-        (lambda: Interconnect(link_bytes_per_s=1, max_devices=8.0), "max_devices is 8.0"),  # type: ignore[arg-type]
-        (
-            lambda: Interconnect(link_bytes_per_s=1, max_devices=8, scale_out_bytes_per_s=-1),
-            "scale_out_bytes_per_s is -1",
-        ),
-        (lambda: DevicePrice(usd_per_hour=-1, source="me", date="2026-11-01"), "usd_per_hour is"),
-        (lambda: DevicePrice(usd_per_hour=1, source=3, date="2026-11-01"), "source is 3"),  # type: ignore[arg-type]
-        (lambda: DevicePrice(usd_per_hour=1, source="me", date=2026), "date is 2026"),  # type: ignore[arg-type]
-        (lambda: DevicePower(board_watts=0), "board_watts is 0"),
-        (lambda: DevicePower(board_watts=700, loaded_frac=1.5), "loaded_frac is 1.5"),
-    ],
-)
-def test_figures_of_python_have_the_bounds_of_files(build: Any, said: str) -> None:
+@pytest.mark.parametrize(("kind", "figures", "said"), rows("refusals", "figures_of_python"))
+def test_figures_of_python_have_the_bounds_of_files(
+    kind: str, figures: dict[str, Any], said: str
+) -> None:
     with pytest.raises(OptionError, match=said):
-        build()
+        getattr(profile, kind)(**figures)
 
 
 def test_the_corners_of_the_table_are_finite() -> None:

@@ -111,16 +111,6 @@ def test_the_end_of_a_search_is_no_answer() -> None:
     assert any("from 17 on" in note for note in found.notes)
 
 
-def test_the_range_of_answers_ends_at_what_is_beyond_the_search() -> None:
-    # One sequence pays at all contexts that are tried; memory ends 64 of them before.
-    asked: dict[str, Any] = {"solve": "context", "most": 8192, "batch_size": [1, 64]}
-    found = breakeven(DENSE, CHIP, drafter="eagle3,accept-length=2.8@3", **asked)
-    one, many = found.rows
-    assert (one.answer, many.answer) == ("beyond", "always")
-    assert many.value is not None
-    assert found.found.endswith(f": {many.value:.0f} to > 8192")
-
-
 def test_what_lies_beyond_a_search_is_unknown_where_its_end_does_not_pay_too() -> None:
     asked: dict[str, Any] = {"drafter": "block,cost=5,drafts=3,accept=0.5", "solve": "batch"}
     never = breakeven(DENSE, CHIP, **asked, most=16, capacity=False)
@@ -169,7 +159,6 @@ def test_a_break_even_needs_no_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shell(*words: str) -> Any:
-    """Run a command."""
     return CliRunner().invoke(app, ["breakeven", DENSE, "-H", CHIP, *words])
 
 

@@ -99,7 +99,6 @@ def test_noise_of_five_percent_moves_predictions_by_less(
 
 
 def predictions(found: Calibration, others: Sequence[Measurement]) -> list[float]:
-    """Return what a fitted profile predicts for other points."""
     chip = replace(B200, engines={found.engine.name: found.engine})
     setup = engine_setup(chip, found.engine.name, None, None)
     return list(predicted_tokens_per_s(others, Deployment(MODEL, setup), DRAFTER))
@@ -144,16 +143,6 @@ def test_the_overheads_of_a_round_and_request_are_recovered_together(
     others = points(**ELSEWHERE, engine=true, prefills=True)
     expected = [one.rate for one in others]
     assert predictions(found, others) == pytest.approx(expected, rel=0.01)
-
-
-def test_half_the_time_of_a_layer_is_found_by_three_points() -> None:
-    true = replace(FITTED, layer_overhead_s=0.5 * FITTED.layer_overhead_s)
-    found = calibrate(points((1, 8, 64), (2048,), engine=true), MODEL, B200)
-    (layer, sequence) = found.fitted
-    assert layer.value == pytest.approx(true.layer_overhead_s, rel=0.01)
-    assert sequence.value == pytest.approx(true.sequence_overhead_s, rel=0.01)
-    reason = "seconds per layer hold it in this profile"
-    assert ("pass_overhead_s", reason) in found.kept
 
 
 def test_one_wild_point_moves_the_others_little() -> None:

@@ -13,51 +13,8 @@ from specroof.evidence import read_benchmark, refuse_mixed
 from tables import rows
 from tiny_configs import changed
 
-# What each tool writes, by the keys of SGLang 0.5.23, vLLM 0.33.0 and InferenceX.
-SGLANG: dict[str, Any] = {
-    "backend": "sglang",
-    "max_concurrency": 8,
-    "server_info": {
-        "model_path": "Qwen/Qwen3-8B",
-        "tp_size": 2,
-        "speculative_num_draft_tokens": 4,
-        "speculative_num_steps": 3,
-        "speculative_eagle_topk": 1,
-    },
-    "duration": 20.0,
-    "completed": 32,
-    "total_input_tokens": 32_000,
-    "total_output_tokens": 16_000,
-    "output_throughput": 800.0,
-    "concurrency": 7.5,
-    "accept_length": 2.5,
-}
-VLLM: dict[str, Any] = {
-    "model_id": "Qwen/Qwen3-8B",
-    "max_concurrency": 4,
-    "duration": 10.0,
-    "completed": 10,
-    "total_input_tokens": 1000,
-    "total_output_tokens": 5000,
-    "output_throughput": 500.0,
-    "spec_decode_acceptance_length": 1.8,
-    "spec_decode_num_drafts": 3000,
-    "spec_decode_draft_tokens": 9000,
-}
-INFERENCEX: dict[str, Any] = {
-    "hw": "b200",
-    "conc": 16,
-    "tp": 8,
-    "model": "deepseek-ai/DeepSeek-R1-0528",
-    "isl": 1024,
-    "osl": 1024,
-    "output_tput_per_gpu": 100.0,
-    "spec_decoding": "none",
-    "dp_attention": "false",
-}
-
-
-TOOLS = {"sglang": SGLANG, "vllm": VLLM, "inferencex": INFERENCEX}
+TOOLS: dict[str, dict[str, Any]] = rows("values", "tool_results")
+SGLANG, VLLM = TOOLS["sglang"], TOOLS["vllm"]
 #: Columns of a table: of passes alone, of whole requests, and of timed passes.
 STEPS = "batch_size,context_len,draft_len,tokens_per_s"
 HEADERS = {
@@ -76,7 +33,6 @@ def one(tool: str, **changes: Any) -> Any:
 
 
 def refusal(text: str, draft_len: int | None = None) -> str:
-    """Return the one line that refuses a file."""
     with pytest.raises(MeasurementError) as caught:
         read_benchmark(text, source="b.json", draft_len=draft_len)
     (line,) = str(caught.value).splitlines()

@@ -1,8 +1,5 @@
 """The question of capacity, from Python and from the shell."""
 
-import csv
-import io
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,20 +118,6 @@ def test_groups_of_devices_are_said_where_their_requests_are_added_up() -> None:
     # The limits are those of a group.
     (row,) = two.rows
     assert row.largest_batch == 2 * int(row.cache_limit)
-
-
-def test_the_shell_writes_the_budget_as_csv_and_as_a_chart(tmp_path: Path) -> None:
-    picture = tmp_path / "memory.png"
-    words = f"capacity Qwen/Qwen3-8B -H h100 --drafter eagle3 --drafter ngram --plot {picture}"
-    plain, eagle3, ngram = csv.DictReader(io.StringIO(run(f"{words} --csv -")))
-    assert [row["drafter"] for row in (plain, eagle3, ngram)] == ["", "eagle3", "ngram"]
-    assert (plain["draft_weight_bytes"], plain["memory_bytes"]) == (
-        "",
-        "85030000000.0",
-    )  # 79.19 GiB
-    assert int(eagle3["largest_batch"]) <= int(plain["largest_batch"])
-    assert picture.read_bytes()[1:4] == b"PNG"
-    assert run(words).splitlines()[3].split() == ["plain", "eagle3", "γ=3", "ngram", "γ=3"]
 
 
 def test_a_request_without_a_context_has_one_block_of_the_cache() -> None:

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 import specroof
 from commands import Terminal, answered, invoked, refused, run
 from gridded import gridded
 from specroof.cli import app
+from tables import rows
 
 MODEL = "Qwen/Qwen3-8B"
 PREDICT = f"predict {MODEL} --engine ideal -H b200"
@@ -59,12 +61,6 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
     for name in (BLOCK, "ideal"):
         loads = [line.split()[:2] for line in text[text.index(name) + 2 :][:2]]
         assert loads == [["4096", "1"], ["4096", "8"]]
-
-
-def test_a_depth_that_was_not_measured_is_null_and_never_the_best() -> None:
-    found = answered(PREDICT, "--drafter autoregressive,cost=0,survival=.9/.8 --grid")
-    assert found["grid"]["quantities"]["speedup"][0][0][0][3:] == [None] * 14
-    assert [row["draft_len"] for row in found["rows"]] == [2]
 
 
 def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> None:
@@ -127,7 +123,6 @@ def test_explain_names_what_a_device_does_beyond_its_share() -> None:
 
 
 def explained(*words: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what `explain` says in all, and of each operation."""
     result = answered("explain", *words)
     return result, {op["op"]: op for op in result["rows"]}
 
@@ -259,34 +254,11 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == ""
 
 
-ONE_POINT = STUDY.replace(', "autoregressive,accept=0.75,cost=0.10"', "")
-SEVERAL = "openai/gpt-oss-20b, hardware: [h100, b200]"
-TWICE = "{model: openai/gpt-oss-20b, hardware: h100}, {model: Qwen/Qwen3-8B, hardware: l4}"
-
-
-@pytest.mark.parametrize(
-    ("study", "names"),
-    [
-        # one target, one drafter, one batch size, one context
-        (ONE_POINT, ["best-speedup-by-batch.png"]),
-        (ONE_POINT + "context_len: [1, 8]\n", ["best-speedup-by-context.png"]),
-        (
-            STUDY + "context_len: [1, 8]\nbatch_size: [1, 8]\n",
-            ["best-speedup-by-batch.png", "best-speedup-map-1.png", "best-speedup-map-2.png"],
-        ),
-        (
-            STUDY.replace("openai/gpt-oss-20b, hardware: h100", SEVERAL)
-            + "workload: [{input_len: 8, output_len: 8}, {input_len: 9, output_len: 8}]\n",
-            ["best-speedup-by-batch-workload-1.png", "best-speedup-by-batch-workload-2.png"],
-        ),
-        (
-            STUDY.replace("{model: openai/gpt-oss-20b, hardware: h100}", TWICE),
-            ["best-speedup-by-batch.png"],
-        ),
-    ],
-)
-def test_a_study_of_any_shape_has_a_chart(tmp_path: Path, study: str, names: list[str]) -> None:
-    (tmp_path / "study.yaml").write_text(study)
+@pytest.mark.parametrize(("other", "names"), rows("values", "charts_of_studies"))
+def test_a_study_of_any_shape_has_a_chart(
+    tmp_path: Path, other: dict[str, Any], names: list[str]
+) -> None:
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(yaml.safe_load(STUDY) | other))
     run("sweep --plot", tmp_path / "study.yaml", "-o", tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out" / "charts").iterdir()) == names
 

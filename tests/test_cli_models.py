@@ -15,7 +15,6 @@ NOTE = "read as family llama: the config says model_type brand_new"
 
 
 def write(folder: Path, name: str, config: Config) -> Path:
-    """Write a config file."""
     path = folder / name
     path.write_text(json.dumps(config))
     return path
@@ -64,7 +63,6 @@ def test_full_windows_have_a_line() -> None:
 
 
 def explained(*words: object) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the operations of one pass by name, and its notes."""
     result = answered("explain", *words)
     return {op["op"]: op for op in result["rows"]}, result["notes"]
 

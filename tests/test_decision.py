@@ -44,7 +44,6 @@ FEW, DRAWS = 16, int(os.environ.get("SPECROOF_DRAWS", "48"))
 
 @functools.cache
 def drawn(seed: int) -> tuple[dict[str, Any], Advice]:
-    """Return the words of a drawn question, and its answer."""
     rng = random.Random(seed)
     model = rng.choice([*MODELS])
     call: dict[str, Any] = {
@@ -98,7 +97,6 @@ def length_in_flags(framework: str, flags: str, files: dict[str, str], running: 
 
 
 def advised(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of the drafter that is advised."""
     return [row for row in found["rows"] if row["drafter"] == found["choice"]["drafter"]]
 
 

@@ -50,11 +50,3 @@ def test_a_printed_chart_is_the_picture_that_the_demo_draws(drawn: Demo, tmp_pat
             if printed.info["Software"] == now.info["Software"]:
                 difference = np.asarray(printed, dtype=float) - np.asarray(now, dtype=float)
                 assert np.abs(difference).max() < 10, f"{name}: run make outputs"  # of 255
-
-
-def test_the_readme_begins_its_installation_with_the_two_commands() -> None:
-    block = README.partition("```sh\n")[2].partition("```")[0]
-    assert [line.partition("#")[0].strip() for line in block.splitlines()] == [
-        "make demo",
-        "make test",
-    ]

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import specroof
 import specroof.cli
-from commands import answered
+from commands import answered, run
 from gridded import gridded
 from specroof import ForwardPass, OptionError, Placement
 from specroof.cli import COMMANDS, GROUPS, app
@@ -26,13 +25,13 @@ from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.units import format_seconds
+from tables import rows
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept=0.7"
 
 
 def said(answer: Any) -> Any:
-    """Return an answer as JSON reads it."""
     return json.loads(json.dumps(answer.to_dict(), allow_nan=False))
 
 
@@ -53,8 +52,7 @@ def test_a_question_is_in_python_and_in_the_shell(name: str) -> None:
     asked = getattr(specroof, name)
     assert name in PUBLIC_NAMES
     assert asked.__module__ == f"specroof.questions.{name}"
-    help_text = CliRunner().invoke(app, [name, "--help"])
-    assert help_text.exit_code == 0, help_text.output
+    assert run(name, "--help")
 
 
 @pytest.mark.parametrize("name", [*QUESTIONS, "speedup_curve", "forward_cost", "forward_latency"])
@@ -107,50 +105,8 @@ def test_a_room_does_not_replace_the_question_of_its_name() -> None:
 
 
 PROFILE = "qwen3.6-35b-a3b/mtp/speed-bench"
-LENGTHS: dict[str, Any] = {"input_len": 2000, "output_len": 400}
-#: Calls in the shell, and the same calls in Python.
-ALIKE: dict[str, Callable[[], Answer]] = {
-    "predict QWEN --drafter SPEC --tp 2 --batch 1,8 --max-draft-len 5": lambda: specroof.predict(
-        MODEL, CHIP, drafters=SPEC, tensor_parallel=2, batch_size=[1, 8], max_draft_len=5
-    ),
-    "predict QWEN --drafter SPEC --isl 2000 --osl 400 --concurrency 4": lambda: specroof.predict(
-        MODEL, CHIP, drafters=SPEC, concurrency=4, **LENGTHS
-    ),
-    "explain QWEN --query-len 512 --prefill --kv-cache fp8": lambda: specroof.explain(
-        MODEL, CHIP, query_len=512, prefill=True, options={"kv_dtype": "fp8"}
-    ),
-    "explain QWEN --drafter SPEC --draft-len 3": lambda: specroof.explain(
-        MODEL, CHIP, drafter=SPEC, draft_len=3
-    ),
-    "capacity QWEN --drafter SPEC --context 8192": lambda: specroof.capacity(
-        MODEL, CHIP, drafters=SPEC, context_len=8192
-    ),
-    "breakeven QWEN --drafter SPEC --batch 1,64 --speedup 2": lambda: specroof.breakeven(
-        MODEL, CHIP, drafter=SPEC, batch_size=[1, 64], speedup=2
-    ),
-    "breakeven QWEN --drafter SPEC --batch 1,16 --isl 2000 --osl 400": lambda: specroof.breakeven(
-        MODEL, CHIP, drafter=SPEC, batch_size=[1, 16], **LENGTHS
-    ),
-    "frontier QWEN --drafter SPEC --batch 1,4 --devices 1,2 --tpot 8": lambda: specroof.frontier(
-        MODEL, CHIP, drafters=SPEC, batch_size=[1, 4], devices=[1, 2], tpot_s=0.008
-    ),
-    "frontier QWEN --drafter SPEC --batch 4 --isl 2000 --osl 400 --ttft 900": (
-        lambda: specroof.frontier(MODEL, CHIP, drafters=SPEC, batch_size=4, ttft_s=0.9, **LENGTHS)
-    ),
-    "worth QWEN --drafter eagle3 --accept-length 3,5 --tpot 8": lambda: specroof.worth(
-        MODEL, CHIP, drafter="eagle3", accept_length=[3, 5], tpot_s=0.008
-    ),
-    "worth QWEN --drafter eagle3 --accept-length 3 --isl 2000 --osl 400": lambda: specroof.worth(
-        MODEL, CHIP, drafter="eagle3", accept_length=3, **LENGTHS
-    ),
-    "advise QWEN --drafter SPEC --isl 2000 --osl 400 --concurrency 4": lambda: specroof.advise(
-        MODEL, CHIP, drafters=SPEC, concurrency=4, **LENGTHS
-    ),
-    "rollout QWEN --drafter SPEC --lengths 30,200,5 --replicas 2 --step-share 0.7": (
-        lambda: specroof.rollout(
-            MODEL, CHIP, drafters=SPEC, lengths="30,200,5", replicas=2, step_share=0.7
-        )
-    ),
+#: Lists in the shell, and the same calls in Python.
+LISTS: dict[str, Callable[[], Answer]] = {
     "models": list_models,
     f"models show {MODEL}": lambda: show_model(MODEL),
     f"models diff {MODEL} Qwen/Qwen3-4B": lambda: diff_models(MODEL, "Qwen/Qwen3-4B"),
@@ -160,16 +116,23 @@ ALIKE: dict[str, Callable[[], Answer]] = {
     f"acceptance fit {PROFILE} --law constant": lambda: fit_profiles(PROFILE, law="constant"),
     "acceptance list --find SPEED-bench": lambda: find_profiles("SPEED-bench"),
     "acceptance simulate --tokens 2000": lambda: sampling_is_exact(n_tokens=2000),
-    "acceptance simulate batch QWEN --drafter SPEC --batch 2 --batches 3": lambda: times_of_batches(
-        MODEL, CHIP, drafter=SPEC, batch_size=2, n_batches=3
+    f"acceptance simulate batch {MODEL} -H {CHIP} --drafter {SPEC} --batch 2 --batches 3": (
+        lambda: times_of_batches(MODEL, CHIP, drafter=SPEC, batch_size=2, n_batches=3)
     ),
 }
 
 
-@pytest.mark.parametrize("words", ALIKE)
-def test_the_shell_answers_as_python_does(words: str) -> None:
-    called = words.replace("QWEN", f"{MODEL} -H {CHIP}").replace("SPEC ", f"{SPEC} ")
-    assert answered(*called.split()) == said(ALIKE[words]())
+@pytest.mark.parametrize(("words", "named"), rows("calls", "alike"))
+def test_the_shell_answers_as_python_does(words: str, named: dict[str, Any]) -> None:
+    called = words.replace("QWEN", f"{MODEL} -H {CHIP}").replace("SPEC", SPEC)
+    named = {name: SPEC if given == "SPEC" else given for name, given in named.items()}
+    question = getattr(specroof, words.partition(" ")[0])
+    assert answered(*called.split()) == said(question(MODEL, CHIP, **named))
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_the_shell_lists_what_python_does(words: str) -> None:
+    assert answered(*words.split()) == said(LISTS[words]())
 
 
 def test_objects_are_answered_as_their_names() -> None:

@@ -5,40 +5,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import run
 from specroof import explain, plot
-from specroof.cli import app
 from specroof.speedup.waterfall import RoundParts
 
 CHIP = "h100"
 
 
-def shell(*words: str) -> Any:
-    """Run a command."""
-    return CliRunner().invoke(app, ["explain", "Qwen/Qwen3-8B", "-H", CHIP, *words])
+EXPLAIN = f"explain Qwen/Qwen3-8B -H {CHIP} --drafter"
 
 
 def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
-    words = ("--drafter", "eagle3,accept=0.7", "--draft-len", "3")
     found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
-    assert found.round is not None
-    done = shell(*words, "--plot", str(tmp_path / "w.png"))
-    assert done.exit_code == 0, done.output
+    printed = run(f"{EXPLAIN} eagle3,accept=0.7 --draft-len 3 --plot", tmp_path / "w.png")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "w-roofline.png", "w-time.png", "w.png"
     ]  # fmt: skip
     for line in ("plain step", "+ drafting", "= round", "acceptance that breaks even"):
-        assert re.search(rf"^{re.escape(line)} .*\d", done.stdout, re.MULTILINE), line
-    assert found.why in done.stdout
-    never = shell("--drafter", "block,accept=.9,cost=5,drafts=3", "--draft-len", "2").stdout
-    assert "never (" in never
-    assert "acceptance that breaks even" not in shell("--drafter", "ideal").stdout
+        assert re.search(rf"^{re.escape(line)} .*\d", printed, re.MULTILINE), line
+    assert found.why in printed
+    assert "never (" in run(f"{EXPLAIN} block,accept=.9,cost=5,drafts=3 --draft-len 2")
+    assert "acceptance that breaks even" not in run(f"{EXPLAIN} ideal")
 
 
 def test_bars_run_from_the_step_to_the_round() -> None:
-    found = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
-    assert found.round is not None
+    found: Any = explain("Qwen/Qwen3-8B", CHIP, drafter="eagle3,accept=0.7", draft_len=3)
     axes = found.plot().axes[0]
     bars = [(float(bar.get_x()), float(bar.get_width())) for bar in axes.patches]
     assert bars[0] == (0.0, found.round.decode_s)

@@ -1,6 +1,5 @@
 """What each user and each device can get: points by hand, room, money, and the cheapest."""
 
-import json
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
+from commands import answered, run
 from specroof import OptionError, frontier, predict
-from specroof.cli import app
 from specroof.questions.frontier import FrontierPoint
 from specroof.report.layout import on_screen, show_notes
 from specroof.speedup import curve as axes
@@ -22,7 +20,6 @@ ASKED: dict[str, Any] = {"drafters": SPEC, "batch_size": [1, 4, 16, 32], "max_dr
 
 
 def found_points(**more: Any) -> dict[str, list[FrontierPoint]]:
-    """Return the points of each series."""
     answer = frontier(MODEL, CHIP, **ASKED | more)
     return {one.name: list(one.points) for one in answer.series}
 
@@ -105,9 +102,7 @@ def test_devices_that_do_not_divide_the_heads_are_left_out() -> None:
 def test_a_frontier_without_points_is_a_table_without_rows(tmp_path: Path) -> None:
     # `--csv` ended in an IndexError: at this context not one sequence has room.
     path = tmp_path / "f.csv"
-    words = ["frontier", MODEL, "-H", CHIP, "--drafter", SPEC, "--context", "1e8"]
-    done = CliRunner().invoke(app, [*words, "--csv", str(path)])
-    assert done.exit_code == 0, done.output
+    run(f"frontier {MODEL} -H {CHIP} --drafter {SPEC} --context 1e8 --csv", path)
     (titles,) = path.read_text().splitlines()
     assert {*frontier(MODEL, CHIP, **ASKED).records[0]} <= {*titles.split(",")}
 
@@ -172,18 +167,6 @@ def test_points_whose_first_token_comes_too_late_do_not_count() -> None:
     assert none.cheapest is None
 
 
-def test_limits_are_told_of_no_load_that_is_on_no_frontier() -> None:
-    # SGLang's 48 running requests with drafts are raised for loads that wait too long here.
-    asked: dict[str, Any] = {"framework": "sglang", "steady": True, **REQUESTS}
-    asked |= {"drafters": "eagle3,accept-length=2.8@3"}
-    found = frontier(MODEL, "b200", ttft_s=0.1, **asked)
-    assert not [note for note in found.notes if note.startswith("raised limit")]
-    assert "need --server running=BATCH" in found.text()
-    late = frontier(MODEL, "b200", ttft_s=0.03, **asked)
-    assert late.rows == ()
-    assert "no batch has room and a first token within 30.0 ms" in late.text()
-
-
 def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     # SGLang runs 48 requests with drafts unless it is told: plain decoding looked cheaper.
     asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.4@3", "batch_size": [48, 96, 192]}
@@ -197,13 +180,10 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     assert point.at_once > 48
     assert chip.by_default.drafter == "plain"
     assert chip.by_default.running_limit is None
-    assert f"--server running={point.running_limit}" in str(found)
-    assert any("running=BATCH" in note for note in found.notes)
     # What the server gives that is told so, and what it gives by default.
-    stated = frontier(
+    stated: Any = frontier(
         "openai/gpt-oss-120b", "b200", **asked, server=f"running={point.running_limit}"
     )
-    assert stated.cheapest is not None
     rate = stated.cheapest.tokens_per_s_per_device
     assert rate == pytest.approx(point.tokens_per_s_per_device, rel=1e-9)
     assert stated.cheapest.running_limit is None
@@ -214,7 +194,6 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     assert shown["choice"]["chips"][0]["cheapest"]["running_limit"] == point.running_limit
     slow = frontier("openai/gpt-oss-120b", "b200", **asked | {"batch_size": [96], "tpot_s": 0.0142})
     assert slow.chips[0].by_default is None
-    assert "the default gives none as fast" in str(slow)
 
 
 CHIPS = ("h100", "b200", "mi300x")
@@ -248,28 +227,10 @@ def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
     assert len(colors) >= len(answer.chips)
 
 
-def test_figures_whose_bands_say_too_little_stand_beside_notes_only() -> None:
-    answer = frontier(MODEL, ["rx-7900-xtx", "arc-pro-b60"], drafters=SPEC, batch_size=[1])
-    best = answer.cheapest
-    assert best is not None
-    assert best.tokens_per_s_per_device_low is not None
-    assert best.tokens_per_s_per_device_high is not None
-    assert best.tokens_per_s_per_device_high > 3 * best.tokens_per_s_per_device_low
-    figure = f": {best.tokens_per_s_per_device:.0f} tokens/s per device"
-    with on_screen(None):
-        brief = str(answer)
-        show_notes()
-        assert (figure in brief, figure in str(answer)) == (False, True)
-    assert "  ?" in brief
-
-
-@pytest.mark.parametrize(("chip", "is_useful"), [(CHIP, True), ("rx-7900-xtx", False)])
-def test_what_a_user_gets_has_the_band_of_the_time_between_tokens(
-    chip: str, is_useful: bool
-) -> None:
+def test_what_a_user_gets_has_the_band_of_the_time_between_tokens() -> None:
     load: dict[str, Any] = {"drafters": SPEC, "batch_size": [8], "max_draft_len": 3}
-    (row,) = predict(MODEL, chip, **load).rows
-    answer = frontier(MODEL, [chip, "arc-pro-b60"], **load)
+    (row,) = predict(MODEL, CHIP, **load).rows
+    answer = frontier(MODEL, [CHIP, "arc-pro-b60"], **load)
     point = next(
         point
         for point in answer.rows
@@ -280,10 +241,6 @@ def test_what_a_user_gets_has_the_band_of_the_time_between_tokens(
     assert high is not None
     assert row.tpot_s_low is not None
     assert (1 / high, 1 / low) == pytest.approx((row.tpot_s_low, row.tpot_s_high))
-    assert (high < 3 * low) == is_useful
-    shown = f"{point.tokens_per_s_per_user:.1f}"
-    in_table = [line for line in str(answer).splitlines() if line.startswith(f"1 x {row.hardware}")]
-    assert [shown in line for line in in_table] == [is_useful]
 
 
 def test_a_chip_that_is_not_fast_enough_stands_last() -> None:
@@ -306,14 +263,11 @@ def test_each_chip_may_have_a_price_of_its_own() -> None:
         alone = frontier(MODEL, chip, **asked, price_per_hour=price)
         told = [row for row in both.records if row["hardware"] == alone.hardware]
         assert told == alone.records
-    words = ["predict", MODEL, "--drafter", SPEC, "--batch", "8", "--max-draft-len", "3"]
-    words += ["-H", "h100,b200", "--price-per-hour", "h100=2", "--json"]
-    done = CliRunner().invoke(app, words)
-    h100, b200 = json.loads(done.stdout.splitlines()[-1])["rows"]
+    words = f"predict {MODEL} --drafter {SPEC} --batch 8 --max-draft-len 3"
+    h100, b200 = answered(words, "-H h100,b200 --price-per-hour h100=2")["rows"]
     plain = [one["plain_tokens_per_s"] for one in (h100, b200)]
     paid = [one["plain_usd_per_million_tokens"] for one in (h100, b200)]
-    own = frontier(MODEL, "b200", **asked).chips[0].usd_per_hour
-    assert own is not None
+    own: Any = frontier(MODEL, "b200", **asked).chips[0].usd_per_hour
     expected = [1e6 / rate * usd / 3600 for rate, usd in zip(plain, (2.0, own), strict=True)]
     assert paid == pytest.approx(expected)
 
@@ -325,27 +279,3 @@ def test_chips_without_a_price_are_ranked_by_tokens() -> None:
     assert rates == sorted(rates, reverse=True)
     with pytest.raises(OptionError, match=r"hardware is \[\]; allowed: one chip or more"):
         frontier(MODEL, [], drafters=SPEC)
-
-
-def test_a_batch_that_has_room_and_waits_too_long_is_not_told_to_have_none() -> None:
-    # Four clients: the mean token is within 20 ms, the p99 token is not.
-    asked: dict[str, Any] = {"concurrency": 4, "input_len": 16000, "output_len": 20}
-    found = frontier("google/gemma-3n-E4B", "gb300", drafters="ngram,accept=0.5", **asked)
-    mean = 1 / found.rows[0].tokens_per_s_per_user
-    late = frontier(
-        "google/gemma-3n-E4B", "gb300", drafters="ngram,accept=0.5", tpot_s=0.02, **asked
-    )
-    assert mean < 0.02
-    assert late.rows == ()
-    assert "no batch has room and later tokens within 20.0 ms" in str(late)
-
-
-def test_a_chart_has_no_figures_in_its_title_that_the_text_holds_back() -> None:
-    found = frontier(
-        *("openai/gpt-oss-120b", "mi300x"), tensor_parallel=2, batch_size=64, drafters="eagle3"
-    )
-    assert "tokens/s not usefully predicted here" in str(found)
-    # matplotlib breaks a title into lines.
-    title = " ".join(found.plot().texts[0].get_text().split())
-    assert title.startswith("Cheapest: 2 x AMD Instinct MI300X with eagle3")
-    assert "tokens/s per device" not in title

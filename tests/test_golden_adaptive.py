@@ -67,7 +67,6 @@ def priced(drafter: str, hardware: HardwareProfile) -> Drafter:
 
 
 def curve_of(drafter: str, batch_size: Any, context_len: Any) -> SpeedupCurve:
-    """Return the curve of one of the two drafters."""
     hardware = published_hardware()
     return speedup_curve(
         simulated_qwen36(), hardware, drafter=priced(drafter, hardware), batch_size=batch_size,
@@ -93,7 +92,6 @@ def published_rounds(drafter: str) -> tuple[Array, Array]:
 
 
 def column(*keys: str) -> Array:
-    """Return one figure of all vectors."""
     found = []
     for vector in VECTORS:
         value: Any = vector
@@ -165,7 +163,6 @@ def adapted_costs(drafter: str, batch_size: int) -> BatchCosts:
 
 
 def gain(drafter: str, policy: str, batch_size: int) -> float:
-    """Return what a policy gains over the best length for all, in percent."""
     if policy == "all accepted":
         return 100.0 * all_accepted(drafter, batch_size)
     return 100.0 * adapted(drafter, batch_size).policies[policy][0].gain

@@ -69,7 +69,6 @@ def test_uniform_draws_read_the_published_number_and_more_than_was_measured(vect
 
 
 def experts_op(sizes: Vector, tokens: Any) -> OpCost:
-    """Return the matmul of experts whose size cancels."""
     core = Experts(sizes["n_experts"], sizes["top_k"], 1024, 1024, n_shared=sizes["n_shared"])
     (op,) = forward_cost(one_block(core), ForwardPass(tokens, 1, 0), Options(count="attention+ffn"))
     return op

@@ -43,7 +43,6 @@ def only_op(
     context_len: float,
     batch_size: float = 1.0,
 ) -> OpCost:
-    """Return the one operation that a model of one block has under these options."""
     (op,) = forward_cost(model, ForwardPass(batch_size, query_len, context_len), options)
     return op
 
@@ -164,7 +163,6 @@ def test_a_matrix_turns_compute_bound_at_the_published_number_of_tokens(vector: 
 
 
 def layer_of(kind: str, **columns: int) -> Architecture:
-    """Return one of its layers of attention or of Gated DeltaNet, without projections."""
     sizes = dict(TRAFFIC["options"][kind])
     head_dim = sizes.pop("head_dim")
     if kind == "full_attention":

@@ -1,14 +1,12 @@
 """Commands about chips: a new file that is filled in and checked, and what one is shown to cost."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from commands import answered, invoked, refused, run
 from specroof import load_hardware
-from specroof.cli import app
 
 #: Figures of a file that was filled in, by their keys.
 FILLED_IN = {
@@ -24,12 +22,10 @@ FILLED_IN = {
 @pytest.mark.parametrize("is_whole", [False, True])
 def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: bool) -> None:
     path = tmp_path / "mine.yaml"
-    done = CliRunner().invoke(app, ["hardware", "new", 'My: "chip"', "-o", str(path)])
-    assert (done.exit_code, done.stderr) == (0, f"wrote {path}\n")
-    blank = CliRunner().invoke(app, ["hardware", "check", str(path)])
-    assert blank.exit_code == 2
+    assert invoked("hardware new 'My: \"chip\"' -o", path).stderr == f"wrote {path}\n"
+    blank = refused("hardware check", path)
     empty = ("sources.peak.flops_per_s", "peak.flops_per_s.bf16", "peak.memory_bytes is")
-    assert all(name in blank.stderr for name in empty)  # all at once
+    assert all(name in blank for name in empty)  # all at once
     lines, in_sources = [], False
     for line in path.read_text().splitlines():
         key = re.match(r"( *)(# )?( *)([a-z0-9_.]+):(?: |$)", line)
@@ -44,7 +40,7 @@ def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: b
             else line.replace("# ", "", 1 if key[2] else 0)
         )
     path.write_text("\n".join(lines) + "\n")
-    sound = CliRunner().invoke(app, ["hardware", "check", str(path)])
+    sound = invoked("hardware check", path)
     assert (sound.exit_code, sound.stderr) == (0, "")
     profile = load_hardware(path)
     assert (profile.name, profile.peak.memory_bytes_per_s) == ('My: "chip"', 3.0e12)
@@ -52,10 +48,9 @@ def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: b
 
 
 def test_the_command_shows_them() -> None:
-    shown = CliRunner().invoke(app, ["hardware", "show", "b200"]).stdout
+    shown = run("hardware show b200")
     assert "1000 W a board" in shown
     assert "$3.75 an hour (2026-06-01)" in shown
     assert "source of price: packet.ai" in shown
-    rows = json.loads(CliRunner().invoke(app, ["hardware", "--json"]).stdout.splitlines()[-1])
-    prices = {row["name"]: row["usd_per_hour"] for row in rows["rows"]}
+    prices = {row["name"]: row["usd_per_hour"] for row in answered("hardware")["rows"]}
     assert (prices["b300"], prices["h200"]) == (None, 2.25)

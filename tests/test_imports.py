@@ -34,7 +34,6 @@ KNOWN_FILES = frozenset(FILES)
 
 
 def room_of(file: Path) -> str:
-    """Return the room in which a file of the package lies."""
     return file.relative_to(PACKAGE).with_suffix("").parts[0]
 
 

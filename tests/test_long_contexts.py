@@ -13,7 +13,6 @@ SCORES = long_context_scores()
 
 
 def off(source: str, context_len: int | None = None) -> float:
-    """Return the mean error of a source, at one context or at all."""
     return mean_off(
         score
         for score in SCORES

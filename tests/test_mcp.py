@@ -259,7 +259,6 @@ def test_a_call_without_an_answer_is_a_refusal(
 
 
 def with_server(talk: Callable[[Any], Awaitable[None]], *words: str, **variables: str) -> None:
-    """Start the server, and let a client of the SDK talk to it."""
     anyio, mcp = pytest.importorskip("anyio"), pytest.importorskip("mcp")
     parameters = mcp.StdioServerParameters(
         command=sys.executable,
@@ -351,10 +350,9 @@ def test_a_long_call_stops_no_other_and_ends_when_it_is_cancelled_or_nobody_list
     requests = {"input_len": 1000, "output_len": 500, "rate": 5, "requests": 1_000_000}
     long = PREDICT | requests | {"max_draft_len": 1}
     del long["batch_size"]
-    server = subprocess.Popen(
+    server: Any = subprocess.Popen(
         [sys.executable, "-m", "specroof", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert server.stdin is not None
     assert server.stdout is not None
     out = server.stdout
     known: dict[str, Any] = {"protocolVersion": "2025-06-18", "capabilities": {}}
@@ -363,8 +361,8 @@ def test_a_long_call_stops_no_other_and_ends_when_it_is_cancelled_or_nobody_list
     def send(method: str, parameters: dict[str, Any], number: int | None = None) -> None:
         said: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": parameters}
         said |= {} if number is None else {"id": number}
-        server.stdin.write(json.dumps(said).encode() + b"\n")  # type: ignore[union-attr]  # as above
-        server.stdin.flush()  # type: ignore[union-attr]  # as above
+        server.stdin.write(json.dumps(said).encode() + b"\n")
+        server.stdin.flush()
 
     def answers(number: int) -> bool:
         send("tools/call", {"name": "capacity", "arguments": QWEN}, number)
@@ -398,7 +396,6 @@ def test_a_long_call_stops_no_other_and_ends_when_it_is_cancelled_or_nobody_list
 
 
 def within(seconds: float, holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
     for _ in range(int(seconds / 0.05)):
         if holds():
             return

@@ -68,7 +68,6 @@ else:
 
 
 def tool(folder: Path, code: str, name: str = "llama-bench") -> Path:
-    """Write a program."""
     path = folder / name
     # The shell runs Python on the file, as no path with a space may follow "#!".
     start = f"""#!/bin/sh\n''''exec "{sys.executable}" "$0" "$@" # '''\n"""
@@ -245,8 +244,6 @@ class Clock:
 
 
 class Anything:
-    """What a library hands on."""
-
     def __getitem__(self, _: object) -> float:
         return 0.0
 
@@ -358,21 +355,8 @@ def test_the_script_runs_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # --- Tools that are not there, fail, or do not end -----------------------------------------------
 
-PLENTY = "import sys\nsys.stdout.write('x' * 9_000_000)\nsys.stdout.flush()"
 
-
-@pytest.mark.parametrize(
-    ("name", "code", "says"),
-    [
-        ("llama-bench", "import sys\nsys.exit('cannot load it\\n\\n')", r"1: cannot load it$"),
-        ("llama-bench", "import sys\nsys.exit(3)", r"ended with 3: no reason given$"),
-        ("llama-bench", "print('no JSON')", r"llama-bench: printed 'no JSON'"),
-        ("llama-bench", "print('[]')", r"llama-bench: printed '\[\]'"),
-        ("llama-bench", PLENTY, r"printed more than 8000000 bytes$"),
-        ("llama-bench", "#!/nowhere/python\n", r"llama-bench: No such file"),
-        ("llama-batched-bench", "print('a log')", r"needed: a line of JSON for each test$"),
-    ],
-)
+@pytest.mark.parametrize(("name", "code", "says"), rows("refusals", "failing_tools"))
 def test_a_tool_that_fails_is_one_line_here_and_in_the_script(
     tmp_path: Path, gguf: Path, name: str, code: str, says: str
 ) -> None:
@@ -452,7 +436,6 @@ def test_whatever_a_tool_prints_its_name_stands_in_one_line(
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Path:
-    """A tool that says its number and then does not end."""
     return tool(
         tmp_path,
         "import os, time\nopen(__file__ + '.pid', 'w').write(str(os.getpid()))\ntime.sleep(600)",

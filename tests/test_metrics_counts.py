@@ -1,6 +1,5 @@
 """Counters of vLLM and SGLang as load, acceptance and the time of a round."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -237,13 +236,6 @@ def test_sglang_drafts_that_accepts_although_it_shows_no_steps(ended: bool) -> N
     assert (plain.speculates, plain.notes) == (False, ())
 
 
-def test_labels_say_how_vllm_was_launched() -> None:
-    labels = {"engine": "0", "gpu_memory_utilization": "0.9"}
-    page = vllm_page(LIFE) + line("vllm:cache_config_info", 1.0, labels) + "\n"
-    assert counts(page).info == labels
-    assert counts(vllm_page(LIFE)).info == counts(sglang_page(LIFE)).info == {}
-
-
 def test_a_draft_length_that_changes_is_that_of_the_second_read() -> None:
     found = seen(sglang_page(LIFE, steps=3, verified=4), sglang_page(LATER), seconds=30.0)
     assert found.longest == 5
@@ -261,7 +253,6 @@ def test_lengths_that_drafts_cannot_give_are_cut() -> None:
 
 
 def of_samples(samples: dict[str, float], seconds: float | None = None) -> Observed:
-    """Return what a page of bare counters says."""
     page = [Sample(name, {}, value) for name, value in samples.items()]
     return observed(counted([page], sources=["page"]), seconds)
 
@@ -325,23 +316,6 @@ def test_positions_without_a_number_and_servers_without_requests_count_for_nothi
 
 
 HALF = replace(LIFE, survival=(0.75, 0.6, 0.45, 0.37))  # 2.17 accepted where something is found
-
-
-def test_rounds_without_a_match_are_rounds() -> None:
-    pages = [ngram_page(life, 0.5) for life in (HALF, HALF.at(1030.0))]
-    found = seen(*pages, seconds=30.0)
-    assert found.tokens_per_round == pytest.approx(1 + 2.17 / 2)
-    assert found.drafted_frac == pytest.approx(0.5)
-    assert found.rounds == pytest.approx(40 * 30 / 0.024)
-    assert found.draft_len == pytest.approx(4.0)  # of the rounds that draft
-    assert found.survival == pytest.approx([share / 2 for share in HALF.survival])
-    # What vLLM counts agrees with itself: rounds of running requests make the tokens.
-    counts = (found.running, found.tokens_per_round, found.round_s)
-    running, tokens, round_s = (one or math.nan for one in counts)
-    assert found.tokens_per_s == pytest.approx(running * tokens / round_s)
-    assert any(note.startswith("50% of the rounds drafted") for note in found.notes)
-    curve = acceptance_of(found, "ngram")
-    assert curve.survival(np.arange(1, 5)) == pytest.approx(HALF.survival)
 
 
 def test_a_mean_of_drafts_that_vary_is_of_the_rounds_that_drafted() -> None:

@@ -19,12 +19,10 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """Return a notebook as it is stored."""
     return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """Return the cells that run."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 

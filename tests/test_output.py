@@ -27,7 +27,6 @@ needs_full = pytest.mark.skipif(not FULL.is_char_device(), reason="Linux has /de
 def process(
     *words: str, line: str = 'exec "$@"', **environment: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Return a command that has run, its streams as the shell line has them."""
     return subprocess.run(
         ["/bin/sh", "-c", line, "sh", sys.executable, "-m", "specroof", *words],
         check=False,
@@ -37,7 +36,6 @@ def process(
 
 
 def one_line_of(stderr: bytes) -> str:
-    """Return the one line that a refused command leaves on standard error."""
     (line,) = stderr.decode().splitlines()
     assert line.startswith("specroof: ")
     return line

@@ -40,7 +40,6 @@ from specroof.plot import (
     plot_speedup_by_draft_len,
     plot_time_per_op,
 )
-from specroof.plot.style import COLORS, MARKERS
 from specroof.speedup.result import SpeedupCurve
 
 pytestmark = pytest.mark.slow
@@ -316,7 +315,7 @@ CHARTS = {
     "requests by batch": lambda: plot_speedup_by_batch(
         [grid(1, 9, request_lengths="8192 tokens in, 1024 out")]
     ),
-    "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1)),
+    "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1), title="Mine"),
     "map of 45 cells": lambda: plot_best_draft_len_map(grid(5, 9)),
     "map of 150 cells": lambda: plot_best_draft_len_map(grid(10, 15)),
     "map of 600 cells": lambda: plot_best_draft_len_map(
@@ -333,6 +332,12 @@ CHARTS = {
     "time of 5 operations": lambda: plot_time_per_op(latency(some_ops(5)), title="A pass"),
     "time of 25 operations": lambda: plot_time_per_op(
         latency(some_ops(25), communication_s=2e-3, overhead_s=1e-4), title="A pass"
+    ),
+    "dollars": lambda: plot_speedup_by_draft_len(
+        [curve([1, 1.5], model="a$\\frac$b", drafter="$x_$")]
+    ),
+    "a pass of no time": lambda: plot_time_per_op(
+        latency([op("a", compute_s=0, memory_s=0)]), title="Nothing"
     ),
     "a long title": lambda: plot_time_per_op(latency(some_ops(2)), title="A long title, " * 30),
 }
@@ -381,15 +386,7 @@ def test_a_drafter_has_a_line_of_its_speedup_and_a_dashed_one_of_its_tokens() ->
         np.testing.assert_array_equal(ys(line), made.speedup[0, 0])
         np.testing.assert_array_equal(ys(free), made.tokens_per_round[0, 0])
         assert line.get_color() == free.get_color()
-
-
-def test_eight_drafters_differ_in_colour_and_marker() -> None:
-    curves = [curve(line, drafter=spec) for line, spec in zip(SPEEDUPS, SPECS, strict=True)]
-    drawn = lines(main_axes(plot_speedup_by_draft_len(curves)))
-    assert len({line.get_color() for line in drawn}) == 8
-    assert len({line.get_marker() for line in drawn}) == 8
-    both = zip(itertools.cycle(COLORS), itertools.cycle(MARKERS), strict=False)
-    assert len(set(itertools.islice(both, 80))) == 72
+    assert len({line.get_color() for line in solid}) == len({*map(Line2D.get_marker, solid)}) == 8
 
 
 def test_the_mark_and_the_label_are_the_optimum() -> None:
@@ -408,12 +405,6 @@ def test_equal_optima_share_one_label_and_one_line_keeps_all_marks() -> None:
     turns = [marked(line) for line in lines(main_axes(figure))]
     points = [point for first, step in turns for point in range(first, 17, step)]
     assert sorted(points) == list(range(17))  # each draft length is marked, by one of the three
-
-
-def test_many_drafters_have_their_optima_in_the_legend() -> None:
-    figure = plot_speedup_by_draft_len([curve([1, 2, 1.5], drafter=f"{i}") for i in range(9)])
-    assert labels(figure) == []
-    assert legend_texts(figure)[0] == "0: γ = 1, 2.00x"
 
 
 def test_a_line_ends_where_its_drafter_does() -> None:
@@ -476,13 +467,6 @@ def test_charts_of_requests_say_that_prefills_are_counted() -> None:
     assert upper.get_ylabel() == "Best speedup over plain decoding,\nprefills counted in both (×)"
 
 
-def test_a_title_that_is_given_replaces_the_own_one() -> None:
-    plots = (plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch)
-    for plot in (*plots, plot_by_batch):
-        assert plot([curve([1, 1.5])], title="Mine").get_suptitle() == "Mine"
-    assert plot_best_draft_len_map(curve([1, 1.5]), title="Mine").get_suptitle() == "Mine"
-
-
 def test_an_empty_title_takes_no_room() -> None:
     with_title, without = (
         plot_speedup_by_draft_len([curve([1, 1.5])], title=title) for title in ("Mine", "")
@@ -499,13 +483,13 @@ def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
     other = replace(
         one,
         model="Example-70B",
-        placement=Placement(8, expert_parallel=4),
+        placement=Placement(4, 4, 2, 2, 2),
         batch_size=np.array([2.0]),
     )
     figure = plot_speedup_by_draft_len([one, other])
     assert legend_texts(figure)[:2] == [
         "Example-7B on Example GPU, batch 1",
-        "Example-70B on 8 × Example GPU (EP 4), batch 2",
+        "Example-70B on 8 × Example GPU (EP 4) (DP\nattention 2) (DCP 2) (PP 2), batch 2",
     ]
     assert titles(figure)[1].splitlines() == [
         "engine ideal: the plain roofline, context 4096",
@@ -530,29 +514,12 @@ def test_lines_of_one_name_are_counted() -> None:
     assert (first, second, other) == (f"{name} (1)", f"{name} (2)", "b")
 
 
-def test_a_drafter_is_named_behind_the_model() -> None:
-    one = curve([1, 1.5], drafter="ideal")
-    placement = Placement(4, 1, 2, 2, 2)
-    other = replace(one, drafter="block,cost=0.1", placement=placement, engine="sglang")
-    figure = plot_speedup_by_batch([one, other])
-    assert legend_texts(figure)[:2] == [
-        "Example GPU, engine ideal: the plain roofline:\nideal: accepts everything, costs nothing",
-        "8 × Example GPU (DP attention 2) (DCP 2) (PP 2), engine sglang:\nblock, cost=0.1",
-    ]
-    assert titles(figure)[1] == "Example-7B, context 4096"
-
-
 def test_long_names_are_shortened_to_a_few_lines() -> None:
     name = legend_texts(plot_speedup_by_draft_len([curve([1, 1.5], drafter=LONG_SPEC)]))[0]
     assert name == "autoregressive,\nhistogram=1000/1001/1002/…/1059, cost=0.1"
     path = "model,config=" + "a" * 90
     name = legend_texts(plot_speedup_by_draft_len([curve([1, 1.5], drafter=path)]))[0]
     assert re.fullmatch(r"model,\nconfig=a+/…/a{12}", name)
-
-
-def test_a_dollar_in_a_name_is_a_dollar() -> None:
-    figure = plot_speedup_by_draft_len([curve([1, 1.5], model="a$\\frac$b", drafter="$x_$")])
-    assert figure_bytes(figure, "a.png")
 
 
 # --- over batch sizes --------------------------------------------------------------------------
@@ -585,15 +552,9 @@ def test_batch_sizes_are_the_ticks_of_a_log2_axis() -> None:
     axes = main_axes(plot_speedup_by_batch([grid(1, 9)]))
     assert axes.get_xscale() == "log"
     assert list(axes.get_xticks()) == BATCHES
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
-        f"{size:.0f}" for size in BATCHES
-    ]
-
-
-def test_powers_of_two_are_the_first_ticks() -> None:
+    # Where there are too many, powers of two are the first.
     axes = main_axes(plot_speedup_by_batch([grid(1, 40, batch_size=np.arange(1.0, 41.0))]))
-    ticks = set(axes.get_xticks())
-    assert {1, 2, 4, 8, 16, 32} < ticks < set(range(1, 41))
+    assert {1, 2, 4, 8, 16, 32} < {*axes.get_xticks()} < set(range(1, 41))
 
 
 def test_curves_may_have_batch_sizes_of_their_own_in_any_order() -> None:
@@ -662,18 +623,8 @@ def test_the_map_is_the_best_draft_length() -> None:
     numbers = np.array([int(text.get_text()) for text in axes.texts])
     np.testing.assert_array_equal(numbers.reshape(5, 9), made.best_draft_len)
     assert [text.get_text() for text in axes.get_yticklabels()] == ["4k", "8k", "16k", "32k", "64k"]
-    assert [text.get_text() for text in axes.get_xticklabels()] == [
-        f"{size:.0f}" for size in BATCHES
-    ]
     assert axes.get_xlabel() == "Batch size (sequences)"
     assert axes.get_ylabel() == "Context length (tokens)"
-    found, asked = titles(figure)
-    assert (
-        found
-        == f"{made.best_draft_len.min()} to {made.best_draft_len.max()} drafts are best where they fit"
-    )
-    assert asked.splitlines()[1] == "drafter: autoregressive, accept=0.75, cost=0.10"
-    assert figure.legends == []
 
 
 def test_the_map_has_no_number_where_drafts_have_no_room() -> None:
@@ -682,16 +633,6 @@ def test_the_map_has_no_number_where_drafts_have_no_room() -> None:
     assert legend_texts(figure) == ["no room for drafts"]
     empty = main_axes(plot_best_draft_len_map(drafts_without_room(grid(2, 3), 0)))
     assert len(empty.texts) == 0
-
-
-def test_the_colour_bar_has_whole_numbers() -> None:
-    figure = plot_best_draft_len_map(grid(5, 9))
-    bar = figure.axes[1]
-    assert bar.get_ylabel() == "Best draft length γ (tokens)"
-    low, high = bar.get_ylim()
-    ticks = [tick for tick in bar.get_yticks() if low <= tick <= high]
-    assert ticks
-    assert all(tick == round(tick) for tick in ticks)
 
 
 def test_numbers_can_be_read_on_their_cells() -> None:
@@ -783,9 +724,6 @@ def test_only_the_eight_longest_places_are_labelled() -> None:
     figure = roofline(ops)
     assert len(labels(figure)) == 8
     assert re.fullmatch(r"not labelled: 3 others, \d+\.\d% of the time", legend_texts(figure)[-1])
-
-
-def test_a_label_of_many_names_counts_the_rest() -> None:
     figure = roofline([op(f"{i:02}", compute_s=1, memory_s=9) for i in range(30)])
     assert labels(figure)[0].splitlines()[-2:] == ["+ 12 more", "100.0% of the time"]
 
@@ -842,12 +780,6 @@ def test_bounds_differ_in_colour_and_hatch() -> None:
     assert list(drawn) == ["arithmetic", "bytes", "communication", "layers"]
     looks = {(to_hex(bar.get_facecolor()), bar.get_hatch()) for bar in drawn.values()}
     assert len(looks) == 4
-    assert legend_texts(figure) == [
-        "memory bound",
-        "compute bound",
-        "collectives between devices",
-        "overhead of the engine",
-    ]
 
 
 def test_small_operations_are_one_bar_at_the_end() -> None:
@@ -867,12 +799,6 @@ def test_a_pass_that_is_shorter_than_its_operations_says_why() -> None:
     title = " ".join(titles(plot_time_per_op(overlapped, title="A pass"))[0].split())
     assert "; the bars add up to" in title
     assert title.endswith("since arithmetic and memory are taken to overlap")
-
-
-def test_a_pass_that_takes_no_time_has_bars_of_no_length() -> None:
-    figure = plot_time_per_op(latency([op("a", compute_s=0, memory_s=0)]), title="Nothing")
-    assert labels(figure) == ["0.00 µs, 0.0%"]
-    assert figure_bytes(figure, "a.png")
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -951,14 +877,11 @@ def test_a_notebook_shows_a_chart() -> None:
     ("name", "magic"),
     [("a.png", b"\x89PNG"), ("a.svg", b"<?xml"), ("a.pdf", b"%PDF"), ("A.PNG", b"\x89PNG")],
 )
-def test_a_chart_is_written_by_its_suffix(name: str, magic: bytes) -> None:
-    assert figure_bytes(chart(), name).startswith(magic)
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
-def test_the_same_chart_is_the_same_file(suffix: str) -> None:
-    assert figure_bytes(chart(), f"a{suffix}") == figure_bytes(chart(), f"a{suffix}")
+def test_a_chart_is_written_by_its_suffix_and_each_time_alike(name: str, magic: bytes) -> None:
+    written = figure_bytes(chart(), name)
+    assert written.startswith(magic)
+    assert figure_bytes(chart(), name) == written
 
 
 def test_a_file_has_150_dots_per_inch() -> None:

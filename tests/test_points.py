@@ -34,7 +34,6 @@ def grid(contexts: int, batches: int, spec: str = "autoregressive,accept=0.75,co
 
 
 def columns(curve: SpeedupCurve) -> Iterator[dict[str, Any]]:
-    """Return the points of a curve as answers have them."""
     return point_columns(Outcomes(curve, None, None), Money(1, None, None))
 
 

@@ -11,7 +11,6 @@ from specroof import OptionError
 from specroof.policies.schedule import (
     Schedule,
     best_schedule,
-    cheapest_schedule,
     fitting_schedule,
     held_drafts,
 )
@@ -91,11 +90,6 @@ def test_what_is_no_grid_is_refused(loads: list[int], rates: object, message: st
 SCHEDULE = Schedule(((1, 16, 5), (17, 64, 2), (65, 256, 0)), 0.0)
 
 
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=30))
-def test_without_a_margin_the_schedule_is_followed(running: list[int]) -> None:
-    assert held_drafts(SCHEDULE, running, margin=0.0) == [SCHEDULE.drafts(one) for one in running]
-
-
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.floats(0.0, 0.4))
 def test_drafts_that_are_held_are_those_of_a_load_within_the_margin(
     running: list[int], margin: float
@@ -146,20 +140,3 @@ def test_a_schedule_is_nearly_the_best_of_all_that_can_be_played(seed: int) -> N
     assert found.ranges[0][0] == 1
     assert all(after[0] == before[1] + 1 for before, after in itertools.pairwise(found.ranges))
     assert found.ranges[-1][1] == 8
-
-
-def test_a_schedule_is_the_cheapest_of_all() -> None:
-    rng = np.random.default_rng(2)
-    loads = [1, 2, 3, 4, 6, 8]
-    for _ in range(20):
-        cost = rng.random((6, 4))
-        least = min(
-            sum(
-                cost[start:stop, k].sum() for start, stop, k in zip(cuts, ends, drafts, strict=True)
-            )
-            for inner in itertools.combinations(range(1, 6), 2)
-            for cuts in [(0, *inner)]
-            for ends in [(*inner, 6)]
-            for drafts in itertools.product(range(4), repeat=3)
-        )
-        assert cheapest_schedule(loads, cost, most_ranges=3).lost == pytest.approx(least)

@@ -1,21 +1,16 @@
 """What `predict` understands: engines' words, several chips, lengths side by side; its survey."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
 from commands import answered, run
-from gridded import gridded
-from specroof import load_drafter, plot, predict
-from specroof.cli import app
+from specroof import load_drafter, predict
 from specroof.questions.acceptance import find_profiles
-from specroof.speedup import curve as curve_grids
 from tables import rows
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -122,22 +117,6 @@ def test_what_is_not_published_has_a_nearest() -> None:
 # --- price and energy -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("requests", ["", " --isl 1000 --osl 200 --steady"])
-def test_price_and_energy_are_those_of_the_devices_hours(requests: str) -> None:
-    found = answered(f"{BASE} --tp 2 --batch 1,16,9999{requests} --max-draft-len 3 --grid")
-    rates = gridded(found, "tokens_per_s")
-    # hardware/h100-sxm.yaml: 2.95 $ an hour and 700 W each; a million tokens take 1e6 / rate s.
-    dollars, joules = 1e6 / rates * 2 * 2.95 / 3600, 1e6 / rates * 2 * 700
-    told = {"usd_per_million_tokens": dollars, "joules_per_million_tokens": joules}
-    for name, by_hand in told.items():
-        assert gridded(found, name) == pytest.approx(by_hand, rel=1e-12, nan_ok=True)
-    for row, by_hand in zip(found["rows"], dollars[0], strict=True):
-        expected = by_hand[row["draft_len"]]
-        assert (row["usd_per_million_tokens"] or np.nan) == pytest.approx(expected, nan_ok=True)
-    if not requests:
-        assert np.isnan(dollars[0, 2]).all()  # 9999 have no room
-
-
 @pytest.mark.parametrize(("chip", "titles"), rows("values", "shown_prices"))
 def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[str]) -> None:
     words = BASE.replace("h100", chip) + " --no-capacity --batch 1,16"
@@ -151,38 +130,6 @@ def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[s
     found = answered(f"{words} --grid")
     assert ("usd_per_million_tokens" in found["grid"]["quantities"]) == ("$/Mtok" in titles)
     assert ("joules_per_million_tokens" in found["grid"]["quantities"]) == ("MJ/Mtok" in titles)
-    if chip == "h100":  # the best draft length is that of most tokens; beside it plain decoding
-        rates = gridded(found, "tokens_per_s")[0]
-        (line, *_) = [line for line in printed.splitlines() if line.split()[:2] == ["4096", "1"]]
-        for rate in (rates[0].max(), rates[0, 0]):
-            assert f" {1e6 / rate * 2.95 / 3600:.2f} " in f"{line} "
-
-
-# --- flags of old, and answers as text ------------------------------------------------------------
-
-
-def test_names_of_before_give_the_same() -> None:
-    found = predict("Qwen/Qwen3-8B", "h100", drafters="ideal", input_len=90, output_len=9)
-    assert (found.drawn, found.counted) == (found.headline_curves, found.end_to_end)
-    (curve,) = found.headline_curves
-    assert curve.requests == curve.request_lengths == "90 tokens in, 9 out"
-    assert plot.plot_worth(found).axes[0].get_xlabel() == found.plot().axes[0].get_xlabel()
-
-
-def test_points_of_several_chips_that_memory_cannot_hold_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    batches = ",".join(map(str, range(1, 31)))
-    words = shlex.split(f"{BASE.replace('h100', 'h100,b200')} --max-draft-len 15 --batch {batches}")
-    most = 2 * 30 * 40  # chips, batches and the weight of a row
-    monkeypatch.setattr(curve_grids, "MOST_POINTS", most - 1)
-    done = CliRunner().invoke(app, words)
-    assert (done.exit_code, done.stdout) == (2, "")
-    monkeypatch.setattr(curve_grids, "MOST_POINTS", most)
-    assert CliRunner().invoke(app, words).exit_code == 0
-    refused = CliRunner().invoke(app, [*words, "--points", "-"])
-    assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "CSV" in refused.stderr
 
 
 @pytest.mark.parametrize(("question", "words"), rows("values", "left_out_of"))

@@ -70,11 +70,6 @@ def test_pages_without_a_curve_and_lines_beyond_the_most_are_left_out() -> None:
     assert sum(one.get_marker() != "None" for one in lines) == 8
 
 
-@pytest.mark.parametrize(("loads", "says"), [(1, "1 load has no"), (2, "2 loads have no")])
-def test_loads_without_room_are_counted_in_words(loads: int, says: str) -> None:
-    assert says in sweep_text([overview("model", "chip")], [], points=6, without_room=loads)
-
-
 def test_the_roofline_of_a_study_is_no_finding_of_its_chart_and_table_but_named() -> None:
     real = overview("model", "chip")
     bound = replace(real, engine="ideal", devices=2, best_speedup=real.best_speedup * 3)
@@ -208,18 +203,6 @@ def test_experts_of_the_host_are_told_to_llama_cpp() -> None:
         options={"n_cpu_moe": 12, "weight_dtype": "q4_k_m"},
     )  # fmt: skip
     assert "--n-cpu-moe 12" in str(found)
-
-
-def test_a_threshold_without_bands_and_of_requests() -> None:
-    requests: dict[str, Any] = {"input_len": 200, "output_len": 50}
-    (row,) = specroof.breakeven(
-        QWEN, "h100", drafter=EAGLE, engine="ideal", concurrency=2, **requests
-    ).rows
-    assert row.record["speedup_low"] is row.record["speedup_high"] is None
-    (row,) = specroof.breakeven(
-        QWEN, "h100", drafter=EAGLE, solve="batch", most=4, steady=True, **requests
-    ).rows
-    assert (row.answer, row.unknown_from) == ("beyond", 5)
 
 
 def test_a_frontier_at_a_rate_beyond_a_default_and_on_an_engine_without_one() -> None:

@@ -31,14 +31,12 @@ LOADERS: list[Callable[[str], object]] = [
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Path:
-    """Return a named pipe that nobody writes to."""
     path = tmp_path / "pipe.yaml"
     os.mkfifo(path)
     return path
 
 
 def run(*words: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a shell does."""
     return subprocess.run(
         [sys.executable, "-m", "specroof", *words],
         env=os.environ | environment,
@@ -51,7 +49,6 @@ def run(*words: str, stdin: str = "", **environment: str) -> subprocess.Complete
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the one line that a refused call leaves."""
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("specroof: ")

@@ -116,10 +116,3 @@ def test_a_question_is_refused_in_words_of_python(
 ) -> None:
     line = refusal(OptionError, getattr(specroof, question), **asked)
     assert reads(line, says), line
-
-
-def test_capacity_understands_engines_in_others_words() -> None:
-    ours, theirs = (
-        specroof.capacity(MODEL, "mi300x", engine=name).records for name in ("vllm", "vLLM")
-    )
-    assert ours == theirs

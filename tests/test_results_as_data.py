@@ -1,7 +1,6 @@
 """Curves, sweeps, advice and folders of results as tables, charts and a few lines."""
 
 import sys
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +81,6 @@ def test_a_sweep_is_one_table_of_all_its_frames() -> None:
     )
 
 
-def test_a_sweep_shows_its_sizes_and_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = specroof.sweep(STUDY)
-    monkeypatch.setattr(sweeps, "predicted", None)
-    assert repr(found) == "<Sweep: 2 targets x 2 drafters, 64 points>"
-    html = found._repr_html_()
-    for name, value in (("loads", 4), ("draft lengths", 4), ("points", 64)):
-        assert f"<th>{name}</th><td>{value}</td>" in html
-
-
 def test_a_sweep_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "MOST_POINTS", 63)
     found = specroof.sweep(STUDY)
@@ -106,19 +96,6 @@ def test_a_sweep_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPa
 # --- advice --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def advice() -> Any:
-    return specroof.advise(
-        MODEL,
-        ["h100", CHIP],
-        drafters=[SPEC],
-        input_len=1000,
-        output_len=300,
-        concurrency=[1, 8, 500],
-        min_speedup=1.5,
-    )
-
-
 def test_advice_is_drawn_beside_measurements_on_one_chip_and_side_by_side_on_several() -> None:
     asked: dict[str, Any] = {"input_len": 1000, "output_len": 500, "framework": "vllm"}
     asked["drafters"] = "eagle3,accept-length=2.4@3"
@@ -131,20 +108,6 @@ def test_advice_is_drawn_beside_measurements_on_one_chip_and_side_by_side_on_sev
     places = [x for line in axes.lines for x in line.get_xdata() if len(line.get_xdata()) == 1]
     assert len({*places}) == len(places) == len(several.chips)
     assert "*" not in {line.get_marker() for line in axes.lines}
-
-
-def test_advice_is_drawn(advice: Any) -> None:
-    (axes,) = advice.plot().axes
-    labels = [text.get_text() for text in advice.plot().legends[0].get_texts()]
-    assert len(labels) == 2 + 3  # chips, the band, what γ is, and what they are compared with
-    drawn = axes.lines[1]  # the first is plain decoding
-    rows = advice.chips[0].rows
-    assert drawn.get_xdata().tolist() == [row.concurrency for row in rows]
-    assert drawn.get_ydata().tolist() == [row.speedup for row in rows]
-    changes = [
-        drafts for chip in advice.chips for drafts, _ in groupby(row.draft_len for row in chip.rows)
-    ]
-    assert {text.get_text().split(" (")[0] for text in axes.texts} == {f"γ {n}" for n in changes}
 
 
 # --- folders -------------------------------------------------------------------------------------

@@ -21,7 +21,6 @@ TAILED = np.array([3000.0, 200.0, 900.0, 500.0, 1500.0, 250.0, 700.0, 400.0, 200
 
 
 def asked(**changes: Any) -> Any:
-    """Return a small rollout."""
     given = {"drafters": SPEC, "lengths": TAILED, "max_draft_len": 6, **changes}
     return rollout(given.pop("model", MODEL), given.pop("hardware", CHIP), **given)
 
@@ -67,14 +66,11 @@ def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     drafts = [drafts for _, _, drafts in found.rows[2].ranges]
     assert drafts == ([1, 0] if spec == SOMETIMES else [3, 2])  # fewer at large batches
     assert found.rows[2].draft_len is None
-    text = " ".join(str(found).split())
-    assert f"{drafts[0]} at 1-" in text
     # Where fixed drafts do not pay, the schedule still may.
     assert [row.decision for row in found.rows[1:]] == (
         ["off", "on"] if spec == SOMETIMES else ["on"] * 2
     )
-    assert "decision: on" in text
-    assert ("by its schedule alone" in text) == (spec == SOMETIMES)
+    assert ("by its schedule alone" in " ".join(str(found).split())) == (spec == SOMETIMES)
     # A drafter misses the tokens of the rounds without it.
     assert any("turns drafting off" in note for note in found.notes) == (spec == SOMETIMES)
 
@@ -295,10 +291,6 @@ def test_a_file_that_holds_no_lengths_is_refused(
 
 
 # --- how it is shown -----------------------------------------------------------------------------
-
-
-def test_one_answer_is_no_answers() -> None:
-    assert asked(lengths=[300.0]).title.endswith(": 1 answer")
 
 
 def test_chips_are_rows_of_one_answer() -> None:

@@ -13,7 +13,6 @@ AMD = ("cdna3", "cdna4")
 
 
 def error(served: ServedValidation, total: str, figure: str, kind: str = "median") -> float:
-    """Return an error of one of the totals; whole models are left out of that without a name."""
     found = (served.other_totals[total] if total else served.total)[figure]
     assert found is not None
     return float(getattr(found, kind))

@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from specroof.cli import app
+from commands import refused, run
 from specroof.errors import MeasurementError
 from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware.engine import ServerSettings
 
 
 def line(**server: Any) -> str:
-    """Return a line of SGLang's bench_serving whose server said so of itself."""
     figures = {
         "backend": "sglang", "max_concurrency": 4, "completed": 16, "duration": 10.0,
         "total_input_tokens": 1600, "total_output_tokens": 1600, "output_throughput": 160.0,
@@ -24,7 +22,6 @@ def line(**server: Any) -> str:
 
 
 def result(**server: Any) -> Measurement:
-    """Return what such a line measured."""
     (point,) = read_benchmark(line(**server), source="bench.jsonl")
     return point
 
@@ -69,8 +66,7 @@ def test_validate_refuses_settings_that_a_result_contradicts(tmp_path: Path) -> 
     file = tmp_path / "bench.jsonl"
     file.write_text(line(disable_overlap_schedule=True))
     words = f"validate {file} --model Qwen/Qwen3-8B -H h100"
-    same = CliRunner().invoke(app, [*words.split(), "--server", "overlap=off"])
-    assert same.exit_code == 0, same.stderr
-    other = CliRunner().invoke(app, [*words.split(), "--server", "overlap=on"])
-    assert (other.exit_code, other.stdout) == (2, "")
-    assert "the server ran with overlap False, and server states overlap True" in other.stderr
+    run(words, "--server overlap=off")
+    assert "the server ran with overlap False, and server states overlap True" in refused(
+        words, "--server overlap=on"
+    )

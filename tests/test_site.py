@@ -1,18 +1,17 @@
 """The static answers of the site: what they say, where they link, and when they are made again."""
 
-import json
 import re
 import shlex
 from html import escape
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import answers
 import pytest
 from answers import Case, found_of, lost_links, main
-from typer.testing import CliRunner
 
-from specroof.cli import app
+from commands import answered
 
 MODELS = ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3"]
 CHIPS = ["b200", "l40s"]
@@ -49,10 +48,7 @@ def test_a_page_says_what_its_command_prints_and_needs_no_script(site: Path) -> 
     shown = text(site, case)
     found = re.search(r"<pre>(specroof advise .*?)</pre>", shown, re.DOTALL)
     assert found
-    words = shlex.split(found[1].replace("\\\n", " "))
-    done = CliRunner().invoke(app, [*words[1:], "--json"])
-    assert done.exit_code == 0, done.output
-    advised = json.loads(done.stdout.splitlines()[-1])
+    advised = answered(*shlex.split(found[1].replace("\\\n", " "))[1:])
     rows = re.findall(r"<tr>(<td>.*?)</tr>", shown)
     for row, one in zip(rows, advised["rows"], strict=True):
         cells = re.findall(r"<td>(?:<span class=\w+>)?(.*?)(?:</span>)?</td>", row)
@@ -132,8 +128,7 @@ def test_a_page_is_kept_until_something_changes(
 def test_where_drafts_pay_nowhere_the_command_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "usual_kinds", lambda *_: ["eagle3,accept=0.05"])
     case = Case("Qwen/Qwen3-8B", "b200", "vllm")
-    found = found_of(case)
-    assert found is not None
+    found: Any = found_of(case)
     assert {row.decision for row in found.chip.rows} == {"off"}
     assert found.serve == "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
     assert "Without drafts" in answers.case_page(found, "")

@@ -20,6 +20,7 @@ from specroof.questions.study import parse_study, study_refusals
 from specroof.questions.study_grid import Study
 from specroof.reading.checked import checked, without
 from specroof.serving.workload import Load
+from tables import rows
 
 GOOD: dict[str, Any] = {
     "format_version": 1,
@@ -34,7 +35,6 @@ GOOD: dict[str, Any] = {
 
 
 def mistakes(content: dict[str, Any]) -> tuple[str, ...]:
-    """Return all that is wrong with a study of several mistakes."""
     with pytest.raises(StudyError) as caught:
         parse_study(json.dumps(content), "s.yaml")
     said = str(caught.value)
@@ -56,58 +56,10 @@ def told(found: tuple[str, ...], *wanted: str) -> None:
 # --- all at once ---------------------------------------------------------------------------------
 
 
-def test_mistakes_of_every_kind_are_told_together() -> None:
-    content = {
-        "format_version": 2,
-        "targets": [
-            {"model": "Qwen/Qwen3-8B", "hardware": ["b2000", "h200", 3], "tensor_parallel": 5},
-            {"model": ["Qwen/Qwen3-8C", "Qwen3-9"], "hardware": "l4", "family": "unheard"},
-            {"model": "Qwen/Qwen3-8B", "hardware": "l4", "gpus": 2},
-            {"model": "Qwen3-8D", "hardware": "l4"},
-            "Qwen/Qwen3-8B",
-        ],
-        "drafters": ["perfect", "ideal", "autoregressive,cost=0.1", "eagle3,accept=2"],
-        "batch_size": [1, -1, "8k"],
-        "context_len": 1e9,
-        "engine": "nonsense",
-    }
-    told(
-        mistakes(content),
-        "format_version is 2; allowed: 1",
-        "targets.0.hardware.0: hardware 'b2000' is neither a file nor a bundled name",
-        "targets.0.hardware.2 is 3; allowed: text",
-        "targets.1.family is 'unheard'; allowed: ",
-        "targets.2.gpus is not a known key; allowed: model, hardware",
-        "targets.3.model.0: model 'Qwen3-8D' is neither",
-        "targets.4 is 'Qwen/Qwen3-8B'; allowed: a mapping",
-        "drafters.0: drafter 'perfect': kind is 'perfect'",
-        "drafters.3: drafter 'eagle3,accept=2': ",
-        "batch_size.1 is -1; allowed: a number from 1 to",
-        "batch_size.2 is '8k'; allowed: a number",
-        "context_len.0 is 1000000000.0; allowed: a number from 0 to",
-        # What is sound of the rest is looked at, too: the engine of two targets.
-        "engine is 'nonsense'; NVIDIA H200 SXM has ",
-        "engine is 'nonsense'; NVIDIA L4 has ",
-    )
-
-
-def test_what_the_sound_rest_cannot_do_is_told_with_what_is_not_sound() -> None:
-    content = GOOD | {
-        "targets": [
-            {"model": "Qwen/Qwen3-8B", "hardware": "b200", "tensor_parallel": 5},
-            {"model": "Qwen/Qwen3-8B", "hardware": "h200"},
-        ],
-        "drafters": ["ideal", "autoregressive,cost=0.1", "model,config=Qwen/Qwen3.5-4B,accept=.7"],
-        "batch_size": [0, 1],
-    }
-    told(
-        mistakes(content),
-        "batch_size.0 is 0",
-        "tensor_parallel is 5 with attention_data_parallel 1: groups of 5 devices do not divide",
-        "drafter 'autoregressive,cost=0.1' has no acceptance",
-        # A vocabulary of its own, told once though two targets meet it.
-        "Qwen3.5-4B has a vocabulary of",
-    )
+@pytest.mark.parametrize("kind", rows("refusals", "study_mistakes"))
+def test_mistakes_are_told_together(kind: str) -> None:
+    other, wanted = rows("refusals", "study_mistakes")[kind]
+    told(mistakes(GOOD | other), *wanted)
 
 
 def test_without_a_sound_drafter_the_targets_are_looked_at_all_the_same() -> None:
@@ -120,33 +72,11 @@ def test_without_a_sound_drafter_the_targets_are_looked_at_all_the_same() -> Non
         assert [one.partition(";")[0] for one in found[1:]] == 3 * ["engine is 'nonsense'"]
 
 
-def test_drafters_that_lack_something_do_not_hide_what_the_targets_lack() -> None:
-    target = {"model": "Qwen/Qwen3-8B", "hardware": "b200", "tensor_parallel": 5}
-    told(
-        mistakes(GOOD | {"targets": [target], "drafters": ["autoregressive,cost=0.1"]}),
-        "drafter 'autoregressive,cost=0.1' has no acceptance",
-        "tensor_parallel is 5 with",
-    )
-
-
 def test_without_a_sound_target_the_drafters_are_looked_at_all_the_same() -> None:
     for targets in ([{"model": "Qwen3-8D", "hardware": "l5"}], [3, 4], 7):
         found = mistakes(GOOD | {"targets": targets, "drafters": ["perfect"]})
         assert found[-1].startswith("drafters.0: drafter 'perfect'")
         assert all(one.startswith("targets") for one in found[:-1])
-
-
-def test_a_key_that_two_blocks_may_not_share_does_not_hide_a_name() -> None:
-    content = GOOD | {"workload": {"input_len": 8, "output_len": 8}, "drafters": ["perfect"]}
-    told(mistakes(content), "context_len and workload are both given", "drafters.0: ")
-
-
-def test_positions_are_those_of_the_file_whatever_else_is_wrong() -> None:
-    targets = [{"model": "Qwen/Qwen3-8B", "hardware": ["b1", "b2", "b200", "b3"]}] * 2
-    found = mistakes(GOOD | {"targets": [{"model": 3, "hardware": []}, *targets]})
-    assert [one.partition(":")[0] for one in found if "b" in one.partition("'")[2][:2]] == [
-        f"targets.{target}.hardware.{entry}" for target in (1, 2) for entry in (0, 1, 3)
-    ]
 
 
 # --- thousands -----------------------------------------------------------------------------------

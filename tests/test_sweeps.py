@@ -50,14 +50,12 @@ FORMATS = ("parquet", "csv", "jsonl")
 
 @pytest.fixture
 def study(tmp_path: Path) -> str:
-    """Return the path of a study of 2 chips, 2 drafters and 6 loads."""
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(CONTENT))
     return str(path)
 
 
 def sweep(*words: object) -> tuple[int, str, str]:
-    """Return the exit code and what a sweep prints, on both streams."""
     done = invoked("sweep", *words)
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -157,29 +155,25 @@ def test_parquet_has_units_names_as_dictionaries_and_says_what_it_is(
     assert "RLE_DICTIONARY" not in packed["speedup"]
 
 
-def test_slices_of_parquet_are_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_sweep(CONTENT, tmp_path / "whole", form="parquet")
-    monkeypatch.setattr(partition, "study_slices", small_slices)
-    write_sweep(CONTENT, tmp_path / "slices", form="parquet")
-    pd.testing.assert_frame_equal(
-        read_results(tmp_path / "slices").to_frame(), read_results(tmp_path / "whole").to_frame()
-    )
-    file = pq.ParquetFile(tmp_path / "slices" / "points" / "00001.parquet")
-    assert file.metadata.num_row_groups == 4
-
-
 def small_slices(*words: Any) -> Any:
     """Yield slices of two batch sizes of one context."""
     return study_slices(*words, most=40)
 
 
-def test_slices_write_the_bytes_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_sweep(CONTENT, tmp_path / "whole", form="csv")
+def test_slices_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = ("csv", "parquet")
+    for form in forms:
+        write_sweep(CONTENT, tmp_path / form / "whole", form=form)
     monkeypatch.setattr(partition, "study_slices", small_slices)
-    write_sweep(CONTENT, tmp_path / "slices", form="csv")
-    slices, whole = contents(tmp_path / "slices"), contents(tmp_path / "whole")
+    for form in forms:
+        write_sweep(CONTENT, tmp_path / form / "slices", form=form)
+    slices, whole = contents(tmp_path / "csv/slices"), contents(tmp_path / "csv/whole")
     assert slices.keys() == whole.keys()
     assert {name for name in whole if slices[name] != whole[name]} <= {"manifest.json"}  # notes
+    frames = [read_results(tmp_path / "parquet" / name).to_frame() for name in ("slices", "whole")]
+    pd.testing.assert_frame_equal(*frames)
+    file = pq.ParquetFile(tmp_path / "parquet/slices/points/00001.parquet")
+    assert file.metadata.num_row_groups == 4  # a slice each
 
 
 # --- going on ------------------------------------------------------------------------------------
@@ -252,12 +246,11 @@ def test_a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(
     write_sweep(study, tmp_path / "whole", form="csv")
     dice = np.random.default_rng(13)
     for _ in range(3):
-        process = subprocess.Popen(
+        process: Any = subprocess.Popen(
             [sys.executable, "-c", KILLED, study, str(tmp_path / "parts"), "csv"],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        assert process.stdout is not None
         process.stdout.readline()
         time.sleep(float(dice.uniform(0, 0.15)))
         process.send_signal(end)
@@ -584,7 +577,6 @@ def test_a_process_that_is_ended_from_outside_is_one_line(
 
 
 def die() -> None:
-    """End the process that calls this."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -649,19 +641,3 @@ def test_a_cluster_that_loses_a_worker_writes_the_same_bytes(tmp_path: Path, stu
     assert killed
     assert found.done
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
-
-
-def test_a_cluster_that_is_not_there_is_one_line(
-    tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    distributed = pytest.importorskip("distributed", reason="`cluster` is not installed")
-
-    def nobody(*_: Any, **__: Any) -> None:
-        raise OSError("Timed out trying to connect to tcp://localhost:1")
-
-    monkeypatch.setattr(distributed, "Client", nobody)
-    words = ("--format", "csv", "--on", "dask://localhost:1")
-    assert refused("sweep", study, "-o", str(tmp_path / "out"), *words) == (
-        "dask://localhost:1: Timed out trying to connect to tcp://localhost:1; allowed: a cluster "
-        "of dask that can be reached"
-    )

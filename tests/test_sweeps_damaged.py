@@ -1,6 +1,5 @@
 """Sweeps and what ends or damages them: interrupts, damaged folders, odd places, lost clusters."""
 
-import contextlib
 import json
 import multiprocessing
 import os
@@ -44,7 +43,6 @@ CONTENT: dict[str, Any] = {
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> None:
-    """Make a folder anew with these files."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +51,6 @@ def fill(folder: Path, files: dict[str, bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Return the files of a finished sweep."""
     folder = tmp_path_factory.mktemp("whole")
     assert write_sweep(CONTENT, folder, form="csv").done
     return contents(folder)
@@ -79,8 +76,8 @@ def _as_at_a_terminal() -> Iterator[None]:
 
 
 #: `specroof`, whose workers run this file too: each says that it has begun, and then waits.
-WORKERS_THAT = """
-import os, sys, time
+WORKERS_THAT_WAIT = """
+import os, time
 from pathlib import Path
 from specroof.sweeps import run as workers
 
@@ -88,11 +85,7 @@ def wait_for_hours(*words):
     (Path(os.environ["BEGUN"]) / str(os.getpid())).touch()
     time.sleep(36000)
 
-if {waits}:
-    workers.write_partition = wait_for_hours
-elif __name__ != "__main__":
-    (Path(os.environ["BEGUN"]) / str(os.getpid())).touch()
-    time.sleep(1)
+workers.write_partition = wait_for_hours
 
 if __name__ == "__main__":
     from specroof.__main__ import main
@@ -100,59 +93,30 @@ if __name__ == "__main__":
 """
 
 
-class Sweeping:
-    """A sweep of two workers in a group of processes of its own, as at a terminal."""
-
-    def __init__(self, folder: Path, *, waits: bool, processes: int = 2) -> None:
-        self.begun = folder / "begun"
-        self.begun.mkdir()
-        (folder / "study.yaml").write_text(yaml.safe_dump(CONTENT))
-        (folder / "run.py").write_text(WORKERS_THAT.format(waits=waits))
-        words = ["sweep", "study.yaml", "-o", "out", "--format", "csv"]
-        words += ["--workers", str(processes)]
-        self.run = subprocess.Popen(
-            [sys.executable, "run.py", *words],
-            cwd=folder,
-            env=os.environ | {"BEGUN": str(self.begun)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-
-    def wait_until_begun(self, count: int) -> list[int]:
-        """Return the process numbers of the workers when so many have begun."""
-        while len(pids := [int(path.name) for path in self.begun.iterdir()]) < count:
-            assert self.run.poll() is None, self.run.communicate()
-            time.sleep(0.01)
-        return pids
-
-    def interrupt(self) -> None:
-        """Press Ctrl-C: every process of the group hears it."""
-        os.killpg(self.run.pid, signal.SIGINT)
-
-    def end(self) -> tuple[int, str, str]:
-        """Return the exit code and both streams; a run that hangs is killed, and fails."""
-        try:
-            out, err = self.run.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.run.pid, signal.SIGKILL)
-            self.run.communicate()
-            pytest.fail("hangs after an interrupt")
-        return self.run.returncode, out, err
-
-
 def test_a_second_interrupt_ends_the_workers_at_once(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
-    sweeping = Sweeping(tmp_path, waits=True)
-    pids = sweeping.wait_until_begun(2)
-    sweeping.interrupt()
-    assert sweeping.run.stderr is not None
-    assert sweeping.run.stderr.readline().startswith("interrupted: ")
-    sweeping.interrupt()
-    code, out, err = sweeping.end()
-    assert (code, out) == (130, "")
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(CONTENT))
+    (tmp_path / "run.py").write_text(WORKERS_THAT_WAIT)
+    words = ["sweep", "study.yaml", "-o", "out", "--format", "csv", "--workers", "2"]
+    run: Any = subprocess.Popen(
+        [sys.executable, "run.py", *words], cwd=tmp_path, env=os.environ | {"BEGUN": str(begun)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while len(pids := [int(path.name) for path in begun.iterdir()]) < 2:
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.01)
+    os.killpg(run.pid, signal.SIGINT)  # Ctrl-C: every process of the group hears it
+    assert run.stderr.readline().startswith("interrupted: ")
+    os.killpg(run.pid, signal.SIGINT)
+    try:
+        out, err = run.communicate(timeout=120)
+    finally:
+        if run.poll() is None:  # it hangs
+            os.killpg(run.pid, signal.SIGKILL)
+    assert (run.returncode, out) == (130, "")
     assert "Traceback" not in err
     assert "the same command goes on" in err
     for pid in pids:
@@ -179,34 +143,9 @@ def test_a_worker_ends_when_the_pipe_of_its_parent_is_closed(
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.fuzz
-@bounded(3)
-@given(st.sampled_from([1, 2]), st.floats(0, 4), st.floats(0, 1))
-def test_two_interrupts_at_any_moment_end_a_sweep_that_can_go_on(
-    tmp_path_factory: pytest.TempPathFactory,
-    whole: dict[str, bytes],
-    processes: int,
-    before_s: float,
-    between_s: float,
-) -> None:
-    folder = tmp_path_factory.mktemp("interrupted")
-    sweeping = Sweeping(folder, waits=False, processes=processes)
-    for pause_s in (before_s, between_s):
-        time.sleep(pause_s)
-        with contextlib.suppress(ProcessLookupError):  # it has ended
-            sweeping.interrupt()
-    code, _, err = sweeping.end()
-    # Before the command line is there, Python itself is what is interrupted.
-    assert code in {0, 130} or not (folder / "out").exists(), err
-    assert "Traceback" not in err or not (folder / "out").exists(), err
-    assert write_sweep(CONTENT, folder / "out", form="csv").done
-    assert contents(folder / "out") == whole
-
-
 def started(
     *words: str, folder: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Return a Python process that has run."""
     return subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, check=False, cwd=folder,
         env=os.environ | environment,
@@ -270,7 +209,6 @@ def test_a_backend_that_matplotlib_does_not_know_is_one_line(tmp_path: Path) -> 
 
 
 def changed(content: bytes, **values: Any) -> bytes:
-    """Return a JSON object with other values; … takes a key away."""
     found = json.loads(content) | values
     return json.dumps({key: value for key, value in found.items() if value != "…"}).encode()
 
@@ -389,7 +327,6 @@ def with_junk(value: Any, data: st.DataObject) -> Any:
 
 
 def damage(folder: Path, name: str, data: st.DataObject) -> None:
-    """Damage a file of a folder."""
     path = folder / name
     content = path.read_bytes()
     how = data.draw(

@@ -58,7 +58,6 @@ BINARY = {"": 1.0, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
 
 
 def read(text: str, pattern: str, scales: dict[str, float]) -> float:
-    """Return the number that a person reads in a text."""
     match = re.fullmatch(pattern, text)
     assert match is not None, text
     number, scale = match.groups()

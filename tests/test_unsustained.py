@@ -20,7 +20,6 @@ def asked(rate: float, requests: int = 60) -> dict[str, Any]:
 
 
 def told_of(rate: float) -> list[dict[str, Any]]:
-    """Return what each question says of one rate."""
     (first,) = predict(MODEL, CHIP, drafters=SPEC, **asked(rate)).to_dict()["rows"]
     names = ("speedup", "decision", "reason", "largest_stable_rate", "plain_largest_stable_rate")
     told = [{name: first.get(name) for name in names}]
@@ -87,16 +86,16 @@ def test_nobody_says_a_number_that_grows_with_the_load() -> None:
         assert found.end_to_end[0].figure_ends["tokens_per_s"] is None
         (line,) = [line for line in str(found).splitlines() if line.startswith("decision")]
         assert "at most 22.3 requests/s without drafts and 26.1 with" in line
-    plan = advise(MODEL, CHIP, drafters=SPEC, **asked(BETWEEN)).chips[0]
-    assert plan.played is not None
+    plan: Any = advise(MODEL, CHIP, drafters=SPEC, **asked(BETWEEN)).chips[0]
     assert np.isnan(plan.played.speedup).all()
     assert plan.break_even[0].rate is None
 
 
 def test_a_length_that_keeps_up_comes_first() -> None:
     # Only three drafts keep up with 25 of these requests a second: fewer have less to wait for.
-    found = predict(MODEL, CHIP, drafters=SPEC, **asked(25.95, 100), max_draft_len=3).outcomes[0]
-    assert found.played is not None
+    found: Any = predict(MODEL, CHIP, drafters=SPEC, **asked(25.95, 100), max_draft_len=3).outcomes[
+        0
+    ]
     assert found.played.keeps_up.tolist() == [[False, False, False, True]]
     middle, low, high = (ends[0, 0] for ends in found.deciding)
     assert middle.argmax() == 3
@@ -117,10 +116,9 @@ def test_a_trace_and_several_rates_stand_under_their_own_rate() -> None:
     assert "decision: on at 3 to 24 requests/s" in text
     assert "only a server that drafts keeps up with 24 requests/s" in text
     assert several.figures()[""].axes[0].get_xlabel() == "Requests that arrive in a second"
-    job = advise(MODEL, CHIP, drafters=SPEC, engine="vllm", lengths=every | {"arrival_s": 0.0})
+    job: Any = advise(MODEL, CHIP, drafters=SPEC, engine="vllm", lengths=every | {"arrival_s": 0.0})
     (row,) = job.chips[0].rows
     assert (row.rate, row.unit, row.reason) == (None, "in flight", None)
-    assert job.chips[0].played is not None
     assert row.tried_speedup == pytest.approx(job.chips[0].played.speedup[0], rel=1e-9)
 
 
@@ -159,16 +157,6 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     assert most > 48
     assert chip.raised == {"running": (48, most)}
     assert f"--max-running-requests {most:.0f}" in (chip.engine_config["sglang"] or "")
-    ends = {"rate": f"running={most:.0f} at 30 requests/s", "lengths": "running=60"}
-    job = {"lengths": {"input_len": [1000] * 60, "output_len": [200] * 60}}
-    asked: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("rate", {"rate": 30, "requests": 200}),
-        ("lengths", job),
-    )
-    for load, asked_for in asked:
-        sizes: dict[str, Any] = {} if load == "lengths" else {"input_len": 1000, "output_len": 200}
-        notes = predict(MODEL, CHIP, framework="sglang", drafters=SPEC, **sizes, **asked_for).notes
-        assert notes[0].startswith(f"raised limit: --server {ends[load]}")
     calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]
     assert calm.raised == {}
     # At the larger rates more than 48 run plain, which has no such limit, and fewer with drafts.
@@ -205,21 +193,3 @@ def test_the_decision_names_each_end_of_the_rates_once() -> None:
     told = [str(predict(MODEL, CHIP, **words, rate=rates)) for rates in ([2, 40], [40, 60])]
     assert [line.count(") at 2") for line in told] == [1, 0]
     assert [line.count("no speedup (") for line in told] == [0, 2]
-
-
-def test_targets_that_keep_drafts_on_are_not_told_as_more_requests() -> None:
-    # By the answer itself the server keeps up with fewer requests with drafts than without; what
-    # they bring is a token within the target.
-    asked: dict[str, Any] = {"input_len": 4000, "output_len": 100, "rate": 20, "requests": 100}
-    head = "eagle3,accept-length=2.2@3"
-    where = "meta-llama/Llama-3.1-8B-Instruct", "tpu-v6e"
-    found = advise(*where, tensor_parallel=2, drafters=head, tpot_ms=20, **asked)
-    (row,) = found.rows
-    assert row.plain_largest_stable_rate is not None
-    assert row.largest_stable_rate is not None
-    assert row.plain_largest_stable_rate > row.largest_stable_rate
-    assert row.draft_len > 0
-    assert "waits are nearer to the targets" in str(found)
-    assert "answers more requests" not in str(found)
-    more = advise(MODEL, CHIP, drafters=SPEC, **LOAD, rate=BEYOND, requests=60)
-    assert "with them the server answers more requests" in str(more)

@@ -49,7 +49,6 @@ from specroof.scoring.scores import (
     errors_of,
     levelled,
     round_costs,
-    scored,
 )
 from tables import missed, rows
 
@@ -59,7 +58,6 @@ FAST = next(one for one in MEASURED if kind_of(one)[0] == "speedup")
 
 
 def predicted(point: Measurement, engine: EngineProfile) -> tuple[float, float]:
-    """Return what an engine predicts for a point without drafts and with them, in tokens/s."""
     rates = published_rates([point], engine)
     return float(rates.plain[0]), float(rates.speculative[0])
 
@@ -259,17 +257,6 @@ def test_what_a_measurement_counts_as(changes: dict[str, Any], kind: str, lacks:
     found, missing = kind_of(replace(FAST, **changes))
     assert found == kind
     assert lacks in missing
-
-
-def test_a_rate_alone_is_compared_as_a_rate() -> None:
-    bare = replace(
-        FAST, tokens_per_round=None, tokens_per_s=50.0, baseline_tokens_per_s=None, speedup=None
-    )
-    assert bare.measured_speedup is None
-    one = scored(bare, 40.0)
-    assert (one.predicted, one.measured, one.source) == (40, 50, FAST.source)
-    nothing = replace(bare, tokens_per_s=None)
-    assert kind_of(nothing) == ("", "throughput")
 
 
 def curve_of(point: Measurement, spec: str, acceptance: Any, drafts: int) -> SpeedupCurve:
@@ -499,8 +486,7 @@ def test_kernels_are_validated_where_they_were_measured(chip: str) -> None:
 
 
 def test_sglang_pads_to_the_sizes_that_it_captures() -> None:
-    graphs = load_hardware("b200").engines["sglang"].graphs
-    assert graphs is not None
+    graphs: Any = load_hardware("b200").engines["sglang"].graphs
     assert graphs.counts == "sequences"
     # generate_decode_cuda_graph_batch_sizes with drafts, sglang 0.5.23, up to 512.
     assert set(graphs.sizes) == {
@@ -526,7 +512,6 @@ def true_rates() -> tuple[tuple[Measurement, float, float, float], ...]:
 
 
 def synthetic(noise: float) -> list[Measurement]:
-    """Return measurements as the fitted parameters predict them, with noise of at most so much."""
     rng = np.random.default_rng(1)
     made = []
     for point, *rates in true_rates():
@@ -663,9 +648,6 @@ def test_the_chart_holds_every_speedup(asked_for_validated: Validation, tmp_path
         one for one in validated.points if one.kind in {"speedup", "shape"} and one.measured <= 8
     ]
     assert drawn == len(wanted)
-    (legend,) = axes.figure.legends
-    told = [text.get_text() for text in legend.get_texts()]
-    assert told[-3:] == ["acceptance length known", "known up to one factor", "10% either way"]
     assert axes.get_xlim()[0] < min(one.measured for one in wanted)
     assert axes.get_ylim()[0] < min(one.predicted for one in wanted)
     target = tmp_path / "accuracy.png"

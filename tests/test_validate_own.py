@@ -21,6 +21,7 @@ from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.calibrate import throughput_chart
 from specroof.questions.validate import own_json, own_row, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
+from tables import rows
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
 SETUP = engine_setup(CHOSEN, None, None, None)
@@ -80,17 +81,6 @@ def test_the_ideal_roofline_stands_beside_each_point() -> None:
     found = compared(bench)
     assert [one.rate.predicted for one in found.ideal] == pytest.approx(list(ideal))
     assert found.ideal[1].scored.predicted == pytest.approx(ideal[1] / ideal[0])
-
-
-def test_a_wrong_verdict_is_told() -> None:
-    plain, fast = points((8,), (2048,), (0, 3))
-    slow = replace(fast, tokens_per_s=plain.rate * 0.7)
-    found = compared([plain, slow])
-    assert found.points[1].scored.verdict is False
-    assert found.total.verdict_accuracy == 0
-    near = compared([plain, replace(fast, tokens_per_s=plain.rate * 1.05)])
-    assert near.points[1].scored.predicted < 1.1  # 5 % measured, 6 % predicted
-    assert near.points[1].scored.verdict is True
 
 
 def test_a_band_that_holds_1_decides_nothing() -> None:
@@ -284,24 +274,7 @@ def test_from_bench_to_validate_to_calibrate_and_back(
 BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("-H", "b200"), "--hardware is 'b200' without benchmark files; allowed: with results"),
-        (("--tp", "1"), "--tp is 1 without benchmark files"),
-        (("--draft-len", "3"), "--draft-len is 3 without benchmark files"),
-        (("b.csv", *WORDS, "--played"), "--played is True"),
-        (("b.csv",), "--hardware is missing; needed to predict b.csv"),
-        (("b.csv", "-H", "b200"), "--model is missing; needed to predict b.csv"),
-        (("no.csv", *WORDS), "no.csv: No such file"),
-        (("b.csv", "b.csv", *WORDS), "repeats b.csv, line 2"),
-        (("b.csv", "c.csv", *WORDS), "c.csv, line 2: repeats"),
-        (("fast.csv", *WORDS), "fast.csv, line 2: 1e+06 tokens/s"),
-        (("b.csv", *WORDS, "--tp", "3"), "--tp is 3"),
-        (("b.csv", *WORDS, "--engine", "no"), "engine is 'no'; NVIDIA B200"),
-        (("other.json", *WORDS), "is of model 'Qwen/Qwen3-4B'; model is 'Qwen/Qwen3-8B'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), rows("refusals", "own_results"))
 def test_what_cannot_be_compared_is_refused_in_one_line(
     words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,29 +9,11 @@ from typing import Final
 import pytest
 
 import specroof
+from tables import rows
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGE: Final = Path(specroof.__file__).parent
-#: Their habits: nouns as clauses, the decision in other words, loads and bands that are told of.
-STOPPERS: Final = (
-    *(r"\b(ON|OFF|UNCLEAR) (from|at|UP TO) ", r"How sure: the band", "drafts are made there"),
-    *("as more is expected", r"open; drafts", "does not pay at batch", "no room from"),
-    *("reach of engine", "errors of all drafters", "have the band of the speedup besides"),
-    *(r"(TTFT|TPOT) within a factor of", r"factor of \d+ of \d+ loads", "(is|are) kept away"),
-    *("new per sequence", "recurrent state counted as .* in the place of"),
-    *(r"(requests|loads?) (that )?(are|is|was|were) played through", "drafted measurement"),
-    *("at other depths the typical", "and no longer one is chosen", "nobody knows"),
-    *("slowest that users may have", "counters began anew", "never comes to the", "asks what more"),
-    *(r"(server|framework|clients?|it) (is|are|was) (not )?told", "textbook engine prices"),
-    *("have (not )?seen (them|the|its|most)", "(gets|loaded|totals) besides", "out of step"),
-    *("stay in step", r"verdicts? (is|are) right", r"\d % of verdicts", "signs of reports"),
-    *("what more would give", "is of no known", "none can be", "in which a server has no room"),
-    r"as (engines|frameworks|servers|the (engine|framework|server)) ha(s|ve) (it|them)",
-    *("does not run so many", "by which law", r"but not 1\b", "as far as it goes"),
-    "speaks for engine",
-    *("to be had", "is spoken of", "which no acceptance has", "costs a pass of the drafter"),
-    *("another kernel than one of", "drawn towards the whole", "in corners that"),
-)
+STOPPERS: Final[list[str]] = rows("values", "stopping_words")
 
 
 def literals(path: Path) -> Iterator[str]:
@@ -53,7 +35,6 @@ def literals(path: Path) -> Iterator[str]:
 
 
 def stopping(text: str) -> list[str]:
-    """Return what stops a reader in a text."""
     line = " ".join(text.split())
     return [found[0] for words in STOPPERS if (found := re.search(words, line))]
 

@@ -126,9 +126,6 @@ def test_several_batch_sizes_are_those_of_each_alone() -> None:
     assert [row.tpot_limit_s for row in found.rows] == [
         row.tpot_limit_s for one in alone for row in one.rows
     ]
-    assert "batch 1, 16," in found.title
-    header = str(found).split("\n\n")[1].splitlines()[0]
-    assert header.split()[:2] == ["batch", "tokens/round"]
     drawn = found.plot().axes[0].lines[1:]
     assert [np.asarray(line.get_ydata()).tolist() for line in drawn] == [
         [row.speedup for row in one.rows] for one in alone

@@ -3,13 +3,10 @@
 import hashlib
 import json
 import os
-import random
-import signal
 import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +22,6 @@ KILLS = int(os.environ.get("SPECROOF_KILLS", "8"))
 
 
 def refusal(path: Path, data: bytes = b"new") -> str:
-    """Return the one line that refuses to write a place."""
     with pytest.raises(OutputError) as error:
         write_files({path: data})
     assert "\n" not in str(error.value)
@@ -221,7 +217,6 @@ print(number)
 
 
 def listed(folder: Path) -> dict[str, str]:
-    """Return the files that a manifest lists with their sums; none where it is not complete."""
     manifest = json.loads((folder / MANIFEST).read_text())
     rows = manifest["files"] if manifest["complete"] else []
     return {row["name"]: row["sha256"] for row in rows}
@@ -259,28 +254,6 @@ def test_a_folder_is_whole_whichever_step_a_kill_comes_before(how: str, tmp_path
     assert set(listed(tmp_path / str(moments))) == set(NEW)
 
 
-def test_real_kills_at_random_moments_leave_whole_files(tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from specroof.report.writing import write_folder\n"
-        f"OLD, NEW = {OLD!r}, {NEW!r}\n"
-        "write_folder(Path(sys.argv[1]), OLD); print('ready', flush=True)\n"
-        "while True:\n"
-        "    write_folder(Path(sys.argv[1]), OLD); write_folder(Path(sys.argv[1]), NEW)"
-    )
-    dice = random.Random(KILLS)
-    for _ in range(KILLS):
-        with subprocess.Popen(
-            [sys.executable, "-c", program, str(tmp_path / "out")], stdout=subprocess.PIPE
-        ) as run:
-            assert run.stdout is not None
-            run.stdout.readline()
-            time.sleep(dice.uniform(0, 0.03))
-            run.send_signal(signal.SIGKILL)
-        assert len(check_folder(tmp_path / "out")) <= 1
-    write_folder(tmp_path / "out", NEW)
-    assert set(contents(tmp_path / "out")) == {*NEW, MANIFEST}
-
-
 @pytest.mark.parametrize("flag", [None, os.O_WRONLY | getattr(os, "O_DIRECTORY", 0)])
 def test_a_system_without_nameless_files_does_as_well(
     flag: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -304,7 +277,6 @@ def test_a_nameless_file_that_cannot_be_named_is_not_used(
 
 
 def open_descriptors() -> int:
-    """Return how many files this process holds open."""
     return len(list(Path("/dev/fd").iterdir()))
 
 
