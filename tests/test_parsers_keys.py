@@ -362,40 +362,7 @@ def test_what_fits_has_the_sizes_of_the_model(real_configs: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "reached"),
-    [
-        ({}, None),
-        ({"max_position_embeddings": 32768}, 32768),
-        ({"max_position_embeddings": "many"}, None),
-        ({"max_position_embeddings": -1}, None),
-        # Qwen2.5's own words on long texts: 4 times 32768.
-        (
-            {
-                "max_position_embeddings": 32768,
-                "rope_scaling": {
-                    "type": "yarn",
-                    "factor": 4.0,
-                    "original_max_position_embeddings": 32768,
-                },
-            },
-            131072,
-        ),
-        # Llama 3.1 states them scaled already.
-        (
-            {
-                "max_position_embeddings": 131072,
-                "rope_scaling": {"factor": 8.0, "original_max_position_embeddings": 8192},
-            },
-            131072,
-        ),
-        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": 2}}, 8192),
-        (
-            {
-                "max_position_embeddings": 4096,
-                "rope_parameters": {"full_attention": {"factor": 8.0}, "sliding_attention": {}},
-            },
-            32768,
-        ),
-    ],
+    rows("values", "scaled_positions"),
 )
 def test_positions_reach_as_far_as_they_are_scaled(keys: Config, reached: int | None) -> None:
     assert parse(TINY | keys).positions == reached
