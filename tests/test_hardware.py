@@ -141,14 +141,7 @@ def test_bundled_peaks_are_the_dense_figures_of_the_datasheet(stem: str) -> None
 
 @pytest.mark.parametrize(
     ("stem", "memory_bytes", "link_bytes_per_s", "max_devices"),
-    [
-        ("b200", 184_320 * 2**20, 900e9, 8),  # MiB as nvidia-smi shows them
-        ("gb200", 189_471 * 2**20, 900e9, 72),
-        ("h200", 141 * 2**30, 450e9, 8),
-        ("a100-80gb", 80 * 2**30, 300e9, 8),
-        ("mi300x", 192 * 2**30, 7 * 64e9, 8),
-        ("tpu-v4", 32 * 2**30, 6 * 45e9, 4096),
-    ],
+    rows("values", "memory_and_links"),
 )
 def test_bundled_memory_and_links_are_those_of_the_datasheet(
     stem: str, memory_bytes: float, link_bytes_per_s: float, max_devices: int
@@ -349,21 +342,7 @@ LATENCY_S = "a number from 1e-09 to 1000000"
 SHARE = "a number from 1e-06 to 1.2"
 SECONDS = "a number from 0 to 1000000"
 DEVICES = "a whole number from 1 to 65536"
-FIGURES = [
-    ("peak.flops_per_s.bf16", "bf16: 100.0e+12", FLOPS_PER_S),
-    ("peak.memory_bytes_per_s", "memory_bytes_per_s: 1.0e+12", BYTES_PER_S),
-    ("peak.memory_bytes", "memory_bytes: 24.0e+9", BYTES),
-    ("interconnect.link_bytes_per_s", "link_bytes_per_s: 50.0e+9", BYTES_PER_S),
-    ("interconnect.max_devices", "max_devices: 8", DEVICES),
-    ("engines.fast.compute_frac.bf16", "bf16: 0.7", SHARE),
-    ("engines.fast.memory_frac", "memory_frac: 0.8", SHARE),
-    ("engines.fast.pass_overhead_s", "pass_overhead_s: 30.0e-6", SECONDS),
-    ("engines.fast.layer_overhead_s", "layer_overhead_s: 2.0e-6", SECONDS),
-    ("engines.fast.sequence_overhead_s", "sequence_overhead_s: 1.0e-6", SECONDS),
-    ("engines.fast.round_overhead_s", "round_overhead_s: 100.0e-6", SECONDS),
-    ("engines.fast.collective.latency_s", "latency_s: 5.0e-6", LATENCY_S),
-    ("engines.fast.collective.link_frac", "link_frac: 0.9", SHARE),
-]
+FIGURES = rows("refusals", "hardware_figures")
 
 
 def rewritten(key: str, figure: str, value: str) -> str:

@@ -174,6 +174,8 @@ def test_gptq_can_name_the_modules_that_it_quantises(modules: list[object]) -> N
     found = {name for name, linear in linears(model).items() if linear.weight.name == "int4"}
     assert found == {"q_proj", "k_proj", "down_proj"}
     assert model.head.weight.name == "bf16"
+    with_head = parse(TINY | {"quantization_config": section | {"lm_head": True}})
+    assert with_head.head.weight.name == "int4"
 
 
 def test_gptq_settings_by_expression_count_in_their_order() -> None:
