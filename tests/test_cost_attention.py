@@ -15,7 +15,6 @@ from specroof.architecture.attention import (
     indexer_op,
 )
 from specroof.architecture.base import (
-    ATTENTION_REPLICATED,
     CHOICES,
     Core,
     Linear,
@@ -179,23 +178,6 @@ def test_short_runs_and_verifications_stay_absorbed() -> None:
     prompt = replace(forward_pass(1, 1000, 0), settled=True)
     (op,) = sparse.costs(setting(prompt))
     assert op.flops == (64 * 65 / 2 + 936 * 64) * 278_528
-
-
-def test_the_indexer_of_deepseek_v32_by_hand() -> None:
-    # 64 heads of 128, fp8 keys of 128 + 4 bytes; 3 sequences verify 2 tokens at context 10:
-    # 23 pairs of 2 * 64 * 128 = 16 384 FLOP; 10 keys read and 2 written.
-    core = LatentAttention(128, 512, 64, Indexer(64, 128, 2048))
-    scan, attention = latent(core, 3, 2, 10, kv_dtype="fp8")
-    assert scan.flops == 3 * 23 * 16_384
-    assert scan.cache_bytes == 3 * 12 * 132
-    assert scan.shard == ATTENTION_REPLICATED
-    # fp8 beside an indexer keeps the rotary part in bf16 and a scale per 128: 656 bytes.
-    assert attention.cache_bytes == 3 * 12 * 656
-    # The estimators' count: 2 queries see 10 keys each, nothing is written.
-    scan, attention = latent(core, 3, 2, 10, options=CONTEXT_ONLY, kv_dtype="fp8")
-    assert scan.flops == 3 * 20 * 16_384
-    assert scan.cache_bytes == 3 * 10 * 132
-    assert attention.cache_bytes == 3 * 10 * 656
 
 
 @pytest.mark.parametrize(

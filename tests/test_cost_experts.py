@@ -39,24 +39,6 @@ def test_experts_read_are_the_mean_over_all_routings(
         assert expected(tokens, n_experts, top_k, "replacement") == pytest.approx(replaced)
 
 
-@pytest.mark.parametrize(
-    ("n_experts", "top_k", "tokens"), [(64, 6, 4), (128, 8, 20), (256, 8, 1), (32, 4, 40)]
-)
-def test_dice_agree_with_both_formulas(n_experts: int, top_k: int, tokens: int) -> None:
-    dice = np.random.default_rng(20_260)
-    rounds = 4000
-    scores = dice.random((rounds, tokens, n_experts))
-    routed = np.argpartition(scores, top_k - 1, axis=-1)[..., :top_k].reshape(rounds, -1)
-    drawn = dice.integers(n_experts, size=(rounds, top_k * tokens))
-    for method, visits in (("exact", routed), ("replacement", drawn)):
-        hit = np.zeros((rounds, n_experts), dtype=bool)
-        np.put_along_axis(hit, visits, values=True, axis=1)
-        sizes = hit.sum(axis=1)
-        error = sizes.std() / np.sqrt(rounds)
-        mean = expected(tokens, n_experts, top_k, method)
-        assert abs(sizes.mean() - mean) <= 4 * error + 1e-9
-
-
 @given(st.integers(1, 512), st.data(), st.integers(1, 4096), methods)
 def test_a_pass_reads_no_more_experts_than_there_are_or_are_drawn(
     n_experts: int, data: st.DataObject, tokens: int, method: str

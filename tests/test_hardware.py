@@ -550,30 +550,12 @@ def test_the_memory_that_servers_see_has_a_source_and_is_no_more_than_there_is()
 
 
 def test_compute_capabilities_of_nvidia() -> None:
-    # CUDA C++ programming guide, compute capabilities: 6.1 P40, 7.0 V100, 7.5 T4 and GeForce RTX
-    # 20, 8.0 A100 and A30, 8.6 A10 and GeForce RTX 30, 8.7 Orin, 8.9 L4, L40S and GeForce RTX 40,
-    # 9.0 H100, H200, H20 and GH200, 10.0 B200, 10.3 B300, 11.0 Thor, 12.0 GeForce RTX 50 and RTX
-    # PRO 6000, 12.1 GB10.
-    majors = {
-        6: "p40",
-        7: "t4 v100",
-        8: "orin orin-nx orin-nano a100-40gb a100-80gb a100-pcie a30 a10 a10g rtx-3090 l4 l40s",
-        9: "h100-sxm h100-pcie h100-nvl h200 h200-nvl h20 gh200",
-        10: "b200 gb200 b300 gb300",
-        11: "jetson-thor",
-        12: "rtx-5090 rtx-pro-6000 dgx-spark",
-    }
-    known = {name: major for major, names in majors.items() for name in names.split()} | {
-        "rtx-4090": 8
-    }
+    majors = rows("values", "compute_majors")
+    known = {name: major for major, names in majors.items() for name in names.split()}
     for name in hardware_names():
         chip = load_hardware(name)
-        aliases = {name, *chip.aliases}
-        series = {"rtx-20": 7, "rtx-30": 8, "rtx-40": 8, "rtx-50": 12}
-        expected = next(
-            (major for alias, major in known.items() if alias in aliases), series.get(name[:6])
-        )
-        assert chip.compute_major == expected, name
+        found = {known[alias] for alias in {name, name[:6], *chip.aliases} if alias in known}
+        assert found == {chip.compute_major} - {None}, name
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

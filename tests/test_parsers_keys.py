@@ -118,19 +118,6 @@ def test_prompts_that_see_themselves_both_ways_decode_as_the_text_model_does() -
     assert refused(both | {"model_type": "other"}).startswith("text_config.use_bidirectional_")
 
 
-def test_keys_of_either_level_are_found() -> None:
-    inner = {key: value for key, value in TINY.items() if key != "model_type"}
-    outer: Config = {"model_type": "llama", "text_config": inner}
-    assert parse(outer | {"dtype": "float16"}).activation_dtype == "fp16"
-    assert parse(outer | {"tie_word_embeddings": True}).tied_embeddings
-    untied = {"text_config": inner | {"tie_word_embeddings": False}, "tie_word_embeddings": True}
-    assert not parse(outer | untied).tied_embeddings
-    for place in (outer, inner):
-        place["quantization_config"] = FP8_BLOCKS
-        assert "fp8-block" in formats(parse(outer))
-        del place["quantization_config"]
-
-
 def test_a_model_is_called_what_the_caller_or_the_file_calls_it() -> None:
     assert parse(TINY, name="mine").name == "mine"
     assert parse(TINY, source="folder/Org--Model-1.5B.json").name == "Org/Model-1.5B"
@@ -253,15 +240,6 @@ def test_which_level_says_that_the_head_is_the_embedding(
         for top in levels
     ]
     assert " ".join("".join(str(int(one)) for one in row) for row in tied) == counted
-
-
-def test_a_head_of_its_own_is_counted_where_the_loaded_class_has_one() -> None:
-    for inner, outer, n_tables in ((False, True, 1), (True, False, 2)):
-        text = CONFIGS["GEMMA4"] | {KEY: inner}
-        model = parse({"model_type": "gemma4", KEY: outer, "text_config": text})
-        flat = parse(CONFIGS["GEMMA4"] | {KEY: n_tables == 1})
-        assert model.n_params == flat.n_params
-        assert model.notes == flat.notes
 
 
 UNHEARD: Config = TINY | STATED | {"model_type": "x"}

@@ -58,30 +58,6 @@ def test_figures_are_those_of_the_requests_that_are_played() -> None:
     assert found.curves[0].batch_size == pytest.approx(np.maximum(running, 1))
 
 
-@settings(max_examples=12, deadline=None)
-@given(
-    clients=st.integers(1, 48),
-    prompt=st.integers(64, 4000),
-    answer=st.integers(64, 600),
-    engine=st.sampled_from(["vllm", "sglang"]),
-)
-def test_clients_get_what_the_steady_state_says(
-    clients: int, prompt: int, answer: int, engine: str
-) -> None:
-    # Answers of different lengths keep the requests out of step; the middle of a long run.
-    asked: dict[str, Any] = {"drafters": SPEC, "engine": engine, "concurrency": clients}
-    found = predict(
-        MODEL, CHIP, **asked, input_len=prompt, output_len=answer, max_draft_len=2,
-        length_range="0.5..1.5", requests="40x", draft_len=2, capacity=False,
-    )  # fmt: skip
-    (one,), (steady,) = found.played, found.end_to_end
-    for drafts in (0, 2):
-        rate = one.figures["tokens_per_s"][0, drafts]
-        assert rate == pytest.approx(steady.tokens_per_s[0, 0, drafts], rel=0.1)
-        tpot_s = one.figures["mean_tpot_s"][0, drafts]
-        assert tpot_s == pytest.approx(steady.tpot_s[0, 0, drafts], rel=0.1)
-
-
 @settings(max_examples=8, deadline=None)
 @given(
     slots=st.integers(2, 16),
@@ -135,14 +111,6 @@ def test_a_full_server_answers_what_the_steady_state_says(engine: str) -> None:
     (one,) = predict(MODEL, CHIP, **asked, rate=100, requests=2000).played
     served = one.figures["requests_per_s"][0, [0, 3]]
     assert served == pytest.approx(one.stable_rate[[0, 3]], rel=0.07)
-
-
-def test_gaps_may_be_even() -> None:
-    even, poisson = (
-        predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=12, requests=300, arrivals=how).played[0]
-        for how in ("even", "poisson")
-    )
-    assert np.all(even.figures["p99_ttft_s"] < poisson.figures["p99_ttft_s"])
 
 
 def test_goodput_is_the_rate_of_requests_in_time() -> None:

@@ -380,12 +380,6 @@ def test_an_engine_without_sizes_gets_those_that_were_stated() -> None:
     assert graphs == CapturedGraphs(sizes=(1, 2), counts="sequences")
 
 
-def test_a_state_dtype_prices_the_state() -> None:
-    before, after = told("sglang", state_dtype="bf16")
-    assert after.options.state_dtype == "bf16"
-    assert after.engine == replace(before.engine, graphs=after.engine.graphs)
-
-
 def test_a_resolved_server_is_spelt_as_it_is_asked_for() -> None:
     _, after = told("vllm", prefix_cache=False)
     assert after.server is not None
