@@ -154,18 +154,6 @@ def test_a_curve_has_the_width_of_each_of_its_loads() -> None:
     assert widths[0, 0] == 0.1 < widths[-1, 0] < widths[-1, -1]
 
 
-def test_a_verdict_beyond_the_evidence_is_unclear_unless_the_wider_band_excludes_one() -> None:
-    width = 0.5 * math.log(1.3)
-    near, far = Band(width=width, mean_error=0.1, points=9), 8 * math.exp(0.4 / BATCH_WIDENING)
-    speedup = np.broadcast_to(np.array([1.0, 1.3, 3.0]), (1, 3, 3))
-    beyond = replace(near, batch_size=8).width_at([8, far, 8], 0)[:, None]
-    told = [
-        verdicts(speedup[..., [0, n]], *band_ends(speedup[..., [0, n]], beyond, (0.0, 0.0)))
-        for n in (1, 2)
-    ]
-    assert [one[0].tolist() for one in told] == [["pays", "unclear", "pays"], ["pays"] * 3]
-
-
 @pytest.mark.parametrize("name", ["h200", "b200", "a100-80gb", "mi300x", "mi355x", "gaudi3"])
 def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(name: str) -> None:
     chip = load_hardware(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import refused, run
+from commands import run
 from fitting.generic import CHIP_FAMILIES, generic
 from fitting.parameters import fitted_parameters
 from specroof import load_hardware
@@ -164,13 +164,6 @@ def test_it_is_the_default_where_no_engine_was_fitted_and_takes_the_rules_of_a_t
     assert hardware.engine_of("mlx") is None  # runs on Apple's chips
 
 
-def test_an_unknown_engine_is_refused_with_those_there_are() -> None:
-    with pytest.raises(
-        OptionError, match=r"has ideal, generic, sglang, vllm, tensorrt-llm, llama.cpp"
-    ):
-        load_hardware("mi250x").engine("fast")
-
-
 def test_files_may_default_to_it_and_not_define_it(tmp_path: Path, hardware_folder: Path) -> None:
     text = (hardware_folder / "t4.yaml").read_text(encoding="utf-8")
     file = tmp_path / "mine.yaml"
@@ -184,12 +177,6 @@ def test_a_calibrated_file_does_not_hold_it() -> None:
     hardware = load_hardware("mi250x")
     text = calibrated_yaml(hardware, hardware.engine(), name="mine", source="a test")
     assert set(parse_hardware(text, source="mine.yaml").engines) == {"mine"}
-
-
-def test_devices_without_a_link_are_refused_by_its_key() -> None:
-    words = f"{PREDICT} -H a10g --tp 2"
-    assert "NVIDIA A10G: interconnect.link_bytes_per_s is not given" in refused(words)
-    assert "speedup" in run(words, "--engine ideal")
 
 
 # --- borrowed engines ----------------------------------------------------------------------------
