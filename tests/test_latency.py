@@ -41,6 +41,7 @@ from strategies import (
     placements,
     real_engine,
 )
+from tables import rows
 
 ONE = Placement()
 #: One FLOP and one byte per second: times are amounts.
@@ -214,36 +215,21 @@ def test_grouped_query_attention_is_dealt_out_head_by_head(
     assert attention.memory_s == cache_bytes
 
 
-@pytest.mark.parametrize(
-    ("shard", "groups", "compute_ways", "weight_ways", "cache_ways"),
-    [
-        # Devices 8. Feed-forward work divides over all, whatever the groups of attention.
-        (TENSOR, 1, 8, 8, 8),
-        (TENSOR, 4, 8, 8, 8),
-        (FEED_FORWARD_REPLICATED, 1, 1, 1, 1),
-        (FEED_FORWARD_REPLICATED, 4, 1, 1, 1),
-        # Groups divide sequences, with them arithmetic and cache; weights repeat in each.
-        (HEADS, 1, 8, 8, 8),
-        (HEADS, 4, 8, 2, 8),
-        (HEADS, 8, 8, 1, 8),
-        (ATTENTION_REPLICATED, 1, 1, 1, 1),
-        (ATTENTION_REPLICATED, 4, 4, 1, 4),
-        # Two KV heads: beyond two devices of a group they repeat.
-        (by_kv_heads(2), 1, 2, 2, 2),
-        (by_kv_heads(2), 2, 4, 2, 4),
-        (by_kv_heads(2), 8, 8, 1, 8),
-        (cache_only(2), 1, 8, 8, 2),
-        (cache_only(2), 2, 8, 4, 4),
-    ],
-)
-def test_the_table_of_what_divides(
-    shard: Shard, groups: int, compute_ways: int, weight_ways: int, cache_ways: int
-) -> None:
+SHARDS: dict[str, Shard] = {
+    "tensor": TENSOR, "feed-forward replicated": FEED_FORWARD_REPLICATED, "heads": HEADS,
+    "attention replicated": ATTENTION_REPLICATED, "two KV heads": by_kv_heads(2),
+    "cache of two KV heads": cache_only(2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shard", "groups", "ways"), rows("values", "what_divides"))
+def test_the_table_of_what_divides(shard: str, groups: int, ways: list[int]) -> None:
+    compute_ways, weight_ways, cache_ways = ways
     placement = Placement(8, attention_data_parallel=groups)
 
     def of(**amount: float) -> tuple[float, float]:
         amounts: dict[str, Any] = {name: np.array(size) for name, size in amount.items()}
-        op = replace(operation(shard=shard), **amounts)
+        op = replace(operation(shard=SHARDS[shard]), **amounts)
         setup = Setup(UNIT, IDEAL_ENGINE, placement, Options())
         (timed_op,) = pass_latency([op], setup, PassShape(1, 64)).ops
         return float(timed_op.compute_s), float(timed_op.memory_s)

@@ -236,18 +236,7 @@ def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
 
 @pytest.mark.parametrize(
     "section",
-    [
-        quark(FP8, FP8, exclude=["lm_head", "*.o_proj"]),
-        {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["o_proj"]},
-        torchao("Float8WeightOnlyConfig") | {"modules_to_not_convert": ["o_proj"]},
-        {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": ["o_proj"]},
-        {
-            "quant_method": "auto-round",
-            "bits": 4,
-            "group_size": 128,
-            "extra_config": {"model.layers.0.self_attn.o_proj": {"bits": 16}},
-        },
-    ],
+    rows("values", "sections_with_lists"),
 )
 def test_listed_modules_are_left_alone(section: Config) -> None:
     formats = quantised(section)

@@ -96,23 +96,12 @@ def test_every_bundled_model_is_measured_somewhere() -> None:
 # --- what checkpoints hold beside the language model -------------------------------------------
 
 # hidden size, query heads, KV heads, width of a head
-QWEN_ATTENTION = {
-    "Qwen/Qwen3-Next-80B-A3B-Instruct": (2048, 16, 2, 256),
-    "Qwen/Qwen3.6-35B-A3B": (2048, 16, 2, 256),
-    "Qwen/Qwen3.5-4B": (2560, 16, 4, 256),
-}
+QWEN_ATTENTION = rows("published_sizes", "qwen_attention")
 # routed experts, width of one, width of the shared one
-QWEN_EXPERTS = {
-    "Qwen/Qwen3-Next-80B-A3B-Instruct": (512, 512, 512),
-    "Qwen/Qwen3.6-35B-A3B": (256, 512, 512),
-}
+QWEN_EXPERTS = rows("published_sizes", "qwen_experts")
 QWEN_DENSE_WIDTH = {"Qwen/Qwen3.5-4B": 9216}
 # depth, width, width of its feed-forward, width of the language model it feeds
-QWEN_VISION = {
-    "Qwen/Qwen3.6-35B-A3B": (27, 1152, 4304, 2048),
-    "Qwen/Qwen3.5-4B": (24, 1024, 4096, 2560),
-    "Qwen/Qwen3.5-397B-A17B": (27, 1152, 4304, 4096),
-}
+QWEN_VISION = rows("published_sizes", "qwen_vision")
 
 
 def qwen_draft_layer(checkpoint: str) -> int:

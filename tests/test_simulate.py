@@ -177,20 +177,9 @@ def test_sequences_that_differ_have_a_longer_tail() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"round_s": []}, "round_s is"),
-        ({"round_s": [0.0]}, "round_s is"),
-        ({"round_s": [0.01, 0.0]}, "allowed: seconds above 0 for 1, 2, … sequences"),
-        ({"round_s": [math.nan]}, "round_s is"),
-        ({"round_s": "fast"}, "round_s is 'fast'"),
-        ({"round_s": [[1.0]]}, "round_s is"),
-        ({"draft_len": -1}, "draft_len is -1; allowed: a whole number from 0"),
+        *rows("refusals", "batches"),
         # Beyond what a float holds: an OverflowError.
         ({"draft_len": 10**310}, "draft_len is 10+...0+; allowed: a whole number from 0 to 1024"),
-        ({"draft_len": 3}, "draft_len is 3; allowed: at most 2, the depth"),
-        ({"output_len": 0}, "output_len is 0"),
-        ({"n_batches": 1.5}, "n_batches is 1.5"),
-        ({"seed": -1}, "seed is -1"),
-        ({"n_batches": 1_000_000}, "n_batches x batch size x output_len is"),
     ],
 )
 def test_a_batch_out_of_range_is_refused(words: dict[str, object], message: str) -> None:
