@@ -601,25 +601,6 @@ def test_attention_of_two_caches_is_timed_by_the_kernel_of_each() -> None:
     assert both.tolist() == pytest.approx(alone)
 
 
-def test_a_large_verification_takes_as_long_as_the_same_rows_of_a_prompt() -> None:
-    experts = Experts(n_experts=8, top_k=2, in_features=4, hidden_features=4)
-    engine = real(
-        kind_compute_frac={"experts": 0.1},
-        expert_tile=ExpertTile(rows=16, compute_frac=0.5),
-        prefill_compute_frac={"attention": 0.7},
-    )
-    setup = Setup(chip(engine), engine, Placement(), Options())
-    asked = ForwardPass(64, 16, 0)
-    verified, read = (
-        model_latency(toy(experts), setup, forward).ops[0]
-        for forward in (asked, replace(asked, settled=True))
-    )
-    assert float(verified.compute_s) == float(read.compute_s)
-    # 1024 tokens with 2 of 8 experts each: 256 rows, of which 16 in 272 are wasted.
-    share = 1 / (16 / 272 / 0.1 + 256 / 272 / 0.5)
-    assert float(verified.compute_s) == pytest.approx(float(verified.op.flops) / share)
-
-
 @pytest.mark.parametrize(
     ("weight", "settled", "share"),
     [
