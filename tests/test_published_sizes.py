@@ -1,13 +1,13 @@
 """Published checkpoints: elements, bytes and caches against what other people counted.
 
-Whole checkpoints hold more than the language model. What they hold besides is counted here by
-hand, from the shapes of its tensors, so that nothing is compared with itself.
+Whole checkpoints hold more than the language model. What they hold besides is listed by hand, by
+the shapes of its tensors (`beside` of the data), so that nothing is compared with itself.
 """
 
 import json
 from dataclasses import replace
 from functools import cache
-from math import ceil, prod
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,13 +25,14 @@ FOLDER: Final = _data_folder("model_configs")
 NAMES: Final = sorted(file.stem for file in FOLDER.glob("*.json"))
 
 # Bytes of a stored weight, worked out by hand.
-V4_FP8 = 1 + 1 / (128 * 128)  # an E8M0 byte per block
-MXFP4 = 1 / 2 + 1 / 32  # half a byte, and an E8M0 byte per 32
 BF16 = 2
-WIDTHS = {
+WIDTHS: Final[dict[str, float]] = {
+    "fp32": 4,
+    "bf16": BF16,
+    "v4-fp8": 1 + 1 / (128 * 128),  # an E8M0 byte per block
     "fp8": 1.0,
     "fp8-block": 1 + 4 / (128 * 128),  # a float32 per 128 x 128
-    "mxfp4": MXFP4,
+    "mxfp4": 1 / 2 + 1 / 32,  # half a byte, and an E8M0 byte per 32
     "nvfp4": 1 / 2 + 1 / 16,  # and a byte per 16
     "int4-zeros": 1 / 2 + (2 + 1 / 2) / 128,  # a float16 scale and a 4-bit zero per 128
     "int4-32": 1 / 2 + 2 / 32,  # a scale per 32
@@ -95,181 +96,22 @@ def test_every_bundled_model_is_measured_somewhere() -> None:
 
 # --- what checkpoints hold beside the language model -------------------------------------------
 
-# hidden size, query heads, KV heads, width of a head
-QWEN_ATTENTION = rows("published_sizes", "qwen_attention")
-# routed experts, width of one, width of the shared one
-QWEN_EXPERTS = rows("published_sizes", "qwen_experts")
-QWEN_DENSE_WIDTH = {"Qwen/Qwen3.5-4B": 9216}
-# depth, width, width of its feed-forward, width of the language model it feeds
-QWEN_VISION = rows("published_sizes", "qwen_vision")
 
-
-def qwen_draft_layer(checkpoint: str) -> int:
-    """Count `mtp.*`: a fully attending layer with the model's own kind of feed-forward."""
-    hidden, n_heads, n_kv, head_dim = QWEN_ATTENTION[checkpoint]
-    joining = 2 * hidden * hidden + 2 * hidden  # fc, and a norm of each of its halves
-    attention = (
-        hidden * 2 * n_heads * head_dim  # queries and their gates
-        + 2 * hidden * n_kv * head_dim  # keys, values
-        + n_heads * head_dim * hidden  # output
-        + 2 * head_dim  # q_norm, k_norm
-    )
-    if checkpoint in QWEN_EXPERTS:
-        n_experts, width, shared_width = QWEN_EXPERTS[checkpoint]
-        experts = 3 * hidden * (n_experts * width + shared_width)
-        feed_forward = n_experts * hidden + experts + hidden  # router, experts, gate of the shared
-    else:
-        feed_forward = 3 * hidden * QWEN_DENSE_WIDTH[checkpoint]
-    return joining + attention + feed_forward + 3 * hidden  # two norms of the layer, a final one
-
-
-def qwen_vision_tower(checkpoint: str) -> int:
-    """Count `visual.*`: patches of 16 x 16 pixels of 2 frames of 3 colours, 2304 positions."""
-    depth, width, mlp_width, out_width = QWEN_VISION[checkpoint]
-    embedding = 3 * 2 * 16 * 16 * width + width + 2304 * width
-    attention = 3 * width * width + 3 * width + width * width + width
-    feed_forward = mlp_width * width + mlp_width + width * mlp_width + width
-    block = 2 * 2 * width + attention + feed_forward  # two norms with weight and bias
-    merged = 4 * width  # 2 x 2 patches become one token
-    merger = 2 * width + merged * merged + merged + merged * out_width + out_width
-    return embedding + depth * block + merger
-
-
-# DeepSeek-V3: hidden 7168; 128 heads with 128 + 64 wide keys and 128 wide values; latents of 1536
-# (queries) and 512 (+ 64 rotary). [out, in] of what is stored in FP8.
-V3_ATTENTION = [
-    (1536, 7168),  # q_a_proj
-    (128 * 192, 1536),  # q_b_proj
-    (576, 7168),  # kv_a_proj_with_mqa
-    (128 * 256, 512),  # kv_b_proj
-    (7168, 128 * 128),  # o_proj
-]
-V32_INDEXER = [(64 * 128, 1536), (128, 7168)]  # wq_b, wk
-V3_DENSE = [(18432, 7168), (18432, 7168), (7168, 18432)]
-V3_EXPERTS = [(2048, 7168), (2048, 7168), (7168, 2048)] * (256 + 1)  # one of them shared
-
-
-def v3_attention(checkpoint: str) -> list[tuple[int, int]]:
-    return V3_ATTENTION + (V32_INDEXER if checkpoint.endswith("V3.2") else [])
-
-
-def deepseek_draft_layer(checkpoint: str) -> int:
-    """Count layer 61: a whole decoder layer, eh_proj, norms, copies of embedding and head."""
-    hidden, vocab = 7168, 129280
-    matrices = sum(prod(shape) for shape in v3_attention(checkpoint) + V3_EXPERTS)
-    router = 256 * hidden + 256  # with its correction bias
-    norms = 2 * hidden + 1536 + 512
-    # weights_proj [64, 7168] in bf16, k_norm with weight and bias
-    index = 64 * hidden + 2 * 128 if checkpoint.endswith("V3.2") else 0
-    joining = 2 * hidden + 2 * hidden * hidden + hidden  # enorm, hnorm, eh_proj, final norm
-    return matrices + router + norms + index + joining + 2 * vocab * hidden
-
-
-def deepseek_scales(checkpoint: str) -> int:
-    """Count `*.weight_scale_inv`: one per block of 128 x 128, counting begun blocks."""
-
-    def scales(shapes: list[tuple[int, int]]) -> int:
-        return sum(ceil(rows / 128) * ceil(columns / 128) for rows, columns in shapes)
-
-    attention = scales(v3_attention(checkpoint))
-    # layers 0-2 are dense, 3-60 and the draft layer 61 have experts
-    return 62 * attention + 3 * scales(V3_DENSE) + 59 * scales(V3_EXPERTS)
-
-
-def v4_block(hidden: int, n_heads: int, rank: int, n_experts: int, width: int) -> float:
-    """Return the bytes of a DeepSeek-V4 layer without compressor, as in its drafters."""
-    groups = n_heads // 8
-    attention = (
-        hidden * rank  # wq_a
-        + rank * n_heads * 512  # wq_b
-        + hidden * 512  # wkv
-        + n_heads * 512 * 1024  # wo_a: each group of 8 heads to its own 1024
-        + groups * 1024 * hidden  # wo_b
-    )
-    expert = 3 * hidden * width
-    mixing = 2 * 24 * 4 * hidden * 4  # hc_fn of both sublayers, float32
-    router = n_experts * hidden * BF16
-    return (attention + expert) * V4_FP8 + n_experts * expert * MXFP4 + mixing + router
-
-
-def v4_draft_layer(_checkpoint: str) -> float:
-    """Return the bytes of V4-Pro's `mtp.0`: a layer, and two square projections in front."""
-    hidden = 7168
-    return v4_block(hidden, 128, 1536, 384, 3072) + 2 * hidden * hidden * V4_FP8
-
-
-def v4_dspark_drafter(_checkpoint: str) -> float:
-    """Return the bytes of V4-Flash-0731's drafter.
-
-    Three layers, a projection of three target layers, and a Markov head of rank 256 in bf16.
-    """
-    hidden, vocab = 4096, 129280
-    joining = 3 * hidden * hidden * V4_FP8
-    markov = 2 * vocab * 256 * BF16
-    return 3 * v4_block(hidden, 64, 1024, 256, 2048) + joining + markov
-
-
-# Hidden sizes of the language models below.
-HIDDEN: Final[dict[str, int]] = rows("values", "hidden_keys")
-
-
-def second_table(checkpoint: str) -> int:
-    """Count the head of a small Qwen3, which is the embedding stored once more."""
-    return 151_936 * HIDDEN[checkpoint]
-
-
-def vision_layer(width: int, mlp_width: int) -> int:
-    """Count a layer of a picture encoder with biases: four projections, two matrices, two norms."""
-    projections = 4 * (width * width + width)
-    return projections + 2 * width * mlp_width + mlp_width + width + 2 * 2 * width
-
-
-def siglip(checkpoint: str) -> int:
-    """Count Gemma 3's tower: patches of 14 x 14 pixels, 64 x 64 of them, and the way out of it."""
-    hidden = HIDDEN[checkpoint]
-    width = 1152
-    embedding = 3 * 14 * 14 * width + width + 4096 * width
-    layers = 27 * vision_layer(width, 4304) + 2 * width
-    return embedding + layers + width * hidden + width
-
-
-def pixtral(checkpoint: str) -> int:
-    """Count Mistral Small 3.1's tower, which has no biases, and its projector of 2 x 2 patches."""
-    hidden = HIDDEN[checkpoint]
-    width, mlp_width = 1024, 4096
-    layer = 4 * width * width + 3 * width * mlp_width + 2 * width
-    tower = 3 * 14 * 14 * width + width + 24 * layer
-    return tower + width + 4 * width * width + width * hidden + hidden * hidden
-
-
-def llama4_tower(_checkpoint: str) -> int:
-    """Count Llama 4's tower: 24 x 24 patches of 14 x 14 pixels and a class, no bias on patches."""
-    hidden = 5120
-    width, mlp_width = 1408, 5632
-    embedding = 3 * 14 * 14 * width + width + (24 * 24 + 1) * width + 2 * 2 * width
-    layers = 34 * vision_layer(width, mlp_width)
-    return embedding + layers + mlp_width * 4096 + 4096 * 4096 + 4096 * hidden
-
-
-def mimo_draft_layer(checkpoint: str) -> int:
-    """Count MiMo's `mtp_layers.0`: a layer as the others, five norms, and the joining matrix."""
-    hidden = HIDDEN[checkpoint]
-    attention = 2 * hidden * hidden + hidden + 2 * (hidden * 1024 + 1024)
-    return attention + 3 * hidden * 11008 + 2 * hidden * hidden + 5 * hidden
+def counted(parts: list[Any]) -> float:
+    total = 0.0
+    for part in parts:
+        if isinstance(part, dict):
+            times = part["times"]
+            total += (WIDTHS[times] if times in WIDTHS else times) * counted(part["of"])
+        else:
+            total += prod(part)
+    return total
 
 
 def beside(row: dict[str, Any]) -> float:
-    named = row.get("beside", ())
-    parts = [function(row["checkpoint"]) for function in BESIDE if function.__name__ in named]
-    assert len(parts) == len(named)
-    return float(sum(parts) + 1e9 * row.get("beside_billions", 0))
-
-
-BESIDE: Final[list[Any]] = [
-    *(qwen_draft_layer, qwen_vision_tower, deepseek_draft_layer, deepseek_scales),
-    *(v4_draft_layer, v4_dspark_drafter),
-    *(second_table, siglip, pixtral, llama4_tower, mimo_draft_layer),
-]
+    kinds: dict[str, dict[str, list[Any]]] = rows("published_sizes", "beside")
+    parts = [counted(kinds[kind][row["checkpoint"]]) for kind in row.get("beside", ())]
+    return sum(parts) + 1e9 * float(row.get("beside_billions", 0))
 
 
 # --- sizes ---------------------------------------------------------------------------------------
