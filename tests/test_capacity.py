@@ -21,7 +21,7 @@ from specroof.serving.blocks import padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
 from specroof.serving.workload import Workload
-from tables import rows
+from tables import present, rows
 
 FRAMEWORKS = (*MANY, *LOCAL_FRAMEWORKS, "ideal")
 
@@ -72,7 +72,7 @@ SGLANG_LATENT = round((80 * 1024 - 13440 - 1536) / (80 * 1024), 3) * FREE
 VLLM = 0.92 * 80 * GIB - 51 * 8 * MIB
 
 
-def peak(hidden: int, inner: int, vocab: int) -> float:
+def peak(hidden: int, inner: float, vocab: int) -> float:
     return 2 * 8192 * (4 * hidden + 2 * inner) + 8 * 1024 * vocab
 
 
@@ -125,8 +125,7 @@ def test_hybrid() -> None:
     assert largest("Qwen/Qwen3.5-4B", "sglang") == slots // 5
     # With 4 positions (kv_cache_configurator.py, _handle_max_mamba_cache), the head's own weights.
     spec = room("Qwen/Qwen3.5-4B", "sglang", "mtp,accept=0.8", verify=4, running=400)
-    assert spec.need.draft is not None
-    head = spec.need.draft.weight_bytes
+    head = present(spec.need.draft).weight_bytes
     frac = 0.95 * SGLANG  # 256 sequences are captured whatever runs
     pool = (frac - 100 * MIB - weights - head) * 0.9 / 1.9
     slots = (pool - state * 5) // (state * (1 + 4 / 5))
@@ -235,9 +234,8 @@ def test_compressed_entries() -> None:
     assert found.room.cache_bytes + found.room.state_bytes == stored
     # Of the whole cache, which does not divide, and a quarter of a drafter's layers' heads.
     spec = room(model, "sglang", "mtp,accept=0.8", placement=eight, verify=4)
-    assert spec.need.draft is not None
     held = 4096 + 2 * 4
-    both = spec.need.target.sequence_bytes(held) + spec.need.draft.sequence_bytes(held)
+    both = spec.need.target.sequence_bytes(held) + present(spec.need.draft).sequence_bytes(held)
     assert spec.room.cache_bytes == both
 
 
@@ -259,8 +257,7 @@ def test_the_cache_of_a_drafter() -> None:
 def test_the_weights_of_a_drafter() -> None:
     target = load_model("Qwen/Qwen3-8B")
     for spec in ("mtp", "eagle3", "dflash", "dspark", "medusa"):
-        head = load_drafter(f"{spec},accept=0.8").held(target).head
-        assert head is not None
+        head = present(load_drafter(f"{spec},accept=0.8").held(target).head)
         draft = draft_footprint(head, Placement())
         # Layers, merging matrices, tables and heads of its own, in bf16; norms are not stored.
         assert draft.weight_bytes == pytest.approx(2 * head.n_params, rel=1e-4)
@@ -425,8 +422,7 @@ def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:
     for framework in ("sglang", "vllm"):
         found = room("deepseek-ai/DeepSeek-V3.2", framework, "mtp,accept=0.8", placement=eight)
         assert found.need.target.token_bytes == 61 * (1152 + 132)
-        assert found.need.draft is not None
-        assert found.need.draft.token_bytes == 1152 + 132
+        assert present(found.need.draft).token_bytes == 1152 + 132
         both = 62 * 4096 * (1152 + 132)
         assert found.room.cache_bytes == pytest.approx(both, rel=5e-3)
     narrow = Options(kv_dtype="fp8")

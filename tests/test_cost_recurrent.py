@@ -97,10 +97,10 @@ def test_the_table_of_state_passes(mode: str, passes: list[float]) -> None:
 def test_bytes_of_a_state_as_published_and_by_hand(
     name: str, columns: int | None, state_dtype: str, conv_dtype: str, n_bytes: float
 ) -> None:
-    cores = {
+    cores: dict[str, Any] = {
         "qwen": QWEN, "super": SUPER, "k3": K3, "m1": M1, "falcon": FALCON, "griffin": GRIFFIN
     }  # fmt: skip
-    core: Any = cores[name] if columns is None else replace(cores[name], conv_columns=columns)  # type: ignore[call-arg]
+    core = cores[name] if columns is None else replace(cores[name], conv_columns=columns)
     assert recurrent_state_bytes(core, state_dtype, conv_dtype) == n_bytes
 
 

@@ -25,7 +25,7 @@ from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.serving.capacity import served_room
 from specroof.serving.launch import Speculation, launch, server_command
 from specroof.serving.room import draft_footprint, target_footprint
-from tables import refusal, rows
+from tables import present, refusal, rows
 
 ZERO = np.zeros(())
 STRIX = "ryzen-ai-max-395"
@@ -250,8 +250,7 @@ def test_experts_that_fill_the_memory_of_the_host_fit_it() -> None:
     # 128 experts of 3 x 2048 x 768 in each of two layers, 34 bytes for 32 weights.
     model, setup = load_model("Qwen/Qwen3-30B-A3B"), hosted(2)
     held_bytes, one = 2 * 128 * 3 * 2048 * 768 * 34 / 32, np.ones(1)
-    host = setup.hardware.host
-    assert host is not None
+    host = present(setup.hardware.host)
     for memory_bytes, said in ((held_bytes, False), (held_bytes - 1, True)):
         small = replace(host, peak=replace(host.peak, memory_bytes=memory_bytes))
         where = replace(setup, hardware=replace(setup.hardware, host=small))
@@ -301,8 +300,7 @@ def draft_s(spec: str, **choices: Any) -> list[float]:
 def test_a_draft_model_has_the_bytes_of_its_own_mix() -> None:
     target, options = load_model("Qwen/Qwen3-8B"), Options(weight_dtype="q4_k_m")
     footprint = load_drafter(f"{SMALL_MODEL},weights=Q8_0").held(target)
-    assert footprint.head is not None
-    held = draft_footprint(footprint.head, Placement(), options).weight_bytes
+    held = draft_footprint(present(footprint.head), Placement(), options).weight_bytes
     norms = 4 * (28 * (2 * 1024 + 2 * 128) + 1024)  # which servers do not count
     assert held == mixed(load_model("Qwen/Qwen3-0.6B"), "q8_0").weight_bytes - norms
     one = draft_s(f"{SMALL_MODEL},weights=q8_0", engine="ideal", options=options)

@@ -17,6 +17,7 @@ from specroof.serving import played
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.played import PlayedServer, play, played_server
 from specroof.serving.workload import Load, Workload, open_loop
+from tables import present
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
 ASKED: dict[str, Any] = {"drafters": SPEC, "max_draft_len": 3, "engine": "vllm"}
@@ -153,8 +154,7 @@ def test_a_job_comes_at_once(tmp_path: Path) -> None:
     found = predict(MODEL, CHIP, **ASKED, lengths=path, input_len=512, prefix_hit_rate=0.5)
     (one,) = found.played
     assert one.load.kind == "job"
-    assert one.load.trace is not None
-    assert one.load.trace.cached_len.tolist() == [256, 256, 256]
+    assert present(one.load.trace).cached_len.tolist() == [256, 256, 256]
     columns = predict(MODEL, CHIP, **ASKED, lengths={"output_len": [100, 300, 50]}, input_len=512)
     assert columns.played[0].figures["duration_s"][0, 0] == pytest.approx(
         one.figures["duration_s"][0, 0], rel=0.05
@@ -166,8 +166,7 @@ def test_who_has_no_room_waits_or_has_no_figures() -> None:
     few = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=20, requests=50, server="running=2")
     assert few.played[0].figures["mean_running"].max() <= 2
     assert few.played[0].figures["p99_queue_s"][0, 0] > 1
-    whole = few.outcomes[0].end_to_end
-    assert whole is not None
+    whole = present(few.outcomes[0].end_to_end)
     waited_s = (whole.answer_s - whole.service_s)[0, 0, 0]
     assert waited_s == pytest.approx(few.played[0].figures["mean_queue_s"][0, 0])
     none = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=1, requests=5)

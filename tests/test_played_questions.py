@@ -33,7 +33,7 @@ from specroof.questions.study import load_study
 from specroof.questions.sweep import study_of, study_slices
 from specroof.serving import played
 from specroof.serving.played import play, played_server
-from tables import rows
+from tables import present, rows
 from test_played_loads import ASKED, CHIP, MODEL, REQUESTS, SPEC, TRACE
 
 WORDS = f"{MODEL} -H {CHIP} --engine vllm --drafter {SPEC} --max-draft-len 3"
@@ -110,8 +110,7 @@ def test_the_largest_rates_stand_in_one_line() -> None:
     assert found.text().count("largest rate") == 4
     advised = advise(MODEL, CHIP, **ADVISED, **REQUESTS, rate=[1, 32], requests=60, ttft_ms=1000)
     assert advised.text().count("largest rate") == 1
-    rates = played_of(advised).largest_rates
-    assert rates is not None
+    rates = present(played_of(advised).largest_rates)
     assert rates[0] == pytest.approx(found.series[0].largest_rates[0].rate, rel=1e-9)
     assert (rates[1] or 0) > (rates[0] or 0)
 
@@ -120,9 +119,7 @@ ADVISED: dict[str, Any] = {"drafters": SPEC, "engine": "vllm", "tensor_parallel"
 
 
 def played_of(found: Advice) -> PlayedPlan:
-    plan = found.chips[0].played
-    assert plan is not None
-    return plan
+    return present(found.chips[0].played)
 
 
 def test_advice_plays_its_own_schedule() -> None:
@@ -182,8 +179,7 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
         assert row.tpot_limit_s == pytest.approx(one.figures["p99_tpot_s"][0, 0])
         # The largest rate is the edge, to 1%.
         assert row.largest_rate is not None
-        assert row.rate is not None
-        assert row.largest_rate > row.rate
+        assert row.largest_rate > present(row.rate)
         beside = [row.largest_rate, 1.02 * row.largest_rate]
         (edge,) = predict(
             MODEL, CHIP, drafters=spec, max_draft_len=3, **load | {"rate": beside}
@@ -192,17 +188,14 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
         assert slow_s[0] <= row.tpot_limit_s * (1 + 1e-9)
         assert slow_s[1] > row.tpot_limit_s or row.largest_rate > 0.98 * one.stable_rate.max()
     first, second = found.rows[:2]
-    assert first.speedup is not None
-    assert second.speedup is not None
-    assert second.gain_per_token == pytest.approx(second.speedup - first.speedup)
+    assert second.gain_per_token == pytest.approx(present(second.speedup) - present(first.speedup))
 
 
 def test_better_drafters_for_traces(trace_file: Path) -> None:
     asked: dict[str, Any] = {"drafter": "eagle3", "engine": "vllm", "draft_len": 2}
     traced = worth(MODEL, CHIP, **asked, trace=trace_file)
     assert traced.rows[0].largest_rate is None
-    assert traced.workload is not None
-    assert traced.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
+    assert present(traced.workload).output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
     late = worth(MODEL, CHIP, **asked, **REQUESTS, rate=4, requests=30, tpot_s=1e-4)
     assert {row.largest_rate for row in late.rows} == {None}
     # Two L40S hold 64 GB of weights, and eight of them no 671 GB.

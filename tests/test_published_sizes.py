@@ -101,8 +101,8 @@ def counted(parts: list[Any]) -> float:
     total = 0.0
     for part in parts:
         if isinstance(part, dict):
-            times = part["times"]
-            total += (WIDTHS[times] if times in WIDTHS else times) * counted(part["of"])
+            times = WIDTHS[part["form"]] if "form" in part else part["times"]
+            total += times * counted(part["of"])
         else:
             total += prod(part)
     return total

@@ -15,7 +15,7 @@ from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
-from tables import rows
+from tables import present, rows
 
 Array = npt.NDArray[np.float64]
 SMALL = {"engine": "sglang", "max_draft_len": 4, "drafters": "mtp,accept=0.8"}
@@ -95,8 +95,7 @@ def test_requests_keep_the_identity_of_little() -> None:
         assert waits_s[0, place, 0] == pytest.approx(latency_s - own_s, abs=1e-6)
     assert np.all(whole.effective_batch <= whole.curve.running_batch)
     # Waiting is what is left: all that run share the server as 43 clients would.
-    assert whole.curve.running is not None
-    runs = float(whole.curve.running[0, 2, 0])
+    runs = float(present(whole.curve.running)[0, 2, 0])
     alone = asked(concurrency=[runs], input_len=4000, output_len=500, steady=True).counted[0]
     assert whole.tokens_per_s[0, 2, 0] == pytest.approx(alone.tokens_per_s[0, 0, 0])
     assert whole.answer_s[0, 2, 0] == pytest.approx(alone.answer_s[0, 0, 0] * 64 / runs)

@@ -30,7 +30,7 @@ from specroof.speedup.reach import (
     how_sure,
     nearness,
 )
-from tables import rows
+from tables import present, rows
 
 CHIP = load_hardware("h200")
 REACH = Reach(
@@ -64,9 +64,7 @@ def deployment(
 
 
 def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str, Any]:
-    near = nearness(served, [drafter], *load)
-    assert near is not None
-    return near
+    return present(nearness(served, [drafter], *load))
 
 
 def test_nothing_lies_outside_of_what_was_measured() -> None:
@@ -163,10 +161,8 @@ def test_no_band_is_wider_than_is_said_beside_it(batch: int, context: int) -> No
         context_len=context,
     )
     (row,) = found.rows
-    assert row.speedup_high is not None
-    said = re.search(r"bands here begin at -\d+% to \+(\d+)%(.*)", found.sureness)
-    assert said is not None
-    is_wider = row.speedup_high / row.speedup > 1.005 + int(said[1]) / 100
+    said = present(re.search(r"bands here begin at -\d+% to \+(\d+)%(.*)", found.sureness))
+    is_wider = present(row.speedup_high) / row.speedup > 1.005 + int(said[1]) / 100
     assert not is_wider or said[2] == ", and widen"
     assert is_wider == (batch > 8 or context > 1050)  # as far as drafts were measured there
 
