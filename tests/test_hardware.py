@@ -212,22 +212,7 @@ def test_a_figure_may_be_a_whole_number_and_one_dtype_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("name", 3),
-        ("vendor", 3),
-        ("architecture", 9.0),
-        ("compute_capability", "9.0"),
-        ("compute_capability", 0.0),
-        ("peak", {"flops_per_s": {"bf16": 1.0}}),
-        ("interconnect", {"max_devices": 8}),
-        ("price", 2.5),
-        ("power", 700),
-        ("usable_memory_bytes", 0.0),
-        ("usable_memory_bytes", "all"),
-        ("engines", [IDEAL_ENGINE]),
-        ("engines", {"fast": {"memory_frac": 0.8}}),
-    ],
+    ("field", "value"), [*rows("refusals", "parts_of_profiles"), ("engines", [IDEAL_ENGINE])]
 )
 def test_a_profile_is_put_together_from_its_parts_and_nothing_else(field: str, value: Any) -> None:
     with pytest.raises(OptionError, match=rf"^{field}(\['fast'\])? is .*; allowed: "):

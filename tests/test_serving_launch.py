@@ -375,19 +375,7 @@ def test_tensorrt_llm_is_told_in_its_file() -> None:
     plan = planned("eagle3", settings=settings, data_parallel=2, kv_cache="fp8")
     keys = tensorrt_keys(plan)
     assert keys.pop("speculative_config")["speculative_model"] == "me/head"
-    assert keys == {
-        "max_batch_size": 96,
-        "max_num_tokens": 2048,
-        "enable_chunked_prefill": True,
-        "disable_overlap_scheduler": True,
-        "enable_attention_dp": True,
-        "kv_cache_config": {
-            "free_gpu_memory_fraction": 0.85,
-            "enable_block_reuse": False,
-            "dtype": "fp8",
-        },
-        "cuda_graph_config": {"max_batch_size": 64},
-    }
+    assert keys == rows("launch", "tensorrt_file")
     none = ServerSettings(capture=0, chunk=0, mixed=True, state_dtype="fp32")
     found = launch(planned("eagle3", settings=none), "tensorrt-llm")
     keys = tensorrt_keys(planned("eagle3", settings=none))
