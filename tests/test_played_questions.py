@@ -171,6 +171,7 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
     asked: dict[str, Any] = {"engine": "vllm", "draft_len": 3, **REQUESTS, "requests": 80}
     found = worth(MODEL, CHIP, drafter="eagle3", accept_length=[2, 3], rate=[4, 16], **asked)
     assert list(found.by_load) == [4, 16]
+    assert "most req/s" in found.text()
     assert set(found.figures()) == {""}
     for row in found.rows:
         spec = f"eagle3,accept-length={row.accept_length}@3"
@@ -233,6 +234,7 @@ def test_break_even_of_rates_and_traces(trace_file: Path) -> None:
     (row,) = breakeven(MODEL, CHIP, **asked, trace=trace_file).rows
     assert (row.batch_size, row.concurrency) == (None, None)
     rates = breakeven(MODEL, CHIP, **asked, **REQUESTS, rate=[2, 4], requests=5)
+    assert "req/s in" in rates.text()
     assert len(rates.figures()[""].axes[0].lines[0].get_xdata()) == 2
     # Where no request has room, nothing is enough.
     for solve in ("accept", "cost"):
