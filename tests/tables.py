@@ -4,12 +4,14 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
 
 from specroof.errors import SpecroofError
+
+Value = TypeVar("Value")
 
 
 @cache
@@ -22,6 +24,12 @@ def table(file: str) -> Any:
 def rows(file: str, part: str) -> Any:
     """Return one part of a file of rows."""
     return table(file)[part]
+
+
+def present(value: Value | None) -> Value:
+    """Return what must be there."""
+    assert value is not None
+    return value
 
 
 def reads(line: str, says: str) -> bool:

@@ -24,9 +24,6 @@ from specroof.acceptance import (
 from specroof.errors import OptionError
 
 LONGEST = 4096
-ROUNDS = 200_000
-
-
 probabilities = st.floats(0.0, 1.0)
 many_probabilities = st.lists(probabilities, min_size=1, max_size=20)
 falling = many_probabilities.map(lambda values: sorted(values, reverse=True))
@@ -94,87 +91,6 @@ def test_a_curve_is_a_value_with_a_description_of_one_line(curve: Acceptance) ->
     assert "np.float64" not in curve.description
 
 
-@pytest.mark.parametrize(
-    "lengths", [3, 3.0, [], np.empty((0, 3), dtype=int), [[0.0], [2.0]]], ids=str
-)
-def test_answers_have_the_shape_of_what_was_asked(lengths: Any) -> None:
-    curve = constant_acceptance(0.5)
-    for answer in (curve.survival, curve.tokens_per_round, curve.accepted_tokens):
-        assert isinstance(answer(lengths), np.ndarray)
-        assert answer(lengths).shape == np.shape(lengths)
-    assert curve.survival(lengths) == pytest.approx(0.5 ** np.asarray(lengths, dtype=float))
-
-
-def accepted_in_a_row(verdicts: NDArray[np.bool_]) -> NDArray[np.intp]:
-    return np.asarray(np.logical_and.accumulate(verdicts, axis=1).sum(axis=1))
-
-
-def coins(rates: Any, drafts: int, seed: int) -> NDArray[np.intp]:
-    """Return the accepted drafts of `ROUNDS` rounds: one coin per draft, until one is rejected."""
-    return accepted_in_a_row(np.random.default_rng(seed).random((ROUNDS, drafts)) < rates)
-
-
-def lossless_sampling() -> NDArray[np.intp]:
-    """Return the accepted drafts of Leviathan et al. 2022, algorithm 1, whose rate is an overlap.
-
-    Draw from q, accept with min(1, p / q): 0.3 + 0.2 + 0.1 + 0.1 = 0.7.
-    """
-    target, drafter = np.array([0.5, 0.3, 0.1, 0.1]), np.array([0.3, 0.2, 0.4, 0.1])
-    rng = np.random.default_rng(2)
-    drawn = rng.choice(4, size=(ROUNDS, 6), p=drafter)
-    return accepted_in_a_row(rng.random((ROUNDS, 6)) < np.minimum(1.0, target / drafter)[drawn])
-
-
-RATES = [0.9, 0.6, 0.95, 0.7, 0.8]
-#: Doubleword 2026, "Adaptive speculative decoding": a multi-token-prediction head. Given all drafts
-#: before it, a draft passes with the ratio of two neighbours.
-MTP = np.array([0.779, 0.583, 0.444, 0.349, 0.279, 0.226, 0.185, 0.155])
-LOG = np.array([187, 195, 138, 91, 70, 63, 41, 38, 178])
-
-
-@pytest.mark.parametrize(
-    ("curve", "accepted", "drafts"),
-    [
-        (constant_acceptance(0.8), coins(0.8, 8, seed=1), 8),
-        (constant_acceptance(0.7), lossless_sampling(), 6),
-        (rate_acceptance(RATES), coins(RATES, 5, seed=3), 5),
-        (survival_acceptance(MTP), coins(MTP / [1.0, *MTP[:-1]], 8, seed=4), 8),
-        # 1 + 0.8 + 0.64 + 0.512 = 2.952 at 3 drafts; the dice then play 7.
-        (acceptance_from_length(2.952, 3, law="constant"), coins(0.8, 7, seed=5), 7),
-        # A round of the log is drawn; shorter drafts would have been cut off.
-        (
-            histogram_acceptance(LOG),
-            np.random.default_rng(6).choice(9, size=ROUNDS, p=LOG / LOG.sum()),
-            8,
-        ),
-    ],
-    ids=["constant", "lossless sampling", "rates", "survival", "length", "histogram"],
-)
-def test_dice_agree_at_every_draft_length(
-    curve: Acceptance, accepted: NDArray[np.intp], drafts: int
-) -> None:
-    """Hold `curve` against dice: a shorter draft is cut off earlier.
-
-    4.5 standard errors: one right curve in 150 000 would fail, and the seed is fixed.
-    """
-    for draft_len in range(drafts + 1):
-        committed = np.minimum(accepted, draft_len) + 1  # the bonus token
-        error = committed.std() / math.sqrt(ROUNDS)
-        expected = float(curve.tokens_per_round(draft_len))
-        assert committed.mean() == pytest.approx(expected, rel=0, abs=4.5 * error + 1e-12)
-
-
-def test_dice_agree_with_sequences_that_differ() -> None:
-    # 20 000 answers of 400 tokens: those of hard sequences take more of the rounds.
-    dice = np.random.default_rng(7)
-    rates, left, rounds = dice.beta(2.0, 1.0, 20_000), np.full(20_000, 400), 0
-    while (going := left > 0).any():
-        left[going] -= np.minimum(dice.geometric(1.0 - rates[going]), 6)
-        rounds += int(going.sum())
-    tokens = 20_000 * 400 - left.sum()
-    assert tokens / rounds == pytest.approx(beta_acceptance(2, 1).tokens_per_round(5), rel=0.01)
-
-
 def test_nothing_and_everything_accepted_are_exact() -> None:
     # α = 0: every round is one token of the target, whatever was drafted. α = 1: the closed form
     # is 0 / 0 there; the sum is γ drafts and the bonus token.
@@ -208,14 +124,6 @@ def test_length_inverts_the_formula(rate: float, draft_len: int) -> None:
     tokens = float(constant_acceptance(rate).tokens_per_round(draft_len))
     inferred = acceptance_from_length(tokens, draft_len, law="constant")
     assert float(inferred.survival(1)) == pytest.approx(rate, rel=0, abs=1e-14)
-
-
-@given(st.integers(1, 64), probabilities)
-def test_the_inferred_curve_has_the_measured_length(draft_len: int, share: float) -> None:
-    tokens = 1.0 + share * draft_len
-    curve = acceptance_from_length(tokens, draft_len)
-    assert curve.max_draft_len is None
-    assert float(curve.tokens_per_round(draft_len)) == pytest.approx(tokens, rel=1e-13)
 
 
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 16))

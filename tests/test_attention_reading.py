@@ -23,6 +23,7 @@ from specroof.latency.model import model_latency, model_work, stacked
 from specroof.latency.pass_seconds import UNSPLIT, pass_time
 from specroof.latency.setup import Setup, attention_reading, drafting_setup, engine_setup
 from specroof.serving.capacity import in_server
+from tables import present, rows
 
 LLAMA = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
 GEMMA = GroupedQueryAttention(32, n_kv_heads=4, head_dim=512, value_dim=512)
@@ -44,69 +45,20 @@ def setup_of(chip: str, engine: str, **options: Any) -> Setup:
     return engine_setup(load_hardware(chip), engine, Placement(), Options(**options))
 
 
-READ: dict[str, list[tuple[str, str, Core]]] = {
-    "once": [
-        # vllm v1/attention/backends/fa_utils.py: 3 on sm90; its kernels split for several rows
-        ("vllm", "h100-sxm", LLAMA),
-        ("vllm", "h100-sxm", BLOCK),
-        # vllm platforms/cuda.py: FLASHINFER (trtllm-gen) on sm10x, FLASH_ATTN 4 if not causal
-        ("vllm", "b200", LLAMA),
-        ("vllm", "b200", BLOCK),
-        # vllm v1/attention/backends/mla/flashattn_mla.py, VARLEN; flashinfer_mla.py, UNIFORM
-        ("vllm", "h200", LATENT),
-        ("vllm", "b300", LATENT),
-        # vllm v1/attention/backends/mla/indexer.py, _supports_native_decode
-        ("vllm", "b200", SPARSE),
-        # sglang srt/arg_groups/model_override_base.py: fa3, trtllm_mha, flashinfer, aiter
-        ("sglang", "h100-sxm", LLAMA),
-        ("sglang", "b200", LLAMA),
-        ("sglang", "a100-80gb", BLOCK),
-        ("sglang", "mi300x", LLAMA),
-        ("sglang", "h200", LATENT),
-        ("sglang", "b200", LATENT),
-        # sglang srt/layers/attention/dsa_backend.py: several positions on sm100 only
-        ("sglang", "b200", SPARSE),
-        # not read
-        ("tensorrt-llm", "a100-80gb", LLAMA),
-        ("vllm", "tpu-v6e", LLAMA),
-        ("vllm", "a100-80gb", RECURRENT),
-        ("ideal", "a100-80gb", LLAMA),
-    ],
-    "unsplit": [
-        # vllm vllm_flash_attn/flash_attn_interface.py: version 2 refuses num_splits
-        ("vllm", "a100-80gb", LLAMA),
-        ("vllm", "a100-80gb", WINDOW),
-        ("vllm", "a100-80gb", CHUNKED),
-        ("vllm", "a100-80gb", SharedCacheAttention(LLAMA)),
-        ("vllm", "rtx-5090", BLOCK),
-        ("generic", "l4", LLAMA),  # an engine of no known server has vLLM's rules
-        # vllm platforms/rocm.py: ROCM_ATTN; v1/attention/ops/prefix_prefill.py
-        ("vllm", "mi300x", LLAMA),
-        # sglang: triton for latents below Hopper, and for Gemma 4 (model_overrides/gemma4.py)
-        ("sglang", "a100-80gb", LATENT),
-        ("sglang", "h100-sxm", GEMMA),
-    ],
-    "per-position": [
-        # vllm v1/attention/backends/mla: blocks that are not causal become rows of one position
-        ("vllm", "h200", replace(LATENT, causal=False)),
-        ("vllm", "b300", replace(LATENT, causal=False)),
-        # vllm platforms/cuda.py: TRITON_MLA elsewhere, which repeats the block table
-        ("vllm", "a100-80gb", LATENT),
-        ("vllm", "rtx-pro-6000", LATENT),
-        ("vllm", "mi355x", LATENT),
-        # index keys, as above
-        ("vllm", "h200", SPARSE),
-        ("vllm", "h200", V4),
-        ("sglang", "h200", SPARSE),
-    ],
-}
+CORES = {
+    "llama": LLAMA, "gemma": GEMMA, "block": BLOCK, "window": WINDOW, "chunked": CHUNKED, "v4": V4,
+    "shared": SharedCacheAttention(LLAMA), "latent": LATENT, "sparse": SPARSE,
+    "latent block": replace(LATENT, causal=False), "recurrent": RECURRENT,
+}  # fmt: skip
+READ = rows("values", "cache_readings")
 
 
 @pytest.mark.parametrize("expected", READ)
 def test_a_server_reads_the_cache_as_its_sources_say(expected: str) -> None:
-    for engine, chip, core in READ[expected]:
+    for engine, chip, name in READ[expected]:
+        core = CORES[name]
         reading = attention_reading(model_of(core), setup_of(chip, engine))(core)
-        assert reading.kind == expected, (engine, chip, core)
+        assert reading.kind == expected, (engine, chip, name)
     # vllm: FLASH_ATTN 2 has no fp8 cache, FLASHINFER has, and splits it.
     narrow = setup_of("a100-80gb", "vllm", kv_dtype="fp8")
     assert attention_reading(model_of(LLAMA), narrow)(LLAMA).kind == "once"
@@ -204,12 +156,10 @@ def test_thread_blocks_of_an_unsplit_kernel(
 ) -> None:
     of_pass = {"batch_size": 3, "query_len": 5, "context_len": 1000}
     unsplit, once = core_op(core, reading, **of_pass), core_op(core, CacheReading(), **of_pass)
-    assert unsplit.blocks is not None
-    assert float(unsplit.blocks) == 3 * blocks
+    assert float(present(unsplit.blocks)) == 3 * blocks
     assert float(unsplit.flops) == pytest.approx(float(once.flops) / filled)
     step = core_op(core, reading, **(of_pass | {"query_len": 1}))
-    assert step.blocks is not None
-    assert np.isinf(step.blocks)
+    assert np.isinf(present(step.blocks))
 
 
 #: Kernels that a longer verification may take less with, by framework: a kernel of vectors takes
@@ -275,8 +225,7 @@ def test_a_verification_as_a_prefill() -> None:
     assert float(expansion.cache_bytes) / 16_384 == 2 * 16 * (192 + 128) * 2
     pairs = 4 * 16_384 + 4 * 5 / 2
     assert float(attention.flops) == pytest.approx(2 * 16 * (192 + 128) * pairs * 128 / 4)
-    assert attention.blocks is not None
-    assert float(attention.blocks) == 16
+    assert float(present(attention.blocks)) == 16
     # A plain step expands nothing, nor does a prompt, whose kernel is priced as ever.
     for other in (ForwardPass(1, 1, 16_384), ForwardPass(1, 512, 16_384, settled=True)):
         none, core, _ = forward_cost(model_of(LATENT), other, reading=lambda _: reading)

@@ -21,7 +21,7 @@ from specroof.serving.blocks import padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
 from specroof.serving.workload import Workload
-from tables import rows
+from tables import present, rows
 
 FRAMEWORKS = (*MANY, *LOCAL_FRAMEWORKS, "ideal")
 
@@ -72,34 +72,42 @@ SGLANG_LATENT = round((80 * 1024 - 13440 - 1536) / (80 * 1024), 3) * FREE
 VLLM = 0.92 * 80 * GIB - 51 * 8 * MIB
 
 
-def peak(hidden: int, inner: int, vocab: int) -> float:
+def peak(hidden: int, inner: float, vocab: int) -> float:
     return 2 * 8192 * (4 * hidden + 2 * inner) + 8 * 1024 * vocab
 
 
-def test_dense() -> None:
-    # Qwen3-8B: 36 layers of 8 heads * 128 * 2 * 2 bytes.
-    weights, cell = room("Qwen/Qwen3-8B", "sglang").need.target.weight_bytes, 36 * 8 * 128 * 2 * 2
-    assert weights == pytest.approx(2 * 8.19e9, rel=1e-3)
-    reserved = room("Qwen/Qwen3-8B", "sglang").room.reserved_bytes
-    assert reserved == pytest.approx(80 * GIB - SGLANG, rel=1e-12)  # nothing is for images
+@pytest.mark.parametrize(
+    ("model", "devices", "weight_bytes", "context", "cell", "sglang", "busy"),
+    [
+        # 36 layers of 8 heads * 128 * 2 * 2 bytes; nothing is for images.
+        ("Qwen/Qwen3-8B", 1, 2 * 8.19e9, 4096, 36 * 8 * 128 * 4, SGLANG, (4096, 12288, 151936)),
+        # 27 layers of 512 + 64 elements, which one device does not repeat. Experts: six of 1408
+        # for each token, and the first layer's 10944 are more.
+        ("deepseek-ai/DeepSeek-V2-Lite", 1, 2 * 15.7e9, 65536, 27 * 576 * 2, SGLANG_LATENT,
+         (2048, 10944, 102400)),
+        # 48 layers of 4 heads * 128 * 2 * 2 bytes, and eight experts of 768 for each token, over
+        # two devices, of which the peer of each takes 0.2 GiB.
+        ("Qwen/Qwen3-30B-A3B", 2, 30.5e9, 4096, 48 * 4 * 128 * 4 / 2,
+         round((80 * 1024 - 13440 - 128 - 8 * 58) / (80 * 1024), 3) * (FREE - 0.2 * GIB),
+         (2048, 8 * 768 / 2, 151936)),
+    ],
+)  # fmt: skip
+def test_a_pool_of_tokens_is_what_weights_and_passes_leave(
+    model: str, devices: int, weight_bytes: float, context: int, cell: float, sglang: float,
+    busy: tuple[int, float, int],
+) -> None:  # fmt: skip
+    placed: dict[str, Any] = {"context": context, "placement": Placement(tensor_parallel=devices)}
+    found = room(model, "sglang", **placed)
+    weights = found.need.target.weight_bytes
+    assert weights == pytest.approx(weight_bytes, rel=0.01)
+    assert found.room.reserved_bytes == pytest.approx(80 * GIB - sglang, rel=1e-12)
     # pool_configurator.py, DefaultPoolConfigurator; a token more is allocated for each request.
-    assert largest("Qwen/Qwen3-8B", "sglang") == (SGLANG - weights) // cell // 4097
-    # kv_cache_utils.py: blocks of 16 tokens, 256 of them for 4096.
-    pool = VLLM - weights - peak(4096, 12288, 151936)
-    assert largest("Qwen/Qwen3-8B", "vllm") == pool // (256 * 16 * cell)
-
-
-def test_latent() -> None:
-    # DeepSeek-V2-Lite: 27 layers of 512 + 64 elements; one device repeats nothing.
-    need = room("deepseek-ai/DeepSeek-V2-Lite", "sglang").need
-    weights, cell = need.target.weight_bytes, 27 * 576 * 2
-    assert weights == pytest.approx(2 * 15.7e9, rel=0.01)
-    tokens = (SGLANG_LATENT - weights) // cell
-    assert largest("deepseek-ai/DeepSeek-V2-Lite", "sglang", context=65536) == tokens // 65537
-    # Experts: six of 1408 for each token, and the first layer's 10944 are more.
-    pool = VLLM - weights - peak(2048, 10944, 102400)
-    found = largest("deepseek-ai/DeepSeek-V2-Lite", "vllm", context=65536)
-    assert found == pool // (4096 * 16 * cell)
+    assert found.largest_batch == (sglang - weights) // cell // (context + 1)
+    # kv_cache_utils.py: blocks of 16 tokens.
+    found = room(model, "vllm", **placed)
+    pool = VLLM - weights - peak(*busy)
+    assert found.room.cache_pool_bytes == pytest.approx(pool, rel=1e-12)
+    assert found.largest_batch == pool // (context * cell)
 
 
 def test_hybrid() -> None:
@@ -117,8 +125,7 @@ def test_hybrid() -> None:
     assert largest("Qwen/Qwen3.5-4B", "sglang") == slots // 5
     # With 4 positions (kv_cache_configurator.py, _handle_max_mamba_cache), the head's own weights.
     spec = room("Qwen/Qwen3.5-4B", "sglang", "mtp,accept=0.8", verify=4, running=400)
-    assert spec.need.draft is not None
-    head = spec.need.draft.weight_bytes
+    head = present(spec.need.draft).weight_bytes
     frac = 0.95 * SGLANG  # 256 sequences are captured whatever runs
     pool = (frac - 100 * MIB - weights - head) * 0.9 / 1.9
     slots = (pool - state * 5) // (state * (1 + 4 / 5))
@@ -227,9 +234,8 @@ def test_compressed_entries() -> None:
     assert found.room.cache_bytes + found.room.state_bytes == stored
     # Of the whole cache, which does not divide, and a quarter of a drafter's layers' heads.
     spec = room(model, "sglang", "mtp,accept=0.8", placement=eight, verify=4)
-    assert spec.need.draft is not None
     held = 4096 + 2 * 4
-    both = spec.need.target.sequence_bytes(held) + spec.need.draft.sequence_bytes(held)
+    both = spec.need.target.sequence_bytes(held) + present(spec.need.draft).sequence_bytes(held)
     assert spec.room.cache_bytes == both
 
 
@@ -251,8 +257,7 @@ def test_the_cache_of_a_drafter() -> None:
 def test_the_weights_of_a_drafter() -> None:
     target = load_model("Qwen/Qwen3-8B")
     for spec in ("mtp", "eagle3", "dflash", "dspark", "medusa"):
-        head = load_drafter(f"{spec},accept=0.8").held(target).head
-        assert head is not None
+        head = present(load_drafter(f"{spec},accept=0.8").held(target).head)
         draft = draft_footprint(head, Placement())
         # Layers, merging matrices, tables and heads of its own, in bf16; norms are not stored.
         assert draft.weight_bytes == pytest.approx(2 * head.n_params, rel=1e-4)
@@ -263,37 +268,18 @@ def test_the_weights_of_a_drafter() -> None:
 
 
 def test_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
-    # 0.9 of what weights and a pass of 8192 tokens with 2048 requests leave.
-    need = room("Qwen/Qwen3-8B", "tensorrt-llm").need
-    busy = 2 * 8192 * (4 * 4096 + 2 * 12288) + 8 * 2048 * 151936
-    pool = 0.9 * (80 * GIB - need.weight_bytes - busy)
-    assert largest("Qwen/Qwen3-8B", "tensorrt-llm") == pool // (4097 * 36 * 4096)
     spec = room("Qwen/Qwen3-8B", "tensorrt-llm", "eagle3,accept=0.8", verify=4).room
     assert spec.cache_bytes == (4096 + 4) * 37 * 4096
-    # Prompts taken whole are as long as passes are by default.
-    for chunk, tokens in ((0, 8192), (512, 512)):
+    # 0.9 of what weights and a pass with 2048 requests leave; prompts taken whole are as long as
+    # passes are by default.
+    for chunk, tokens in ((None, 8192), (0, 8192), (512, 512)):
         busy = 2 * tokens * (4 * 4096 + 2 * 12288) + 8 * min(2048, tokens) * 151936
         found = room("Qwen/Qwen3-8B", "tensorrt-llm", chunk=chunk)
-        left = 0.9 * (80 * GIB - need.weight_bytes - busy)
-        assert found.room.cache_pool_bytes == pytest.approx(left, rel=1e-12)
+        pool = 0.9 * (80 * GIB - found.need.weight_bytes - busy)
+        assert found.room.cache_pool_bytes == pytest.approx(pool, rel=1e-12)
+        assert found.largest_batch == pool // (4097 * 36 * 4096)
     server = room("Qwen/Qwen3-8B", "tensorrt-llm").server
     assert (server.running, server.chunk, server.capture, server.overlap) == (2048, 8192, 128, True)
-
-
-def test_experts() -> None:
-    # Qwen3-30B-A3B: 48 layers of 4 heads * 128 * 2 * 2 bytes, over two devices.
-    two = Placement(tensor_parallel=2)
-    need = room("Qwen/Qwen3-30B-A3B", "sglang", placement=two).need
-    weights, cell = need.target.weight_bytes, 48 * 4 * 128 * 2 * 2 / 2
-    assert weights == pytest.approx(30.5e9, rel=0.01)
-    share = round((80 * 1024 - 13440 - 128 - 8 * 58) / (80 * 1024), 3)
-    tokens = (share * (80 - 0.4 - 0.2) * GIB - weights) // cell
-    assert largest("Qwen/Qwen3-30B-A3B", "sglang", placement=two) == tokens // 4097
-    # Eight experts of 768 for each token, over both.
-    pool = VLLM - weights - (2 * 8192 * (4 * 2048 + 8 * 768) + 8 * 1024 * 151936)
-    assert largest("Qwen/Qwen3-30B-A3B", "vllm", placement=two) == pool // (256 * 16 * cell)
-    left = room("Qwen/Qwen3-30B-A3B", "vllm", placement=two).room.cache_pool_bytes
-    assert left == pytest.approx(pool, rel=1e-12)
 
 
 @pytest.mark.long
@@ -352,12 +338,8 @@ def test_defaults_limit_what_runs_while_drafting() -> None:
     v4 = "deepseek-ai/DeepSeek-V4-Flash"
     assert largest(v4, "sglang", placement=Placement(**told), context=64) == 256
     assert largest(v4, "sglang", "dspark,accept=0.8", placement=Placement(**told), **short) == 256
-    # A block drafter drafts γ + 1 tokens of each request in a pass of 8192.
     deep = room("Qwen/Qwen3-0.6B", "vllm", "dflash,accept=0.8", context=64, verify=16)
-    assert deep.room.limits["drafted tokens"] == 8192 // 16
     assert deep.room.bound_by == "drafted tokens"
-    one = room("Qwen/Qwen3-0.6B", "vllm", "dspark,accept=0.8", context=64, verify=2, chunk=512)
-    assert one.room.limits["drafted tokens"] == 512  # a draft each
 
 
 def test_a_state_has_one_dtype() -> None:
@@ -375,14 +357,6 @@ def test_windows_without_a_pool_of_their_own_take_all_tokens() -> None:
     need = room("google/gemma-3-4b-it", "sglang").need
     whole = need.target.token_bytes + need.target.window_token_bytes
     assert room("google/gemma-3-4b-it", "sglang").room.cache_bytes == 4097 * whole
-    # Without the cache of prefixes the pool of windows is as large as 48 requests need.
-    words = ("openai/gpt-oss-20b", "sglang", "mtp,accept=0.8")
-    on, off = (room(*words, verify=4, prefix_cache=prefix).room for prefix in (True, False))
-    assert "windows" in on.limits
-    assert "windows" not in off.limits
-    assert off.limits["cache"] > on.limits["cache"]
-    slow = room(*words, verify=4, prefix_cache=False, overlap=False).room
-    assert slow.limits["cache"] > off.limits["cache"]
 
 
 def test_a_pool_of_windows_is_as_large_as_its_requests_need() -> None:
@@ -404,16 +378,7 @@ def test_a_pool_of_windows_is_as_large_as_its_requests_need() -> None:
         tokens = (found.cache_pool_bytes - (20 * each + once) * 12 * layer) // cell
         assert found.limits["cache"] == pytest.approx(tokens / (4096 + ahead), rel=1e-12)
         assert found.cache_bytes == (4096 + ahead) * cell + each * 12 * layer
-
-
-def test_captured_sizes_are_those_that_the_user_states() -> None:
-    # Up to 24 tokens: 1, 2, 4, 8, 16 and 24, whatever 6 requests of 3 positions would add.
-    words = ("Qwen/Qwen3-8B", "vllm", "mtp,accept=0.8")
-    none, some = (
-        np.asarray(room(*words, verify=3, running=6, capture=most).room.reserved_bytes)
-        for most in (0, 24)
-    )
-    assert some - none == pytest.approx(6 * 8 * MIB)
+        assert "windows" not in found.limits
 
 
 def test_a_verification_of_part_of_a_position_is_captured_whole() -> None:
@@ -457,8 +422,7 @@ def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:
     for framework in ("sglang", "vllm"):
         found = room("deepseek-ai/DeepSeek-V3.2", framework, "mtp,accept=0.8", placement=eight)
         assert found.need.target.token_bytes == 61 * (1152 + 132)
-        assert found.need.draft is not None
-        assert found.need.draft.token_bytes == 1152 + 132
+        assert present(found.need.draft).token_bytes == 1152 + 132
         both = 62 * 4096 * (1152 + 132)
         assert found.room.cache_bytes == pytest.approx(both, rel=5e-3)
     narrow = Options(kv_dtype="fp8")
@@ -509,42 +473,29 @@ def test_a_batch_that_fits_nowhere_says_by_how_much() -> None:
     short = float(found.room.short_bytes)
     enough = chip_of(48 + short / GIB / 0.92 + 1e-6)  # vLLM's share
     assert largest("Qwen/Qwen3-32B", "vllm", chip=enough) == 1
-    hybrid = room("Qwen/Qwen3.5-27B", "sglang", chip=chip_of(56), memory_frac=0.9)
-    assert hybrid.largest_batch == 0
-    enough = chip_of(56 + float(hybrid.room.short_bytes) / GIB / 0.9 + 0.01)
-    assert largest("Qwen/Qwen3.5-27B", "sglang", chip=enough, memory_frac=0.9) >= 1
     for framework in FRAMEWORKS:
         fits = room("Qwen/Qwen3-8B", framework)
         assert fits.largest_batch > 0
         assert float(fits.room.short_bytes) == 0
 
 
-def test_slots_and_copies_are_what_one_request_lacks() -> None:
+@pytest.mark.parametrize(("groups", "prefix_cache"), [(1, True), (1, False), (2, False)])
+def test_slots_and_copies_are_what_one_request_lacks(groups: int, prefix_cache: bool) -> None:
     words = ("Qwen/Qwen3.5-27B", "sglang", "mtp,accept=0.8")
-    told: dict[str, Any] = {"verify": 4, "memory_frac": 0.9}
-    need = room(*words, **told).need
-    gib = (need.weight_bytes + need.target.state_bytes) / 0.9 / GIB
-    short = float(room(*words, chip=chip_of(gib), **told).room.short_bytes)
-    for more, runs in ((-0.01, False), (0.01, True)):
-        chip = chip_of(gib + short / 0.9 / GIB + more)
-        assert (largest(*words, chip=chip, **told) > 0) == runs
-
-
-@pytest.mark.parametrize("groups", [1, 2])
-def test_slots_of_one_group_are_what_one_request_lacks(groups: int) -> None:
-    # Without the cache of prefixes SGLang holds the states of all 9 requests that a group runs
-    # and of one of padding, with a copy for each of 4 positions (_handle_max_mamba_cache).
-    words = ("Qwen/Qwen3.5-27B", "sglang", "mtp,accept=0.8")
-    told: dict[str, Any] = {"verify": 4, "prefix_cache": False, "running": 10 * groups - 1}
-    told |= {"placement": Placement(groups, attention_data_parallel=groups), "memory_frac": 0.9}
+    told: dict[str, Any] = {"verify": 4, "memory_frac": 0.9, "prefix_cache": prefix_cache}
+    if not prefix_cache:
+        told |= {"running": 10 * groups - 1}
+    told |= {"placement": Placement(groups, attention_data_parallel=groups)}
     need = room(*words, **told).need
     gib = (need.weight_bytes + need.target.state_bytes) / 0.9 / GIB
     found = room(*words, chip=free_chip(gib, groups), **told)
     assert found.largest_batch == 0
-    pool, cache = need.target.state_bytes * 10 * (1 + 4), float(found.room.cache_bytes)
-    # 100 MiB are for images.
-    short = pool + cache + 100 * MIB - need.target.state_bytes
-    assert found.room.short_bytes == pytest.approx(short)
+    short = float(found.room.short_bytes)
+    if not prefix_cache:
+        # SGLang holds the states of all 9 requests that a group runs and of one of padding, with
+        # a copy for each of 4 positions (_handle_max_mamba_cache); 100 MiB are for images.
+        pool, cache = need.target.state_bytes * 10 * (1 + 4), float(found.room.cache_bytes)
+        assert short == pytest.approx(pool + cache + 100 * MIB - need.target.state_bytes)
     for more, runs in ((-0.01, False), (0.01, True)):
         chip = free_chip(gib + short / 0.9 / GIB + more, groups)
         assert (largest(*words, chip=chip, **told) > 0) == runs
@@ -560,18 +511,15 @@ def test_memory_limits_a_server_that_has_none_left() -> None:
 
 
 def test_a_drafter_of_unknown_size_is_said() -> None:
-    known = room("Qwen/Qwen3-8B", "vllm", "eagle3,accept=0.8", verify=4)
-    share = room("Qwen/Qwen3-8B", "vllm", "autoregressive,accept=0.8,cost=0.1", verify=4)
-    assert share.need.draft is None
-    assert any("its size is unknown, its memory counted as 0" in note for note in share.notes)
-    assert not any("unknown" in note for note in known.notes)
-    assert known.need.draft is not None
+    kinds = ("eagle3", "autoregressive,cost=0.1", "ngram", "suffix")
+    known, share, look_up, tree = (
+        room("Qwen/Qwen3-8B", "vllm", f"{kind},accept=0.8", verify=4) for kind in kinds
+    )
+    said = [any("unknown" in note for note in found.notes) for found in (known, share, look_up)]
+    assert said == [False, True, False]
+    assert share.need.draft is look_up.need.draft is None
     assert known.largest_batch < share.largest_batch
-    look_up = room("Qwen/Qwen3-8B", "vllm", "ngram,accept=0.8", verify=4)
-    assert look_up.need.draft is None
-    assert not any("unknown" in note for note in look_up.notes)
-    assert look_up.server.overlap
-    assert not room("Qwen/Qwen3-8B", "vllm", "suffix,accept=0.8", verify=4).server.overlap
+    assert [found.server.overlap for found in (look_up, tree)] == [True, False]
 
 
 def test_a_drafter_elsewhere_takes_no_memory_here() -> None:

@@ -81,25 +81,7 @@ def predicted(toy: Toy) -> tuple[float, float, float]:
 
 
 EAGER: dict[str, Any] = {"tokens_per_round": 2.5, "positions": 4}
-SERVERS = {
-    "one client, stopped": Toy(1, 600, 100, shares=False),
-    "one client, shared": Toy(1, 600, 100),
-    "one client drafts, shared": Toy(1, 600, 100, **EAGER),
-    "stopped, short prompts": Toy(64, 100, 100, shares=False),
-    "stopped, short prompts and answers": Toy(64, 200, 30, shares=False, **EAGER),
-    "stopped, drafting": Toy(16, 1000, 150, shares=False, **EAGER),
-    "stopped, prompts in chunks": Toy(16, 5000, 150, shares=False),
-    "stopped, busy with prompts": Toy(32, 3000, 60, shares=False, **EAGER),
-    "shared, short prompts": Toy(64, 100, 100),
-    "shared, drafting": Toy(16, 1000, 150, **EAGER),
-    "shared, many drafting": Toy(64, 500, 150, **EAGER),
-    "shared, prompts in chunks": Toy(16, 5000, 150),
-    "shared, small chunks": Toy(16, 1000, 150, chunk=512),
-    "shared, plain tokens beside": Toy(16, 1000, 150, drafts_beside=False, **EAGER),
-    "shared, plain tokens beside chunks": Toy(8, 5000, 150, drafts_beside=False, **EAGER),
-    "shared, full of prompts": Toy(32, 3000, 60, **EAGER),
-    "shared, nearly full of prompts": Toy(16, 2000, 60, chunk=512),
-}
+SERVERS = {name: Toy(**sizes) for name, sizes in rows("values", "toy_servers").items()}
 #: Just below full passes the queue of prompts is as long as the spread of answers makes it, which
 #: the closed form takes for that of arrivals without memory.
 SPREAD = "shared, nearly full of prompts"

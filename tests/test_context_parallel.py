@@ -78,65 +78,34 @@ def exchanged_s(core: Core, setup: Setup, forward: ForwardPass) -> float:
 
 
 STEP = ForwardPass(batch_size=1, query_len=1, context_len=999)
-#: Query heads and outputs of latents, which are 576 and 512 wide, and a sum of exponents of 4.
-LATENT_ROW_BYTES = (576 + 512) * 2 + 4
+
+
+CORES = {"heads": HEADS, "latent": LATENT, "sparse": SPARSE, "state": STATE}
 
 
 @pytest.mark.parametrize(
-    ("core", "kind", "placement", "step", "by_hand"),
-    [
-        # 2 sequences of 999 cached tokens and one new: a KV head takes 2 * 128 * 2 = 512 bytes a
-        # token, which devices divide that would repeat it.
-        *((HEADS, "attention", Placement(8, decode_context_parallel=spread),
-           replace(STEP, batch_size=np.array(2.0)), 2 * 1000 * token_bytes)
-          for spread, token_bytes in ((1, 512), (2, 256), (4, 128))),
-        # Latents divide though all heads share them: (512 + 64) * 2 bytes, in eight parts.
-        (LATENT, "latent_attention", Placement(8, decode_context_parallel=8), STEP,
-         1000 * 1152 / 8),
-        # Keys of an index, 128 * 2 bytes, and what it chose: of the best 256 one is new.
-        (SPARSE, "indexer", Placement(8, decode_context_parallel=4), STEP, 1000 * 256 / 4),
-        (SPARSE, "latent_attention", Placement(8, decode_context_parallel=4), STEP, 256 * 1152 / 4),
-        # Two groups of four: each has 3 of 6 sequences, in two parts.
-        (LATENT, "latent_attention",
-         Placement(8, attention_data_parallel=2, decode_context_parallel=2),
-         replace(STEP, batch_size=np.array(6.0)), 3 * 1000 * 1152 / 2),
-    ],
-)  # fmt: skip
+    ("core", "kind", "spread", "batch", "by_hand"), rows("values", "parts_of_a_context")
+)
 def test_a_device_reads_its_part_of_the_context(
-    core: Core, kind: str, placement: Placement, step: ForwardPass, by_hand: float
+    core: str, kind: str, spread: dict[str, int], batch: float, by_hand: float
 ) -> None:
-    setup = setup_of("vllm", placement, index_dtype="bf16")
-    assert read_bytes(work_of(core, setup, step), kind) == by_hand
+    setup = setup_of("vllm", Placement(8, **spread), index_dtype="bf16")
+    step = replace(STEP, batch_size=np.array(batch))
+    assert read_bytes(work_of(CORES[core], setup, step), kind) == by_hand
 
 
 @pytest.mark.parametrize(
-    ("framework", "core", "placement", "step", "collectives", "sent_bytes"),
-    [
-        # Four devices share a KV head and its 8 query heads: of 2 sequences and 3 positions 6 * 8
-        # rows of 128 + 128 elements of 2 bytes, and a sum of exponents of 4; 3/4 comes from others.
-        *((framework, HEADS, Placement(8, decode_context_parallel=4), ForwardPass(2, 3, 999),
-           collectives, 3 / 4 * 6 * 8 * (256 * 2 + 4))
-          for framework, collectives in (("vllm", 3), ("sglang", 2))),
-        ("vllm", LATENT, Placement(8, decode_context_parallel=8), STEP, 3,
-         7 / 8 * 16 * LATENT_ROW_BYTES),
-        # Of 16 heads a device of a group of four has 4, and two devices 8, for 3 sequences.
-        ("vllm", LATENT, Placement(8, attention_data_parallel=2, decode_context_parallel=2),
-         replace(STEP, batch_size=np.array(6.0)), 3, 1 / 2 * 3 * 8 * LATENT_ROW_BYTES),
-        # A prompt gathers the latents before it if there are any.
-        ("vllm", LATENT, Placement(8, decode_context_parallel=8),
-         ForwardPass(1, 1000, 0, settled=True), 0, 0),
-        ("vllm", LATENT, Placement(8, decode_context_parallel=8),
-         ForwardPass(1, 1000, 500, settled=True), 1, 7 / 8 * 500 * 1152),
-        # Recurrent state divides by heads alone.
-        ("vllm", STATE, Placement(8, decode_context_parallel=8), STEP, 0, 0),
-    ],
-)  # fmt: skip
+    ("framework", "core", "spread", "step", "collectives", "sent_bytes"),
+    rows("values", "exchanged_contexts"),
+)
 def test_devices_that_share_a_context_exchange_queries_and_outputs(
-    framework: str, core: Core, placement: Placement, step: ForwardPass, collectives: int,
+    framework: str, core: str, spread: dict[str, int], step: dict[str, Any], collectives: int,
     sent_bytes: float,
 ) -> None:  # fmt: skip
+    placement = Placement(8, **spread)
     latency_s = SHORTEST + (placement.decode_context_parallel - 1) * FURTHER
-    found = exchanged_s(core, setup_of(framework, placement), step)
+    setup = setup_of(framework, placement)
+    found = exchanged_s(CORES[core], setup, ForwardPass(**step))
     assert found == pytest.approx(collectives * latency_s + sent_bytes / LINK, rel=1e-9)
 
 

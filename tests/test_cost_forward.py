@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from specroof.architecture.attention import GroupedQueryAttention, Indexer
-from specroof.architecture.base import FEED_FORWARD_REPLICATED, WEIGHT_FORMATS, Linear
+from specroof.architecture.base import FEED_FORWARD_REPLICATED, Linear
 from specroof.architecture.experts import Experts
 from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, Block, Layer
@@ -280,11 +280,3 @@ def test_a_pass_of_impossible_size_is_refused_by_name(field: str, values: list[A
             OptionError, match=f"^{field} is .*; allowed: (a number from|numbers of at) "
         ):
             ForwardPass(**sizes)
-
-
-def test_formats_know_their_scales() -> None:
-    # One E8M0 byte per 32, one E4M3 byte per 16, one float32 per 128 * 128, bf16 per 128.
-    bytes_of = {name: form.element_bytes for name, form in WEIGHT_FORMATS.items()}
-    whole = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "fp4": 0.5}
-    scaled = {"fp8-block": 1 + 4 / 16384, "mxfp8": 1.03125, "mxfp4": 0.53125}
-    assert bytes_of == whole | scaled | {"nvfp4": 0.5625, "int4": 0.515625}

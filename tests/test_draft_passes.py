@@ -31,6 +31,7 @@ from specroof.drafters.kinds import lookup_drafter
 from specroof.drafters.trees import expansion_tree, tree_proposals
 from specroof.errors import OptionError
 from strategies import device
+from tables import rows
 
 SIZE, VOCABULARY = 64, 1000
 SHAPE: Final = DraftShape(SIZE, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
@@ -354,24 +355,13 @@ def test_a_drafter_that_does_not_fit_its_target_is_refused(
 UNSIZED: Final = replace(a_block(), block=None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "head", "sizes", "message"),
-    [
-        ("dflash", a_block(), {"block": 9}, "block is 9; allowed: a whole number from 2 to 8"),
-        ("dflash", a_block(), {"block": 1}, "block is 1; allowed: a whole number from 2 to 8"),
-        ("dflash", a_block(), {"drafts": 8}, "drafts is 8; allowed: a whole number from 1 to 7"),
-        ("dflash", None, {"block": 17}, "block is 17; allowed: a whole number from 2 to 16"),
-        ("dspark", None, {"drafts": 8}, "drafts is 8; allowed: a whole number from 1 to 7"),
-        ("dflash", None, {"steps": 0}, "steps is 0; allowed: a whole number from 1 to 64"),
-        ("dflash", None, {"steps": True}, "steps is True; allowed: a whole number from 1 to 64"),
-        ("dflash", UNSIZED, {}, "block is missing .*; allowed: block= or drafts="),
-    ],
-)
+@pytest.mark.parametrize(("kind", "head", "sizes", "message"), rows("refusals", "block_sizes"))
 def test_blocks_longer_than_the_drafter_was_made_for_are_refused(
-    kind: str, head: DraftHead | None, sizes: dict[str, Any], message: str
+    kind: str, head: str, sizes: dict[str, Any], message: str
 ) -> None:
+    heads = {"usual": None, "a block of 8": a_block(), "no size": UNSIZED}
     with pytest.raises(OptionError, match=f"^{message}$"):
-        head_block_drafter(kind, head, **sizes)
+        head_block_drafter(kind, heads[head], **sizes)
 
 
 def test_a_block_may_be_shorter_than_configured_and_needs_its_target() -> None:

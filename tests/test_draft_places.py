@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from published_drafters import Ledger, a_round
-from specroof import forward_latency, speedup_curve
+from specroof import forward_latency, load_drafter, load_hardware, load_model, speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.architecture.base import WEIGHT_FORMATS
 from specroof.architecture.draft_heads import DraftShape, draft_layer, draft_model
@@ -166,3 +166,21 @@ def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:
     found = curve(head_drafter("model", SMALL)).draft_s[0, 0]
     # One more draft at two is one more pass, at 1001 cached tokens.
     assert found[2] - found[1] == pytest.approx(float(latency.total_s), rel=1e-12)
+
+
+# --- Rates of recorded measurements ---------------------------------------------------------------
+
+
+def test_a_round_commits_its_tokens_once_for_each_sequence() -> None:
+    served = Deployment(
+        load_model("Qwen/Qwen3-8B"), engine_setup(load_hardware("h100"), "ideal", None, None)
+    )
+    drafting = load_drafter("eagle3"), constant_acceptance(0.8)
+    points = [
+        Measurement(place="here", batch_size=batch, context_len=1000.0, draft_len=2)
+        for batch in (1.0, 8.0)
+    ]
+    found = Record([case_of(point, served, drafting) for point in points]).rates()
+    # On the ideal engine a round is its drafts and its verification: 1 + .8 + .64 tokens.
+    round_s = found.draft_s + found.verify_s
+    assert found.speculative * round_s == pytest.approx(2.44 * np.array([1, 8]))

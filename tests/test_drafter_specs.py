@@ -87,17 +87,6 @@ def test_a_lookup_that_finds_nothing_is_plain_decoding_and_a_little_more() -> No
     assert [row["verify_len"] for row in rows] == ["1", "1.5", "2"]
 
 
-def test_a_block_ends_where_its_drafts_do() -> None:
-    found = curve("dflash,accept=0.8", max_draft_len=None)
-    assert np.isnan(found.speedup[0, 0, 16])
-    assert np.all(np.isfinite(found.speedup[0, 0, :16]))
-    assert np.all(found.draft_s[0, 0, 1:16] > 0)
-    with pytest.raises(OptionError, match="max_draft_len is 16; allowed: at most 15"):
-        curve("dflash,accept=0.8", max_draft_len=16)
-    with pytest.raises(OptionError, match="max_draft_len is 4; allowed: at most 3"):
-        curve("mtp,accept=0.8,tree=1/1/1", max_draft_len=4)
-
-
 TINY = {
     "architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 2048, "num_hidden_layers": 1,
     "num_attention_heads": 16, "intermediate_size": 4096, "vocab_size": 248320,

@@ -15,7 +15,7 @@ from specroof.latency.model import model_latency
 from specroof.latency.pass_seconds import _Links
 from specroof.latency.setup import Setup
 from strategies import forward_pass
-from tables import rows
+from tables import present, rows
 
 
 def fullest(n_experts: int, top_k: int, tokens: float, devices: int) -> tuple[float, float]:
@@ -83,8 +83,7 @@ def experts_of(engine: str, placement: Placement, tokens: int) -> tuple[float, f
     setup = Setup(chip, chip.engine(engine), placement, Options(experts="exact"))
     ops = model_latency(load_model(QWEN), setup, forward_pass(tokens, 1, 100)).ops
     (experts,) = (op for op in ops if op.op.kind == "experts")
-    assert experts.op.rows is not None
-    return float(experts.compute_s), float(experts.memory_s), float(experts.op.rows)
+    return float(experts.compute_s), float(experts.memory_s), float(present(experts.op.rows))
 
 
 def test_the_fullest_device_decides_what_spread_experts_take() -> None:
@@ -127,8 +126,7 @@ def test_tokens_are_sent_in_the_published_time(
     # DeepEP, docs/legacy.md, low-latency kernels: 128 tokens a device, 8 of 7168 elements in fp8
     # there and bf16 back, H800 with 160 GB/s in a node and 400 Gb/s each between them. The floors
     # come from 8 devices; its own share of the link falls from 64 devices on, by up to 17 %.
-    kernels = EngineProfile(name="sglang").all_to_all(devices, 8)
-    assert kernels is not None
+    kernels = present(EngineProfile(name="sglang").all_to_all(devices, 8))
     links = _Links(
         Interconnect(link_bytes_per_s=160e9, max_devices=8, scale_out_bytes_per_s=50e9),
         Collective(latency_s=1.0),

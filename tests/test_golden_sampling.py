@@ -1,6 +1,5 @@
 """Acceptance by temperature, rule and context: dice, and what was measured."""
 
-import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -233,15 +232,6 @@ def test_a_rule_is_a_flag_or_said_to_have_none(
     told = launch(plan, framework)
     assert told.text.endswith("--speculative-use-rejection-sampling") is flag
     assert any(f"rule={rule}" in note for note in told.notes) is noted
-
-
-def test_every_question_of_drafts_takes_a_temperature_and_a_rule() -> None:
-    questions = (
-        "predict advise worth breakeven frontier rollout capacity explain doctor adaptive train"
-    )
-    for name in questions.split():
-        parameters = inspect.signature(getattr(specroof, name)).parameters
-        assert {"temperature", "rule"} <= parameters.keys(), name
 
 
 @pytest.mark.parametrize(

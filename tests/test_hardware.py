@@ -141,14 +141,7 @@ def test_bundled_peaks_are_the_dense_figures_of_the_datasheet(stem: str) -> None
 
 @pytest.mark.parametrize(
     ("stem", "memory_bytes", "link_bytes_per_s", "max_devices"),
-    [
-        ("b200", 184_320 * 2**20, 900e9, 8),  # MiB as nvidia-smi shows them
-        ("gb200", 189_471 * 2**20, 900e9, 72),
-        ("h200", 141 * 2**30, 450e9, 8),
-        ("a100-80gb", 80 * 2**30, 300e9, 8),
-        ("mi300x", 192 * 2**30, 7 * 64e9, 8),
-        ("tpu-v4", 32 * 2**30, 6 * 45e9, 4096),
-    ],
+    rows("values", "memory_and_links"),
 )
 def test_bundled_memory_and_links_are_those_of_the_datasheet(
     stem: str, memory_bytes: float, link_bytes_per_s: float, max_devices: int
@@ -219,22 +212,7 @@ def test_a_figure_may_be_a_whole_number_and_one_dtype_is_enough() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("name", 3),
-        ("vendor", 3),
-        ("architecture", 9.0),
-        ("compute_capability", "9.0"),
-        ("compute_capability", 0.0),
-        ("peak", {"flops_per_s": {"bf16": 1.0}}),
-        ("interconnect", {"max_devices": 8}),
-        ("price", 2.5),
-        ("power", 700),
-        ("usable_memory_bytes", 0.0),
-        ("usable_memory_bytes", "all"),
-        ("engines", [IDEAL_ENGINE]),
-        ("engines", {"fast": {"memory_frac": 0.8}}),
-    ],
+    ("field", "value"), [*rows("refusals", "parts_of_profiles"), ("engines", [IDEAL_ENGINE])]
 )
 def test_a_profile_is_put_together_from_its_parts_and_nothing_else(field: str, value: Any) -> None:
     with pytest.raises(OptionError, match=rf"^{field}(\['fast'\])? is .*; allowed: "):
@@ -349,21 +327,7 @@ LATENCY_S = "a number from 1e-09 to 1000000"
 SHARE = "a number from 1e-06 to 1.2"
 SECONDS = "a number from 0 to 1000000"
 DEVICES = "a whole number from 1 to 65536"
-FIGURES = [
-    ("peak.flops_per_s.bf16", "bf16: 100.0e+12", FLOPS_PER_S),
-    ("peak.memory_bytes_per_s", "memory_bytes_per_s: 1.0e+12", BYTES_PER_S),
-    ("peak.memory_bytes", "memory_bytes: 24.0e+9", BYTES),
-    ("interconnect.link_bytes_per_s", "link_bytes_per_s: 50.0e+9", BYTES_PER_S),
-    ("interconnect.max_devices", "max_devices: 8", DEVICES),
-    ("engines.fast.compute_frac.bf16", "bf16: 0.7", SHARE),
-    ("engines.fast.memory_frac", "memory_frac: 0.8", SHARE),
-    ("engines.fast.pass_overhead_s", "pass_overhead_s: 30.0e-6", SECONDS),
-    ("engines.fast.layer_overhead_s", "layer_overhead_s: 2.0e-6", SECONDS),
-    ("engines.fast.sequence_overhead_s", "sequence_overhead_s: 1.0e-6", SECONDS),
-    ("engines.fast.round_overhead_s", "round_overhead_s: 100.0e-6", SECONDS),
-    ("engines.fast.collective.latency_s", "latency_s: 5.0e-6", LATENCY_S),
-    ("engines.fast.collective.link_frac", "link_frac: 0.9", SHARE),
-]
+FIGURES = rows("refusals", "hardware_figures")
 
 
 def rewritten(key: str, figure: str, value: str) -> str:
@@ -571,30 +535,12 @@ def test_the_memory_that_servers_see_has_a_source_and_is_no_more_than_there_is()
 
 
 def test_compute_capabilities_of_nvidia() -> None:
-    # CUDA C++ programming guide, compute capabilities: 6.1 P40, 7.0 V100, 7.5 T4 and GeForce RTX
-    # 20, 8.0 A100 and A30, 8.6 A10 and GeForce RTX 30, 8.7 Orin, 8.9 L4, L40S and GeForce RTX 40,
-    # 9.0 H100, H200, H20 and GH200, 10.0 B200, 10.3 B300, 11.0 Thor, 12.0 GeForce RTX 50 and RTX
-    # PRO 6000, 12.1 GB10.
-    majors = {
-        6: "p40",
-        7: "t4 v100",
-        8: "orin orin-nx orin-nano a100-40gb a100-80gb a100-pcie a30 a10 a10g rtx-3090 l4 l40s",
-        9: "h100-sxm h100-pcie h100-nvl h200 h200-nvl h20 gh200",
-        10: "b200 gb200 b300 gb300",
-        11: "jetson-thor",
-        12: "rtx-5090 rtx-pro-6000 dgx-spark",
-    }
-    known = {name: major for major, names in majors.items() for name in names.split()} | {
-        "rtx-4090": 8
-    }
+    majors = rows("values", "compute_majors")
+    known = {name: major for major, names in majors.items() for name in names.split()}
     for name in hardware_names():
         chip = load_hardware(name)
-        aliases = {name, *chip.aliases}
-        series = {"rtx-20": 7, "rtx-30": 8, "rtx-40": 8, "rtx-50": 12}
-        expected = next(
-            (major for alias, major in known.items() if alias in aliases), series.get(name[:6])
-        )
-        assert chip.compute_major == expected, name
+        found = {known[alias] for alias in {name, name[:6], *chip.aliases} if alias in known}
+        assert found == {chip.compute_major} - {None}, name
 
 
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:

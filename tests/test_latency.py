@@ -1,6 +1,7 @@
 """Seconds of a pass: rooflines, placements, engines and collectives, by hand and by dealing out."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ from strategies import (
     placements,
     real_engine,
 )
+from tables import rows
 
 ONE = Placement()
 #: One FLOP and one byte per second: times are amounts.
@@ -214,36 +216,21 @@ def test_grouped_query_attention_is_dealt_out_head_by_head(
     assert attention.memory_s == cache_bytes
 
 
-@pytest.mark.parametrize(
-    ("shard", "groups", "compute_ways", "weight_ways", "cache_ways"),
-    [
-        # Devices 8. Feed-forward work divides over all, whatever the groups of attention.
-        (TENSOR, 1, 8, 8, 8),
-        (TENSOR, 4, 8, 8, 8),
-        (FEED_FORWARD_REPLICATED, 1, 1, 1, 1),
-        (FEED_FORWARD_REPLICATED, 4, 1, 1, 1),
-        # Groups divide sequences, with them arithmetic and cache; weights repeat in each.
-        (HEADS, 1, 8, 8, 8),
-        (HEADS, 4, 8, 2, 8),
-        (HEADS, 8, 8, 1, 8),
-        (ATTENTION_REPLICATED, 1, 1, 1, 1),
-        (ATTENTION_REPLICATED, 4, 4, 1, 4),
-        # Two KV heads: beyond two devices of a group they repeat.
-        (by_kv_heads(2), 1, 2, 2, 2),
-        (by_kv_heads(2), 2, 4, 2, 4),
-        (by_kv_heads(2), 8, 8, 1, 8),
-        (cache_only(2), 1, 8, 8, 2),
-        (cache_only(2), 2, 8, 4, 4),
-    ],
-)
-def test_the_table_of_what_divides(
-    shard: Shard, groups: int, compute_ways: int, weight_ways: int, cache_ways: int
-) -> None:
+SHARDS: dict[str, Shard] = {
+    "tensor": TENSOR, "feed-forward replicated": FEED_FORWARD_REPLICATED, "heads": HEADS,
+    "attention replicated": ATTENTION_REPLICATED, "two KV heads": by_kv_heads(2),
+    "cache of two KV heads": cache_only(2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shard", "groups", "ways"), rows("values", "what_divides"))
+def test_the_table_of_what_divides(shard: str, groups: int, ways: list[int]) -> None:
+    compute_ways, weight_ways, cache_ways = ways
     placement = Placement(8, attention_data_parallel=groups)
 
     def of(**amount: float) -> tuple[float, float]:
         amounts: dict[str, Any] = {name: np.array(size) for name, size in amount.items()}
-        op = replace(operation(shard=shard), **amounts)
+        op = replace(operation(shard=SHARDS[shard]), **amounts)
         setup = Setup(UNIT, IDEAL_ENGINE, placement, Options())
         (timed_op,) = pass_latency([op], setup, PassShape(1, 64)).ops
         return float(timed_op.compute_s), float(timed_op.memory_s)
@@ -326,19 +313,18 @@ def nodes_of(devices: int, *, scale_out_bytes_per_s: float, **engine: Any) -> Ha
     return device({"bf16": 1.0}, 1.0, interconnect=links, engine=profile)
 
 
-#: Seconds of kernels that send tokens, of DeepEP and, one-sided, of TensorRT-LLM.
-DEEP_EP, ONE_SIDED = 36e-6 + 34e-6, 18.9e-6 + 31e-6
-SWITCHED = linked(switch_reduces=True)
-FREE = device({"bf16": 1.0}, 1.0, engine=real_engine(memory_frac=0.5))
-#: Nodes of four devices with links between them that are faster, and slower, than those inside.
-NODES, SLOW_NODES = (nodes_of(4, scale_out_bytes_per_s=rate) for rate in (1e6, 30.0))
-RACK = nodes_of(72, scale_out_bytes_per_s=1.0, framework="tensorrt-llm")
-TRT_NODE = nodes_of(8, scale_out_bytes_per_s=1.0, framework="tensorrt-llm")
-VLLM_RACK = nodes_of(72, scale_out_bytes_per_s=1.0)
-#: Attention in groups of one and of two devices; experts spread over all eight of them.
-SINGLES, PAIRS = (Placement(8, attention_data_parallel=groups) for groups in (8, 4))
-SPREAD = replace(SINGLES, expert_parallel=8)
-TENSORS = [Placement(8, spread) for spread in (1, 2, 8)]
+#: Links of devices, and nodes of four whose links between them are faster, or slower, than inside.
+LINKS = {
+    "linked": LINKED,
+    "switched": linked(switch_reduces=True),
+    "free": device({"bf16": 1.0}, 1.0, engine=real_engine(memory_frac=0.5)),
+    "nodes": nodes_of(4, scale_out_bytes_per_s=1e6),
+    "slow nodes": nodes_of(4, scale_out_bytes_per_s=30.0),
+    "large nodes": nodes_of(72, scale_out_bytes_per_s=1e6),
+    "rack of TensorRT-LLM": nodes_of(72, scale_out_bytes_per_s=1.0, framework="tensorrt-llm"),
+    "node of TensorRT-LLM": nodes_of(8, scale_out_bytes_per_s=1.0, framework="tensorrt-llm"),
+    "rack": nodes_of(72, scale_out_bytes_per_s=1.0),
+}
 
 
 def exchange_s(
@@ -354,53 +340,14 @@ def exchange_s(
 
 
 @pytest.mark.parametrize(
-    ("block", "placement", "hardware", "asked", "each_s"),
-    [
-        # An all-reduce, whatever the expert parallelism: 2 + 2 * 7/8 * 800 / 50.
-        *((block, place, LINKED, {}, 30) for place in TENSORS
-          for block in ("attention", "feed_forward", "experts")),
-        ("attention", Placement(2), LINKED, {}, 2 + 2 * 1 / 2 * 800 / 50),
-        # A switch that adds sends every byte once. One device asks nobody; some engines are free.
-        ("attention", Placement(8), SWITCHED, {}, 2 + 800 / 50),
-        ("attention", ONE, LINKED, {}, 0),
-        ("attention", Placement(8), FREE, {}, 0),
-        # Four groups of two reduce 200 bytes each; a group of one device has nobody to ask.
-        ("attention", PAIRS, LINKED, {}, 2 + 2 * 1 / 2 * 200 / 50),
-        ("attention", SINGLES, LINKED, {}, 0),
-        # Behind them an all-gather and a reduce-scatter, each 2 + 7/8 * 800 / 50, of dense layers
-        # and of experts, sliced or spread: the default of vLLM and SGLang within a node.
-        *((block, replace(SINGLES, attention_data_parallel=groups, expert_parallel=spread), LINKED,
-           {}, 32) for groups, spread in ((2, 1), (8, 1), (8, 2), (8, 8))
-          for block in ("feed_forward", "experts")),
-        # 9 sequences in 8 groups: one has two, and all exchange as much. No prompt is padded.
-        ("feed_forward", SINGLES, LINKED, {"batch": 9}, 2 * (2 + 7 / 8 * (800 / 9 * 16) / 50)),
-        ("feed_forward", SINGLES, LINKED, {"batch": 1, "settled": True}, 32),
-        ("attention", PAIRS, LINKED, {"batch": 1, "settled": True}, 2 + 800 / 50),
-        # Each of 8 devices sends 800 * 6 / 8 bytes, 300 of them within its node of 4: there and
-        # back 3/4 * 300 / 50 = 4.5. What leaves the node is faster; slower: 300 at 0.5 * 30.
-        ("experts", SPREAD, NODES, {}, 2 * 4.5 + DEEP_EP),
-        ("experts", SPREAD, NODES, {"dispatch_frac": 1 / 3}, 4.5 + 1.5 + DEEP_EP),
-        ("experts", SPREAD, SLOW_NODES, {}, 2 * 20 + DEEP_EP),
-        # Nodes that were asked for, of fewer devices than the links could join.
-        ("experts", replace(SPREAD, nodes=2), nodes_of(72, scale_out_bytes_per_s=1e6), {},
-         2 * 4.5 + DEEP_EP),
-        # Experts that are sliced and dense layers send no tokens: gathered, and reduced over nodes.
-        *((block, place, NODES, {}, 2 + 2 * (2 + 3 / 4 * 800 / 50) + 0.5 + 200 / 5e5)
-          for block, place in (("experts", SINGLES), ("feed_forward", SPREAD))),
-        # A token has twelve experts, of which a device may have several: it is sent there once.
-        ("experts", SPREAD, NODES, {"copies": 12}, 2 * 4.5 * 8 / 6 + DEEP_EP),
-        # TensorRT-LLM sends tokens where links join many nodes: 7/8 of 600 bytes at 50 bytes/s.
-        # Within a usual node it gathers them, as vLLM does in a rack too.
-        ("experts", SPREAD, RACK, {}, 2 * 10.5 + ONE_SIDED),
-        ("experts", SPREAD, TRT_NODE, {}, 32),
-        ("experts", SPREAD, VLLM_RACK, {}, 32),
-    ],
-)  # fmt: skip
+    ("blocks", "places", "hardware", "asked", "each_s"), rows("values", "exchanges")
+)
 def test_exchanges_by_hand(
-    block: str, placement: Placement, hardware: HardwareProfile, asked: Any, each_s: float
+    blocks: list[str], places: list[list[int]], hardware: str, asked: Any, each_s: float
 ) -> None:
-    found = exchange_s(block, placement, hardware, **asked)
-    assert found == pytest.approx(2 * each_s, rel=1e-12)
+    for block, place in product(blocks, places):
+        found = exchange_s(block, Placement(*place), LINKS[hardware], **asked)
+        assert found == pytest.approx(2 * each_s, rel=1e-12), (block, place)
 
 
 def test_an_engines_time_goes_by_steps_of_eight_sequences_and_the_ideal_one_shares_them_out() -> (
@@ -409,7 +356,9 @@ def test_an_engines_time_goes_by_steps_of_eight_sequences_and_the_ideal_one_shar
     def attention_s(batch: int, engine: str) -> float:
         core = attending(GroupedQueryAttention(16, 16, 8, 8))
         forward = forward_pass(batch, 1, 99)
-        latency = forward_latency(core, LINKED, forward, placement=SINGLES, engine=engine)
+        latency = forward_latency(
+            core, LINKED, forward, placement=Placement(8, 1, 8), engine=engine
+        )
         return float(latency.ops[0].memory_s)
 
     steps = [attention_s(batch, "real") / attention_s(8, "real") for batch in (1, 8, 9, 16, 17)]

@@ -79,33 +79,15 @@ def tool(folder: Path, code: str, name: str = "llama-bench") -> Path:
 @pytest.fixture
 def gguf(tmp_path: Path) -> Path:
     """The header of Qwen3-0.6B in Q8_0."""
-    sizes = {
-        "block_count": 28,
-        "context_length": 4096,
-        "embedding_length": 1024,
-        "feed_forward_length": 3072,
-        "attention.head_count": 16,
-        "vocab_size": 151936,
-        "attention.head_count_kv": 8,
-        "attention.key_length": 128,
-    }
+    file = rows("gguf_files", "qwen3_0_6b")
     tensors: list[Any] = [("token_embd.weight", [1024, 151936], "q8_0")]
     tensors += [("output_norm.weight", [1024], "f32")]
-    matrices = {
-        "attn_q": [1024, 2048],
-        "attn_k": [1024, 1024],
-        "attn_v": [1024, 1024],
-        "attn_output": [2048, 1024],
-        "ffn_gate": [1024, 3072],
-        "ffn_up": [1024, 3072],
-        "ffn_down": [3072, 1024],
-    }
-    norms = {"attn_norm": 1024, "ffn_norm": 1024, "attn_q_norm": 128, "attn_k_norm": 128}
     for layer in range(28):
         at = f"blk.{layer}."
-        tensors += [(f"{at}{name}.weight", shape, "q8_0") for name, shape in matrices.items()]
-        tensors += [(f"{at}{name}.weight", [length], "f32") for name, length in norms.items()]
-    metadata = {"general.architecture": "qwen3"} | {f"qwen3.{k}": v for k, v in sizes.items()}
+        for form, parts in (("q8_0", file["matrices"]), ("f32", file["norms"])):
+            tensors += [(f"{at}{name}.weight", shape, form) for name, shape in parts.items()]
+    metadata = {"general.architecture": "qwen3"}
+    metadata |= {f"qwen3.{key}": size for key, size in file["sizes"].items()}
     path = tmp_path / "model-Q8_0.gguf"
     with path.open("wb") as file:
         file.write(gguf_bytes(metadata, tensors, weights=False))

@@ -125,8 +125,3 @@ def test_both_engines_force_all_kinds_that_both_have(
 def test_an_engine_without_forced_acceptance_is_refused() -> None:
     with pytest.raises(OptionError, match="framework is 'trtllm'; allowed: sglang, vllm"):
         mock_commands(point(), "trtllm")
-
-
-def test_one_draft_is_told_in_the_singular() -> None:
-    title, _ = mock_commands(point(draft_len=1, tokens_per_round=1.6), "vllm")[2]
-    assert title == "vLLM 0.33.0 with 1 draft and 1.6 tokens per round"

@@ -28,7 +28,7 @@ from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.errors import OptionError
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
-from tables import rows, table
+from tables import present, rows, table
 from test_parsers_refusals import drafter_refusal
 from tiny_configs import CONFIGS, Config, windows
 
@@ -241,11 +241,9 @@ def test_a_block_sees_itself_both_ways_unless_it_is_causal() -> None:
 )
 def test_markov_heads_of_each_type(kind: str, elements: int) -> None:
     markov = {"architectures": ["DSparkDraftModel"], "markov_rank": 16, "markov_head_type": kind}
-    serial = parsed("dspark", DFLASH, **markov).serial
-    assert serial is not None
+    serial = present(parsed("dspark", DFLASH, **markov).serial)
     assert serial.n_params - serial.lookup_params == elements
-    confident = parsed("dspark", DFLASH, **markov, enable_confidence_head=True).serial
-    assert confident is not None
+    confident = present(parsed("dspark", DFLASH, **markov, enable_confidence_head=True).serial)
     assert confident.n_params - serial.n_params == 64 + 16
 
 
@@ -350,8 +348,7 @@ def test_draft_layers_are_of_the_models_own_kind(name: str) -> None:
 
 @pytest.mark.parametrize(("spec", "params", "more_bytes"), SIZES["designed"])
 def test_a_head_by_its_keys_is_counted_by_hand(spec: str, params: int, more_bytes: int) -> None:
-    head = load_drafter(spec).held(load_model("Qwen/Qwen3-8B")).head
-    assert head is not None
+    head = present(load_drafter(spec).held(load_model("Qwen/Qwen3-8B")).head)
     assert head.n_params == params
     stored = head.model.weight_bytes + sum(linear.stored_bytes for linear in head.fusion)
     assert stored == 2 * params + more_bytes

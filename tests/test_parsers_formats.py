@@ -28,6 +28,7 @@ from tiny_configs import (
 )
 
 FORMS: list[tuple[Config, str, float, str]] = table("weight_formats")
+SECTIONS: dict[str, Config] = rows("values", "weight_sections")
 
 
 @pytest.mark.parametrize(("section", "name", "element_bytes", "compute_dtype"), FORMS, ids=str)
@@ -48,9 +49,6 @@ def test_quantised_bytes_are_the_matrices_at_the_stated_width() -> None:
         parse(TINY).weight_bytes - parse(TINY | {"quantization_config": FP8_BLOCKS}).weight_bytes
     )
     assert saved == pytest.approx(matrices * (2 - 1 - 4 / 16384))
-
-
-ALL = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"}
 
 
 @pytest.mark.parametrize(("entry", "plain"), rows("values", "ignored_modules"))
@@ -93,16 +91,7 @@ def test_routers_and_index_weights_are_never_quantised() -> None:
 
 
 def test_modules_with_their_own_algorithms_have_them() -> None:
-    section = {
-        "quant_method": "modelopt",
-        "quant_algo": "MIXED_PRECISION",
-        "quantized_layers": {
-            "model.layers.0.mlp.gate_proj": {"quant_algo": "NVFP4", "group_size": 16},
-            "model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
-            "lm_head": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
-        },
-    }
-    model = parse(TINY | {"quantization_config": section})
+    model = parse(TINY | {"quantization_config": SECTIONS["mixed precision"]})
     found = {name: linear.weight.name for name, linear in linears(model).items()}
     assert found["gate_up_proj"] == "nvfp4"
     assert found["q_proj"] == "fp8"
@@ -112,20 +101,7 @@ def test_modules_with_their_own_algorithms_have_them() -> None:
 
 
 def test_compressed_groups_can_name_their_modules() -> None:
-    section = {
-        "quant_method": "compressed-tensors",
-        "ignore": ["re:.*layers.0.*"],
-        "config_groups": {
-            "a": {
-                "targets": ["re:.*down_proj"],
-                "weights": {"type": "float", "num_bits": 8},
-                "input_activations": {"type": "float", "num_bits": 8},
-            },
-            "b": {"targets": ["Linear"], "weights": {"type": "int", "num_bits": 4}},
-            "c": {"targets": ["Linear"], "weights": None},
-        },
-    }
-    model = parse(TINY | {"quantization_config": section})
+    model = parse(TINY | {"quantization_config": SECTIONS["groups"]})
     assert {linear.weight.name for linear in linears(model, 0).values()} == {"bf16"}
     found = {name: linear.weight.name for name, linear in linears(model, 1).items()}
     assert found["down_proj"] == "fp8"
@@ -174,18 +150,12 @@ def test_gptq_can_name_the_modules_that_it_quantises(modules: list[object]) -> N
     found = {name for name, linear in linears(model).items() if linear.weight.name == "int4"}
     assert found == {"q_proj", "k_proj", "down_proj"}
     assert model.head.weight.name == "bf16"
+    with_head = parse(TINY | {"quantization_config": section | {"lm_head": True}})
+    assert with_head.head.weight.name == "int4"
 
 
 def test_gptq_settings_by_expression_count_in_their_order() -> None:
-    section = GPTQ | {
-        "dynamic": {
-            "-:model\\.layers\\.0\\..*": {},  # left alone, whatever comes next
-            "+:.*down_proj": {"bits": 8, "group_size": 32},
-            ".*q_proj": {"bits": 8},
-            ".*(q|k)_proj": {"group_size": 64},
-            ".*up_proj": None,  # names no settings
-        }
-    }
+    section = GPTQ | {"dynamic": SECTIONS["dynamic"]}
     model = parse(TINY | {"quantization_config": section})
     assert {linear.weight.name for linear in linears(model, 0).values()} == {"bf16"}
     found = {name: linear.weight for name, linear in linears(model, 1).items()}
@@ -234,18 +204,7 @@ def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
 
 @pytest.mark.parametrize(
     "section",
-    [
-        quark(FP8, FP8, exclude=["lm_head", "*.o_proj"]),
-        {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["o_proj"]},
-        torchao("Float8WeightOnlyConfig") | {"modules_to_not_convert": ["o_proj"]},
-        {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": ["o_proj"]},
-        {
-            "quant_method": "auto-round",
-            "bits": 4,
-            "group_size": 128,
-            "extra_config": {"model.layers.0.self_attn.o_proj": {"bits": 16}},
-        },
-    ],
+    rows("values", "sections_with_lists"),
 )
 def test_listed_modules_are_left_alone(section: Config) -> None:
     formats = quantised(section)
@@ -283,20 +242,6 @@ def test_quark_narrows_the_cache_by_the_output_of_projections(more: Config, kv_d
     assert parse(TINY | {"quantization_config": section}).kv_dtype == kv_dtype
 
 
-# Each keeps `re` busy for hours, at 60 characters and no match.
-HOSTILE = [
-    r"(a+)+$",
-    r"(a|a)*$",
-    r"(.*)*(.*)*(.*)*(.*)*x",
-    r".*.*.*.*.*.*.*.*.*.*x",
-    ".?" * 40 + "x",
-    r".{0,99}.{0,99}.{0,99}x",
-    "(.|.)" * 50 + "x",
-    "(a?){60}" + "a{60}x",
-    r"(([a-z])+.)+[A-Z]([a-z])+$",
-]
-
-
 #: More patterns than any list has.
 MANY = [
     *([f"{form}x{n}{end}" for n in range(2000)] for form, end in (("re:.*", "$"), ("*", "*"))),
@@ -305,7 +250,9 @@ MANY = [
 ]
 
 
-@pytest.mark.parametrize("entries", [*([f"re:{one}"] * 3 for one in HOSTILE), *MANY])
+@pytest.mark.parametrize(
+    "entries", [*([f"re:{one}"] * 3 for one in rows("values", "hostile_expressions")), *MANY]
+)
 def test_hostile_expressions_and_lists_are_refused_quickly(entries: list[str]) -> None:
     section = FP8_BLOCKS | {"modules_to_not_convert": entries}
     with cpu_bound(30):

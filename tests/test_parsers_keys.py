@@ -42,9 +42,17 @@ COMPRESSED = (
 )
 LATENT = of("TINY_LATENT", "index_n_heads", "index_head_dim", "index_topk") | STATED
 MIXED = of("MIMO", "num_experts", "num_local_experts", "shared_expert_intermediate_size") | STATED
-OLMO_3_32B, COMMAND_R, PHI_MOE, MINICPM_3 = (
-    CONFIGS[name] for name in ("OLMO_3_32B", "COMMAND_R", "PHI_MOE", "MINICPM_3")
-)
+COMMAND_R = CONFIGS["COMMAND_R"]
+
+
+UNHEARD: Config = TINY | STATED | {"model_type": "x"}
+DEEP: Config = {}
+for _ in range(300):
+    DEEP = {"deeper": DEEP}
+BASES: dict[str, Config] = {
+    **CONFIGS, "UNHEARD": UNHEARD, "MOE": MOE, "COMPRESSED": COMPRESSED, "LATENT": LATENT,
+    "MIXED": MIXED, "STATED_LATENT": TINY_LATENT | STATED, "DEEP": TINY | {"more": DEEP}, "SMALL": {},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("keys", "activation", "weight"), rows("values", "activation_dtypes"))
@@ -118,19 +126,6 @@ def test_prompts_that_see_themselves_both_ways_decode_as_the_text_model_does() -
     assert refused(both | {"model_type": "other"}).startswith("text_config.use_bidirectional_")
 
 
-def test_keys_of_either_level_are_found() -> None:
-    inner = {key: value for key, value in TINY.items() if key != "model_type"}
-    outer: Config = {"model_type": "llama", "text_config": inner}
-    assert parse(outer | {"dtype": "float16"}).activation_dtype == "fp16"
-    assert parse(outer | {"tie_word_embeddings": True}).tied_embeddings
-    untied = {"text_config": inner | {"tie_word_embeddings": False}, "tie_word_embeddings": True}
-    assert not parse(outer | untied).tied_embeddings
-    for place in (outer, inner):
-        place["quantization_config"] = FP8_BLOCKS
-        assert "fp8-block" in formats(parse(outer))
-        del place["quantization_config"]
-
-
 def test_a_model_is_called_what_the_caller_or_the_file_calls_it() -> None:
     assert parse(TINY, name="mine").name == "mine"
     assert parse(TINY, source="folder/Org--Model-1.5B.json").name == "Org/Model-1.5B"
@@ -153,32 +148,16 @@ def test_a_config_can_be_read_as_another_family() -> None:
 UNDERSTOOD = "not understood, and may change what the model costs: "
 
 
-QWEN3, GEMMA4 = TINY | {"model_type": "qwen3"}, CONFIGS["GEMMA4"]
-RATES = {"compressed_sparse_attention": 4, "extremely_compressed_attention": 512}
-OFF: list[object] = [None, False, 0, 0.0, "", [], {}]
-FREE = "_name_or_path architectures bos_token_id max_position_embeddings rms_norm_eps rope_theta"
-
-
 @pytest.mark.parametrize(
-    ("config", "keys", "named"),
+    ("base", "keys", "named"),
     [
-        (TINY, {"n_streams": 4, "cross_layer_kv": True}, "n_streams, cross_layer_kv"),
-        # switched off, or without a cost
-        *((TINY, {"n_residual_streams": value}, "") for value in OFF),
-        (TINY, dict.fromkeys(FREE.split(), 7), ""),
-        # Llama of transformers has no window; Qwen3 has one, which is switched off
-        (TINY, {"sliding_window": 512}, "sliding_window"),
-        (QWEN3, {"sliding_window": 512}, ""),
-        # keys inside of sections that are read; not inside of formats
-        (GEMMA4, {"per_layer_config": {"0": {"head_dim": 32}}, "routing": {"n": 2}}, "routing"),
-        (COMPRESSED, {"compress_rates": RATES}, "compress_rates.extremely_compressed_attention"),
-        (TINY, {"quantization_config": {"quant_method": "fp8"}}, ""),
-        (TINY, {f"key{n}": 1 for n in range(5000)},
+        *rows("values", "unknown_keys"),
+        ("TINY", {f"key{n}": 1 for n in range(5000)},
          "key0, key1, key2, key3, key4, key5 and 4994 more"),
     ],
 )  # fmt: skip
-def test_keys_that_nobody_knows_are_named(config: Config, keys: Config, named: str) -> None:
-    assert parse(config | keys).notes == ((f"{UNDERSTOOD}{named}",) if named else ())
+def test_keys_that_nobody_knows_are_named(base: str, keys: Config, named: str) -> None:
+    assert parse(BASES[base] | keys).notes == ((f"{UNDERSTOOD}{named}",) if named else ())
     (note,) = parse(TINY | {"\x1b[2J" + "x" * 5000: 1}).notes
     assert note.isprintable()
     assert len(note) < 200
@@ -199,34 +178,13 @@ def test_an_object_remembers_what_it_was_asked_for() -> None:
     assert values.get("e", 5) == 5
 
 
-DEEP: Config = {}
-for _ in range(300):
-    DEEP = {"deeper": DEEP}
-
-
 @pytest.mark.parametrize(
-    ("config", "model_type", "advice"),
-    [
-        (TINY | STATED, "brand_new", "try --family llama"),
-        (MOE, "foobar", "try --family qwen3_moe"),
-        # formats of weights do not matter
-        (MOE | {"quantization_config": {"quant_method": "?"}}, "foobar", "try --family qwen3_moe"),
-        (COMPRESSED | {"hc_mult": 4, "num_hash_layers": 1}, "deepseek_v5",
-         "try --family deepseek_v4"),
-        (LATENT | {"first_k_dense_replace": 1}, "x", "try --family deepseek_v3"),
-        (MIXED, "brand_new", "try --family mimo_v2"),
-        # of families that read all keys, the one with a name like it
-        (TINY | STATED, "qwen3x", "try --family qwen3"),
-        (TINY, None, "its keys fit llama once it states hidden_act, head_dim, tie_word_embeddings, "
-         "try --family llama"),
-        (COMMAND_R, "unheard", "once it states head_dim, tie_word_embeddings, try --family llama"),
-        ({"hidden_size": 64}, "bert", "and none fits its keys"),
-        (TINY | {"text_config": None, "more": DEEP}, "foo", "and none fits its keys"),
-    ],
-)  # fmt: skip
+    ("base", "changes", "model_type", "advice"), rows("values", "families_that_fit")
+)
 def test_an_unknown_type_is_told_which_family_its_keys_fit(
-    config: Config, model_type: str | None, advice: str
+    base: str, changes: Config, model_type: str | None, advice: str
 ) -> None:
+    config = BASES[base] | changes
     told = {"model_type": model_type} if model_type else {}
     message = refused({key: config[key] for key in config if key != "model_type"} | told)
     shown = f'"{model_type}"' if model_type else "missing"
@@ -255,46 +213,11 @@ def test_which_level_says_that_the_head_is_the_embedding(
     assert " ".join("".join(str(int(one)) for one in row) for row in tied) == counted
 
 
-def test_a_head_of_its_own_is_counted_where_the_loaded_class_has_one() -> None:
-    for inner, outer, n_tables in ((False, True, 1), (True, False, 2)):
-        text = CONFIGS["GEMMA4"] | {KEY: inner}
-        model = parse({"model_type": "gemma4", KEY: outer, "text_config": text})
-        flat = parse(CONFIGS["GEMMA4"] | {KEY: n_tables == 1})
-        assert model.n_params == flat.n_params
-        assert model.notes == flat.notes
-
-
-UNHEARD: Config = TINY | STATED | {"model_type": "x"}
-ALTERNATING = ["sliding_attention", "full_attention"]
-
-
-@pytest.mark.parametrize(
-    ("config", "family", "key"),
-    [
-        (OLMO_3_32B, "gemma2", "hidden_act"),
-        # even where the activation would fit: the heads of 128 are no key of the file
-        (OLMO_3_32B | {"hidden_act": "gelu_pytorch_tanh"}, "gemma2", "head_dim"),
-        (COMMAND_R, "llama", "head_dim"),
-        (COMMAND_R | {"head_dim": 128}, "llama", "tie_word_embeddings"),
-        (PHI_MOE, "gpt_oss", "head_dim"),
-        (MINICPM_3, "llama", "head_dim"),
-        # as transformers saves it again
-        (MINICPM_3 | {"head_dim": 32}, "llama", "kv_lora_rank"),
-        # activations that do not tell of a gate: arcee, apertus, jais2 and others
-        *((UNHEARD | {"hidden_act": act}, "llama", "hidden_act")
-          for act in ("gelu", "relu", "relu2", "xielu", "gelu_new")),
-        # sizes of the class are not those of the model
-        (UNHEARD | {"num_key_value_heads": None}, "llama", "num_key_value_heads"),
-        (UNHEARD, "mistral", "sliding_window"),
-        (UNHEARD | {"head_dim": None}, "qwen3", "head_dim"),
-        (TINY_LATENT | STATED | {"model_type": "x"}, "deepseek_v3", "first_k_dense_replace"),
-        (TINY | {"head_dim": 16, "model_type": "x"}, "qwen3", "hidden_act"),
-        # Qwen3 passes over a window unless use_sliding_window is true
-        (UNHEARD | {"sliding_window": 512}, "qwen3", "sliding_window"),
-        (UNHEARD | {"layer_types": ALTERNATING, "sliding_window": 512}, "qwen3", "layer_types"),
-    ],
-)  # fmt: skip
-def test_what_a_file_does_not_say_is_refused(config: Config, family: str, key: str) -> None:
+@pytest.mark.parametrize(("base", "changes", "family", "key"), rows("values", "unsaid_keys"))
+def test_what_a_file_does_not_say_is_refused(
+    base: str, changes: Config, family: str, key: str
+) -> None:
+    config = BASES[base] | changes
     assert key in refused(config, family=family).split(";")[0]
     # nor is that family said to fit
     message = refused(config | {"model_type": "unheard"})
@@ -362,40 +285,7 @@ def test_what_fits_has_the_sizes_of_the_model(real_configs: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "reached"),
-    [
-        ({}, None),
-        ({"max_position_embeddings": 32768}, 32768),
-        ({"max_position_embeddings": "many"}, None),
-        ({"max_position_embeddings": -1}, None),
-        # Qwen2.5's own words on long texts: 4 times 32768.
-        (
-            {
-                "max_position_embeddings": 32768,
-                "rope_scaling": {
-                    "type": "yarn",
-                    "factor": 4.0,
-                    "original_max_position_embeddings": 32768,
-                },
-            },
-            131072,
-        ),
-        # Llama 3.1 states them scaled already.
-        (
-            {
-                "max_position_embeddings": 131072,
-                "rope_scaling": {"factor": 8.0, "original_max_position_embeddings": 8192},
-            },
-            131072,
-        ),
-        ({"max_position_embeddings": 4096, "rope_scaling": {"factor": 2}}, 8192),
-        (
-            {
-                "max_position_embeddings": 4096,
-                "rope_parameters": {"full_attention": {"factor": 8.0}, "sliding_attention": {}},
-            },
-            32768,
-        ),
-    ],
+    rows("values", "scaled_positions"),
 )
 def test_positions_reach_as_far_as_they_are_scaled(keys: Config, reached: int | None) -> None:
     assert parse(TINY | keys).positions == reached

@@ -72,77 +72,18 @@ def test_kinds_of_published_layers(name: str, kinds: dict[str, int], exchanges: 
     assert sum(op.count for op in ops if op.collective is not None) == exchanges
 
 
-def spelled(name: str, key: str, into: str, words: dict[Any, str]) -> Config:
-    """Return a config whose list of layers stands under another key, in other words."""
+@pytest.mark.parametrize(("name", "gone", "words", "changes"), rows("values", "spellings"))
+def test_two_spellings_are_one_model(
+    name: str, gone: list[str], words: dict[str, Any], changes: Config
+) -> None:
     config = load(name)
-    listed = config.pop(key)
-    return config | {into: [words[kind] for kind in listed]}
-
-
-PATTERN: Final = "hybrid_override_pattern"
-GRANITE_WORDS: Final = {"mamba": "linear_attention", "attention": "full_attention"}
-#: Kimi as transformers saves it.
-KIMI_SAVED: Final = {
-    key: value
-    for key, value in load(KIMI).items()
-    if key not in {"linear_attn_config", "first_k_dense_replace", "moe_layer_freq"}
-} | {
-    "linear_num_heads": 32,
-    "linear_head_dim": 128,
-    "n_shared_experts": 1,
-    # with an entry for a draft layer, which is cut
-    "layer_types": [*(["linear_attention"] * 3 + ["full_attention"]) * 7][:26]
-    + ["full_attention"] * 2,
-    "mlp_layer_types": ["dense"] + ["sparse"] * 26 + ["dense"],
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "config"),
-    [
-        (
-            NANO,
-            spelled(
-                NANO, PATTERN, "layers_block_type", {"M": "mamba", "*": "attention", "E": "moe"}
-            )
-            | {"num_hidden_layers": None},
-        ),
-        (
-            NANO,
-            spelled(
-                NANO,
-                PATTERN,
-                "layer_types",
-                {"M": "linear_attention", "*": "full_attention", "E": "moe"},
-            ),
-        ),
-        # bare Infinity in a key that costs nothing
-        (SUPER, load(SUPER) | {"time_step_limit": [0.0, float("inf")]}),
-        # neither head_dim nor KV heads have anything to do with latent attention
-        (KIMI, load(KIMI) | {"head_dim": 72, "num_key_value_heads": 32, "mla_use_nope": True}),
-        (KIMI, KIMI_SAVED),
-        (GRANITE_1B, {key: one for key, one in load(GRANITE_1B).items() if key != "mamba_expand"}),
-        (FALCON, load(FALCON) | {"mamba_d_head": "auto"}),
-        (FALCON, load(FALCON) | {"mamba_d_head": None}),
-        (GRANITE_TINY, spelled(GRANITE_TINY, "layer_types", "layer_types", GRANITE_WORDS)),
-        (
-            GRANITE_TINY,
-            load(GRANITE_TINY) | {"layer_types": [*load(GRANITE_TINY)["layer_types"], "mamba"]},
-        ),
-        (M1, load(M1) | {"attn_type_list": [*load(M1)["attn_type_list"], 1]}),
-        (
-            M1,
-            spelled(
-                M1, "attn_type_list", "layer_types", {0: "linear_attention", 1: "full_attention"}
-            )
-            | {"model_type": "minimax"},
-        ),
-    ],
-)
-def test_two_spellings_are_one_model(name: str, config: Config) -> None:
-    if config["num_hidden_layers"] is None:
-        del config["num_hidden_layers"]
-    model, own = parse(config), read(name)
+    for key, into in words.items():  # a list of layers in other words, perhaps under another key
+        listed = [*config[key], *into.get("more", [])]
+        config[into["key"]] = [into["words"].get(kind, kind) for kind in listed]
+    model, own = (
+        parse({key: config[key] for key in config if key not in gone} | changes),
+        read(name),
+    )
     assert (model.layers, model.n_params, model.state_dtype) == (
         *(own.layers, own.n_params, own.state_dtype),
     )

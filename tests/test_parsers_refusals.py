@@ -22,7 +22,7 @@ from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.drafters import DRAFTER_KINDS, parse_drafter_config
 from specroof.reading.json_text import Reader
 from specroof.units import DTYPE_BYTES
-from tables import refusal, table
+from tables import refusal, rows, table
 from tiny_configs import CONFIGS, Config, changed, of, parse, refused
 
 TABLE: Final[dict[str, list[tuple[Config, str]]]] = table("refused_configs")
@@ -79,14 +79,7 @@ def refusal_of_text(text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no readable JSON: Expecting value: line 1 column 1 (char 0)"),
-        ('{"model_type": "lla', "no readable JSON: Unterminated string"),
-        ("[1, 2]", "the file holds a list of 2"),
-        ("null", "the file holds null"),
-        ('"llama"', 'the file holds "llama"'),
-        ("12", "the file holds 12"),
-        ("{}", "model_type is missing; allowed: one of "),
-        ('{"a": 1, "a": 2}', 'no readable JSON: the key "a" stands twice'),
+        *rows("refusals", "texts_of_configs"),
         ("[" * 100_000, "no readable JSON: nested too deeply"),
         ('{"a":' * 100_000, "no readable JSON: nested too deeply"),
         (" " * 100_000_000, "the file has 100000000 characters; allowed: up to 16777216"),

@@ -102,20 +102,12 @@ def test_nodes_hold_whole_stages_or_are_filled_by_one(
 
 @pytest.mark.parametrize(
     ("chip", "placement", "nodes", "hosts"),
-    [
-        ("h200", Placement(8), 1, 1),
-        ("h200", Placement(16), 2, 2),
-        ("h200", Placement(8, pipeline_parallel=4), 4, 4),
-        ("h200", Placement(4, nodes=2), 2, 2),
-        ("gb200", Placement(8), 1, 2),  # four devices in each tray of the domain
-        ("gb200", Placement(72, pipeline_parallel=2), 2, 36),
-        ("gh200", Placement(2), 1, 1),  # no link is known: one machine
-    ],
+    rows("values", "nodes_and_hosts"),
 )
 def test_a_setup_knows_its_nodes_and_hosts(
-    chip: str, placement: Placement, nodes: int, hosts: int
+    chip: str, placement: dict[str, int], nodes: int, hosts: int
 ) -> None:
-    setup = engine_setup(load_hardware(chip), None, placement, None)
+    setup = engine_setup(load_hardware(chip), None, Placement(**placement), None)
     assert (setup.placement.nodes, hosts_of(setup)) == (nodes, hosts)
 
 

@@ -364,10 +364,6 @@ def test_no_request_is_lost_and_littles_law_holds_at_every_instant(
     prices = drawn_prices(np.random.default_rng(3), request_latency_s=0.01)
     requests = open_loop(Workload(60, 40), rate, 300, length_range=(0.2, 1.0), seed=4)
     run = play(prices, requests, rules, 12)
-    stages = np.stack([getattr(run, name) for name in TIMES])
-    assert np.all(np.isfinite(stages))
-    assert np.all(np.diff(stages, axis=0) >= 0)
-    assert run.sent_s == pytest.approx(requests.arrival_s)
     # The running batch is what started and did not end, from each event on.
     assert np.array_equal(in_flight_at(run.started_s, run.end_s, run.event_s), run.running)
     assert run.running[-1] == 0
@@ -376,10 +372,6 @@ def test_no_request_is_lost_and_littles_law_holds_at_every_instant(
     assert run.mean_running == pytest.approx(
         run.requests_per_s * np.mean(run.end_s - run.started_s), rel=1e-9
     )
-    # Work is conserved: who waits finds a full server, or a pass that has no room left.
-    idle = run.event_s[:-1][run.running[:-1] == 0]
-    waiting = in_flight_at(run.reached_s, run.started_s, idle)
-    assert not waiting.any()
 
 
 def agrees(waits: Array, expected: float) -> bool:

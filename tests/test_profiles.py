@@ -278,15 +278,7 @@ def test_pooled_slopes_weigh_as_many_drafts_as_they_span(slopes: list[tuple[int,
 
 @pytest.mark.parametrize(
     ("lengths", "message"),
-    [
-        ({}, "holds no lengths"),
-        ([1.5], "holds no lengths"),
-        ({0: 1.0}, "a key of tokens_per_round is 0; allowed: a whole number"),
-        ({1.5: 1.0}, "a key of tokens_per_round is 1.5"),
-        ({2: 3.1}, r"tokens_per_round\[2\] is 3.1; allowed: a number from 1 to 3"),
-        ({2: 0.9}, r"tokens_per_round\[2\] is 0.9"),
-        ({2: math.nan}, r"tokens_per_round\[2\] is nan"),
-    ],
+    rows("refusals", "lengths_by_depth"),
 )
 def test_lengths_that_no_drafter_has_are_refused(lengths: dict[int, float], message: str) -> None:
     with pytest.raises(specroof.OptionError, match=message):

@@ -1,13 +1,13 @@
 """Published checkpoints: elements, bytes and caches against what other people counted.
 
-Whole checkpoints hold more than the language model. What they hold besides is counted here by
-hand, from the shapes of its tensors, so that nothing is compared with itself.
+Whole checkpoints hold more than the language model. What they hold besides is listed by hand, by
+the shapes of its tensors (`beside` of the data), so that nothing is compared with itself.
 """
 
 import json
 from dataclasses import replace
 from functools import cache
-from math import ceil, prod
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,20 +18,25 @@ from specroof.architecture.model import Architecture
 from specroof.cost import kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes
 from tables import rows, table
-from tiny_configs import Config, anonymous, quantized, read_config
+from tiny_configs import anonymous, read_config
 
 PUBLISHED: Final[dict[str, list[dict[str, Any]]]] = table("published_sizes")
 FOLDER: Final = _data_folder("model_configs")
 NAMES: Final = sorted(file.stem for file in FOLDER.glob("*.json"))
 
 # Bytes of a stored weight, worked out by hand.
-V4_FP8 = 1 + 1 / (128 * 128)  # an E8M0 byte per block
-FP8, FP8_BLOCK = 1.0, 1 + 4 / (128 * 128)  # a float32 per tensor, or per 128 x 128
-MXFP4 = 1 / 2 + 1 / 32  # half a byte, and an E8M0 byte per 32
-NVFP4 = 1 / 2 + 1 / 16  # and a byte per 16
-INT4_ZEROS = 1 / 2 + (2 + 1 / 2) / 128  # a float16 scale and a 4-bit zero per 128
-INT4_32, INT8_32 = 1 / 2 + 2 / 32, 1 + (2 + 1) / 32  # a scale, and an 8-bit zero, per 32
 BF16 = 2
+WIDTHS: Final[dict[str, float]] = {
+    "fp32": 4,
+    "bf16": BF16,
+    "v4-fp8": 1 + 1 / (128 * 128),  # an E8M0 byte per block
+    "fp8": 1.0,
+    "fp8-block": 1 + 4 / (128 * 128),  # a float32 per 128 x 128
+    "mxfp4": 1 / 2 + 1 / 32,  # half a byte, and an E8M0 byte per 32
+    "nvfp4": 1 / 2 + 1 / 16,  # and a byte per 16
+    "int4-zeros": 1 / 2 + (2 + 1 / 2) / 128,  # a float16 scale and a 4-bit zero per 128
+    "int4-32": 1 / 2 + 2 / 32,  # a scale per 32
+}
 
 
 @cache
@@ -91,192 +96,22 @@ def test_every_bundled_model_is_measured_somewhere() -> None:
 
 # --- what checkpoints hold beside the language model -------------------------------------------
 
-# hidden size, query heads, KV heads, width of a head
-QWEN_ATTENTION = {
-    "Qwen/Qwen3-Next-80B-A3B-Instruct": (2048, 16, 2, 256),
-    "Qwen/Qwen3.6-35B-A3B": (2048, 16, 2, 256),
-    "Qwen/Qwen3.5-4B": (2560, 16, 4, 256),
-}
-# routed experts, width of one, width of the shared one
-QWEN_EXPERTS = {
-    "Qwen/Qwen3-Next-80B-A3B-Instruct": (512, 512, 512),
-    "Qwen/Qwen3.6-35B-A3B": (256, 512, 512),
-}
-QWEN_DENSE_WIDTH = {"Qwen/Qwen3.5-4B": 9216}
-# depth, width, width of its feed-forward, width of the language model it feeds
-QWEN_VISION = {
-    "Qwen/Qwen3.6-35B-A3B": (27, 1152, 4304, 2048),
-    "Qwen/Qwen3.5-4B": (24, 1024, 4096, 2560),
-    "Qwen/Qwen3.5-397B-A17B": (27, 1152, 4304, 4096),
-}
 
-
-def qwen_draft_layer(checkpoint: str) -> int:
-    """Count `mtp.*`: a fully attending layer with the model's own kind of feed-forward."""
-    hidden, n_heads, n_kv, head_dim = QWEN_ATTENTION[checkpoint]
-    joining = 2 * hidden * hidden + 2 * hidden  # fc, and a norm of each of its halves
-    attention = (
-        hidden * 2 * n_heads * head_dim  # queries and their gates
-        + 2 * hidden * n_kv * head_dim  # keys, values
-        + n_heads * head_dim * hidden  # output
-        + 2 * head_dim  # q_norm, k_norm
-    )
-    if checkpoint in QWEN_EXPERTS:
-        n_experts, width, shared_width = QWEN_EXPERTS[checkpoint]
-        experts = 3 * hidden * (n_experts * width + shared_width)
-        feed_forward = n_experts * hidden + experts + hidden  # router, experts, gate of the shared
-    else:
-        feed_forward = 3 * hidden * QWEN_DENSE_WIDTH[checkpoint]
-    return joining + attention + feed_forward + 3 * hidden  # two norms of the layer, a final one
-
-
-def qwen_vision_tower(checkpoint: str) -> int:
-    """Count `visual.*`: patches of 16 x 16 pixels of 2 frames of 3 colours, 2304 positions."""
-    depth, width, mlp_width, out_width = QWEN_VISION[checkpoint]
-    embedding = 3 * 2 * 16 * 16 * width + width + 2304 * width
-    attention = 3 * width * width + 3 * width + width * width + width
-    feed_forward = mlp_width * width + mlp_width + width * mlp_width + width
-    block = 2 * 2 * width + attention + feed_forward  # two norms with weight and bias
-    merged = 4 * width  # 2 x 2 patches become one token
-    merger = 2 * width + merged * merged + merged + merged * out_width + out_width
-    return embedding + depth * block + merger
-
-
-# DeepSeek-V3: hidden 7168; 128 heads with 128 + 64 wide keys and 128 wide values; latents of 1536
-# (queries) and 512 (+ 64 rotary). [out, in] of what is stored in FP8.
-V3_ATTENTION = [
-    (1536, 7168),  # q_a_proj
-    (128 * 192, 1536),  # q_b_proj
-    (576, 7168),  # kv_a_proj_with_mqa
-    (128 * 256, 512),  # kv_b_proj
-    (7168, 128 * 128),  # o_proj
-]
-V32_INDEXER = [(64 * 128, 1536), (128, 7168)]  # wq_b, wk
-V3_DENSE = [(18432, 7168), (18432, 7168), (7168, 18432)]
-V3_EXPERTS = [(2048, 7168), (2048, 7168), (7168, 2048)] * (256 + 1)  # one of them shared
-
-
-def v3_attention(checkpoint: str) -> list[tuple[int, int]]:
-    return V3_ATTENTION + (V32_INDEXER if checkpoint.endswith("V3.2") else [])
-
-
-def deepseek_draft_layer(checkpoint: str) -> int:
-    """Count layer 61: a whole decoder layer, eh_proj, norms, copies of embedding and head."""
-    hidden, vocab = 7168, 129280
-    matrices = sum(prod(shape) for shape in v3_attention(checkpoint) + V3_EXPERTS)
-    router = 256 * hidden + 256  # with its correction bias
-    norms = 2 * hidden + 1536 + 512
-    # weights_proj [64, 7168] in bf16, k_norm with weight and bias
-    index = 64 * hidden + 2 * 128 if checkpoint.endswith("V3.2") else 0
-    joining = 2 * hidden + 2 * hidden * hidden + hidden  # enorm, hnorm, eh_proj, final norm
-    return matrices + router + norms + index + joining + 2 * vocab * hidden
-
-
-def deepseek_scales(checkpoint: str) -> int:
-    """Count `*.weight_scale_inv`: one per block of 128 x 128, counting begun blocks."""
-
-    def scales(shapes: list[tuple[int, int]]) -> int:
-        return sum(ceil(rows / 128) * ceil(columns / 128) for rows, columns in shapes)
-
-    attention = scales(v3_attention(checkpoint))
-    # layers 0-2 are dense, 3-60 and the draft layer 61 have experts
-    return 62 * attention + 3 * scales(V3_DENSE) + 59 * scales(V3_EXPERTS)
-
-
-def v4_block(hidden: int, n_heads: int, rank: int, n_experts: int, width: int) -> float:
-    """Return the bytes of a DeepSeek-V4 layer without compressor, as in its drafters."""
-    groups = n_heads // 8
-    attention = (
-        hidden * rank  # wq_a
-        + rank * n_heads * 512  # wq_b
-        + hidden * 512  # wkv
-        + n_heads * 512 * 1024  # wo_a: each group of 8 heads to its own 1024
-        + groups * 1024 * hidden  # wo_b
-    )
-    expert = 3 * hidden * width
-    mixing = 2 * 24 * 4 * hidden * 4  # hc_fn of both sublayers, float32
-    router = n_experts * hidden * BF16
-    return (attention + expert) * V4_FP8 + n_experts * expert * MXFP4 + mixing + router
-
-
-def v4_draft_layer(_checkpoint: str) -> float:
-    """Return the bytes of V4-Pro's `mtp.0`: a layer, and two square projections in front."""
-    hidden = 7168
-    return v4_block(hidden, 128, 1536, 384, 3072) + 2 * hidden * hidden * V4_FP8
-
-
-def v4_dspark_drafter(_checkpoint: str) -> float:
-    """Return the bytes of V4-Flash-0731's drafter.
-
-    Three layers, a projection of three target layers, and a Markov head of rank 256 in bf16.
-    """
-    hidden, vocab = 4096, 129280
-    joining = 3 * hidden * hidden * V4_FP8
-    markov = 2 * vocab * 256 * BF16
-    return 3 * v4_block(hidden, 64, 1024, 256, 2048) + joining + markov
-
-
-# Hidden sizes of the language models below.
-HIDDEN: Final[dict[str, int]] = rows("values", "hidden_keys")
-
-
-def second_table(checkpoint: str) -> int:
-    """Count the head of a small Qwen3, which is the embedding stored once more."""
-    return 151_936 * HIDDEN[checkpoint]
-
-
-def vision_layer(width: int, mlp_width: int) -> int:
-    """Count a layer of a picture encoder with biases: four projections, two matrices, two norms."""
-    projections = 4 * (width * width + width)
-    return projections + 2 * width * mlp_width + mlp_width + width + 2 * 2 * width
-
-
-def siglip(checkpoint: str) -> int:
-    """Count Gemma 3's tower: patches of 14 x 14 pixels, 64 x 64 of them, and the way out of it."""
-    hidden = HIDDEN[checkpoint]
-    width = 1152
-    embedding = 3 * 14 * 14 * width + width + 4096 * width
-    layers = 27 * vision_layer(width, 4304) + 2 * width
-    return embedding + layers + width * hidden + width
-
-
-def pixtral(checkpoint: str) -> int:
-    """Count Mistral Small 3.1's tower, which has no biases, and its projector of 2 x 2 patches."""
-    hidden = HIDDEN[checkpoint]
-    width, mlp_width = 1024, 4096
-    layer = 4 * width * width + 3 * width * mlp_width + 2 * width
-    tower = 3 * 14 * 14 * width + width + 24 * layer
-    return tower + width + 4 * width * width + width * hidden + hidden * hidden
-
-
-def llama4_tower(_checkpoint: str) -> int:
-    """Count Llama 4's tower: 24 x 24 patches of 14 x 14 pixels and a class, no bias on patches."""
-    hidden = 5120
-    width, mlp_width = 1408, 5632
-    embedding = 3 * 14 * 14 * width + width + (24 * 24 + 1) * width + 2 * 2 * width
-    layers = 34 * vision_layer(width, mlp_width)
-    return embedding + layers + mlp_width * 4096 + 4096 * 4096 + 4096 * hidden
-
-
-def mimo_draft_layer(checkpoint: str) -> int:
-    """Count MiMo's `mtp_layers.0`: a layer as the others, five norms, and the joining matrix."""
-    hidden = HIDDEN[checkpoint]
-    attention = 2 * hidden * hidden + hidden + 2 * (hidden * 1024 + 1024)
-    return attention + 3 * hidden * 11008 + 2 * hidden * hidden + 5 * hidden
+def counted(parts: list[Any]) -> float:
+    total = 0.0
+    for part in parts:
+        if isinstance(part, dict):
+            times = WIDTHS[part["form"]] if "form" in part else part["times"]
+            total += times * counted(part["of"])
+        else:
+            total += prod(part)
+    return total
 
 
 def beside(row: dict[str, Any]) -> float:
-    named = row.get("beside", ())
-    parts = [function(row["checkpoint"]) for function in BESIDE if function.__name__ in named]
-    assert len(parts) == len(named)
-    return float(sum(parts) + 1e9 * row.get("beside_billions", 0))
-
-
-BESIDE: Final[list[Any]] = [
-    *(qwen_draft_layer, qwen_vision_tower, deepseek_draft_layer, deepseek_scales),
-    *(v4_draft_layer, v4_dspark_drafter),
-    *(second_table, siglip, pixtral, llama4_tower, mimo_draft_layer),
-]
+    kinds: dict[str, dict[str, list[Any]]] = rows("published_sizes", "beside")
+    parts = [counted(kinds[kind][row["checkpoint"]]) for kind in row.get("beside", ())]
+    return sum(parts) + 1e9 * float(row.get("beside_billions", 0))
 
 
 # --- sizes ---------------------------------------------------------------------------------------
@@ -358,76 +193,14 @@ def test_mixtures_without_a_published_count_are_counted_by_hand() -> None:
 
 # --- stored bytes --------------------------------------------------------------------------------
 
-# Qwen3-32B, 64 layers: q and o 5120 x 8192, k and v 5120 x 1024, three matrices 5120 x 25600.
-QWEN3_32B = 64 * (2 * 5120 * 8192 + 2 * 5120 * 1024 + 3 * 5120 * 25600)
-# Qwen3-30B-A3B, 48 layers: q and o 2048 x 4096, k and v 2048 x 512, 128 experts of three 2048 x
-# 768; the routers stay.
-QWEN3_30B = 48 * (2 * 2048 * 4096 + 2 * 2048 * 512 + 128 * 3 * 2048 * 768)
-# Qwen3-235B-A22B, 94 layers: q and o 4096 x 8192, k and v 4096 x 512, 128 experts of 1536.
-QWEN3_235B = 94 * (2 * 4096 * 8192 + 2 * 4096 * 512 + 128 * 3 * 4096 * 1536)
-# DeepSeek-V3: latent attention 7168 -> 1536 -> 128 heads of 192, 7168 -> 576, 512 -> 128 heads of
-# 256, 128 heads of 128 -> 7168; 3 dense layers of 18432; 58 of 256 + 1 experts of 2048.
-LATENT = 7168 * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168
-DEEPSEEK_V3 = 61 * LATENT + 3 * 3 * 7168 * 18432 + 58 * 257 * 3 * 7168 * 2048
-# Kimi K2: the experts of 60 layers, 384 routed and one shared, and one dense layer.
-KIMI_EXPERTS = 60 * 384 * 3 * 7168 * 2048
-# Mistral Small 3, 40 layers: q and o 5120 x 4096, k and v 5120 x 1024, three of 5120 x 32768.
-MISTRAL_24B = 40 * (2 * 5120 * 4096 + 2 * 5120 * 1024 + 3 * 5120 * 32768)
-# Llama-3.1-70B, 80 layers: q and o 8192 x 8192, k and v 8192 x 1024, three of 8192 x 28672.
-LLAMA_70B = 80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672)
-# Qwen3.6-27B: in fp8 the projections of 48 linear (q, k, v, z to 16384 channels; 6144 back) and
-# of 16 full attentions (gated q, k, v, o); in nvfp4 64 feed-forwards of 17408, and the head.
-QWEN36_FP8 = 48 * 5120 * (16384 + 6144) + 16 * 5120 * (12288 + 1024 + 1024 + 6144)
-QWEN36_NVFP4 = 64 * 3 * 5120 * 17408 + 5120 * 248320
-# GLM-5: 75 layers of 256 experts of 2048 and a shared one; 3 dense layers of 12288.
-GLM_5_EXPERTS, GLM_5_DENSE = 75 * 256 * 3 * 6144 * 2048, 3 * 6144 * (75 * 2048 + 3 * 12288)
-# Nemotron 3 Nano: experts and shared experts of 23 layers; Mamba but for that of six layers.
-NANO = 23 * (128 * 2 * 2688 * 1856 + 2 * 2688 * 3712)
-NANO += (23 - 6) * (2688 * (4096 + 6144 + 64) + 4096 * 2688)
 
-#: What a quantised build stores narrower than in bf16: elements and bytes of each, and its cache.
-NARROW: Final[dict[str, tuple[list[tuple[int, float]], str]]] = {
-    # fp8 per block, with a list of what stays, and by convention
-    "Qwen/Qwen3-30B-A3B-FP8": ([(QWEN3_30B, FP8_BLOCK)], "bf16"),
-    "Qwen/Qwen3-32B-FP8": ([(QWEN3_32B, FP8_BLOCK)], "bf16"),
-    "deepseek-ai/DeepSeek-V3.1": ([(DEEPSEEK_V3, FP8_BLOCK)], "bf16"),
-    # fp8 per tensor: of transformers, of ModelOpt without a method, in a sidecar only
-    "mistralai/Devstral-Small-2-24B-Instruct-2512": ([(MISTRAL_24B, FP8)], "bf16"),
-    "Qwen/Qwen3-32B-FP8-Static-PerTensor": ([(QWEN3_32B, FP8)], "fp8"),
-    "nvidia/Llama-3.1-70B-Instruct-FP8": ([(LLAMA_70B, FP8)], "fp8"),
-    # NVFP4 of all, of feed-forwards, of experts, of all but attention
-    "nvidia/Qwen3-235B-A22B-NVFP4": ([(QWEN3_235B, NVFP4)], "fp8"),
-    "nvidia/Gemma-4-31B-IT-NVFP4": ([(60 * 3 * 5376 * 21504, NVFP4)], "fp8"),
-    "nvidia/Gemma-4-26B-A4B-NVFP4": ([(30 * 128 * 3 * 2816 * 704, NVFP4)], "fp8"),
-    "nvidia/GLM-5-NVFP4": ([(GLM_5_EXPERTS + GLM_5_DENSE, NVFP4)], "fp8"),
-    "nvidia/GLM-5.2-NVFP4": ([(GLM_5_EXPERTS, NVFP4)], "fp8"),
-    "nvidia/MiniMax-M2.7-NVFP4": ([(62 * 256 * 3 * 3072 * 1536, NVFP4)], "fp8"),
-    "nvidia/Kimi-K2.5-NVFP4": (
-        [(KIMI_EXPERTS + 60 * 3 * 7168 * 2048 + 3 * 7168 * 18432, NVFP4)],
-        "fp8",
-    ),
-    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4": ([(NANO, NVFP4)], "fp8"),
-    # a format for each module
-    "nvidia/Qwen3.6-27B-NVFP4": ([(QWEN36_FP8, FP8), (QWEN36_NVFP4, NVFP4)], "fp8"),
-    # MXFP4 of gpt-oss, 24 layers of 32 experts of three 2880 x 2880; their biases stay
-    "openai/gpt-oss-20b": ([(24 * 32 * 3 * 2880 * 2880, MXFP4)], "bf16"),
-    "Qwen/Qwen3-32B-AWQ": ([(QWEN3_32B, INT4_ZEROS)], "fp16"),
-    # compressed-tensors: int4 and packed MXFP4 of routed experts, all else ignored by expression
-    "moonshotai/Kimi-K2.5": ([(KIMI_EXPERTS, INT4_32)], "bf16"),
-    "moonshotai/Kimi-K3": ([(92 * 896 * 3 * 3584 * 3072, MXFP4)], "bf16"),
-}
-
-
-def narrow_bytes(wide: Architecture, parts: list[tuple[int, float]]) -> object:
-    """Return what a model of 16 bits stores with parts of it narrower."""
-    stored = BF16 * wide.n_params + sum(size * (width - BF16) for size, width in parts)
-    return pytest.approx(stored, rel=1e-12)
-
-
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("name", PUBLISHED["narrow"])
 def test_stored_bytes_are_the_matrices_at_their_width(name: str) -> None:
-    model, (parts, kv_dtype) = bundled(name), NARROW[name]
-    assert model.weight_bytes == narrow_bytes(model, parts)
+    model, (narrow, kv_dtype) = bundled(name), rows("published_sizes", "narrow")[name]
+    saved = sum(
+        prod(matrices) * (BF16 - WIDTHS[form]) for form in narrow for matrices in narrow[form]
+    )
+    assert model.weight_bytes == pytest.approx(BF16 * model.n_params - saved, rel=1e-12)
     assert model.kv_dtype == kv_dtype
 
 
@@ -445,75 +218,6 @@ def test_another_format_for_the_experts_of_deepseek_v4_adds_its_scales() -> None
     converted = bundled("sgl-project/DeepSeek-V4-Flash-FP8")
     assert converted.n_params == own.n_params
     assert converted.weight_bytes > 1.8 * own.weight_bytes
-
-
-# What is published in forms of which no whole file is bundled: the sections as such checkpoints
-# have them, put into the config that they were made from.
-
-GPTQ_INT4: Final[Config] = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
-# Qwen2.5-7B, 28 layers: 28 heads of 128 on 3584, 4 KV heads, three matrices 3584 x 18944.
-ATTENTION_7B = 28 * (2 * 3584 * 3584 + 2 * 3584 * 512)
-FEED_FORWARD_7B = 28 * 3 * 3584 * 18944
-HEAD_7B = 3584 * 152064
-FP8_DYNAMIC: Final[Config] = {
-    "quant_method": "compressed-tensors",
-    "format": "float-quantized",
-    "ignore": ["re:.*lm_head", "re:.*self_attn", "re:.*router", "re:.*vision_model.*"],
-    "config_groups": {
-        "group_0": {
-            "targets": ["Linear"],
-            "weights": {"num_bits": 8, "type": "float", "strategy": "channel", "group_size": None},
-            "input_activations": {"num_bits": 8, "type": "float", "dynamic": True},
-        }
-    },
-}
-QWEN_7B, SCOUT = "Qwen--Qwen2.5-7B-Instruct", "meta-llama--Llama-4-Scout-17B-16E-Instruct"
-
-
-@pytest.mark.parametrize(
-    ("base", "section", "parts"),
-    [
-        (QWEN_7B, GPTQ_INT4, [(ATTENTION_7B + FEED_FORWARD_7B, INT4_ZEROS)]),
-        # GPTQModel's settings per expression, and the list of AutoGPTQ
-        (
-            QWEN_7B,
-            GPTQ_INT4 | {"dynamic": {"-:.*self_attn.*": {}, "lm_head": {}}},
-            [(FEED_FORWARD_7B + HEAD_7B, INT4_ZEROS)],
-        ),
-        (
-            QWEN_7B,
-            GPTQ_INT4 | {"dynamic": {r"+:.*\.down_proj": {"bits": 8, "group_size": 32}}},
-            [
-                (ATTENTION_7B + FEED_FORWARD_7B * 2 // 3, INT4_ZEROS),
-                (FEED_FORWARD_7B // 3, INT8_32),
-            ],
-        ),
-        (
-            QWEN_7B,
-            GPTQ_INT4
-            | {
-                "modules_in_block_to_quantize": [
-                    ["mlp.up_proj", "mlp.gate_proj"],
-                    ["mlp.down_proj"],
-                ]
-            },
-            [(FEED_FORWARD_7B, INT4_ZEROS)],
-        ),
-        (
-            QWEN_7B,
-            GPTQ_INT4 | {"modules_in_block_to_quantize": ["mlp"], "lm_head": True},
-            [(FEED_FORWARD_7B + HEAD_7B, INT4_ZEROS)],
-        ),
-        # 48 layers of 16 experts and a shared one, of three 5120 x 8192; a bf16 per row is not
-        # counted: 1/2560 at 5120 columns
-        (SCOUT, FP8_DYNAMIC, [(48 * 17 * 3 * 5120 * 8192, FP8)]),
-    ],
-)
-def test_a_published_form_saves_what_its_narrow_matrices_do(
-    base: str, section: Config, parts: list[tuple[int, float]]
-) -> None:
-    config = json.loads((FOLDER / f"{base}.json").read_text(encoding="utf-8"))
-    assert quantized(config, section).weight_bytes == narrow_bytes(bundled(base), parts)
 
 
 # --- what a sequence keeps -----------------------------------------------------------------------

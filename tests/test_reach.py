@@ -11,15 +11,13 @@ import pytest
 from specroof import (
     Options,
     hardware_names,
-    load_drafter,
     load_hardware,
     load_model,
     predict,
-    speedup_curve,
 )
 from specroof.architecture.base import Linear
 from specroof.architecture.model import Architecture
-from specroof.errors import Note, ProfileError
+from specroof.errors import ProfileError
 from specroof.frameworks import known_releases
 from specroof.hardware.engine import EngineProfile, Reach
 from specroof.hardware.profile import HardwareProfile, Placement, parse_hardware
@@ -32,7 +30,7 @@ from specroof.speedup.reach import (
     how_sure,
     nearness,
 )
-from tables import rows
+from tables import present, rows
 
 CHIP = load_hardware("h200")
 REACH = Reach(
@@ -66,9 +64,7 @@ def deployment(
 
 
 def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str, Any]:
-    near = nearness(served, [drafter], *load)
-    assert near is not None
-    return near
+    return present(nearness(served, [drafter], *load))
 
 
 def test_nothing_lies_outside_of_what_was_measured() -> None:
@@ -165,10 +161,8 @@ def test_no_band_is_wider_than_is_said_beside_it(batch: int, context: int) -> No
         context_len=context,
     )
     (row,) = found.rows
-    assert row.speedup_high is not None
-    said = re.search(r"bands here begin at -\d+% to \+(\d+)%(.*)", found.sureness)
-    assert said is not None
-    is_wider = row.speedup_high / row.speedup > 1.005 + int(said[1]) / 100
+    said = present(re.search(r"bands here begin at -\d+% to \+(\d+)%(.*)", found.sureness))
+    is_wider = present(row.speedup_high) / row.speedup > 1.005 + int(said[1]) / 100
     assert not is_wider or said[2] == ", and widen"
     assert is_wider == (batch > 8 or context > 1050)  # as far as drafts were measured there
 
@@ -200,28 +194,6 @@ def test_no_engine_is_surer_of_newer_releases_than_of_those_that_were_timed() ->
             assert all(map(gt, widths(new), widths(seen)))
             known += 1
     assert known > 5
-
-
-def test_a_curve_says_its_reach_in_one_line_and_lists_it_in_full() -> None:
-    served = deployment(REACH)
-    curve = speedup_curve(
-        served.model,
-        served.setup.hardware,
-        drafter=load_drafter("eagle3,accept=0.7"),
-        batch_size=64,
-        context_len=1000,
-        max_draft_len=2,
-        engine="vllm",
-    )
-    (note,) = (note for note in curve.notes if "evidence for eagle3 on engine" in note)
-    assert isinstance(note, Note)
-    assert "batches above 32" in note.short
-    for words in (CHIP.name, "full_attention", "to batch 256 and 9000 tokens", "eagle3, mtp"):
-        assert words in note
-        assert words not in note.short
-    nothing = Reach(engines=("vllm",), chips=(CHIP.name,))
-    (note,) = evidence_notes(deployment(nothing), "eagle3", 1, 1, NO_BANDS)
-    assert "plain none" in note
 
 
 #: The chip without its own engines.

@@ -178,13 +178,7 @@ def test_every_question_takes_a_release(question: str) -> None:
 
 @pytest.mark.parametrize(
     ("model", "chip", "settings", "framework", "older", "newer"),
-    [
-        (MODEL, "b200", {}, "vllm@0.24", {"chunk": 8192}, {"chunk": 16384}),
-        (MODEL, "h100", {}, "vllm@0.19", {"memory": 0.9}, {"memory": 0.92}),
-        (MODEL, "b200", {"running": 512}, "vllm@0.24", {"capture": 512}, {"capture": 1024}),
-        (MODEL, "rtx-4090", {}, "sglang@0.5.14", {"chunk": 2048}, {"chunk": 4096}),
-        (MODEL, "l40s", {}, "sglang@0.5.9", {"capture": 32}, {"capture": 32}),
-    ],
+    rows("values", "release_defaults"),
 )
 def test_a_release_decides_defaults(
     model: str, chip: str, settings: Any, framework: str, older: Any, newer: Any

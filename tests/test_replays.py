@@ -11,6 +11,7 @@ from specroof import HardwareProfile, load_hardware, predict
 from specroof.hardware.engine import Band, CapturedGraphs, EngineProfile
 from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.rows import bands_around
+from tables import present
 
 PASSES: Final = 0.2
 ROUNDS: Final = 0.3
@@ -61,8 +62,7 @@ def outcome(load: dict[str, Any], **times: Any) -> Outcomes:
 
 def sides(one: Outcomes, name: str, drafts: int) -> tuple[float, float]:
     """Return the logarithms of both sides of a band."""
-    ends = one.speedup_ends if name == "speedup" else one.figure_ends[name]
-    assert ends is not None
+    ends = present(one.speedup_ends if name == "speedup" else one.figure_ends[name])
     middle = (one.curve if name == "speedup" else one.end_to_end).__getattribute__(name)
     below, above = (float(end[0, 0, drafts] / middle[0, 0, drafts]) for end in ends)
     return -math.log(below), math.log(above)
@@ -88,8 +88,7 @@ def test_ends_are_those_of_a_slower_and_of_a_faster_chip(load: dict[str, Any]) -
     names = ("tokens_per_s", "tpot_s", "ttft_s", *(() if one.unsustained.any() else ("speedup",)))
     for drafts in (0, best(one)):
         for name in names:
-            ends = one.speedup_ends if name == "speedup" else one.figure_ends[name]
-            assert ends is not None
+            ends = present(one.speedup_ends if name == "speedup" else one.figure_ends[name])
             figures = [
                 getattr(each.curve if name == "speedup" else each.end_to_end, name)
                 for each in chips
@@ -121,8 +120,7 @@ def test_prompts_which_drafts_do_not_shorten_narrow_the_band_of_a_speedup() -> N
 
 def test_a_server_that_hardly_keeps_up_may_not_keep_up() -> None:
     calm = outcome(RATE | {"rate": 0.5})
-    rates = calm.stable_rates(1)
-    assert rates is not None
+    rates = present(calm.stable_rates(1))
     busy = outcome(RATE | {"rate": 0.97 * rates[0]})
     assert not busy.unsustained.any()
     assert sides(calm, "ttft_s", 0)[1] < 1.5 * PASSES
@@ -165,14 +163,14 @@ def test_who_has_room_waits_for_a_prompt_alone() -> None:
     # Sixteen clients of whom four run: the time to a first token is in the queue, and then little.
     asked: dict[str, Any] = LONG | {"concurrency": 16, "server": "running=4"}
     (one,) = predict("Qwen/Qwen3-8B", "h100", drafters=SPEC, **asked).outcomes
-    assert one.end_to_end is not None
-    assert one.played is not None
-    queue_s = one.played.figures["mean_queue_s"][0, 0]
-    first_s, ttft_s = (getattr(one.end_to_end, name)[0, 0, 0] for name in ("first_s", "ttft_s"))
+    queue_s = present(one.played).figures["mean_queue_s"][0, 0]
+    first_s, ttft_s = (
+        getattr(present(one.end_to_end), name)[0, 0, 0] for name in ("first_s", "ttft_s")
+    )
     assert 0 < first_s < queue_s
     assert first_s + queue_s == pytest.approx(ttft_s)
     # What prompts add to a token of plain decoding, whose rounds are a token each.
-    whole = one.end_to_end
+    whole = present(one.end_to_end)
     added_s = (whole.curve.round_s - whole.decoding_round_s)[0, 0]
     assert np.ravel(whole.curve.request_token_s) == pytest.approx([added_s[0]])
     assert added_s[1] > 1.1 * added_s[0] > 0
@@ -233,10 +231,8 @@ def test_launches_that_nobody_timed_may_take_no_time() -> None:
 @pytest.mark.usefixtures("expected_rounds")
 def test_each_side_of_a_lopsided_acceptance_is_its_own() -> None:
     one = outcome(SHORT | {"concurrency": 8})
-    assert one.replays is not None
-    curve = replace(one.replays.curve, spread=(np.array(0.1), np.array(0.5)))
-    ends = replace(one.replays, curve=curve).ends("speedup", curve.speedup, None)
-    assert ends is not None
+    curve = replace(present(one.replays).curve, spread=(np.array(0.1), np.array(0.5)))
+    ends = present(replace(present(one.replays), curve=curve).ends("speedup", curve.speedup, None))
     at = (0, 0, best(one))
     below, above = (abs(math.log(end[at] / curve.speedup[at])) for end in ends)
     assert below == pytest.approx(math.hypot(ROUNDS, 0.1), rel=0.03)

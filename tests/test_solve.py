@@ -20,7 +20,7 @@ from specroof.outcomes.solve import AXES, Wish, crossing, largest_rate, runs_of,
 from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import drafting_gain
-from tables import rows
+from tables import present, rows
 
 MODEL = load_model("Qwen/Qwen3-8B")
 WORK = Workload(2000, 200)
@@ -92,8 +92,9 @@ def test_acceptance_that_reaches_a_speedup_solves_the_published_theorem(
 
     rate = crossing(gain, tokens / steps, (0.0, 1.0))
     assert (rate.answer, rate.draft_len) == ("at", draft_len)
-    assert rate.value is not None
-    assert sum(rate.value**n for n in range(draft_len + 1)) == pytest.approx(tokens, rel=1e-9)
+    assert sum(present(rate.value) ** n for n in range(draft_len + 1)) == pytest.approx(
+        tokens, rel=1e-9
+    )
     assert rate.ceiling == pytest.approx((draft_len + 1) / steps)
 
 
@@ -165,16 +166,14 @@ def test_a_server_without_room_for_drafts_solves_nothing() -> None:
 def test_rates_beyond_a_plain_server_are_not_looked_at() -> None:
     drafter, wish = load_drafter("eagle3,accept=0.7"), Wish(max_draft_len=1)
     few = replace(ARRIVALS, requests=[40])
-    rates = outcomes(case_of(few), drafter, max_draft_len=1).stable_rates(1)
-    assert rates is not None
+    rates = present(outcomes(case_of(few), drafter, max_draft_len=1).stable_rates(1))
     plain, drafted = rates
     assert plain < drafted
     slow, fast = (
         solve(case_of(replace(few, rate=[least, 1e4])), drafter, "rate", wish)
         for least in (plain / 4, (plain + drafted) / 2)
     )
-    assert slow.value is not None
-    assert slow.value <= plain
+    assert present(slow.value) <= plain
     assert fast.answer == "unsustained"
 
 
@@ -191,15 +190,13 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
         seen = server.play(requests, drafts).figures()
         return seen["p99_ttft_s"] <= targets[0] and seen["p99_tpot_s"] <= targets[1]
 
-    found = largest_rate(server, load, [2, 1, 0], targets)
-    assert found is not None
+    found = present(largest_rate(server, load, [2, 1, 0], targets))
     assert meets(*found)
     assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
     # Of one rate it is that one, or none.
     assert largest_rate(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
     assert largest_rate(server, load, [0, 1, 2], (1e-6, 1.0)) is None
-    answered = largest_rate(server, load, [0], (np.inf, np.inf))
-    assert answered is not None
+    answered = present(largest_rate(server, load, [0], (np.inf, np.inf)))
     assert answered[0] == pytest.approx(server.answers(0))
 
 
@@ -222,8 +219,7 @@ def test_a_crossing_is_as_exact_as_numbers_are(power: float, at: float, falls: b
         evaluated.append(x)
         return 1 + (1 - x if falls else x) ** power, 1
 
-    value = crossing(gain, 1 + at, ends).value
-    assert value is not None
+    value = present(crossing(gain, 1 + at, ends).value)
     assert gain(value)[0] == pytest.approx(1 + at, rel=1e-15 * power + 1e-15)
     assert len(evaluated) < 200
 

@@ -27,6 +27,7 @@ from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.split import PromptTimes, Split, prompt_times, wire_s, worker_batch
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import acceptance_of, decoding_curve
+from tables import present
 
 REQUESTS = Workload(3000, 500)
 EAGLE, PLAIN = load_drafter("eagle3,accept=0.7"), load_drafter("ideal")
@@ -64,8 +65,7 @@ def requests_of(
 ) -> tuple[EndToEnd, WorkerLoads]:
     served = whole_of(deployment, split, loads, **more)
     assert served.end_to_end is not None
-    assert served.end_to_end.workers is not None
-    return served.end_to_end, served.end_to_end.workers
+    return served.end_to_end, present(served.end_to_end.workers)
 
 
 def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(

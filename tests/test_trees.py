@@ -61,25 +61,6 @@ def rates(draw: st.DrawFn, max_depth: int = 9, max_width: int = 4) -> list[list[
     return found
 
 
-@pytest.mark.long
-def test_tokens_of_a_tree_are_what_dice_say() -> None:
-    table = [[0.5, 0.2, 0.1], [0.4, 0.3, 0.2], [0.7, 0.1, 0.1]]
-    tree = expansion_tree((3, 2, 1), table)
-    dice = np.random.default_rng(7)
-    rounds, committed = 200_000, 0
-    faces = dice.random((rounds, 3))
-    for row in faces:
-        node: Node = ()
-        for face, ranks in zip(row, table, strict=True):
-            # The target picks the child whose share of the interval the face lies in.
-            rank = int(np.searchsorted(np.cumsum(ranks), face))
-            if (*node, rank) not in tree.nodes:
-                break
-            node = (*node, rank)
-        committed += len(node) + 1
-    assert tree_tokens(tree.nodes, table) == pytest.approx(committed / rounds, rel=0.01)
-
-
 @given(rates(max_depth=6), st.integers(1, 60))
 def test_the_optimal_tree_holds_the_most_probable_nodes(
     table: list[list[float]], n_nodes: int

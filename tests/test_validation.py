@@ -124,15 +124,7 @@ def test_a_value_that_fits_is_read(key: str, written: str, read: object) -> None
 
 @pytest.mark.parametrize(
     ("key", "written", "shown"),
-    [
-        *[("positive", "0", "0"), ("positive", ".inf", "inf"), ("positive", ".nan", "nan")],
-        *[("positive", "true", "true"), ("positive", "[1]", "[1]"), ("positive", "a", "'a'")],
-        *[("non_negative", "-1", "-1"), ("non_negative", ".nan", "nan")],
-        *[("count", "0", "0"), ("count", "1.0", "1.0"), ("count", "true", "true")],
-        *[("text", "' '", "' '"), ("text", "3", "3"), ("text", "", "empty")],
-        *[("version", "2", "2"), ("version", "true", "true"), ("version", "1.0", "1.0")],
-        *[("even", "3", "3"), ("even", "{a: 1}", "{'a': 1}")],
-    ],
+    rows("refusals", "checked_numbers"),
 )
 def test_a_value_that_does_not_fit_is_refused_with_what_would(
     key: str, written: str, shown: str

@@ -30,10 +30,6 @@ MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 positive = st.floats(min_value=1e-4, max_value=10)
 
 
-def test_the_mean_context_is_the_prompt_and_half_the_answer() -> None:
-    assert Workload(1000, 500).mean_context_len == 1250
-
-
 @pytest.mark.parametrize(("prompt", "answer"), [(0, 10), (10, 0.5), (float("nan"), 10)])
 def test_a_request_without_tokens_is_refused(prompt: float, answer: float) -> None:
     with pytest.raises(OptionError, match=r"_len is .*; allowed: a number from 1 to 100000000"):
@@ -185,38 +181,6 @@ def test_requests_keep_their_identities(name: str, answer: int) -> None:
     assert np.all(found.effective_batch < found.curve.running_batch)
 
 
-@pytest.mark.parametrize("name", ["sglang", "vllm"])
-def test_one_request_alone_takes_its_prompt_and_its_rounds(name: str) -> None:
-    found = whole_of(name)
-    # Nobody else: a vLLM pass with a prompt is that prompt's, with a round's drafting behind it.
-    ttft_s, tpot_s = float(found.ttft_s[0, 0, 0]), float(found.tpot_s[0, 0, 0])
-    assert ttft_s == pytest.approx(found.wait_s + found.latency_s, rel=2e-3)
-    (curve,) = predict("Qwen/Qwen3-8B", "h100", **ASKED, engine=name).curves
-    assert tpot_s == pytest.approx(float(curve.decode_s[0, 0]), rel=1e-3)
-
-
-@pytest.mark.parametrize("name", ["sglang", "vllm", "sglang mixed"])
-def test_a_cached_prompt_leaves_little_prefill(name: str) -> None:
-    # As many run as by SGLang's default, of which each keeps the others waiting.
-    told = {"server": "mixed=on,running=48"} if name == "sglang mixed" else {}
-    none, half, all_of_it = (
-        whole_of(name, prefix_hit_rate=share, **told) for share in (0.0, 0.5, 1.0)
-    )
-    assert np.all(none.ttft_s > half.ttft_s)
-    assert np.all(half.ttft_s > all_of_it.ttft_s)
-    assert np.all(none.requests_per_s < half.requests_per_s)
-    # The last token of each prompt is computed: in a pass that reads the weights for it, or, as
-    # vLLM does, beside decoding, where it costs next to nothing; each request keeps the others
-    # waiting for 2.5 ms besides.
-    assert np.all(all_of_it.prefill_frac < (0.05 if name == "vllm" else 0.13))
-    assert np.all(all_of_it.prefill_frac < none.prefill_frac / 3)
-    # Decoding itself is what it was.
-    np.testing.assert_array_equal(none.curve.verify_s, all_of_it.curve.verify_s)
-    assert whole_of(name, prefix_hit_rate=None, **told).requests_per_s == pytest.approx(
-        none.requests_per_s
-    )
-
-
 def test_a_chunk_that_holds_all_prompts_is_no_chunk() -> None:
     short = {"input_len": 16, "concurrency": [1, 8, 64]}
     chunks, whole = (whole_of("sglang", **short, server=told) for told in ("chunk=8192", "chunk=0"))
@@ -227,16 +191,6 @@ def test_a_chunk_that_holds_all_prompts_is_no_chunk() -> None:
     small = whole_of("sglang", server="chunk=256")
     assert np.all(small.requests_per_s < whole_of("sglang").requests_per_s)
     assert np.all(small.wait_s == whole_of("sglang").wait_s)
-
-
-def test_what_shares_passes_costs_less_and_what_drafts_nothing_more() -> None:
-    stopped, shared = (whole_of("vllm", server=told) for told in ("mixed=off", "mixed=on"))
-    # A chunk beside decoding reads the weights for both.
-    assert np.all(shared.requests_per_s[0, 1:] > stopped.requests_per_s[0, 1:])
-    plain, drafting = whole_of("sglang mixed"), whole_of("sglang")
-    # Without drafts a shared pass gives each request its token either way.
-    assert np.all(plain.requests_per_s[0, 1, :1] > drafting.requests_per_s[0, 1, :1])
-    assert np.all(plain.speedup[0, 1:3, 1:] < drafting.speedup[0, 1:3, 1:])
 
 
 def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:
