@@ -216,7 +216,6 @@ def test_the_targets_of_strange_chips_are_reached(validated: Validation) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="15.1 %: all-reduces as they are timed, one decision more")
 def test_the_target_of_unclear_decisions_without_an_engine_is_reached(
     validated: Validation,
 ) -> None:

@@ -54,10 +54,9 @@ def test_targets_are_reached(
 @pytest.mark.parametrize(
     ("totals", "figure", "kind"),
     [
-        missed("6.6 %, 6.5 %,", ("played as shipped", "shipped"), "tpot_s", "median"),
         *((("played", ""), name, "median") for name in FIGURES),
         *((("played", ""), name, "p90") for name in FIGURES),
-        (("played as shipped", "shipped"), "tpot_s", "p90"),
+        *((("played as shipped", "shipped"), "tpot_s", kind) for kind in ("median", "p90")),
     ],
 )
 def test_loads_that_are_played_through_are_predicted_no_worse_than_in_a_steady_state(

@@ -170,7 +170,7 @@ def test_a_schedule_of_flags_counts_requests_of_one_worker() -> None:
 def test_flags_and_limits_are_those_of_one_worker() -> None:
     asked = ASKED | {"drafters": "eagle3,accept-length=4@6", "output_len": 500}
     asked |= {"concurrency": [1, 8, 32, 64, 128]}
-    chip = advise("Qwen/Qwen3-32B-FP8", "h100", prefill="2x2", decode="1x4", **asked).chips[0]
+    chip = advise("Qwen/Qwen3-32B", "h100", prefill="2x2", decode="1x4", **asked).chips[0]
     words = shlex.split(chip.worker_launches["vllm"]["decode"].text)
     config = json.loads(words[words.index("--speculative-config") + 1])
     drafts, prediction = chip.plan.schedule[-1][2], chip.prediction
