@@ -48,12 +48,11 @@ from specroof.questions.objects import (
     unique_list,
     usual_kinds,
 )
-from specroof.questions.speculation import speculation_of
 from specroof.reading.words import in_seconds
 from specroof.serving.capacity import in_server, served_room
-from specroof.serving.launch import YOUR_DRAFT_MODEL, Speculation, launch
 
 if TYPE_CHECKING:
+    from specroof.serving.launch import Speculation
     from specroof.serving.split import Split
 
 # --- A question as a command ---------------------------------------------------------------------
@@ -469,8 +468,12 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         schedule: Sequence[tuple[int, int, int]],
         weights: str | None = None,
         **more: Any,
-    ) -> Speculation:
+    ) -> "Speculation":
         """Return what a server is told of a drafter, whose name is its SPEC."""
+        # Flags are for those who name a server.
+        from specroof.questions.speculation import speculation_of  # noqa: PLC0415
+        from specroof.serving.launch import YOUR_DRAFT_MODEL  # noqa: PLC0415
+
         pairs = (pair.partition("=") for pair in drafter.name.split(",")[1:])
         spec = {key.strip(): value.strip() for key, _, value in pairs}
         own, model = spec.get("config", ""), self.architecture
@@ -506,6 +509,8 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         # Drafters that are a share of time stand for any.
         if self.framework is None or drafter.kind not in SERVED_KINDS:
             return ""
+        from specroof.serving.launch import launch  # noqa: PLC0415 - for those who name a server
+
         schedule = [(1, 1, drafter.max_draft_len or 1)]
         try:
             framework = "@".join(filter(None, framework_of(self.framework)))
