@@ -85,13 +85,7 @@ class WorthRow(LoadRow):
 #: The columns of the table.
 _SHOWN: Final = (
     *("rate", "concurrency", "batch_size", "accept_length", "speedup", "decision"),
-    *(
-        "gain_per_token",
-        "draft_len",
-        "enough_drafts",
-        q.TOKENS_PER_S.name,
-        "usd_per_million_tokens",
-    ),
+    *("gain_per_token", "draft_len", "enough_drafts", q.TOKENS_PER_S.name, q.PRICE.name),
     *("users", "largest_rate"),
 )
 

@@ -285,8 +285,9 @@ def _drafting_by_settings(found: Counted) -> dict[str, Any]:
         shown = (found.counts.get("output_tokens", 0.0) - ended) / rounds
     if shown is None:
         return seen
-    ended_word = "by verifications of requests that ended"
-    how = ended_word if rounds > 0 else "as last shown: no request ended"
+    how = "as last shown: no request ended"
+    if rounds > 0:
+        how = "by verifications of requests that ended"
     return {**seen, "tokens_per_round": max(shown, 1.0), "length_from": how}
 
 

@@ -15,13 +15,8 @@ _MOST_CONTEXTS: Final = 12
 _MOST_BATCHES: Final = 32
 #: What is known of each of them.
 _TABLES: Final = (
-    *(
-        "best_draft_len",
-        "best_speedup",
-        q.TOKENS_PER_S.name,
-        "usd_per_million_tokens",
-        "drafts_run",
-    ),
+    *("best_draft_len", "best_speedup", "drafts_run"),
+    *(q.TOKENS_PER_S.name, q.PRICE.name),
 )
 
 
