@@ -155,6 +155,10 @@ def test_a_server_that_refuses_all_drafters_is_refused() -> None:
     words = "advise Qwen/Qwen3-32B -H h100 --isl 1000 --osl 500 --framework sglang --drafter "
     told = refused(f"{words}mtp,accept=0.8 --drafter suffix,accept=.5")
     assert re.search("no layers for mtp.*SGLang 0.5.23 has no flag for suffix", told)
+    # Weights beside a draft model are the draft model's, whose words are not those of Qwen3.
+    words = words.replace("sglang", "vllm") + "model,config=meta-llama/Llama-3.1-8B,accept=0.8"
+    told = refused(f"{words} --drafter mtp,accept=0.8 --draft-model X")
+    assert re.search("128256 tokens beside a model of 151936.*no layers for mtp", told)
 
 
 def test_layers_of_mtp_from_elsewhere_are_to_be_filled_in() -> None:

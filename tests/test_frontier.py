@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 import specroof
 from commands import answered, run
@@ -225,6 +226,19 @@ def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
     lines = answer.plot().axes[0].lines
     colors = {line.get_color() for line in lines if len(line.get_xdata()) == 2}
     assert len(colors) >= len(answer.chips)
+
+
+def test_figures_whose_bands_say_too_little_stand_beside_notes_only() -> None:
+    answer = frontier(MODEL, ["rx-7900-xtx", "arc-pro-b60"], drafters=SPEC, batch_size=[1])
+    best: Any = answer.cheapest
+    assert best.tokens_per_s_per_device_high > 3 * best.tokens_per_s_per_device_low
+    figure = f"{best.tokens_per_s_per_device:.0f} "
+    with on_screen(None):
+        brief = str(answer)
+        show_notes()
+        assert (f": {figure}" in brief, f": {figure}" in str(answer)) == (False, True)
+    assert "  ?" in brief
+    assert not any(figure in one.get_text() for one in answer.plot().findobj(Text))
 
 
 def test_what_a_user_gets_has_the_band_of_the_time_between_tokens() -> None:
