@@ -91,7 +91,6 @@ from specroof.questions.played_loads import (
 from specroof.questions.predict import (
     SPEEDUPS,
     Prediction,
-    absent_layers,
     lengths_of,
     measured_near,
     predicted,
@@ -887,7 +886,6 @@ def _chip_advice(
         played = played_plan(server, case.load, plan.schedule, wanted.targets.seconds)
     warnings = [
         *said,
-        *absent_layers(wanted.model, wanted.drafters),
         *prediction.warnings,
         *plan.warnings,
         *_missing(setup, request, priced=prediction.money.usd_per_hour is not None),

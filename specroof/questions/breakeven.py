@@ -23,7 +23,7 @@ from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, OnChips, ServedAnswer, rows_table, sure_of
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
-from specroof.questions.objects import Values
+from specroof.questions.objects import Values, absent_layers
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.report.layout import format_table, page, wrapped
@@ -268,7 +268,12 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         speedup=wish.speedup,
         draft_len=wish.draft_len,
         rows=tuple(rows),
-        notes=(*grid.curve.notes, *state, *own_notes),
+        notes=(
+            *absent_layers(case.deployment.model, [drafter]),
+            *grid.curve.notes,
+            *state,
+            *own_notes,
+        ),
         warnings=tuple(dict.fromkeys([*warnings, *grid.warnings(here)])),
     )
 

@@ -37,7 +37,7 @@ from specroof.frameworks import (
 from specroof.hardware.engine import IDEAL_ENGINE, ServerSettings
 from specroof.hardware.profile import GENERIC, HardwareProfile
 from specroof.latency.setup import Setup
-from specroof.parsers.model_config import MTP_NOTE
+from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.reading.words import Prices
 from specroof.reading.yaml_text import shown
 from specroof.serving.workload import parse_server, server_settings
@@ -626,3 +626,17 @@ def is_tree(drafter: Drafter) -> bool:
     depths = np.arange(1, 1 + (drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN))
     proposed = drafter.propose(constant_acceptance(0.5), depths)
     return bool((np.asarray(proposed.verify_len) > depths + 1).any())
+
+
+def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]:
+    """Return a note where mtp drafts for a model whose config names no such layers."""
+    if {MTP_NOTE, DSPARK_NOTE} & {*model.notes}:
+        return []
+    return [
+        Urgent(
+            f"{drafter.name}: the config of {model.name} names no multi-token-prediction layers; "
+            f"the usual ones are priced, and a server has none to load"
+        )
+        for drafter in drafters
+        if drafter.kind == "mtp" and ",config=" not in drafter.name
+    ]

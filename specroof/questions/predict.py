@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof import quantities as q
-from specroof.architecture.model import Architecture
 from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import Note, refuse, reject
@@ -28,7 +27,6 @@ from specroof.outcomes.rows import (
     point_arrays,
     point_columns,
 )
-from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.policies.decision import Choice, LoadDecision
 from specroof.quantities import NOT_USEFUL, is_useful, labelled, records_of
 from specroof.questions import parameters as p
@@ -42,7 +40,7 @@ from specroof.questions.answer import (
     sure_of,
 )
 from specroof.questions.case import asked_case, asked_load
-from specroof.questions.objects import as_list, money_of, price_notes, usd_per_hour
+from specroof.questions.objects import absent_layers, as_list, money_of, price_notes, usd_per_hour
 from specroof.questions.played_loads import load_json, played_charts, played_tables, told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_text
@@ -498,7 +496,8 @@ def predicted(
     ]
     curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
     warnings = [warning for each in served for warning in each.warnings(case)]
-    said = [note for each in served for note in each.raised_notes]
+    said = absent_layers(deployment.model, drafters)
+    said += [note for each in served for note in each.raised_notes]
     said += served[0].state_notes
     said += [note for curve in curves for note in curve.notes]
     said += [note for each in served for note in each.curve.measuring_notes]
@@ -594,7 +593,7 @@ def predict(request: PredictRequest) -> Prediction:
     every, deployment = request.drafters_with_acceptance(request.drafters), case.deployment
     drafters, left_out = request.without_unserved(every)
     found = predicted(case, drafters, max_draft_len=request.max_draft_len, draft_lens=lengths)
-    warnings = (*left_out, *found.warnings, *absent_layers(deployment.model, drafters))
+    warnings = (*left_out, *found.warnings)
     usd_per_hour(deployment.setup.hardware, request.price_per_hour)  # refuses what none can be
     given = request.price_per_hour
     return replace(found, draft_len=lengths, warnings=warnings, price_per_hour=given)
@@ -621,18 +620,6 @@ def lengths_of(draft_len: int | Sequence[int] | None) -> tuple[int, ...]:
     if not lengths or lengths[0] == 0:
         refuse("draft_len", draft_len, "at least one number of drafts from 1")
     return tuple(lengths)
-
-
-def absent_layers(model: Architecture, drafters: Sequence[Drafter]) -> list[str]:
-    """Return a warning where mtp drafts for a model whose config names no such layers."""
-    if {MTP_NOTE, DSPARK_NOTE} & {*model.notes}:
-        return []
-    return [
-        f"{drafter.name}: the config of {model.name} names no multi-token-prediction layers; the "
-        f"usual ones are priced, and a server has none to load"
-        for drafter in drafters
-        if drafter.kind == "mtp" and ",config=" not in drafter.name
-    ]
 
 
 # --- A prediction as a table ----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import measured_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
-from specroof.questions.objects import Values, as_list, money_of
+from specroof.questions.objects import Values, absent_layers, as_list, money_of
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.reading.words import numbers
@@ -180,6 +180,7 @@ def worth(request: WorthRequest) -> Worth:
         wanted_s = number_within("tpot_s", wanted_s, "tpot_s")
     money = money_of(deployment.setup, case.split, request.price_per_hour)
     notes, rows, warnings = length_notes(request), list[WorthRow](), list[str]()
+    notes += absent_layers(deployment.model, [drafter])
     if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
