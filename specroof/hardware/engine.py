@@ -225,8 +225,8 @@ UNSURE_HOST: Final[Mapping[Overlap, float]] = {False: 0.3, "plain": 0.43}
 #: What the band of a speedup gains, in natural logarithms, for each e-fold of the batch or of the
 #: context beyond the largest measured, as squares add up: what 80 % of measurements beyond a range
 #: need of bands that were set within it (benchmarks/band_ranges.py).
-BATCH_WIDENING: Final = 0.12
-CONTEXT_WIDENING: Final = 0.12
+BATCH_WIDENING: Final = 0.09
+CONTEXT_WIDENING: Final = 0.1
 
 #: Half-widths, in natural logarithms, that bands of speedups and of times gain where an engine was
 #: not measured in such a placement, by the words of `Reach.placements`. Stages: three speedups of
@@ -238,7 +238,7 @@ CONTEXT_WIDENING: Final = 0.12
 UNMEASURED: Final[Mapping[str, tuple[float, float]]] = {
     "pp": (0.5, 0.5),
     "nodes": (0.08, 0.38),
-    "split": (0.19, 0.0),
+    "split": (0.25, 0.0),
 }
 
 #: Half-width that the widest band of an engine gains, as squares add up, for a kind of drafter that
@@ -252,7 +252,7 @@ _MEASURED_KINDS: Final = ("dflash", "dspark", "eagle", "eagle3", "model", "mtp",
 
 #: Sequences beyond which bands of speedups widen where nobody measured the kind of attention on the
 #: family of the chip. Of 16 drafted loads at 4 to 32 in flight, of DeepSeek-V4-Flash under SGLang
-#: and of Nemotron-3-Super under vLLM, such bands hold 13, and 10 if they widened beyond 32 alone
+#: and of Nemotron-3-Super under vLLM, such bands hold 12, and 10 if they widened beyond 32 alone
 #: (``benchmarks/drafted_loads.py``).
 UNMEASURED_ATTENTION_BATCH: Final = 4.0
 
