@@ -137,7 +137,7 @@ def served_validated(stored: "dict[str, Any]") -> "ServedValidation":
     """Return predictions beside all published loads of servers, with totals of those played."""
     from specroof.scoring.stored import stored_served  # noqa: PLC0415 - as above
 
-    return stored_served(stored, played=True)
+    return stored_served(stored)
 
 
 @pytest.fixture(scope="session")

@@ -80,7 +80,8 @@ class ValidateRequest(Recorded):
     played: Annotated[
         bool,
         p.Parameter(
-            "Play the published loads of servers through as well, request by request. Without BENCH."
+            "Simulate the published loads of servers where their scores are not stored: with hardware "
+            "files of your own. Without BENCH."
         ),
     ] = False
 
@@ -587,7 +588,8 @@ def served_text(served: ServedValidation) -> str:
         "Published loads of servers, by profiles fitted without their model: errors are shares of "
         "what was measured; bias is below zero where the prediction is smaller. TPOT ratio: with "
         "drafts over without; where acceptance was not recorded, one is free for each model, server, "
-        "placement and draft length."
+        "placement and draft length. Steady states, but where requests are simulated, as questions "
+        "about requests do."
     )
     return "\n\n".join([*tables, "\n".join([legend, *_served_lines(served)])])
 

@@ -32,8 +32,6 @@ FILE: Final = Path(__file__).with_name("stored.json")
 _PACKAGE: Final = Path(__file__).parents[1]
 #: What no score depends on: rooms that scores know nothing of, and data that is named below.
 _ABOVE: Final = {"cli", "data", "outcomes", "page", "plot", "questions", "sweeps"}
-#: Totals of loads that are played through, which are asked for by themselves.
-_PLAYED: Final = {"played", "played as shipped"}
 
 
 def digest(package: Path = _PACKAGE) -> str:
@@ -117,7 +115,7 @@ def scores_of(columns: Mapping[str, list[Any]]) -> tuple[ServedScore, ...]:
     )
 
 
-def stored_served(stored: Mapping[str, Any], *, played: bool = False) -> ServedValidation:
+def stored_served(stored: Mapping[str, Any]) -> ServedValidation:
     """Return served loads beside predictions from what is stored."""
     loads, scores = load_served(), scores_of(stored["served"])
     return ServedValidation(
@@ -127,9 +125,8 @@ def stored_served(stored: Mapping[str, Any], *, played: bool = False) -> ServedV
         {
             name: {figure: found and ServedErrors(**found) for figure, found in totals.items()}
             for name, totals in stored["totals"].items()
-            if played or name not in _PLAYED
         },
-        scores_of(stored["played"]) if played else (),
+        scores_of(stored["played"]),
     )
 
 
@@ -159,7 +156,8 @@ def published(
     Parameters
     ----------
     played
-        Whether loads without drafts are played through besides, request by request.
+        Whether loads without drafts are played through besides, request by request, where that is
+        not stored.
     """
     own_hardware = os.environ.get("SPECROOF_HARDWARE_PATH")
     stored = None if own_hardware else stored_scores()
@@ -168,7 +166,7 @@ def published(
         return scoring.validation(), loads, splits.split_scores(), local.local_scores()
     return (
         scoring.validation(predicted=stored["published"]),
-        stored_served(stored, played=played),
+        stored_served(stored),
         stored_splits(stored),
         stored_local(stored),
     )
