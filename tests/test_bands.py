@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
-    SERVED_FIGURES,
     UNMEASURED_ATTENTION_BATCH,
     Band,
     EngineProfile,
@@ -151,34 +149,6 @@ def test_a_curve_has_the_width_of_each_of_its_loads() -> None:
     widths = band.width_at(made.batch_size, made.context_len[:, None])
     assert ends_of(made)[0][..., 1:] == pytest.approx(np.stack([widths] * 2, axis=-1))
     assert widths[0, 0] == 0.1 < widths[-1, 0] < widths[-1, -1]
-
-
-@pytest.mark.parametrize("name", ["h200", "b200", "a100-80gb", "mi300x", "mi355x", "gaudi3"])
-def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(name: str) -> None:
-    chip = load_hardware(name)
-    elsewhere = chip.generic.engines if chip.generic else {}
-    strange = speaking("generic", name)
-    for engine in chip.engines.values():
-        speaks = speaking(engine.name, name)
-        for drafter in KINDS:
-            near, far = speaks.band(drafter), strange.band(drafter)
-            assert near is not None
-            assert far is not None
-            assert near.width <= far.width
-        own = engine.name if engine.name in FRAMEWORKS else "generic"
-        for figure in SERVED_FIGURES:
-            loads = [1, 8, 64, 512, 4096], [[1000], [131072]]
-            widths = [
-                served_width(one.served_bands, figure, *loads)
-                for one in (engine, elsewhere[own], elsewhere["generic"])
-            ]
-            for width, wider in pairwise(widths):
-                if width is None:  # follows from the steps that were measured here
-                    assert figure == "played_tokens_per_s"
-                    assert "played_tpot_s" in engine.served_bands
-                    continue
-                assert wider is not None
-                assert np.all(width <= wider)
 
 
 @pytest.mark.parametrize("engine", FRAMEWORKS)

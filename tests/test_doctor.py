@@ -26,19 +26,13 @@ from specroof import CatalogError, OptionError, doctor, predict, survival_accept
 from specroof.acceptance import context_acceptance
 from specroof.engines import calibrated_yaml
 from specroof.errors import MeasurementError
-from specroof.latency.setup import Setup
 from specroof.policies.decision import Change, Gain
 from specroof.policies.schedule import Schedule
 from specroof.questions.doctor import (
     Diagnosis,
     DoctorRequest,
-    ServedCase,
-    advice,
     gain_words,
 )
-from specroof.reading.metrics_text import Sample
-from specroof.serving.metrics import counted
-from specroof.serving.observed import Observed, observed
 from tables import reads, rows
 
 LIFE = Life(1000.0)
@@ -510,25 +504,6 @@ def test_a_saved_page_that_no_server_writes_is_refused(saved: Any, tmp_path: Pat
 ON_CHIP = f"--model {SERVED} -H {CHIP}"
 
 
-def test_one_page_and_a_plain_server_have_a_text_too(saved: Any) -> None:
-    def printed(page: str, words: str = "") -> str:
-        (path,) = saved(page)
-        return run("doctor", path, ON_CHIP, words)
-
-    plain = vllm_page(replace(LIFE, survival=()), off=True)
-    out = printed(plain, "--drafter eagle3,accept=0.7 --notes")
-    assert "one page: " in out
-    assert ["drafts", "per", "round", "off"] in [one.split() for one in out.splitlines()]
-    assert "\nrunning requests" not in printed("vllm:spec_decode_num_drafts_total 0\n")
-    many = sglang_page(replace(LIFE, survival=(0.5,) * 12))
-    assert "accepted by position" not in printed(many, "--drafter eagle3")
-    out = printed(vllm_page(replace(LIFE, survival=(0.9,) * 9)))
-    (row,) = [one for one in out.splitlines() if one.startswith("accepted by position")]
-    assert row.split()[3:] == [*["0.90"] * 8, "…"]
-    adaptive = sglang_page(replace(LIFE, running=2.0, survival=(0.5, 0.2, 0.1)))
-    assert "adaptive.json:\n{" in printed(adaptive, "--drafter eagle3 --context 256")
-
-
 def test_a_server_without_a_page_names_the_flag() -> None:
     with replay(lambda handler, _number: give(handler, b"", 404)) as url:
         told = refused("doctor", url, ON_CHIP)
@@ -576,30 +551,3 @@ STEADY = Schedule(((1, 64, 2),), 0.0)
 def test_every_gain_is_over_plain_decoding(now: Any, best: Any, words: str) -> None:
     change = Change(running=40, now=now and Gain(*now), best=Gain(*best), schedule=STEADY)
     assert reads(gain_words(change), f"at 40 running requests {words}")
-
-
-def test_a_length_beyond_what_was_measured_is_said() -> None:
-    longer = Gain(6, 1.9, 1.4, 2.1)
-    now, best = Gain(2, 1.5, 1.4, 1.6), Gain(3, 1.8, 1.65, 1.95)
-    unsure = Change(running=40, now=now, best=best, schedule=STEADY, measured=3, longer=longer)
-    hardware = specroof.load_hardware("h100")
-    setup = Setup(hardware, hardware.engine("vllm"), specroof.Placement(), specroof.Options())
-    drafter = specroof.load_drafter("eagle3")
-    model = specroof.load_model("Qwen/Qwen3-8B")
-    case = ServedCase(model, setup, drafter, observed_with(2), context_len=4096, replicas=1)
-    _, tried = advice(case, None, unsure)
-    assert tried.startswith("K=6 may give 1.90x plain decoding (1.40-2.10x), beyond K=3, ")
-    little = replace(unsure, longer=replace(longer, speedup=1.81))
-    for nothing in (little, replace(unsure, now=None)):
-        assert len(list(advice(case, None, nothing))) == 1
-    # A longer draft runs than was measured: those that were lose, and it gains nothing on itself.
-    itself = replace(unsure, now=longer, best=Gain(3, 1.7, 1.6, 1.8))
-    assert len(list(advice(case, None, itself))) == 1
-
-
-def observed_with(drafts: int) -> Observed:
-    page = [
-        Sample("vllm:spec_decode_num_drafts_total", {}, 100.0),
-        Sample("vllm:spec_decode_num_draft_tokens_total", {}, 100.0 * drafts),
-    ]
-    return observed(counted([page], sources=["page"]), None)

@@ -248,14 +248,6 @@ def test_a_recurrence_takes_one_token_after_the_other() -> None:
     assert float(model_latency(toy(ATTENTION), setup, passes).overhead_s.max()) == 0
 
 
-def test_each_token_takes_time_of_its_own_in_each_layer() -> None:
-    # 5 layers, 3 sequences of 4 tokens. Padding to a captured size holds none that norms look at.
-    for graphs in (None, CapturedGraphs(sizes=(16,))):
-        setup = setup_of(layer_token_overhead_s=2.0, graphs=graphs)
-        found = model_latency(toy(ATTENTION, count=5), setup, ForwardPass(3, 4, 100))
-        assert float(found.overhead_s) == 5 * 12 * 2
-
-
 @pytest.mark.parametrize(
     ("name", "placement", "elements"),
     [
@@ -696,18 +688,6 @@ def test_a_release_of_vllm_that_waits_for_its_host_has_longer_steps() -> None:
     assert with_host[3] - without[3] == pytest.approx(waited_s, rel=0.01)
     with pytest.raises(OptionError, match=r"'vllm@0\.5'; allowed: .*vllm@0\.10, vllm@0\.19"):
         chip.engine("vllm@0.5")
-
-
-def test_former_releases_run_the_experts_that_they_ran() -> None:
-    """DeepSeek-R1 in FP8 on 8 B200, 8 requests: 15.1 ms in 1.1, 10.5 in 1.2."""
-    asked: dict[str, Any] = {"drafters": "mtp,accept=0.7", "tensor_parallel": 8, "batch_size": 8}
-    steps = [
-        specroof.predict("deepseek-ai/DeepSeek-R1", "b200", engine=name, **asked)
-        for name in ("tensorrt-llm@1.1", "tensorrt-llm@1.2", "tensorrt-llm@1.3")
-    ]
-    former, new, newest = (float(step.curves[0].verify_s[0, 0, 0]) for step in steps)
-    assert former > 1.2 * new
-    assert new == newest
 
 
 def test_a_pass_cannot_be_narrower_than_its_tokens() -> None:

@@ -1,8 +1,5 @@
 """Every point of a curve as rows: the right ones, and derived once for a whole grid."""
 
-import csv
-import io
-import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -72,20 +69,3 @@ def test_what_is_derived_is_kept_and_nobody_can_change_it() -> None:
         assert getattr(curve, name) is getattr(curve, name)
         with pytest.raises(ValueError, match="read-only"):
             getattr(curve, name)[...] = 0
-
-
-def test_rows_of_a_large_grid_are_those_of_its_arrays() -> None:
-    # 5 x 1000 x 17 points are more than are turned into text at once; past 3 drafts are gaps.
-    curve = grid(5, 1000, "autoregressive,rates=0.9/0.8/0.7,cost=0.10")
-    rows = list(csv.DictReader(io.StringIO(columns_csv(map(listed_columns, columns(curve))))))
-    assert len(rows) == curve.speedup.size
-    dice = random.Random(5)
-    for _ in range(300):
-        i, j, k = (dice.randrange(length) for length in curve.speedup.shape)
-        row = rows[(i * 1000 + j) * 17 + k]
-        assert (row["context_len"], row["batch_size"]) == (str(1000 + i), str(1 + j))
-        assert (row["draft_len"], row["verify_len"]) == (str(k), str(k + 1))
-        for name in ("draft_s", "round_s", "speedup", "tokens_per_s_per_user"):
-            value = getattr(curve, name)[i, j, k]
-            assert row[name] == ("" if np.isnan(value) else repr(float(value)))
-        assert row["is_best"] == str(int(k == np.nanargmax(curve.speedup[i, j])))

@@ -1,17 +1,213 @@
-"""Result files, acceptance files and SPECs of strangers: one line each, and no waiting."""
+"""Benchmark files as people have them, and every bad one refused in one line with its place."""
 
 import json
+from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from effort import cpu_bound, cpu_seconds
-from specroof import catalog
+from specroof import MeasurementError, OptionError, catalog
 from specroof.acceptance.published.formats import parse_profiles
-from specroof.errors import MeasurementError, OptionError
-from specroof.evidence.result_files import read_benchmark
+from specroof.evidence import read_benchmark, refuse_mixed
 from specroof.reading.json_text import json_values
-from tables import refusal, rows
+from tables import refusal as of_call
+from tables import rows
+from tiny_configs import changed
+
+TOOLS: dict[str, dict[str, Any]] = rows("values", "tool_results")
+SGLANG, VLLM = TOOLS["sglang"], TOOLS["vllm"]
+#: Columns of a table: of passes alone, of whole requests, and of timed passes.
+STEPS = "batch_size,context_len,draft_len,tokens_per_s"
+HEADERS = {
+    "steps": STEPS,
+    "requests": f"{STEPS},input_len,output_len",
+    "passes": f"{STEPS},positions,pass_s",
+    "tpot": f"{STEPS},tpot_ms,input_len",
+}
+
+
+def one(tool: str, **changes: Any) -> Any:
+    """Return the only point of a file with one result, some of its keys changed."""
+    text = json.dumps(changed(TOOLS[tool], changes))
+    (point,) = read_benchmark(text, source="b.json", draft_len=changes.get("draft_len"))
+    return point
+
+
+def refusal(text: str) -> str:
+    return of_call(MeasurementError, read_benchmark, text, source="b.json")
+
+
+@pytest.mark.parametrize(("tool", "changes", "expected"), rows("values", "benchmark_points"))
+def test_keys_of_a_result_say_what_was_measured(
+    tool: str, changes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    point = one(tool, **changes)
+    assert {field: getattr(point, field) for field in expected} == expected
+
+
+def test_a_result_in_a_list_is_refused_with_its_line_and_number() -> None:
+    height = json.dumps(SGLANG, indent=1).count("\n") + 1
+    bad = json.dumps([SGLANG, {**SGLANG, "completed": 0}], indent=1)
+    assert refusal(bad).startswith(f"b.json, line {2 + height}, result 2: completed is 0")
+    assert refusal(bad[: len(bad) // 2]).startswith("b.json, line 1: is not valid JSON")
+
+
+def test_a_table_is_read() -> None:
+    text = (
+        "# mine\nbatch_size,context_len,draft_len,tokens_per_s,acceptance_length,input_len,"
+        "output_len\n1,4096,0,70,,,\n8,,3,900,2.5,1000,200\n"
+    )
+    plain, fast = read_benchmark(text, source="t.csv")
+    assert (plain.context_len, plain.draft_len, plain.input_len) == (4096, 0, None)
+    assert (fast.context_len, fast.tokens_per_round, fast.place) == (1100, 2.5, "t.csv, line 4")
+    assert (plain.includes_prefill, fast.includes_prefill) == (False, True)
+
+
+def test_timed_passes_stand_beside_results() -> None:
+    table = "8,4096,0,900,,\n8,4096,,,4,0.01\n8,4096,0,,8,0.0125\n"
+    (tpot,) = read_benchmark(f"{HEADERS['tpot']}\n8,4096,0,,8,\n", source="mine.csv")
+    assert tpot.tokens_per_s == pytest.approx(1000)
+    plain, four, eight = read_benchmark(f"{HEADERS['passes']}\n{table}", source="mine.csv")
+    assert (plain.method, plain.pass_s, plain.verify_len) == (None, None, None)
+    assert (four.method, four.verify_len, four.context_len) == ("step", 4, 4096)
+    assert four.tokens_per_s == pytest.approx(8 / 0.01)  # sequences: a pass begins one token each
+    assert [one.pass_s for one in (four, eight)] == pytest.approx([0.01, 0.0125])
+    assert not four.drafts
+
+
+@pytest.mark.parametrize("row", ["0.01,1,0,70", "1,1,1,70", "1e6,1e9,4096,70"])
+def test_bounds_of_plausible_figures_are_plausible(row: str) -> None:
+    (point,) = read_benchmark(f"{STEPS}\n{row}\n", source="t.csv")
+    assert point.tokens_per_s == 70
+
+
+@pytest.mark.parametrize(("tool", "changes", "message"), rows("refusals", "benchmark_results"))
+def test_a_result_without_a_load_is_refused_by_key(
+    tool: str, changes: dict[str, Any], message: str
+) -> None:
+    assert message in refusal(json.dumps(TOOLS[tool] | changes))
+
+
+@pytest.mark.parametrize(("columns", "row", "message"), rows("refusals", "benchmark_tables"))
+def test_a_bad_row_of_a_table_is_refused(columns: str, row: str, message: str) -> None:
+    assert message in refusal(f"{HEADERS[columns]}\n{row}\n")
+
+
+LINE = json.dumps(SGLANG)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "b.json: is empty"),
+        (" \n", "b.json: is empty"),
+        ("# a comment\n", "b.json: is empty; allowed: a line of column names and one a point"),
+        # The file is not empty: what its line holds is what is wrong.
+        ("Serving results\n", "line 1: column 'Serving results' is unknown; allowed: batch_size"),
+        (LINE[:-40], "b.json, line 1: is not valid JSON"),
+        (LINE + "\n" + LINE[:50], "b.json, line 2: is not valid JSON"),
+        ("[" * 100_000, "b.json, line 1: is not valid JSON"),
+        ("[3]", "b.json, line 1, result 1: is 3; allowed: a JSON object"),
+        ("{}", "b.json, line 1: has no keys of a tool that is known"),
+        (f"{LINE}\n{LINE}", "line 2: repeats b.json, line 1"),
+        ("[]", "b.json: is an empty list; must hold benchmark results"),
+        (f"[{LINE}]x", "b.json, line 1: stands behind a list; allowed: one list"),
+        (f"[{LINE}],,]", "b.json, line 1: stands behind a list; allowed: one list"),
+        (f"[{LINE}]\n\n[{json.dumps(VLLM)}]", "b.json, line 3: stands behind a list"),
+        ("[] []", "b.json, line 1: stands behind a list"),
+        (
+            json.dumps({**VLLM, "spec_decode_draft_tokens": 10**300, "spec_decode_num_drafts": 1}),
+            "draft_len is 1000",
+        ),
+        (f"{STEPS}\n1,4096,{'9' * 5000},70\n", "allowed: a whole number of at least 0"),
+        ("batch,tokens_per_ms\n1,2\n", "line 1: column 'batch' is unknown; allowed: batch_size"),
+        ("batch_size,batch_size\n1,2\n", "line 1: column 'batch_size' appears twice"),
+        ("batch_size,draft_len\n1,2\n", "line 1: column 'tokens_per_s' is missing"),
+        (
+            "batch_size,draft_len,tokens_per_s,input_len\n1,0,9,5\n",
+            "line 2: has one of input_len and output_len; must have both or neither",
+        ),
+        *rows("refusals", "broken_results"),
+        ('{"a": ' + "9" * 5000 + "}", "is not valid JSON"),
+        (f"{STEPS}\n8,4096,0,{'1' * 140_000}\n", "line 2: field larger than field limit"),
+        (f"{'x' * 140_000},{STEPS}\n8,4096,0,1,1\n", "line 1: field larger than field limit"),
+        (f"{STEPS}\n8,4096,0,nan\n", "tokens_per_s is 'nan'"),
+        (f"{STEPS}\n8,4096,0,1e999\n", "tokens_per_s is '1e999'"),
+        (f"{STEPS}\n8,4096,0,\x1b[31m\n", "tokens_per_s is"),
+        (f"{STEPS}\n8\0,4096,0,1\n", "batch_size is"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+@pytest.mark.parametrize("text", ["1000", "1200", "1e3", "+1100.", "1_100", ".5"])
+def test_numerals_are_those_of_arithmetic(text: str) -> None:
+    row = f"{HEADERS['requests']}\n1,{text},0,70,1000,200\n"
+    if text in {"1_100", ".5"}:
+        assert "context_len" in refusal(row)
+    else:
+        (point,) = read_benchmark(row, source="t.csv")
+        assert 1000 <= (point.context_len or 0) <= 1200
+
+
+def test_results_of_two_tools_are_no_one_run() -> None:
+    refuse_mixed(
+        [one("vllm"), one("inferencex"), one("vllm", num_prompts=7)]
+    )  # of one, and unknown
+    with pytest.raises(
+        MeasurementError,
+        match=r"^b.json, line 1: .*sglang.* b.json, line 1 .*vllm; allowed: .*one tool",
+    ):
+        refuse_mixed([one("inferencex"), one("vllm"), one("sglang")])
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with suppress(MeasurementError):
+        read_benchmark(text, source="b")
+
+
+# --- results of llama.cpp's tools ----------------------------------------------------------------
+
+BENCH = [
+    {"n_prompt": 1, "n_gen": 0, "n_depth": 0, "avg_ns": 8_000_000},
+    {"n_prompt": 4, "n_gen": 0, "n_depth": 2048, "avg_ns": 10_000_000},
+    {"n_prompt": 0, "n_gen": 128, "n_depth": 1000, "avg_ns": 1_280_000_000},
+]
+
+
+def test_llama_bench_times_passes_and_decoding() -> None:
+    one, four, plain = read_benchmark(json.dumps(BENCH), source="bench.json")
+    assert (one.method, one.verify_len) == ("step", 1)
+    assert one.pass_s == pytest.approx(8e-3)
+    assert (four.verify_len, four.context_len) == (4, 2048)
+    assert four.pass_s == pytest.approx(10e-3)
+    assert (plain.method, plain.draft_len, plain.engine) == (None, 0, "llama.cpp")
+    assert plain.tokens_per_s == pytest.approx(100)
+    assert plain.context_len == 1064
+
+
+def test_llama_batched_bench_decodes_in_parallel() -> None:
+    line = {"pp": 512, "tg": 128, "pl": 4, "speed_tg": 240.5, "t_tg": 2.13}
+    (point,) = read_benchmark(json.dumps(line), source="bench.jsonl")
+    assert (point.batch_size, point.context_len, point.tokens_per_s) == (4, 576, 240.5)
+
+
+@pytest.mark.parametrize(("n_prompt", "n_gen"), [(512, 128), (0, 0), (1024, 0)])
+def test_tests_of_llama_bench_that_say_nothing_of_a_pass_are_refused(
+    n_prompt: int, n_gen: int
+) -> None:
+    test = {"n_prompt": n_prompt, "n_gen": n_gen, "avg_ns": 1}
+    with pytest.raises(MeasurementError, match=rf"bench.json.*n_prompt is {n_prompt}.*n_ubatch"):
+        read_benchmark(json.dumps(test), source="bench.json")
+
+
+# --- lines --------------------------------------------------------------------------------
 
 RESULT = {
     "model_id": "m",
@@ -20,7 +216,6 @@ RESULT = {
     "total_input_tokens": 1000,
     "max_concurrency": 4,
 }
-COLUMNS = "batch_size,context_len,draft_len,tokens_per_s\n"
 
 
 def results(count: int) -> list[dict[str, object]]:
@@ -55,24 +250,7 @@ def test_each_result_is_found_on_its_line(indent: int | None, as_list: bool) -> 
         assert json.JSONDecoder().raw_decode(rest)[0] == value
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        *rows("refusals", "broken_results"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"a": ' + "9" * 5000 + "}", "is not valid JSON"),
-        (COLUMNS + f"8,4096,0,{'1' * 140_000}\n", "line 2: field larger than field limit"),
-        (f"{'x' * 140_000},{COLUMNS}8,4096,0,1,1\n", "line 1: field larger than field limit"),
-        (f"{'x' * 1000},{COLUMNS}8,4096,0,1,1\n", "is unknown"),
-        (COLUMNS + "8,4096,0,nan\n", "tokens_per_s is 'nan'"),
-        (COLUMNS + "8,4096,0,1e999\n", "tokens_per_s is '1e999'"),
-        (COLUMNS + "8,4096,0,\x1b[31m\n", "tokens_per_s is"),
-        (COLUMNS + "8\0,4096,0,1\n", "batch_size is"),
-    ],
-)
-def test_a_broken_results_file_is_one_line(text: str, says: str) -> None:
-    assert says in refusal(MeasurementError, read_benchmark, text, source="r")
-
+# --- acceptance of strangers ------------------------------------------------------------
 
 POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 

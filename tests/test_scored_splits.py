@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from specroof.evidence import load_splits
-from specroof.questions.validate import split_json, split_text
 from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_score
 from tables import missed
 
@@ -92,22 +91,3 @@ def test_fewer_devices_decode_more_each_where_prefill_is_short() -> None:
         return 128 * 1024 / answer_s / (4 + devices)
 
     assert 1.2 <= per_device(4) / per_device(8) <= 1.83
-
-
-def test_a_table_and_json_have_the_errors_of_each_group(
-    split_validated: tuple[SplitScore, ...],
-) -> None:
-    groups = split_json(split_validated)
-    assert sum(group["n"] for group in groups) == 74
-    h200 = [
-        score for score in of_r1(split_validated, drafts=False) if score.point.hardware == "h200"
-    ]
-    of_sglang = errors([score for score in h200 if score.point.engine == "sglang"])
-    (group,) = [
-        group
-        for group in groups
-        if (group["hardware"], group["engine"], group["drafted"]) == ("h200", "sglang", False)
-    ]
-    assert group["median"] == pytest.approx(np.median(of_sglang))
-    table = split_text(split_validated).splitlines()
-    assert len(table) >= len(groups) + 2

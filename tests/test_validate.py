@@ -33,7 +33,7 @@ from specroof.cost import ForwardPass
 from specroof.engines.record import Record
 from specroof.errors import MeasurementError, ProfileError
 from specroof.evidence import Measurement, acceptance_of, drafter_of, kind_of, load_measurements
-from specroof.hardware.engine import IDEAL_ENGINE, EngineProfile
+from specroof.hardware.engine import EngineProfile
 from specroof.latency.model import model_work
 from specroof.latency.pass_seconds import all_reduce_s, pass_time
 from specroof.latency.setup import engine_setup
@@ -140,24 +140,6 @@ def test_a_band_is_set_by_others() -> None:
     alone = banded([far])
     assert alone[0].band is None
     assert banded([beside(2.0, 2.2, "plain")])[0].band is None
-
-
-@pytest.mark.parametrize(
-    ("near", "far"),
-    [
-        ({"engine": "vllm"}, {"engine": "sglang"}),
-        ({"method": "mtp"}, {"method": "dflash"}),
-    ],
-)
-def test_a_band_is_that_of_its_engine_and_kind_of_drafter(
-    near: dict[str, Any], far: dict[str, Any]
-) -> None:
-    points = [
-        beside(2.0, 2.0 * math.exp(off), source=f"{off}-{n}", **cell)
-        for off, cell in ((0.1, near), (0.5, far))
-        for n in range(4)  # three others speak for each
-    ]
-    assert [one.band for one in banded(points)] == pytest.approx([0.1] * 4 + [0.5] * 4)
 
 
 def test_a_point_of_a_source_weighs_as_the_source_and_of_a_family_as_the_family() -> None:
@@ -342,13 +324,6 @@ def test_requests_keep_the_batch_waiting() -> None:
     waited_s = 1 / slower - 1 / predicted(PLAIN, free)[0]
     # one overhead per request of `output_len` tokens
     assert waited_s == pytest.approx(engine.request_overhead_s / float(PLAIN.output_len or 1))
-
-
-def test_means_over_requests_are_brought_down_to_means_over_rounds() -> None:
-    pooled = replace(FAST, acceptance_kind="pooled", includes_prefill=False)
-    means = replace(pooled, acceptance_kind="per-request")
-    ratio = [predicted(one, IDEAL_ENGINE)[1] for one in (means, pooled)]
-    assert ratio[0] / ratio[1] == pytest.approx(4.65 / 5.34)
 
 
 def test_chips_of_no_family_have_no_fitted_engine() -> None:

@@ -1,7 +1,6 @@
 """A user's own results beside predictions: what is paired, how it is scored, and the command."""
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
-from specroof import load_hardware
 from specroof.cli import app
-from specroof.engines import calibrated_yaml, predicted_tokens_per_s
+from specroof.engines import predicted_tokens_per_s
 from specroof.evidence import Measurement
-from specroof.hardware.engine import EngineProfile
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.calibrate import throughput_chart
 from specroof.questions.validate import own_json, own_row, own_text
@@ -25,14 +22,6 @@ from tables import rows
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
 SETUP = engine_setup(CHOSEN, None, None, None)
-#: An engine whose drafts are launched faster than passes of the target, and one that is 20% slower.
-GUESS = replace(TRUE, draft_pass_overhead_s=2e-4)
-SLOWER = replace(
-    GUESS,
-    pass_overhead_s=1.2 * TRUE.pass_overhead_s,
-    sequence_overhead_s=1.2 * TRUE.sequence_overhead_s,
-    round_overhead_s=1.2 * TRUE.round_overhead_s,
-)
 
 
 def compared(bench: Sequence[Measurement], sources: Sequence[str] | None = None) -> OwnValidation:
@@ -159,15 +148,6 @@ def test_a_row_has_what_is_measured_predicted_and_ideal() -> None:
     assert plain["measured_speedup"] is None
 
 
-def test_words_say_where_there_is_no_speedup() -> None:
-    text = own_text(compared(points((8,), (2048,), (3,))))
-    assert "no load was measured with and without drafts" in text
-    assert text.splitlines()[0].split()[:2] == ["point", "batch"]
-    both = own_text(compared(points((8,), (2048,), (0, 3))))
-    assert both.splitlines()[4].split()[:4] == ["point", "drafts", "measured", "speedup"]
-    assert " right" in both
-
-
 def test_the_chart_draws_each_point_twice() -> None:
     found = compared(points(drafts=(0, 3)))
     rates = [(one.source, one.rate) for one in found.points]
@@ -192,83 +172,6 @@ def run(*words: object) -> Any:
 
 
 WORDS = ("-H", "b200", "--model", "Qwen/Qwen3-8B")
-
-
-def sglang_lines(engine: EngineProfile, words: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what SGLang's benchmark would write of a load, without drafts and with."""
-    batch, prompt, answer = (float(words[key]) for key in ("batch", "input", "output"))
-    lines = []
-    for drafts in (0, words["drafts"]):
-        tokens = words["tokens"] if drafts else None
-        point = Measurement(
-            place="", batch_size=batch, context_len=prompt + answer / 2, tokens_per_s=1.0,
-            draft_len=drafts, tokens_per_round=tokens, input_len=prompt, output_len=answer,
-            includes_prefill=True,
-        )  # fmt: skip
-        setup = engine_setup(replace(CHIP, engines={engine.name: engine}), engine.name, None, None)
-        (rate,) = predicted_tokens_per_s([point], Deployment(MODEL, setup), DRAFTER).tolist()
-        n = int(4 * batch)
-        server = {"model_path": "Qwen/Qwen3-8B", "tp_size": 1}
-        if drafts:
-            server["speculative_num_draft_tokens"] = drafts + 1
-        lines.append({
-            "backend": "sglang", "max_concurrency": batch, "concurrency": batch,
-            "server_info": server, "completed": n, "total_input_tokens": n * prompt,
-            "total_output_tokens": n * answer, "output_throughput": rate,
-            "duration": n * answer / rate, "accept_length": tokens,
-        })  # fmt: skip
-    return lines
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_from_bench_to_validate_to_calibrate_and_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = calibrated_yaml(load_hardware("b200"), GUESS, name="guess", source="a guess")
-    Path("guess.yaml").write_text(text, encoding="utf-8")
-    hints, bench = [], []
-    for batch in (1, 8, 64):
-        told = run(
-            *("advise", "Qwen/Qwen3-8B", "-H", "guess.yaml", "--drafter", "eagle3,accept=0.7"),
-            *("--draft-model", "some/eagle3", "--choose-draft-len", 3, "--concurrency", batch),
-            *("--input-len", 1024, "--output-len", 1024, "--bench"),
-        )
-        assert told.exit_code == 0, told.output
-        hints = [
-            shlex.split(line.partition("specroof ")[2])
-            for line in told.stdout.splitlines()
-            if "specroof " in line
-        ]
-        (title,) = [line for line in told.stdout.splitlines() if "tokens per round" in line]
-        tokens = float(title.split("and ")[1].split()[0])
-        load = {"batch": batch, "input": 1024, "output": 1024, "drafts": 3, "tokens": tokens}
-        bench += sglang_lines(SLOWER, load)
-    assert [words[0] for words in hints] == ["validate", "calibrate"]
-    assert hints[1][-1] == "my-guess.yaml"
-
-    Path("bench.jsonl").write_text("\n".join(json.dumps(line) for line in bench), encoding="utf-8")
-    before = run(*hints[0], "--json")
-    assert before.exit_code == 0, before.output
-    fitted = run(*hints[1])
-    assert fitted.exit_code == 0, fitted.output
-    mine = [word if word != "guess.yaml" else "my-guess.yaml" for word in hints[0]]
-    after = run(*mine, "--json", "--plot", "mine.png")
-    assert after.exit_code == 0, after.output
-    first, second = (json.loads(told.stdout.splitlines()[-1])["case"] for told in (before, after))
-    for total in (first["total"], second["total"]):
-        assert total["n"] == 6
-        assert total["verdict_accuracy"] == 1
-    assert first["total"]["tokens_per_s_mean_error"] > 0.05
-    assert second["total"]["tokens_per_s_mean_error"] < 0.01
-    assert second["total"]["decode_mean_error"] < first["total"]["decode_mean_error"]
-    assert second["total"]["speedup_mean_error"] < first["total"]["speedup_mean_error"]
-    assert second["ideal"] == first["ideal"]
-    assert Path("mine.png").stat().st_size > 10_000
-    words = run(*mine)
-    title = "Qwen3-8B on 1 x NVIDIA B200 SXM, engine calibrated ("
-    assert words.stdout.splitlines()[0].startswith(title)
 
 
 BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
