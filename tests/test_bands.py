@@ -19,8 +19,6 @@ from specroof import (
 )
 from specroof.acceptance import context_acceptance
 from specroof.cost import Options
-from specroof.drafters.kinds import KINDS
-from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
@@ -149,31 +147,6 @@ def test_a_curve_has_the_width_of_each_of_its_loads() -> None:
     widths = band.width_at(made.batch_size, made.context_len[:, None])
     assert ends_of(made)[0][..., 1:] == pytest.approx(np.stack([widths] * 2, axis=-1))
     assert widths[0, 0] == 0.1 < widths[-1, 0] < widths[-1, -1]
-
-
-@pytest.mark.parametrize("engine", FRAMEWORKS)
-@pytest.mark.parametrize("name", ["h200", "b200", "a100-80gb", "mi300x", "l40s"])
-def test_a_kind_of_drafter_is_the_less_sure_the_farther_it_was_measured(
-    name: str, engine: str
-) -> None:
-    """Here, on other families of chips alone, nowhere."""
-    setup = engine_setup(load_hardware(name), engine, Placement(), None)
-    speaks, elsewhere = evidence_engine(Deployment(MODEL, setup)), speaking(engine, "l40s")
-    here, anywhere = (one.reach for one in (setup.engine, elsewhere))
-    assert here is not None
-    assert anywhere is not None
-    widths: dict[bool, list[float]] = {True: [], False: []}
-    for drafter in KINDS.keys() - {"ideal", "autoregressive", "block"}:
-        band, far = speaks.band(drafter), elsewhere.band(drafter)
-        assert band is not None
-        assert far is not None
-        assert band.width <= far.width
-        if drafter not in here.drafters:
-            # The widest band of either, whose releases apart.
-            timed = present(load_hardware("l40s").engine(engine).band(drafter))
-            assert band.width >= 0.99 * timed.width
-        widths[drafter in anywhere.drafters].append(band.width)
-    assert min(widths[False]) > max(widths[True])
 
 
 @pytest.mark.parametrize(

@@ -481,56 +481,10 @@ def test_every_bundled_calibration_scores_as_it_says() -> None:
             assert now == pytest.approx(said, abs=0.1), f"{profile.name}: {name}"
 
 
-def test_a_calibration_says_where_its_results_come_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [f"{one.batch_size},{one.context_len},0,{one.rate}" for one in points()]
-    text = "\n".join(["batch_size,context_len,draft_len,tokens_per_s", *rows])
-    bench = bench_file(tmp_path, text)
-
-    def read(*words: Any, **more: Any) -> tuple[Measurement, ...]:
-        found = read_benchmark(*words, **more)
-        # As results in JSON say, some with their release.
-        return tuple(
-            replace(one, engine="vllm", engine_version="0.19.0" if n else "")
-            for n, one in enumerate(found)
-        )
-
-    monkeypatch.setattr("specroof.questions.benchmark.read_benchmark", read)
-    asked: dict[str, Any] = {"engine": "ideal", "server": "running=64", "tensor_parallel": 2}
-    source = specroof.calibrate(bench, "Qwen/Qwen3-8B", "b200", **asked).hardware.sources[
-        "engines.calibrated"
-    ]
-    assert (
-        "on 2 x NVIDIA B200 SXM, tensor_parallel=2, vllm 0.19.0, vllm of unknown release, "
-        "running=64 in bench.csv (sha256 "
-    ) in source
-    assert re.search(r"mean error \S+% over these points, at most \S+%$", source)
-
-
 def bench_file(folder: Path, text: str) -> Path:
     bench = folder / "bench.csv"
     bench.write_text(text)
     return bench
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_what_plain_points_leave_open_and_what_points_say_little_of_is_said(
-    tmp_path: Path,
-) -> None:
-    rows = [f"{one.batch_size},{one.context_len},{{}},{one.rate},{{}}" for one in points()]
-    header = "batch_size,context_len,draft_len,tokens_per_s,acceptance_length\n"
-    plain = bench_file(tmp_path, header + "\n".join(row.format(0, "") for row in rows))
-    asked: dict[str, Any] = {"engine": "sglang"}
-    found = specroof.calibrate(plain, "Qwen/Qwen3-8B", "b200", **asked)
-    assert any("not the speedup" in note for note in found.notes)
-    marked = [one.name for one in found.found.fitted if one.is_prior]
-    assert marked
-    assert [warning.partition(":")[0] for warning in found.warnings] == marked
-    drafted = bench_file(tmp_path, header + "\n".join(row.format(3, "2.5") for row in rows))
-    both = specroof.calibrate(drafted, "Qwen/Qwen3-8B", "b200", drafter="eagle3", **asked)
-    assert not any("not the speedup" in note for note in both.notes)
 
 
 def test_timed_passes_are_no_plain_results_of_a_speedup(tmp_path: Path) -> None:

@@ -20,13 +20,10 @@ from specroof import (
 from specroof.drafters import Drafter
 from specroof.engines import ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement, refuse_other_kinds
-from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment, engine_setup
-from specroof.questions.benchmark import engine_of_results, file_label, idle_notes, in_sample_notes
-from specroof.scoring.own_results import own_validation
+from specroof.questions.benchmark import engine_of_results, idle_notes
 from tables import rows
 
-SETUP = engine_setup(CHIP, None, None, None)
 FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")
 
 
@@ -207,25 +204,3 @@ def test_words_about_drafts_that_change_nothing_are_named() -> None:
         f"drafter {DRAFTER.name!r} changes nothing: no result has drafts",
         "draft length 3 changes nothing: no result has drafts",
     ]
-
-
-def test_errors_on_what_was_fitted_are_said_to_be_in_sample() -> None:
-    mine, other = file_label("a.csv", "batch"), file_label("a.csv", "another batch")
-    source = f"specroof calibrate: 3 points in {mine}; fitted"
-    chip: HardwareProfile = replace(CHIP, sources={"engines.mine": source})
-    copied = file_label("b (1).csv", "batch")
-    assert in_sample_notes([mine, other], chip, "mine") == [
-        "in-sample: engine mine was fitted to the results of a.csv, so its errors there do "
-        "not test it"
-    ]
-    (note,) = in_sample_notes([copied], chip, "mine")  # by what it holds, not by its name
-    assert "the results of b (1).csv, so" in note
-    assert in_sample_notes([mine], chip, "sglang") == []
-
-
-def test_arms_of_two_tools_are_no_speedup() -> None:
-    plain, fast = points((8,), (2048,), (0, 3))
-    for tools, kind in ((("vllm", "vllm"), "speedup"), (("vllm", "sglang"), "rate")):
-        bench = [replace(plain, engine=tools[0]), replace(fast, engine=tools[1])]
-        found = own_validation(bench, Deployment(MODEL, SETUP), DRAFTER)
-        assert found.points[1].scored.kind == kind

@@ -26,14 +26,10 @@ from specroof import CatalogError, OptionError, doctor, predict, survival_accept
 from specroof.acceptance import context_acceptance
 from specroof.engines import calibrated_yaml
 from specroof.errors import MeasurementError
-from specroof.policies.decision import Change, Gain
-from specroof.policies.schedule import Schedule
 from specroof.questions.doctor import (
     Diagnosis,
     DoctorRequest,
-    gain_words,
 )
-from tables import reads, rows
 
 LIFE = Life(1000.0)
 LATER = LIFE.at(1030.0)
@@ -542,12 +538,3 @@ def test_refusals_are_one_line(saved: Any) -> None:
         assert reason in refused("doctor", path, ON_CHIP, words)
     with pytest.raises(OptionError, match="engine"):
         doctor(SERVED, CHIP, pages=path, engine="no-such")
-
-
-STEADY = Schedule(((1, 64, 2),), 0.0)
-
-
-@pytest.mark.parametrize(("now", "best", "words"), rows("values", "doctor_gains"))
-def test_every_gain_is_over_plain_decoding(now: Any, best: Any, words: str) -> None:
-    change = Change(running=40, now=now and Gain(*now), best=Gain(*best), schedule=STEADY)
-    assert reads(gain_words(change), f"at 40 running requests {words}")

@@ -265,11 +265,6 @@ def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> N
         temperature=1, framework="vllm", **at,
     )  # fmt: skip
     assert line == "rule is 'typical'; allowed: greedy, rejection, lossy, with vllm"
-    line = refusal(
-        OptionError, specroof.predict, "Qwen/Qwen3-8B", "h100", drafters="mtp,accept=0.8",
-        temperature=1, **at,
-    )  # fmt: skip
-    assert line.startswith("drafter 'mtp,accept=0.8': the acceptance states no temperature")
 
 
 def test_ends_of_a_band_that_state_no_temperature_stay_as_they_are() -> None:
@@ -277,13 +272,6 @@ def test_ends_of_a_band_that_state_no_temperature_stay_as_they_are() -> None:
     moved = resampled_acceptance(replace(GREEDY, between=(silent, stated)), 1.0)
     assert silent in moved.between
     assert stated not in moved.between
-
-
-def test_rules_do_not_differ_at_temperature_0() -> None:
-    for rule in ("rejection", "exact", "typical"):
-        same = resampled_acceptance(GREEDY, 0.0, rule)
-        assert (same.rule, same.caveats, same.between) == (rule, GREEDY.caveats, GREEDY.between)
-        assert same.tokens_per_round(3) == GREEDY.tokens_per_round(3)
 
 
 def test_a_lossy_rule_asks_for_a_measurement_and_no_temperature() -> None:

@@ -77,26 +77,6 @@ def test_figures_are_those_that_the_sources_print(
     assert {name: getattr(one, name) for name in figures} == figures
 
 
-def test_a_bare_pass_keeps_its_seconds() -> None:
-    seconds = {
-        point.batch_size: point.batch_size / point.tokens_per_s
-        for point in load_measurements()
-        if point.source == "dsv4-step" and point.batch_size and point.tokens_per_s
-    }
-    # 1 024 tokens, 8 each for 128 requests; the next size has no captured graph.
-    assert seconds[128] == pytest.approx(20.6e-3, rel=0.01)
-    assert seconds[192] == pytest.approx(104e-3, rel=0.01)
-
-
-def test_drafting_alone_keeps_its_seconds_and_shares() -> None:
-    # vLLM blog, figure 2: 0.88 ms for one request, 5.38 ms for 256.
-    seconds = {one.batch_size: one.draft_s for one in load_measurements() if one.draft_s}
-    assert (len(seconds), seconds[1], seconds[256]) == (35, 0.88e-3, 5.38e-3)
-    # arXiv:2601.11580, figure 4: EAGLE-3 for Qwen3-8B drafts 0.212 of the time, verifies 0.658.
-    one = found("specdecode-fig4", model="Qwen/Qwen3-8B", method="eagle3")
-    assert one.draft_share == pytest.approx(0.212 / (0.212 + 0.658), rel=1e-3)
-
-
 def test_counts_of_drafts_are_ours() -> None:
     for point in load_measurements():
         if point.method in {"mtp", "dflash", "domino"} and point.draft_len:

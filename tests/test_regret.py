@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.evidence import kind_of, load_measurements
-from specroof.policies.decision import Choice
 from specroof.questions.validate import regret_json, regret_lines
 from specroof.scoring import Validation
-from specroof.scoring import scores as room
 from specroof.scoring.scores import Scored, regrets, worst_regrets
 from tables import rows
 
@@ -60,15 +58,6 @@ def test_regret_is_that_of_brute_force(pairs: list[tuple[float, float]]) -> None
     assert one.lost >= 0
 
 
-def test_choices_are_those_of_advise(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: Any, **__: Any) -> Choice:
-        return Choice(0, 1, 1.5, 1.5, 1.5, "pays")
-
-    monkeypatch.setattr(room, "best_choice", never)
-    (one,) = regrets([option(2.0, 2.0)])
-    assert (one.taken, one.lost) == (None, 0.5)
-
-
 def test_the_worst_are_those_that_lose_most() -> None:
     losing = [option(m, 0.9, batch_size=10.0 * m) for m in (1.1, 1.4, 1.2, 1.3)]
     found = regrets([*losing, option(1.5, 1.5, batch_size=1.0)])
@@ -113,16 +102,6 @@ def test_sources_that_are_not_trusted_are_in_no_mean_and_among_the_worst() -> No
     assert (worst["lost"], worst["in_total"], worst["options"]) == (0.5, False, 2)
     assert (worst["best"], worst["note"]) == (None, "loose")
     assert worst["taken"]["draft_len"] == 3
-
-
-def test_what_was_measured_one_way_says_nothing_of_choices() -> None:
-    alone = made(option(2.0, 1.5))
-    (mean,) = regret_lines(alone)
-    assert mean.endswith("loses 0.0% of the throughput over 1 set-ups")
-    assert regret_json(alone)["mean_with_a_choice"] is None
-    _, line = regret_lines(made(option(2.0, 0.5, task=""), option(2.0, 2.0, task="x")))
-    assert "in flight: takes" in line  # without a task there is none to name
-    assert list(regret_lines(made(option(0.5, 1.5, trust=5)))) == []
 
 
 def test_set_ups_of_one_engine_version_are_told_apart() -> None:

@@ -98,10 +98,11 @@ def test_regret_is_over_the_draft_lengths_of_one_load() -> None:
 
 def test_arms_are_paired_by_the_load_that_was_asked_for() -> None:
     plain, fast = points((8,), (2048,), (0, 3), prefills=True)
+    told: dict[str, Any] = {"concurrency": 8.0, "engine": "vllm"}
     busy = [
-        replace(plain, batch_size=7.6, concurrency=8.0),
+        replace(plain, batch_size=7.6, **told),
         # Another server is never as busy, and samples a token more or less.
-        replace(fast, batch_size=7.3, input_len=(fast.input_len or 0) + 3, concurrency=8.0),
+        replace(fast, batch_size=7.3, input_len=(fast.input_len or 0) + 3, **told),
     ]
     assert compared(busy).points[1].scored.kind == "speedup"
     longer = replace(busy[1], output_len=1.009 * (fast.output_len or 0))
@@ -111,6 +112,7 @@ def test_arms_are_paired_by_the_load_that_was_asked_for() -> None:
         {"output_len": 1.0105 * (fast.output_len or 0)},
         {"context_len": 4096.0},
         {"input_len": None, "output_len": None},
+        {"engine": "sglang"},
     ]
     for change in changes:
         other = compared([busy[0], replace(busy[1], **change)])
