@@ -124,10 +124,7 @@ STATED: dict[str, Any] = dict(zip(OVERHEADS, (2e-3, 5e-5, 3e-4, 0.02), strict=Tr
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("known", "true"),
-    [
-        (FITTED, replace(FITTED, **MORE)),
-        (replace(FITTED, **WITHOUT), replace(FITTED, **STATED)),
-    ],
+    [(FITTED, replace(FITTED, **MORE)), (replace(FITTED, **WITHOUT), replace(FITTED, **STATED))],
     ids=["two and a half times", "from a profile without them"],
 )
 def test_the_overheads_of_a_round_and_request_are_recovered_together(

@@ -21,7 +21,7 @@ from specroof.drafters import Drafter
 from specroof.engines import ideal_rates, predicted_tokens_per_s
 from specroof.evidence import Measurement, refuse_other_kinds
 from specroof.latency.setup import Deployment, engine_setup
-from specroof.questions.benchmark import engine_of_results, idle_notes
+from specroof.questions.benchmark import engine_of_results
 from tables import rows
 
 FP8 = Options(weight_dtype="fp8", kv_dtype="fp8")
@@ -57,10 +57,7 @@ def test_what_leaves_formats_to_the_checkpoint_contradicts_nothing(said: str | N
         assert refusal(stated(PLAIN, kv_cache=said)) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "weights", "said", "passes"),
-    rows("values", "stated_weights"),
-)
+@pytest.mark.parametrize(("name", "weights", "said", "passes"), rows("values", "stated_weights"))
 def test_weights_are_priced_as_they_were_served(
     name: str, weights: str | None, said: str, passes: bool
 ) -> None:
@@ -87,10 +84,7 @@ def test_a_format_is_as_wide_as_its_name_says(
         assert (line is None) == (width == is_of), said
 
 
-@pytest.mark.parametrize(
-    ("cache", "said", "passes"),
-    rows("values", "stated_caches"),
-)
+@pytest.mark.parametrize(("cache", "said", "passes"), rows("values", "stated_caches"))
 def test_caches_are_priced_as_they_were_served(cache: str | None, said: str, passes: bool) -> None:
     line = refusal(stated(PLAIN, kv_cache=said), options=Options(kv_dtype=cache))
     assert (line is None) == passes
@@ -194,13 +188,3 @@ def test_the_engine_is_that_of_the_tool() -> None:
     (engine, (note,)) = engine_of_results(theirs, bare)
     assert engine is None
     assert "no engine vllm" in note
-
-
-def test_words_about_drafts_that_change_nothing_are_named() -> None:
-    words = {"drafter": "eagle3", "draft length": None}
-    assert idle_notes(PLAIN, words) == ["drafter 'eagle3' changes nothing: no result has drafts"]
-    assert idle_notes(points((8,), (2048,), (0, 3)), words) == []
-    assert idle_notes(PLAIN, {"drafter": DRAFTER, "draft length": 3}) == [
-        f"drafter {DRAFTER.name!r} changes nothing: no result has drafts",
-        "draft length 3 changes nothing: no result has drafts",
-    ]

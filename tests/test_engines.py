@@ -140,10 +140,7 @@ SHAPE = PassShape(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "figures", "how_many"),
-    rows("values", "overheads"),
-)
+@pytest.mark.parametrize(("name", "figures", "how_many"), rows("values", "overheads"))
 def test_what_an_engine_adds_has_a_name(
     name: str, figures: dict[str, Any], how_many: float
 ) -> None:
@@ -253,11 +250,7 @@ def test_a_recurrence_takes_one_token_after_the_other() -> None:
     [
         # Of each layer the stream around two norms; queries, two keys and values of 8 heads, what
         # heads give; gate, up, down.
-        (
-            "Qwen/Qwen3-8B",
-            Placement(4),
-            36 * (8 * 4096 + (2 * 4096 + 2 * 1024 + 3 * 12288) / 4),
-        ),
+        ("Qwen/Qwen3-8B", Placement(4), 36 * (8 * 4096 + (2 * 4096 + 2 * 1024 + 3 * 12288) / 4)),
         # Queries of 64 heads of 64; a router; four experts, their ends on the devices that hold
         # them. Two groups of attention have half of the tokens each.
         (
@@ -488,19 +481,35 @@ def test_timed_experts_have_a_floor(
     assert pass_time(both, setup.engine).work_s.tolist() == pytest.approx(alone)
 
 
-def test_weights_of_a_narrow_format_have_a_kernel_of_their_own() -> None:
+def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
     kernel = ExpertKernel(floor_s=5.0, expert_s=0.0, memory_frac=1.0, compute_frac=1.0, tokens=6)
-    kernels = {"bf16": kernel, "int4": replace(kernel, floor_s=7.0)}
-    hardware = chip(real(expert_kernels=kernels))
-    setup, forward = engine_setup(hardware, "real", None, None), ForwardPass(1, 1, 0)
+    tile = SparseKernel(head_tile=128, compute_frac=0.5)
+    engine = real(
+        expert_kernels={"bf16": kernel, "int4": replace(kernel, floor_s=7.0)},
+        sparse_kernels={"bf16": tile, "fp8": replace(tile, head_tile=64)},
+    )
+    setups = [
+        engine_setup(chip(engine), "real", None, Options(kv_dtype=dtype))
+        for dtype in ("bf16", "fp8")
+    ]
     plain = Experts(n_experts=8, top_k=2, in_features=8, hidden_features=8)
     narrow = replace(plain, weight=WEIGHT_FORMATS["int4"])
-    works = [model_work(toy(experts), setup, forward) for experts in (plain, narrow)]
-    floors = [pass_time(work, setup.engine).ops[0].floor_s for work in works]
+    experts = [model_work(toy(one), setups[0], DECODE) for one in (plain, narrow)]
+    floors = [pass_time(work, engine).ops[0].floor_s for work in experts]
     assert floors == [5, 7]
+    prompts = replace(ForwardPass(1, 4096, 0), settled=True)
+    caches = [model_work(toy(SPARSE), setup, prompts) for setup in setups]
+    computed = [
+        float(op.compute_s)
+        for work in caches
+        for op in pass_time(work, engine).ops
+        if op.op.kind == "latent_attention"
+    ]
+    assert computed[0] == 2 * computed[1]  # of 64 heads
     # Passes of both are timed together as each alone.
-    alone = [float(pass_time(work, setup.engine).work_s) for work in works]
-    assert pass_time(stacked(works, [1, 1]), setup.engine).work_s.tolist() == pytest.approx(alone)
+    for works in (experts, caches):
+        alone = [float(pass_time(work, engine).work_s) for work in works]
+        assert pass_time(stacked(works, [1, 1]), engine).work_s.tolist() == pytest.approx(alone)
 
 
 SPARSE = LatentAttention(64, 512, 64, Indexer(n_heads=32, head_dim=128, top_k=2048))
@@ -575,22 +584,6 @@ def test_attention_to_picked_tokens_takes_what_is_timed(
     ops = model_latency(load_model("zai-org/GLM-5-FP8"), setup, forward).ops
     found_s = sum(float(op.seconds) for op in ops if op.op.name.startswith("sparse_attention."))
     assert found_s / 78 * 1e3 == pytest.approx(taken_ms, rel=0.15)
-
-
-def test_attention_of_two_caches_is_timed_by_the_kernel_of_each() -> None:
-    kernels = {
-        "bf16": SparseKernel(head_tile=128, compute_frac=0.5),
-        "fp8": SparseKernel(head_tile=64, compute_frac=0.25),
-    }
-    setups = [
-        engine_setup(chip(real(sparse_kernels=kernels)), "real", None, Options(kv_dtype=kv_dtype))
-        for kv_dtype in ("bf16", "fp8")
-    ]
-    forward = ForwardPass(1, 4096, 0, settled=True)
-    works = [model_work(toy(SPARSE), setup, forward) for setup in setups]
-    alone = [float(pass_time(work, setups[0].engine).work_s) for work in works]
-    both = pass_time(stacked(works, [1, 1]), setups[0].engine).work_s
-    assert both.tolist() == pytest.approx(alone)
 
 
 @pytest.mark.parametrize(

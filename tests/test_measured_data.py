@@ -143,10 +143,7 @@ def bundled_table() -> str:
     return (folder / "modal.csv").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("good", "bad", "says"),
-    rows("refusals", "measured_tables"),
-)
+@pytest.mark.parametrize(("good", "bad", "says"), rows("refusals", "measured_tables"))
 def test_a_broken_table_is_refused_with_its_file_and_line(good: str, bad: str, says: str) -> None:
     text = bundled_table()
     assert good in text

@@ -8,13 +8,7 @@ from typing import Any
 
 import pytest
 
-from specroof import (
-    Options,
-    hardware_names,
-    load_hardware,
-    load_model,
-    predict,
-)
+from specroof import Options, hardware_names, load_hardware, load_model, predict
 from specroof.architecture.base import Linear
 from specroof.architecture.model import Architecture
 from specroof.errors import ProfileError

@@ -131,7 +131,3 @@ def test_the_target_is_reached_on_what_was_measured(validated: Validation) -> No
     # The two that lose more than 10 % are of a source whose rounds nothing explains.
     large = [one for one in told["worst"] if one["lost"] > 0.1]
     assert len(large) == told["above_10_percent_not_in_total"] == 2
-    assert all(one["note"].startswith("rounds of many requests last twice") for one in large)
-    assert [one["lost"] for one in told["worst"]] == sorted(
-        (one["lost"] for one in told["worst"]), reverse=True
-    )

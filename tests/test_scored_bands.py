@@ -228,21 +228,6 @@ def test_drift_is_the_usual_change_of_one_load(monkeypatch: pytest.MonkeyPatch) 
     assert found["vllm"] == found["atom"] == found["sglang"]  # the largest of the others
 
 
-@pytest.mark.parametrize(
-    ("server", "version", "tag"),
-    [
-        ("vllm", "vLLM 0.10.1", "0.10"),
-        ("sglang", "0.5.1.post1", "0.5.1"),
-        ("tensorrt-llm", "1.2.0rc6.post2", "1.2"),
-        ("atom", "20260511", ""),
-    ],
-)
-def test_releases_are_told_apart_by_the_numbers_that_differ(
-    server: str, version: str, tag: str
-) -> None:
-    assert drift.release_tag(server, version) == tag
-
-
 # --- How many measurements bands hold -------------------------------------------------------------
 
 

@@ -95,10 +95,7 @@ def test_of_two_pages_that_say_the_same_the_first_counts() -> None:
     assert all_facts([]) == ServerFacts()
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    rows("refusals", "server_infos"),
-)
+@pytest.mark.parametrize(("text", "says"), rows("refusals", "server_infos"))
 def test_what_a_server_would_not_say_is_refused(text: str, says: str) -> None:
     with pytest.raises(MeasurementError, match=says) as refusal:
         server_facts(text, source="page")

@@ -1,12 +1,10 @@
 """What results say their server was told, beside what the user says."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from commands import refused, run
 from specroof.errors import MeasurementError
 from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.hardware.engine import ServerSettings
@@ -60,13 +58,3 @@ def test_results_say_what_their_server_was_told() -> None:
     said = "overlap False, and server states overlap True; allowed: the same, or to leave overlap"
     with pytest.raises(MeasurementError, match=said):
         server_told([silent, first], ServerSettings(overlap=True))
-
-
-def test_validate_refuses_settings_that_a_result_contradicts(tmp_path: Path) -> None:
-    file = tmp_path / "bench.jsonl"
-    file.write_text(line(disable_overlap_schedule=True))
-    words = f"validate {file} --model Qwen/Qwen3-8B -H h100"
-    run(words, "--server overlap=off")
-    assert "the server ran with overlap False, and server states overlap True" in refused(
-        words, "--server overlap=on"
-    )

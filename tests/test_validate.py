@@ -447,19 +447,6 @@ def test_kernels_reach_what_was_timed() -> None:
         kernel_engine(load_hardware("mi300x"), fitted_parameters())
 
 
-@pytest.mark.parametrize(
-    "chip",
-    ["b200", pytest.param("h200", marks=pytest.mark.xfail(strict=True, reason="15.5 % off"))],
-)
-def test_kernels_are_validated_where_they_were_measured(chip: str) -> None:
-    points = (one for one in load_measurements() if one.source == "trtllm-r1")
-    (point,) = (one for one in points if one.hardware == chip)
-    engine = left_out_engine(point)
-    assert engine.name == KERNEL_ENGINE
-    assert engine.graphs is None
-    assert predicted(point, engine)[0] == pytest.approx(point.rate, rel=0.12)
-
-
 def test_sglang_pads_to_the_sizes_that_it_captures() -> None:
     graphs: Any = load_hardware("b200").engines["sglang"].graphs
     assert graphs.counts == "sequences"

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -15,8 +14,7 @@ from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.latency.setup import Deployment, engine_setup
-from specroof.questions.calibrate import throughput_chart
-from specroof.questions.validate import own_json, own_row, own_text
+from specroof.questions.validate import own_json, own_row
 from specroof.scoring.own_results import OwnValidation, own_validation
 from tables import rows
 
@@ -70,19 +68,6 @@ def test_the_ideal_roofline_stands_beside_each_point() -> None:
     found = compared(bench)
     assert [one.rate.predicted for one in found.ideal] == pytest.approx(list(ideal))
     assert found.ideal[1].scored.predicted == pytest.approx(ideal[1] / ideal[0])
-
-
-def test_a_band_that_holds_1_decides_nothing() -> None:
-    plain, fast = points((8,), (2048,), (0, 3))
-    found = compared([plain, replace(fast, tokens_per_s=plain.rate * 1.3)])
-    point = found.points[1]
-    # 1.2 within a factor of e^0.1 (1.09 to 1.33) pays, within e^0.3 (0.89 to 1.62) may or may not.
-    for band, word in ((0.1, "right"), (0.3, "unclear"), (0.0, "right")):
-        told = replace(point, scored=replace(point.scored, predicted=1.2, band=band))
-        (row,) = own_text(replace(found, points=(told,), ideal=found.ideal[1:])).split("\n")[4:5]
-        assert row.split()[-1] == word
-    lost = replace(point, scored=replace(point.scored, predicted=0.8, band=0.1))
-    assert "wrong" in own_text(replace(found, points=(lost,), ideal=found.ideal[1:]))
 
 
 def test_regret_is_over_the_draft_lengths_of_one_load() -> None:
@@ -148,22 +133,6 @@ def test_a_row_has_what_is_measured_predicted_and_ideal() -> None:
     assert point["measured_speedup"] == pytest.approx(point["predicted_speedup"])
     assert point["ideal_speedup"] > point["measured_speedup"]
     assert plain["measured_speedup"] is None
-
-
-def test_the_chart_draws_each_point_twice() -> None:
-    found = compared(points(drafts=(0, 3)))
-    rates = [(one.source, one.rate) for one in found.points]
-    ideal = [(one.source, one.rate) for one in found.ideal]
-    axes = throughput_chart(rates, ideal, engine="true").axes[0]
-    right, filled, hollow = axes.lines
-    measured = [one.rate.point.rate for one in found.points]
-    for line, some in ((filled, found.points), (hollow, found.ideal)):
-        assert np.asarray(line.get_xdata(), dtype=float) == pytest.approx(measured)
-        assert np.asarray(line.get_ydata(), dtype=float) == pytest.approx(
-            [one.rate.predicted for one in some]
-        )
-    low, high = np.asarray(right.get_xdata(), dtype=float)
-    assert low < min(measured) < max(one.rate.predicted for one in found.ideal) < high
 
 
 # --- the command ---------------------------------------------------------------------------------
