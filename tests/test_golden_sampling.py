@@ -240,7 +240,7 @@ def test_a_band_of_a_move_goes_with_the_context(spec: str) -> None:
         assert 1 < low < curve.tokens_per_round(3) < high < 4
 
 
-def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> None:
+def test_questions_move_acceptance() -> None:
     at: dict[str, Any] = {"batch_size": 1, "context_len": 4096}
     spec = "dflash,profile=qwen3-8b/dflash-b16/gsm8k-t0"
     cold, hot = (
@@ -250,16 +250,6 @@ def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> N
     assert hot.rows[0].speedup < cold.rows[0].speedup
     assert hot.rows[0].speedup_high / hot.rows[0].speedup > 1.05
     assert [note for note in hot.notes if "temperature 1" in note] != []
-    advice = specroof.advise(
-        "Qwen/Qwen3-8B",
-        "h100",
-        drafters=["eagle3,accept-length=2.8@3,window=2048", "mtp,accept=0.8,rule=lossy"],
-        concurrency=[4],
-        input_len=8000,
-        output_len=100,
-    )
-    for said in ("2048 tokens that the drafter was trained on", "accuracy as measured: not stated"):
-        assert [type(note) for note in advice.notes if said in note] == [Urgent], said
     line = refusal(
         OptionError, specroof.predict, "Qwen/Qwen3-8B", "h100", drafters=spec, rule="typical",
         temperature=1, framework="vllm", **at,

@@ -9,7 +9,6 @@ import pytest
 
 from fitting import drift
 from fitting.bands import bands_of, served_scales, wider_bands
-from specroof.engines.calibration import Residual, widened
 from specroof.evidence import Measurement
 from specroof.hardware.engine import Band, ServedBands
 from specroof.scoring import Validation
@@ -115,14 +114,6 @@ def test_wider_bands_take_the_widest_and_widen_from_the_nearest_limit() -> None:
         "to-4": (0.2, 64, None), "to-32": (0.2, 512, None),
         "to-256": (0.2, 512, None), "more": (0.4, 512, 4096),
     }  # fmt: skip
-
-
-def test_a_calibrated_profile_is_no_surer_of_requests_than_of_its_own_points() -> None:
-    narrow = Band(width=0.2, mean_error=0.1, points=30, engines={"vllm": 30})
-    residuals = [Residual(Measurement(place="mine", tokens_per_s=100.0), 300.0)] * 3
-    own = widened(narrow, residuals)
-    assert own.width == pytest.approx(math.log(3))
-    assert (own.points, own.engines) == (3, {})
 
 
 # --- of speedups ----------------------------------------------------------------------------------

@@ -9,25 +9,8 @@ from specroof import MeasurementError
 from specroof.reading.traces import parse_trace
 from tables import refusal, rows
 
-OWN = "arrival_s,input_len,output_len,cached_len\n10,100,20,64\n10.5,90,8,\n"
-AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
-2023-11-16 18:17:03.9799600,4808,10
-2023-11-16 18:17:04.0319600,3180,8
-"""
-AZURE_2024 = """TIMESTAMP,ContextTokens,GeneratedTokens
-2024-05-10 00:00:00.009930+00:00,2162,5
-2024-05-10 02:00:00.509930+02:00,2399,6
-"""
-BURST = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
-5,ChatGPT,472,18,490,Conversation log
-45,ChatGPT,1087,230,1317,API log
-"""
-#: The second prompt begins with the first block of the first, the third with all of the second.
-MOONCAKE = "\n".join(
-    json.dumps({"timestamp": at, "input_length": prompt, "output_length": 7, "hash_ids": ids})
-    for at, prompt, ids in ((3000, 1400, [1, 2, 3]), (3500, 900, [1, 9]), (3500, 900, [1, 9]))
-)
-TEXTS = {"own": OWN, "azure": AZURE, "mooncake": MOONCAKE}
+TRACES = rows("results", "traces")
+OWN, AZURE, MOONCAKE = (TRACES[name][0] for name in ("own", "azure", "mooncake"))
 VLLM: dict[str, Any] = {
     "request_rate": 4.0,
     "max_concurrency": None,
@@ -46,59 +29,18 @@ SGLANG: dict[str, Any] = {
 def listed(text: str, **settings: Any) -> dict[str, Any]:
     found = parse_trace(text, source="t", **settings)
     return {
-        name: pytest.approx(values.tolist()) if hasattr(values, "tolist") else values
+        name: values.tolist() if hasattr(values, "tolist") else values
         for name, values in found.items()
     }
 
 
-def test_a_table_of_our_own_counts_from_its_first_time() -> None:
-    assert listed(f"# made up\n\n{OWN}") == {
-        "arrival_s": [0, 0.5],
-        "input_len": [100, 90],
-        "output_len": [20, 8],
-        "cached_len": [64, 0],
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "arrivals", "prompts", "answers"),
-    [
-        (AZURE, [0, 0.052], [4808, 3180], [10, 8]),
-        (AZURE_2024, [0, 0.5], [2162, 2399], [5, 6]),
-        (BURST, [0, 40], [472, 1087], [18, 230]),
-    ],
-)
-def test_public_tables_are_read(
-    text: str, arrivals: list[float], prompts: list[float], answers: list[float]
-) -> None:
-    found = parse_trace(text, source="t")
-    assert found["arrival_s"] == pytest.approx(arrivals, abs=1e-6)
-    assert (found["input_len"].tolist(), found["output_len"].tolist()) == (prompts, answers)
-    assert not found["cached_len"].any()
-
-
-def test_prompts_of_mooncake_share_blocks_of_512() -> None:
-    assert listed(MOONCAKE) == {
-        "arrival_s": [0, 0.5, 0.5],
-        "input_len": [1400, 900, 900],
-        "output_len": [7, 7, 7],
-        "cached_len": [0, 512, 899],  # all of it but the last token
-    }
-
-
-def test_records_may_say_seconds_and_cached_tokens() -> None:
-    rows = [
-        {"arrival_s": 1.0, "input_tokens": 9, "output_tokens": 2, "cached_len": 4, "hash_ids": []},
-        {"arrival_s": 1.5, "input_len": 8, "output_len": 3, "user": "x"},
-    ]
-    expected = {
-        "arrival_s": [0, 0.5],
-        "input_len": [9, 8],
-        "output_len": [2, 3],
-        "cached_len": [4, 0],
-    }
-    assert listed(json.dumps(rows)) == expected
-    assert listed("\n".join(map(json.dumps, rows))) == expected
+@pytest.mark.parametrize("name", TRACES)
+def test_a_trace_is_its_requests(name: str) -> None:
+    text, expected = TRACES[name]
+    found = listed(text)
+    for key, values in expected.items():
+        assert found[key] == pytest.approx(values, abs=1e-6), key
+    assert found.keys() == expected.keys()
 
 
 def test_a_clients_result_is_sent_again_as_it_was() -> None:
@@ -129,7 +71,7 @@ def test_lengths_come_at_once(text: str, prompts: list[float], answers: list[flo
     ("text", "says"),
     [
         *(
-            (TEXTS[of].replace(old, new), says)
+            (TRACES[of][0].replace(old, new), says)
             for of, old, new, says in rows("refusals", "changed_traces")
         ),
         ("", "t: holds no request; allowed: one or more"),
