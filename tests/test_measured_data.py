@@ -5,12 +5,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import specroof
 from specroof import load_hardware, load_model
 from specroof.errors import MeasurementError
-from specroof.evidence import committed_tokens, request_lengths
+from specroof.evidence import committed_tokens, drafter_of, request_lengths
 from specroof.evidence.bundled import load_measurements, parse_measurements
 from specroof.evidence.measurement import Measurement, plausible, refuse_repeats
 from tables import rows
@@ -128,6 +129,26 @@ def test_trees_are_told_from_chains_of_as_many_drafts() -> None:
     assert shapes == dict.fromkeys(
         [(3, 1, 4, False), (5, 1, 6, False), (5, 3, 6, True), (7, 1, 8, False), (7, 4, 8, True)], 37
     )
+
+
+def test_a_measured_tree_is_drafted_level_by_level() -> None:
+    # 21 nodes in three levels: three children of each of three nodes a level, 3 + 9 + 9.
+    tree = next(one for one in load_measurements() if one.verify_len == 22)
+    assert "trees of 21 drafts" in drafter_of(tree).describe(load_model("Qwen/Qwen3-8B"))
+    proposed = drafter_of(tree).propose(specroof.constant_acceptance(0.5), np.array([3]))
+    assert proposed.verify_len.tolist() == [22]
+    assert [(width, count.tolist()) for width, count in proposed.expansions] == [(3.0, [2.0])]
+    # 6 nodes fit two a level; a stated width is taken at its word.
+    six = replace(tree, verify_len=7)
+    assert "top-k=2" in drafter_of(six).name
+    assert "top-k=4" in drafter_of(replace(six, top_k=4)).name
+    # 10 do, as 2 + 4 + 4, and 11 do not.
+    assert "top-k=2" in drafter_of(replace(tree, verify_len=11)).name
+    assert "top-k=3" in drafter_of(replace(tree, verify_len=12)).name
+    assert drafter_of(replace(tree, verify_len=4)).name == "eagle3"
+    # As many drafts as it is deep are a tree too, where each of them has several children.
+    assert "top-k=3" in drafter_of(replace(tree, verify_len=4, top_k=3)).name
+    assert drafter_of(replace(tree, verify_len=4, top_k=1)).name == "eagle3"
 
 
 def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:

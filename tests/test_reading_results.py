@@ -149,19 +149,11 @@ def test_tests_of_llama_bench_that_say_nothing_of_a_pass_are_refused(
 
 # --- lines --------------------------------------------------------------------------------
 
-RESULT = {
-    "model_id": "m",
-    "completed": 1,
-    "duration": 1.0,
-    "total_input_tokens": 1000,
-    "max_concurrency": 4,
-}
-
 
 def results(count: int) -> list[dict[str, object]]:
     """Return results that differ."""
     rates = [100.0 + number for number in range(count)]
-    return [RESULT | {"output_throughput": rate, "total_output_tokens": rate} for rate in rates]
+    return [VLLM | {"output_throughput": rate} for rate in rates]
 
 
 def test_time_to_read_json_lines_grows_with_the_file_and_no_faster() -> None:
