@@ -38,7 +38,7 @@ from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import decoding_curve
-from specroof.speedup.reach import deployment_words, evidence_engine, evidence_notes
+from specroof.speedup.reach import deployment_words, evidence_engine
 from specroof.speedup.result import band_ends, verdicts
 from tables import present
 
@@ -194,23 +194,6 @@ def test_bands_of_strange_placements_widen_on_strange_chips_too() -> None:
     # Engines without evidence speak for themselves.
     deployment = Deployment(MODEL, engine_setup(CHIP, "ideal", Placement(1), None))
     assert evidence_engine(deployment) is deployment.setup.engine
-
-
-def test_a_band_says_whose_measurements_it_counts_and_from_where_it_widens() -> None:
-    band = Band(width=0.1, mean_error=0.05, points=9, engines={"sglang": 9}, batch_size=32)
-    bare = replace(band, engines={}, batch_size=None)
-    vllm = EngineProfile(name="vllm", bands={"mtp": band}, reach=Reach())
-    deployment = Deployment(MODEL, engine_setup(CHIP, "ideal", None, None))  # without evidence
-
-    def said(engine: EngineProfile) -> str:
-        (note,) = evidence_notes(deployment, "mtp", 1024, 1, engine)
-        return note
-
-    note = said(vllm)
-    for words in ("9 under sglang", "none under vllm", "above batch 32", "this family"):
-        assert words in note
-    assert "none" not in said(EngineProfile(name="sglang", bands={"mtp": band}))
-    assert "under" not in said(EngineProfile(name="vllm", bands={"mtp": bare}))
 
 
 WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})

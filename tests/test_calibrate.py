@@ -637,6 +637,7 @@ def test_what_drafted_is_what_is_priced(algorithm: str, kinds: list[str]) -> Non
     ):
         refuse_other_kinds(fast, "medusa")
     refuse_other_kinds(stated(fast, draft_len=0), "medusa")  # a plain run says nothing
+    refuse_other_kinds(stated(fast, method="UNO"), "medusa")  # which nobody has listed
 
 
 def test_siblings_add_nothing_to_what_was_measured() -> None:
@@ -646,11 +647,6 @@ def test_siblings_add_nothing_to_what_was_measured() -> None:
     (plain,) = Problem([chain], served(CHIP), DRAFTER).predicted(TRUE)
     # The same 2.5 tokens a round, and more positions verified for them.
     assert branched < plain
-
-
-def test_algorithms_that_nobody_has_listed_go_with_any_kind() -> None:
-    fast = points((8,), (2048,), (3,))
-    refuse_other_kinds([*fast, *stated(fast, method="UNO")], "medusa")
 
 
 def test_formats_that_are_asked_for_are_fitted_and_are_what_the_roofline_has() -> None:

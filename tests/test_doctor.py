@@ -240,6 +240,7 @@ def test_a_plain_server_is_told_what_drafting_would_gain(saved: Any) -> None:
     paths = saved(vllm_page(plain, off=True), vllm_page(plain.at(1030.0), off=True))
     found = of(paths, drafter="eagle3,accept-length=3.2@5")
     assert found.advice[0].startswith("speculation is off now; at 40 running requests K=")
+    assert ["drafts", "per", "round", "off"] in [one.split() for one in found.text().split("\n")]
     assert [one.quantity for one in found.rows] == ["step", "tokens per second"]
     mute = of(paths, drafter="eagle3")
     assert mute.advice == (

@@ -142,15 +142,22 @@ def test_passes_that_cost_in_steps_are_predicted_by_the_measured_engine(
     ]
 
 
-def test_sequences_decoded_in_parallel_are_rows(tmp_path: Path, gguf: Path) -> None:
-    bench = tool(tmp_path, FAKE, "llama-batched-bench")
-    answer = specroof.measure(gguf, CPU, tool=str(bench), seconds=1)
-    assert isinstance(answer, Measured)
-    assert [row["rows"] for row in answer.records] == [*STEPS]
-    for row in answer.records:
-        assert row["after_s"] == pytest.approx(row["measured_s"], rel=2e-3)
+@pytest.mark.parametrize("name", ["llama-bench", "llama-batched-bench"])
+def test_the_script_times_what_the_command_does(
+    name: str, tmp_path: Path, gguf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench, passes = tool(tmp_path, FAKE, name), tmp_path / "passes.json"
+    time_passes.main([str(gguf), f"--tool={bench}", "--seconds=1"])
+    passes.write_text(capsys.readouterr().out, encoding="utf-8")
     last = json.loads(Path(f"{bench}.calls").read_text().splitlines()[-1])
-    assert (last["-npp"], last["-ntg"], last["-c"]) == ("1", "3", "64")
+    for how in ({"tool": str(bench), "seconds": 1}, {"results": passes}):
+        answer = specroof.measure(gguf, CPU, **how)
+        assert isinstance(answer, Measured)
+        assert [row["rows"] for row in answer.records] == [*STEPS]
+        for row in answer.records:
+            assert row["after_s"] == pytest.approx(row["measured_s"], rel=2e-3)
+    if "batched" in name:  # sequences decoded in parallel are rows
+        assert (last["-npp"], last["-ntg"], last["-c"]) == ("1", "3", "64")
 
 
 def test_recorded_output_of_a_busy_machine_is_read_and_warned_of(gguf: Path) -> None:
@@ -198,18 +205,6 @@ def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
     script_answer = specroof.measure(gguf, CPU, script=True)
     assert script_answer.to_dict()["case"]["script"] == script.read_text(encoding="utf-8")
     assert "time_passes.py" in repr(script_answer)
-
-
-@pytest.mark.parametrize("name", ["llama-bench", "llama-batched-bench"])
-def test_the_script_runs_either_tool(
-    name: str, tmp_path: Path, gguf: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bench, passes = tool(tmp_path, FAKE, name), tmp_path / "passes.json"
-    time_passes.main([str(gguf), f"--tool={bench}", "--seconds=1"])
-    passes.write_text(capsys.readouterr().out, encoding="utf-8")
-    answer = specroof.measure(gguf, CPU, results=passes)
-    assert isinstance(answer, Measured)
-    assert [row["rows"] for row in answer.records] == [*STEPS]
 
 
 class Clock:

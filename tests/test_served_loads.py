@@ -377,17 +377,6 @@ def test_passes_take_as_many_prompts_as_the_server_of_a_source(
     assert (seen[0] - prompts * (load.input_len or 1) > 16) == cuts
 
 
-@pytest.mark.parametrize(
-    ("engine", "version", "ahead"),
-    [("vllm", "0.12.0", False), ("vllm", "0.14.0", True), ("vllm", "", True), ("sglang", "0.5", 1)],
-)
-def test_old_releases_of_vllm_schedule_between_passes(
-    engine: str, version: str, ahead: bool
-) -> None:
-    load = replace(LOAD, engine=engine, engine_version=version)
-    assert served._schedules_ahead(load) == ahead
-
-
 @pytest.mark.parametrize(("clients", "interval"), [(8, 10), (40, 30)])
 def test_a_server_that_looks_for_requests_seldom_begins_them_later(
     monkeypatch: pytest.MonkeyPatch, clients: int, interval: int

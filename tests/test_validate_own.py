@@ -205,9 +205,6 @@ def test_what_cannot_be_taken_together_is_refused(
     assert told.exit_code == 2
     (line,) = told.stderr.splitlines()
     assert "n.jsonl, line 1: speculative_algorithm is 'NGRAM', and --drafter is of kind" in line
-    named = {**fast, "server_info": {**server, "speculative_algorithm": "EAGLE3"}}
-    told = run(command, results("e.jsonl", named), *WORDS, "--drafter", "eagle3 ,accept=0.5")
-    assert "speculative_algorithm" not in told.stderr
 
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
@@ -228,10 +225,12 @@ def test_formats_are_options_of_both_commands(
     formats = ("--weights", "fp8", "--kv-cache", "fp8")
     told = run(command, bench, *WORDS, *formats, "--drafter", "mtp", "--notes")
     assert told.exit_code == 0, told.output
-    notes = [line for line in told.stdout.splitlines() if line.startswith("note: ")]
-    first = notes.index("note: drafter 'mtp' changes nothing: no result has drafts")
-    assert notes[first + 1].startswith("note: weights priced as fp8")
-    assert notes[first + 2] == "note: KV cache priced as fp8 instead of bf16"
+    for said in (
+        "drafter 'mtp' changes nothing",
+        "weights priced as fp8",
+        "KV cache priced as fp8",
+    ):
+        assert f"note: {said}" in told.stdout
     wrong = run(command, bench, *WORDS, "--weights", "fp9")
     assert "--weights is 'fp9'; allowed: bf16" in wrong.stderr
 
