@@ -347,6 +347,8 @@ UNKNOWN = [replace(one, tokens_per_round=None) for one in DRAFTED]
         (times(2, 1 / 1000), {}, "bench.csv, line 2: …200th…"),
         ([replace(one, tensor_parallel=4) for one in points()], {"placement": Placement(2)},
          "bench.csv, line 0: tensor parallelism is 4; --tp is 2"),
+        ([replace(one, tensor_parallel=2, expert_parallel=2) for one in points()],
+         {"placement": Placement(2)}, "bench.csv, line 0: expert parallelism is 2; --ep is 1"),
         (DRAFTED, {}, "…3 drafts; needs --drafter…"),
         (UNKNOWN, {"drafter": DRAFTER}, "…no acceptance length; needs one…"),
         (UNKNOWN, {"drafter": load_drafter("eagle3,survival=.9/.7")}, "…are more than…"),
@@ -591,16 +593,6 @@ def test_a_point_may_beat_the_roofline_by_its_noise_and_miss_it_200_times() -> N
         assert refusal_of(stated(PLAIN, tokens_per_s=share * rate)) is None
     assert "is more than the" in (refusal_of(stated(PLAIN, tokens_per_s=1.11 * rate)) or "")
     assert "200th" in (refusal_of(stated(PLAIN, tokens_per_s=rate / 201)) or "")
-
-
-def test_experts_are_spread_as_they_were_served() -> None:
-    line = refusal_of(stated(PLAIN, expert_parallel=8))
-    assert line == "bench.csv, line 0: expert parallelism is 8; --ep is 1"
-    both = stated(PLAIN, tensor_parallel=2, expert_parallel=2)
-    assert refusal_of(both, placement=Placement(2, 2)) is None
-    assert refusal_of(both, placement=Placement(2)) == (
-        "bench.csv, line 0: expert parallelism is 2; --ep is 1"
-    )
 
 
 TREE = load_drafter("eagle3,tree=3/1/1,siblings=.1/.05")

@@ -694,21 +694,15 @@ def place(chip: str, engine: str, *sizes: int, **more: Any) -> Setup:
 
 
 @pytest.mark.parametrize(
-    ("model", "setup", "said"),
-    [  # Triton's MAX_3D_QUERY_LEN; native_next_n_supported of deep_gemm on Hopper: 1, 2 and 4
-        ("google/gemma-4-E2B", place("a10", "vllm", 4), "of more than 8 positions does not"),
-        ("deepseek-ai/DeepSeek-V3.2", place("h200", "vllm", 8), "of 3 or more than 4 positions"),
-        ("Qwen/Qwen3-8B", place("a10", "vllm", 4), "a verification does not"),
+    ("model", "where", "more", "key"),
+    [
+        *rows("values", "priced_otherwise"),
+        # Triton's MAX_3D_QUERY_LEN; native_next_n_supported of deep_gemm on Hopper: 1, 2 and 4.
+        ("google/gemma-4-E2B", ["a10", "vllm", 4], {}, "of more than 8 positions does not"),
+        ("deepseek-ai/DeepSeek-V3.2", ["h200", "vllm", 8], {}, "of 3 or more than 4 positions"),
+        ("Qwen/Qwen3-8B", ["a10", "vllm", 4], {}, "a verification does not"),
     ],
 )
-def test_a_note_says_how_long_a_verification_is_read_otherwise(
-    model: str, setup: Setup, said: str
-) -> None:
-    (note,) = reading_notes(load_model(model), setup)
-    assert said in note
-
-
-@pytest.mark.parametrize(("model", "where", "more", "key"), rows("values", "priced_otherwise"))
 def test_what_is_priced_otherwise_is_said(
     model: str, where: list[Any], more: dict[str, Any], key: str
 ) -> None:
@@ -720,7 +714,7 @@ def test_what_is_priced_otherwise_is_said(
     assert any(key in note for note in notes(place(*where, **more)))
     quiet = (
         place("h200", "ideal", 8),
-        place("h200", "vllm", 8, decode_context_parallel=8),
+        place("b200", "vllm", 8, decode_context_parallel=8),
         place("rtx-4090+cpu-2ch-ddr5", "llama.cpp", 1, n_cpu_moe=1, weight_dtype="q8_0"),
     )
     assert not any(key in note for other in quiet for note in notes(other))

@@ -486,12 +486,6 @@ def test_servers_without_graphs_of_prompts_launch_them() -> None:
     for played in (False, True):
         assert len(new[played]) == len(old[played]) == 2
         assert max(new[played]) < min(old[played]) - math.log(1.3)
-    # Without the model another one's calls say which of both launches.
-    blind = {
-        one.point.engine_version: one.off["ttft_s"] + math.log(one.point.ttft_s or 1)
-        for one in plain_scores(loads, played=True)
-    }
-    assert blind["0.5.12"] < blind["0.5.9"] - math.log(1.3)
 
 
 # --- sources that disagree -----------------------------------------------------------------------
@@ -609,9 +603,7 @@ def test_the_answer_has_tables_and_reasons() -> None:
         disagreeing=(Disagreement("wrong", 1.0, 0.1, 0.3, 0.4),),
         other_totals={"chip": served_errors([])},
     )
-    text = served_text(found)
-    assert "wrong (not in total)" in text
-    assert "not scored: 2 of mine" in text
+    assert "wrong (not in total)" in served_text(found)
     content = served_json(found)
     assert content["total"]["tpot_s"]["median"] == pytest.approx(0.1)
     assert content["total"]["ttft_s"] is None

@@ -19,7 +19,6 @@ from fitting.left_out import left_out_content, left_out_text
 from fitting.parameters import PARAMETERS, SERVERS, chip_family, fitted_parameters
 from fitting.served_fit import served_engine
 from fitting.shared_fit import Points, engine_key, engine_of, fit, initial_parameters, leave_one_out
-from schemas import mistake
 from specroof import (
     Placement,
     SpeedupCurve,
@@ -608,9 +607,7 @@ def test_the_chart_holds_every_speedup(asked_for_validated: Validation, tmp_path
     target = tmp_path / "accuracy.png"
     said = answered("validate --plot", target)
     assert target.stat().st_size > 10_000
-    assert mistake(["validate"], said) is None
     assert said["case"]["total"]["n"] == validated.total.n
-    assert len(said["case"]["regret"]["worst"]) == 5
     generic = said["case"]["generic"]["sources"]
     assert [one["source"] for one in generic] == ["ampere", "blackwell", "hopper"]
 
