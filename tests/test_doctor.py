@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from server_pages import (
 )
 from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
-from specroof.questions.doctor import Diagnosis, DoctorRequest
+from specroof.questions.doctor import Diagnosis, DoctorRequest, advice
 
 LIFE = Life(1000.0)
 LATER = LIFE.at(1030.0)
@@ -179,6 +180,11 @@ def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> No
     assert (change.best.draft_len, change.measured) == (2, 2)
     assert change.longer.low > change.best.speedup  # and yet nobody measured it
     assert f"K={change.longer.draft_len} may give" in found.advice[1]
+    # Little more, or no figure of what runs, is no reason to try it.
+    case: Any = SimpleNamespace(now=2, drafter="eagle3")
+    little = replace(change, longer=replace(change.longer, speedup=1.001 * change.best.speedup))
+    for nothing in (little, replace(change, now=None)):
+        assert len([*advice(case, None, nothing)]) == 1
     (law,) = [note for note in found.notes if note.startswith("beyond K=2, the longest counted")]
     assert "geometric" in law
     told = found.to_dict()["choice"]["change"]
@@ -212,14 +218,6 @@ def test_a_server_of_another_model_is_noted(saved: Any, name: str, is_other: boo
     found = of(saved(vllm_page(LIFE, model=name), vllm_page(LATER, model=name)))
     assert any("calls its model" in note for note in found.notes) == is_other
     assert ("calls its model" in str(found)) == is_other
-
-
-def test_an_acceptance_length_alone_is_no_more_than_it_measured(saved: Any) -> None:
-    short = replace(LIFE, survival=(0.8, 0.6))
-    found: Any = of(saved(sglang_page(short), sglang_page(short.at(1030.0))), drafter="eagle3")
-    assert found.change.measured == 2
-    # Its shape is that of such drafters, which a note of the prediction says.
-    assert not any("longest counted" in note for note in found.notes)
 
 
 # --- words --------------------------------------------------------------------------------
@@ -458,6 +456,15 @@ def test_vllm_says_memory_weights_and_release(monkeypatch: pytest.MonkeyPatch) -
 
 
 ON_CHIP = f"--model {SERVED} -H {CHIP}"
+
+
+def test_counts_that_a_page_lacks_have_no_row(saved: Any) -> None:
+    (path,) = saved("vllm:spec_decode_num_drafts_total 0\n")
+    assert "\nrunning requests" not in run("doctor", path, ON_CHIP)
+    (path,) = saved(vllm_page(replace(LIFE, survival=(0.9,) * 9)))
+    out = run("doctor", path, ON_CHIP).splitlines()
+    (row,) = [one for one in out if one.startswith("accepted by position")]
+    assert row.split()[3:] == [*["0.90"] * 8, "…"]
 
 
 def test_a_server_without_a_page_names_the_flag() -> None:

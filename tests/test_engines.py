@@ -163,18 +163,6 @@ def test_kinds_of_layers_of_published_models(
     assert {kind: found.get(kind) for kind in kinds} == kinds
 
 
-def test_passes_that_take_prompts_launch_their_kernels() -> None:
-    model = load_model("Qwen/Qwen3-8B")
-    setup = setup_of(load_hardware("b200"), prefill_kernel_overhead_s=2.0)
-    chunk = prefill_pass(64)
-    # 36 layers of 41 kernels, as `modeling_llama.py` has; the head. Decoding has graphs.
-    kernels = 36 * 41 + 1
-    assert float(model_latency(model, setup, DECODE).overhead_s) == 0
-    assert float(model_latency(model, setup, chunk).overhead_s) == 2 * kernels
-    beside = [Work(model, chunk, kind="prompts")]
-    assert float(model_latency(model, setup, DECODE, beside=beside).overhead_s) == 2 * kernels
-
-
 def test_a_pass_over_prompts_lasts_no_less_than_its_launches() -> None:
     model = load_model("deepseek-ai/DeepSeek-R1")
     h200 = load_hardware("h200")
@@ -361,9 +349,6 @@ def test_kernels_are_counted_as_modelling_code_launches_them() -> None:
     fitted_s = fitted_parameters()["eager_kernel_s"]
     for one_s in per_kernel_s:
         assert 0.4 < fitted_s / one_s < 1.2  # two hosts differ 1.7 times
-    # A layer of DeepSeek-V4 mixes its streams, and launches several times as many as a dense one.
-    flash = load_model("deepseek-ai/DeepSeek-V4-Flash-0731")
-    assert 5 < kernels(flash) / flash.n_layers / 41 < 7
 
 
 @pytest.mark.parametrize(
@@ -485,7 +470,7 @@ def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
     tile = SparseKernel(head_tile=128, compute_frac=0.5)
     engine = real(
         expert_kernels={"bf16": kernel, "int4": replace(kernel, floor_s=7.0)},
-        sparse_kernels={"bf16": tile, "fp8": replace(tile, head_tile=64)},
+        sparse_kernels={"bf16": tile, "fp8": replace(tile, head_tile=64, compute_frac=0.125)},
     )
     setups = [
         engine_setup(chip(engine), "real", None, Options(kv_dtype=dtype))
@@ -504,7 +489,7 @@ def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
         for op in pass_time(work, engine).ops
         if op.op.kind == "latent_attention"
     ]
-    assert computed[0] == 2 * computed[1]  # of 64 heads
+    assert computed[1] == 2 * computed[0]  # of 64 heads
     # Passes of both are timed together as each alone.
     for works in (experts, caches):
         alone = [float(pass_time(work, engine).work_s) for work in works]

@@ -80,6 +80,9 @@ def test_rules_agree_at_temperature_0_and_are_bounded_above() -> None:
         # The same sample twice needs more luck than min(p, q); greedy drafts fall with entropy.
         assert np.all(np.array(rates["exact"]) <= np.array(rates["rejection"]) + 1e-12)
         assert np.all(np.diff(rates["greedy"]) < 1e-4)
+    for rule in ("rejection", "exact", "typical"):
+        same = resampled_acceptance(GREEDY, 0.0, rule)
+        assert (same.rule, same.caveats, same.between) == (rule, GREEDY.caveats, GREEDY.between)
     # No greedy draft is accepted more often than the likeliest token is said: 1 - 0.42 H nearly.
     gap = gap_of_entropy(0.1)
     assert accepted_rates(gap, 1.0, "greedy")[-1] == pytest.approx(1 - 0.42 * 0.1, abs=0.002)
@@ -240,7 +243,7 @@ def test_a_band_of_a_move_goes_with_the_context(spec: str) -> None:
         assert 1 < low < curve.tokens_per_round(3) < high < 4
 
 
-def test_questions_move_acceptance() -> None:
+def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> None:
     at: dict[str, Any] = {"batch_size": 1, "context_len": 4096}
     spec = "dflash,profile=qwen3-8b/dflash-b16/gsm8k-t0"
     cold, hot = (
@@ -250,6 +253,15 @@ def test_questions_move_acceptance() -> None:
     assert hot.rows[0].speedup < cold.rows[0].speedup
     assert hot.rows[0].speedup_high / hot.rows[0].speedup > 1.05
     assert [note for note in hot.notes if "temperature 1" in note] != []
+    advice = specroof.advise(
+        *("Qwen/Qwen3-8B", "h100"),
+        drafters=["eagle3,accept-length=2.8@3,window=2048", "mtp,accept=0.8,rule=lossy"],
+        concurrency=[4],
+        input_len=8000,
+        output_len=100,
+    )
+    for said in ("2048 tokens that the drafter was trained on", "accuracy as measured: not stated"):
+        assert [type(note) for note in advice.notes if said in note] == [Urgent], said
     line = refusal(
         OptionError, specroof.predict, "Qwen/Qwen3-8B", "h100", drafters=spec, rule="typical",
         temperature=1, framework="vllm", **at,
@@ -267,3 +279,5 @@ def test_ends_of_a_band_that_state_no_temperature_stay_as_they_are() -> None:
 def test_a_lossy_rule_asks_for_a_measurement_and_no_temperature() -> None:
     line = refusal(OptionError, resampled_acceptance, constant_acceptance(0.8), None, "lossy")
     assert line.startswith("rule is 'lossy' for an acceptance measured with rule 'greedy'")
+    line = refusal(OptionError, resampled_acceptance, constant_acceptance(0.8), 1.0)
+    assert line.startswith("the acceptance states no temperature")

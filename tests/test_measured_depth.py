@@ -97,10 +97,3 @@ def test_every_measurement_ends_at_its_depth_and_its_band_opens_beyond(spec: str
     lengths = slice(DEPTH, longest + 1)
     assert (np.diff((high / low)[0, 0, lengths]) > 0).all()  # with every extrapolated token
     assert np.isfinite(curve.speedup[0, 0, lengths]).all()  # and they stay in sight
-
-
-def test_a_law_goes_as_far_as_the_drafter() -> None:
-    curve = specroof.speedup_curve(MODEL, CHIP, drafter="ngram,accept=0.95", context_len=2000)
-    assert curve.best_draft_len.item() > DEPTH
-    assert not curve.worth_measuring.any()
-    assert [*curve.measuring_notes] == []

@@ -15,6 +15,7 @@ import pytest
 
 from specroof.catalog import local_engines
 from specroof.evidence import load_splits
+from specroof.questions.validate import split_json
 from specroof.scoring.local import REPORTS, draft_len_regrets, left_out_engine, local_scores
 from specroof.scoring.local import errors_of as local_errors_of
 from specroof.scoring.scores import Scored
@@ -168,6 +169,16 @@ def test_fewer_devices_decode_more_each_where_prefill_is_short() -> None:
         return 128 * 1024 / answer_s / (4 + devices)
 
     assert 1.2 <= per_device(4) / per_device(8) <= 1.83
+
+
+def test_errors_of_split_loads_are_of_each_group(split_validated: tuple[SplitScore, ...]) -> None:
+    groups = split_json(split_validated)
+    assert sum(group["n"] for group in groups) == 74
+    plain = [one for one in of_r1(split_validated, drafts=False) if one.point.hardware == "h200"]
+    off = errors([one for one in plain if one.point.engine == "sglang"])
+    named = {"hardware": "h200", "engine": "sglang", "drafted": False}
+    (group,) = (group for group in groups if named.items() <= group.items())
+    assert group["median"] == pytest.approx(np.median(off))
 
 
 # --- machines of one user ------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +15,8 @@ from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.latency.setup import Deployment, engine_setup
-from specroof.questions.validate import own_json, own_row
+from specroof.questions.calibrate import throughput_chart
+from specroof.questions.validate import own_json, own_row, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
 from tables import rows
 
@@ -68,6 +70,16 @@ def test_the_ideal_roofline_stands_beside_each_point() -> None:
     found = compared(bench)
     assert [one.rate.predicted for one in found.ideal] == pytest.approx(list(ideal))
     assert found.ideal[1].scored.predicted == pytest.approx(ideal[1] / ideal[0])
+
+
+def test_a_band_that_holds_1_decides_nothing() -> None:
+    plain, fast = points((8,), (2048,), (0, 3))
+    found = compared([plain, replace(fast, tokens_per_s=plain.rate * 1.3)])
+    point = found.points[1]
+    # 1.2 within a factor of e^0.1 (1.09 to 1.33) pays, within e^0.3 (0.89 to 1.62) may or may not.
+    for predicted, band, word in ((1.2, 0.1, "right"), (1.2, 0.3, "unclear"), (0.8, 0.1, "wrong")):
+        told = replace(point, scored=replace(point.scored, predicted=predicted, band=band))
+        assert f" {word}\n" in own_text(replace(found, points=(told,), ideal=found.ideal[1:]))
 
 
 def test_regret_is_over_the_draft_lengths_of_one_load() -> None:
@@ -133,6 +145,15 @@ def test_a_row_has_what_is_measured_predicted_and_ideal() -> None:
     assert point["measured_speedup"] == pytest.approx(point["predicted_speedup"])
     assert point["ideal_speedup"] > point["measured_speedup"]
     assert plain["measured_speedup"] is None
+
+
+def test_the_chart_draws_each_point_twice() -> None:
+    found = compared(points(drafts=(0, 3)))
+    twice = [[(one.source, one.rate) for one in some] for some in (found.points, found.ideal)]
+    _, *drawn = throughput_chart(*twice, engine="true").axes[0].lines
+    for line, some in zip(drawn, twice, strict=True):
+        predicted = np.asarray(line.get_ydata(), dtype=float)
+        assert predicted == pytest.approx([rate.predicted for _, rate in some])
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -243,6 +264,11 @@ def test_errors_on_the_very_file_are_in_sample(
     assert run("calibrate", "b.csv", *WORDS, "-o", "mine.yaml").exit_code == 0
     told = run("validate", "b.csv", "-H", "mine.yaml", "--model", "Qwen/Qwen3-8B").stdout
     assert "note: in-sample: engine calibrated was fitted to the results of b.csv" in told
+    # What a file holds counts, not its name.
+    Path("b.csv").rename("copy.csv")
+    told = run("validate", "copy.csv", "-H", "mine.yaml", "--model", "Qwen/Qwen3-8B").stdout
+    assert "was fitted to the results of copy.csv" in told
+    Path("copy.csv").rename("b.csv")
     Path("c.csv").write_text(BENCH.replace("8,2048,0,900", "4,2048,0,510"), encoding="utf-8")
     assert run("calibrate", "b.csv", "c.csv", *WORDS, "-o", "all.yaml").exit_code == 0
     asked = ["-H", "all.yaml", "--model", "Qwen/Qwen3-8B"]
