@@ -157,7 +157,6 @@ def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:
 
 
 def bundled_table() -> str:
-    """Return a bundled table, to be broken."""
     folder = Path(specroof.__file__).parent / "evidence" / "measurements"
     return (folder / "modal.csv").read_text(encoding="utf-8")
 

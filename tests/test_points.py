@@ -16,7 +16,6 @@ from specroof.speedup.price import Money
 
 
 def grid(batches: int) -> SpeedupCurve:
-    """Return a curve over two context lengths and that many batch sizes."""
     return speedup_curve(
         *("Qwen/Qwen3-8B", "b200"),
         drafter="autoregressive,accept=0.75,cost=0.10",

@@ -152,7 +152,6 @@ def test_tests_of_llama_bench_that_say_nothing_of_a_pass_are_refused(
 
 
 def results(count: int) -> list[dict[str, object]]:
-    """Return results that differ."""
     rates = [100.0 + number for number in range(count)]
     return [VLLM | {"output_throughput": rate} for rate in rates]
 

@@ -348,7 +348,8 @@ def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.M
     load = replace(LOAD, shortest=0.5, ttft_s=1.0)
     seconds = []
     # vLLM 0.12 schedules between passes, whatever is asked for.
-    for overlap, version in ((True, "0.14.0"), ("plain", ""), (False, ""), (True, "0.12.0")):
+    ways: Any = ((True, "0.14.0"), ("plain", ""), (False, ""), (True, "0.12.0"))
+    for overlap, version in ways:
         # A host that takes no time makes no pass longer.
         profile = EngineProfile(name="vllm", pass_overhead_s=1.0, overlap=overlap)
         monkeypatch.setattr(served, "left_out_served", lambda *_, fitted=profile: (fitted, True))
