@@ -350,13 +350,6 @@ def test_an_engine_without_sizes_gets_those_that_were_stated() -> None:
     assert graphs == CapturedGraphs(sizes=(1, 2), counts="sequences")
 
 
-def test_a_resolved_server_is_spelt_as_it_is_asked_for() -> None:
-    _, after = told("vllm", prefix_cache=False)
-    found = present(after.server).to_dict()
-    assert list(found) == ["framework", "version", *SERVER_KEYS]
-    assert found["prefix-cache"] is False
-
-
 def test_a_default_limit_on_running_requests_is_raised_and_a_stated_one_holds() -> None:
     words: dict[str, Any] = {
         "drafters": ["eagle3,accept=0.6"],

@@ -162,6 +162,13 @@ def test_rounds_get_shorter_as_sequences_finish() -> None:
     assert run.batch.mean_s == pytest.approx(3 / 4 + 6 / 4 + (3 + 1) / 2, abs=0.03)
 
 
+def test_sequences_that_differ_have_a_longer_tail() -> None:
+    words = {"draft_len": 4, "output_len": 400, "n_batches": 400}
+    alike = specroof.simulate_batch(specroof.constant_acceptance(0.7), 0.01, **words)
+    differing = specroof.simulate_batch(specroof.beta_acceptance(3.5, 1.5), 0.01, **words)
+    assert differing.per_token.p95_s > 1.3 * alike.per_token.p95_s
+
+
 # Beyond what a float holds: an OverflowError.
 ENDLESS = {"draft_len": 10**310}, "draft_len is 10+...0+; allowed: a whole number from 0 to 1024"
 
