@@ -53,6 +53,7 @@ from specroof.hardware.profile import HardwareProfile, parse_hardware, scaled_en
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.benchmark import engine_of_results, refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text, residual_fields
+from specroof.questions.validate import own_text
 from tables import reads, rows
 from tables import refusal as of_call
 
@@ -510,6 +511,9 @@ def test_timed_passes_are_no_plain_results_of_a_speedup(tmp_path: Path) -> None:
     assert "verification" in note
     marked = [one.name for one in calibrated.calibration.fitted if one.is_prior]
     assert [warning.partition(":")[0] for warning in calibrated.warnings] == marked != []
+    answer: Any = specroof.validate(only, *asked)
+    (line,) = (one for one in own_text(answer.found).splitlines() if f"{only}, line 3 " in one)
+    assert len(re.findall(r"[0-9] ms|[0-9] µs", line)) == 3  # measured, predicted and ideal
 
 
 def test_a_calibration_says_where_its_results_come_from(monkeypatch: pytest.MonkeyPatch) -> None:

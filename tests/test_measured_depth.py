@@ -97,3 +97,12 @@ def test_every_measurement_ends_at_its_depth_and_its_band_opens_beyond(spec: str
     lengths = slice(DEPTH, longest + 1)
     assert (np.diff((high / low)[0, 0, lengths]) > 0).all()  # with every extrapolated token
     assert np.isfinite(curve.speedup[0, 0, lengths]).all()  # and they stay in sight
+
+
+def test_without_a_band_a_longer_draft_is_said_alone() -> None:
+    asked: dict[str, Any] = {"drafter": MEASURED["length"], "context_len": 2000, "engine": "ideal"}
+    curve = specroof.speedup_curve(MODEL, CHIP, **asked)
+    (note,) = curve.measuring_notes
+    longest = curve.worth_measuring.item()
+    assert f"{longest} drafts" in note
+    assert f"{curve.speedup[0, 0, longest]:.2f}x at batch 1," in note

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cache
@@ -32,7 +31,7 @@ from specroof import (
 )
 from specroof.cost import ForwardPass
 from specroof.engines.record import Record
-from specroof.errors import MeasurementError, ProfileError
+from specroof.errors import ProfileError
 from specroof.evidence import Measurement, acceptance_of, drafter_of, kind_of, load_measurements
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.model import model_work
@@ -537,12 +536,6 @@ def test_a_synthetic_benchmark_is_recovered_and_noise_moves_no_prediction_by_mor
     off = np.abs(np.expm1(points.residuals(fit(synthetic(noise), start))))
     assert off.max() <= most
     assert off.mean() <= mean
-
-
-def test_a_fit_without_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "scipy.optimize", None)
-    with pytest.raises(MeasurementError, match=r"needs scipy.*pip install scipy"):
-        fit([PLAIN, FAST])
 
 
 @pytest.mark.slow
