@@ -1,27 +1,33 @@
 """How sure a speedup is: bands, verdicts, and from where they widen."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any
+from operator import gt
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from specroof import (
     Drafter,
+    Options,
     SpeedupCurve,
     acceptance_from_length,
     constant_acceptance,
+    hardware_names,
     load_drafter,
     load_hardware,
     load_model,
+    predict,
     speedup_curve,
 )
 from specroof.acceptance import context_acceptance
-from specroof.cost import Options
+from specroof.architecture.base import Linear
+from specroof.architecture.model import Architecture
 from specroof.drafters.kinds import KINDS
-from specroof.frameworks import FRAMEWORKS
+from specroof.errors import ProfileError
+from specroof.frameworks import known_releases
 from specroof.hardware.engine import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
@@ -33,14 +39,21 @@ from specroof.hardware.engine import (
     ServedBands,
     served_width,
 )
-from specroof.hardware.profile import Placement
+from specroof.hardware.profile import HardwareProfile, Placement, parse_hardware
+from specroof.hardware.written import calibrated_yaml
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import decoding_curve
-from specroof.speedup.reach import deployment_words, evidence_engine, evidence_notes
+from specroof.speedup.reach import (
+    deployment_words,
+    evidence_engine,
+    evidence_notes,
+    how_sure,
+    nearness,
+)
 from specroof.speedup.result import band_ends, verdicts
-from tables import present
+from tables import present, rows
 
 MODEL = load_model("Qwen/Qwen3-8B")
 CHIP = load_hardware("h200")
@@ -153,59 +166,6 @@ def test_a_curve_has_the_width_of_each_of_its_loads() -> None:
     assert widths[0, 0] == 0.1 < widths[-1, 0] < widths[-1, -1]
 
 
-@pytest.mark.parametrize("name", ["h200", "b200", "a100-80gb", "mi300x", "mi355x", "gaudi3"])
-def test_bands_of_strange_chips_are_never_narrower_than_those_of_measured_ones(name: str) -> None:
-    chip = load_hardware(name)
-    elsewhere = chip.generic.engines if chip.generic else {}
-    strange = speaking("generic", name)
-    for engine in chip.engines.values():
-        speaks = speaking(engine.name, name)
-        for drafter in KINDS:
-            near, far = speaks.band(drafter), strange.band(drafter)
-            assert near is not None
-            assert far is not None
-            assert near.width <= far.width
-        own = engine.name if engine.name in FRAMEWORKS else "generic"
-        for figure in SERVED_FIGURES:
-            loads = [1, 8, 64, 512, 4096], [[1000], [131072]]
-            widths = [
-                served_width(one.served_bands, figure, *loads)
-                for one in (engine, elsewhere[own], elsewhere["generic"])
-            ]
-            for width, wider in pairwise(widths):
-                if width is None:  # follows from the steps that were measured here
-                    assert figure == "played_tokens_per_s"
-                    assert "played_tpot_s" in engine.served_bands
-                    continue
-                assert wider is not None
-                assert np.all(width <= wider)
-
-
-@pytest.mark.parametrize("engine", FRAMEWORKS)
-@pytest.mark.parametrize("name", ["h200", "b200", "a100-80gb", "mi300x", "l40s"])
-def test_a_kind_of_drafter_is_the_less_sure_the_farther_it_was_measured(
-    name: str, engine: str
-) -> None:
-    """Here, on other families of chips alone, nowhere."""
-    setup = engine_setup(load_hardware(name), engine, Placement(), None)
-    speaks, elsewhere = evidence_engine(Deployment(MODEL, setup)), speaking(engine, "l40s")
-    here, anywhere = (one.reach for one in (setup.engine, elsewhere))
-    assert here is not None
-    assert anywhere is not None
-    widths: dict[bool, list[float]] = {True: [], False: []}
-    for drafter in KINDS.keys() - {"ideal", "autoregressive", "block"}:
-        band, far = speaks.band(drafter), elsewhere.band(drafter)
-        assert band is not None
-        assert far is not None
-        assert band.width <= far.width
-        if drafter not in here.drafters:
-            # The widest band of either, whose releases apart.
-            timed = present(load_hardware("l40s").engine(engine).band(drafter))
-            assert band.width >= 0.99 * timed.width
-        widths[drafter in anywhere.drafters].append(band.width)
-    assert min(widths[False]) > max(widths[True])
-
-
 @pytest.mark.parametrize(
     ("model", "placement", "weights", "known"),
     [
@@ -247,23 +207,6 @@ def test_bands_of_strange_placements_widen_on_strange_chips_too() -> None:
     # Engines without evidence speak for themselves.
     deployment = Deployment(MODEL, engine_setup(CHIP, "ideal", Placement(1), None))
     assert evidence_engine(deployment) is deployment.setup.engine
-
-
-def test_a_band_says_whose_measurements_it_counts_and_from_where_it_widens() -> None:
-    band = Band(width=0.1, mean_error=0.05, points=9, engines={"sglang": 9}, batch_size=32)
-    bare = replace(band, engines={}, batch_size=None)
-    vllm = EngineProfile(name="vllm", bands={"mtp": band}, reach=Reach())
-    deployment = Deployment(MODEL, engine_setup(CHIP, "ideal", None, None))  # without evidence
-
-    def said(engine: EngineProfile) -> str:
-        (note,) = evidence_notes(deployment, "mtp", 1024, 1, engine)
-        return note
-
-    note = said(vllm)
-    for words in ("9 under sglang", "none under vllm", "above batch 32", "this family"):
-        assert words in note
-    assert "none" not in said(EngineProfile(name="sglang", bands={"mtp": band}))
-    assert "under" not in said(EngineProfile(name="vllm", bands={"mtp": bare}))
 
 
 WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})
@@ -331,3 +274,239 @@ def test_tpot_falls_where_the_speedup_rises_and_ttft_does_not_care() -> None:
     assert sides["tpot_s"] == pytest.approx([-rest, fewer])
     assert sides["ttft_s"] == pytest.approx([-0.4, 0.4])
     assert set(grid({}, requests=True).figure_ends.values()) == {None}
+
+
+# --- chips that nobody measured -------------------------------------------------------------------
+
+BATCHES: Final = np.array([1, 2, 4, 5, 8, 9, 32, 33, 64, 256, 257, 512, 4096])
+CONTEXTS: Final = np.array([[1], [500], [1050], [1100], [1300], [2000], [8000], [33000], [131072]])
+
+
+def stand_ins(chip: str = "h100") -> dict[str, EngineProfile]:
+    """Return what a chip of the same vendor, and of timed kernels, has that nobody measured."""
+    generic: Any = load_hardware(chip).generic
+    return dict(generic.engines)
+
+
+def test_kinds_that_somebody_measured_are_those_of_the_generic_engine() -> None:
+    kinds = {kind for one in stand_ins().values() for kind in (one.reach or Reach()).drafters}
+    generic = stand_ins()["generic"]
+    lent = replace(generic, reach=Reach(), overlap=True)
+    narrow = {kind for kind in KINDS if lent.band(kind) == lent.measured_band(kind)}
+    assert narrow == kinds | {"ideal", "autoregressive", "block"}
+
+
+@pytest.mark.parametrize("chip", hardware_names())
+def test_no_stand_in_is_surer_than_a_measured_engine(chip: str) -> None:
+    for name, engine in load_hardware(chip).engines.items():
+        for server, stand_in in stand_ins(chip).items():
+            for kind in KINDS:
+                own, far = engine.band(kind), stand_in.band(kind)
+                if own is not None:
+                    assert far is not None
+                    widths = [band.width_at(BATCHES, CONTEXTS) for band in (far, own)]
+                    assert not (widths[0] < widths[1]).any(), (kind, name, server)
+            # Times of servers: those of one framework speak for that framework alone.
+            for figure in SERVED_FIGURES if server in {name, "generic"} else ():
+                wide, narrow = (
+                    served_width(one.served_bands, figure, BATCHES, CONTEXTS)
+                    for one in (stand_in, engine)
+                )
+                if narrow is not None:
+                    assert wide is not None
+                    assert not (wide < narrow).any(), (figure, name, server)
+
+
+def test_the_peaks_of_a_measured_chip_under_another_name_are_no_surer() -> None:
+    h100 = load_hardware("h100")
+    assert h100.generic is not None
+    strange = replace(h100.generic, architecture=None)
+    own = replace(h100, name="Invented", engines={}, default_engine=None, generic=strange)
+    asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.8@3", "batch_size": [1, 32, 128]}
+    asked |= {"input_len": 1000, "output_len": 500, "max_draft_len": 3}
+    widths = []
+    for chip in (own, h100):
+        (curve,) = predict("Qwen/Qwen3-8B", chip, **asked).curves
+        assert curve.speedup_low is not None
+        assert curve.speedup_high is not None
+        widths.append(np.log(curve.speedup_high / curve.speedup_low)[0, :, 1:])
+    assert (widths[0] >= widths[1] - 1e-12).all()
+
+
+def test_only_chips_of_timed_kernels_have_the_bands_of_their_vendor() -> None:
+    generic: Any = load_hardware("l40s").generic
+    anywhere, vendor = generic.known().engines["vllm"], generic.known().vendor_bands["nvidia"]
+    assert generic.engines["vllm"].served_bands == vendor["vllm"] != anywhere.served_bands
+    for other in ({"architecture": "volta"}, {"vendor": "amd"}, {"vendor": None}):
+        assert replace(generic, **other).engines["vllm"].served_bands == anywhere.served_bands
+
+
+# --- how near measurements are --------------------------------------------------------------------
+
+REACH = Reach(
+    family="hopper",
+    engines=("vllm",),
+    chips=(CHIP.name,),
+    attention=("full_attention",),
+    formats=("bf16",),
+    placements=("one device", "tp"),
+    batch_size=256,
+    context_len=9000,
+    drafters=("eagle3", "mtp"),
+    drafted_batch_size=32,
+    drafted_context_len=1500,
+)
+
+NO_BANDS = EngineProfile(name="mine")
+
+
+def deployment(
+    reach: Reach | None,
+    *,
+    chip: HardwareProfile = CHIP,
+    model: str = "Qwen/Qwen3-8B",
+    placement: Placement | None = None,
+    options: Options | None = None,
+) -> Deployment:
+    profile = replace(CHIP.engine("vllm"), framework=None, reach=reach)
+    made = replace(chip, engines={"vllm": profile})
+    return Deployment(load_model(model), engine_setup(made, "vllm", placement, options))
+
+
+def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str, Any]:
+    return present(nearness(served, [drafter], *load))
+
+
+def test_nothing_lies_outside_of_what_was_measured() -> None:
+    near = nearness(deployment(REACH), ["eagle3"], 1500, [1, 32])
+    words = ("chip", "framework", "release", "attention", "format", "placement")
+    assert near == dict.fromkeys(words, "measured") | {
+        "batch": {"asked": [1, 32], "measured_to": 32, "plain_measured_to": 256},
+        "context": {"asked": [1500], "measured_to": 1500, "plain_measured_to": 9000},
+        "text": "near measurements",
+    }
+    for context_len, widens in ((1500, False), (1501, True)):
+        assert ("widen" in how_sure(deployment(REACH), ["eagle3"], context_len, 1)) is widens
+    # Of several drafters the band is the widest.
+    measured = Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(CHIP, None, None, None))
+    several, wide, narrow = (
+        how_sure(measured, kinds, 1024, 8).partition("Of ")[2]
+        for kinds in (["eagle3", "dspark"], ["dspark"], ["eagle3"])
+    )
+    assert several == wide != narrow
+    # An engine that knows no evidence says nothing.
+    assert nearness(deployment(None), ["eagle3"], 1, 1) is None
+    assert list(evidence_notes(deployment(None), "eagle3", 1, 1, NO_BANDS)) == []
+
+
+@pytest.mark.parametrize(("changes", "load", "said"), rows("values", "reach"))
+def test_what_lies_outside_is_said(
+    changes: dict[str, Any], load: tuple[Any, Any], said: list[str]
+) -> None:
+    text = near_of(deployment(replace(REACH, **changes)), *load)["text"]
+    assert all(words in text for words in said)
+    assert text.count(" and ") == len(said) - 1
+
+
+def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
+    spread = deployment(
+        REACH,
+        model="deepseek-ai/DeepSeek-V3",
+        placement=Placement(16, 8, 8, 2),
+        options=Options(weight_dtype="fp4"),
+    )
+    assert deployment_words(spread) == {
+        "attention": ("latent_attention",),
+        "formats": ("fp4",),
+        "placements": ("tp", "ep", "dp-attention", "dcp", "nodes"),
+    }
+    near = near_of(spread, 1, 1)
+    assert [near[key] for key in ("attention", "format", "placement")] == ["none"] * 3
+    assert "decode context parallelism" in near["text"]
+    hybrid = deployment(REACH, model="Qwen/Qwen3-Next-80B-A3B-Instruct")
+    assert deployment_words(hybrid)["attention"] == ("full_attention", "linear_attention")
+
+
+def test_the_format_is_that_of_most_bytes() -> None:
+    # Of gpt-oss-120b, experts are in mxfp4 and the rest in bf16.
+    assert load_model("openai/gpt-oss-120b").weight_format == "mxfp4"
+    empty = Architecture("none", "llama", 8, 9, (), Linear("lm_head", 8, 9))
+    assert empty.weight_format == "bf16"
+
+
+def test_a_chip_of_the_family_is_nearer_than_one_of_no_family() -> None:
+    other = replace(CHIP, name="another")
+    for family, near_as in (("hopper", "family"), ("", "none")):
+        served = deployment(replace(REACH, family=family), chip=other)
+        assert near_of(served, 1, 1, drafter="mtp")["chip"] == near_as
+
+
+def test_a_release_that_nobody_timed_is_said_and_never_surer() -> None:
+    drifting = replace(REACH, versions=("v0.10", "v0.19"), speedup_drift=0.04, drift=0.1)
+    for newest, is_new in (("v0.19", True), ("v0.33", False), ("v1.0", False)):
+        timed = replace(drifting, versions=("v0.10", newest))
+        near = near_of(deployment(timed), 1500, 32)
+        assert near["release"] == ("none" if is_new else "measured")
+        assert ("release 0.33.0" in near["text"]) == is_new
+        assert (
+            "bands here begin at" in how_sure(deployment(timed), ["eagle3"], 1500, 32)
+        ) == is_new
+    # A release that is named was timed.
+    old = replace(CHIP.engine("vllm"), reach=drifting).of_release("0.19")
+    chip = replace(CHIP, engines={"vllm": old})
+    named = Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(chip, "vllm", None, None))
+    assert near_of(named, 1500, 32)["release"] == "measured"
+
+
+def widths(served: Deployment) -> Iterator[float]:
+    engine = evidence_engine(served)
+    yield from (band.width for band in engine.bands.values())
+    yield from (band.width for cells in engine.served_bands.values() for band in cells.values())
+
+
+def test_no_engine_is_surer_of_newer_releases_than_of_those_that_were_timed() -> None:
+    known = 0
+    for name in hardware_names():
+        chip = load_hardware(name)
+        for key, engine in chip.engines.items():
+            reach = engine.reach
+            if reach is None or not reach.versions or not known_releases(key):
+                continue
+            assert min(reach.drift, reach.speedup_drift) > 0
+            new, seen = (
+                Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(made, key, None, None))
+                for tag in ("v0.0", "v99.9")
+                for made in [
+                    replace(
+                        chip, engines={key: replace(engine, reach=replace(reach, versions=(tag,)))}
+                    )
+                ]
+            )
+            assert all(map(gt, widths(new), widths(seen)))
+            known += 1
+    assert known > 5
+
+
+#: The chip without its own engines.
+BARE = replace(
+    CHIP,
+    engines={},
+    default_engine=None,
+    sources={key: text for key, text in CHIP.sources.items() if not key.startswith("engines.")},
+)
+
+
+def test_reach_and_bands_of_requests_are_read_as_they_are_written() -> None:
+    served = deployment(REACH).setup
+    text = calibrated_yaml(
+        BARE, replace(served.engine, served_bands={}), name="mine", source="made up"
+    )
+    for trusted in (True, False):
+        assert parse_hardware(text, source="mine", trusted=trusted).engine("mine").reach == REACH
+    bands = "served_bands: {tpot_s: {any: {width: 0.1, mean_error: 0.1, points: 9}}}"
+    text = text.replace("    reach:", f"    {bands}\n    reach:", 1)
+    read = parse_hardware(text, source="mine").engine("mine")
+    assert read.served_bands["tpot_s"]["any"].width == 0.1
+    for wrong in (text.replace("tpot_s", "tpot"), text.replace("{any", "{to-5")):
+        with pytest.raises(ProfileError, match="allowed"):
+            parse_hardware(wrong, source="mine")

@@ -156,16 +156,6 @@ def test_the_decision_of_all_loads_is_that_of_each(advice: Advice) -> None:
     assert (f"drafts by load: {ranges} " in text) == (decisions != {"off"})
 
 
-def test_the_table_has_the_lengths_of_the_decision(advice: Advice) -> None:
-    lines = advice.text().splitlines()
-    start = next(n for n, line in enumerate(lines) if re.match(r"load +γ +speedup", line))
-    rows = advice.chips[0].rows
-    for line, row in zip(lines[start + 1 :], rows, strict=False):
-        load, drafts, speedup, *_ = line.split()
-        assert (float(load), int(drafts)) == (row.concurrency, row.draft_len)
-        assert speedup == f"{row.tried_speedup:.2f}x"
-
-
 def test_targets_hold_at_the_load_that_ranks(advice: Advice) -> None:
     found, targets = advice.to_dict(), advice.targets
     best = advice.chips[0].plan.best
@@ -233,7 +223,6 @@ def test_no_note_contradicts_the_figures(advice: Advice) -> None:
 HOLDS = (
     test_one_length_stands_in_table_schedule_flags_and_json,
     test_the_decision_of_all_loads_is_that_of_each,
-    test_the_table_has_the_lengths_of_the_decision,
     test_targets_hold_at_the_load_that_ranks,
     test_limits_that_are_raised_are_in_the_flags_of_the_server,
     test_no_note_contradicts_the_figures,

@@ -346,28 +346,3 @@ def test_what_a_local_machine_cannot_do_is_refused_in_one_line(
 @pytest.mark.parametrize(("framework", "model", "command"), rows("launch", "local_commands"))
 def test_commands_of_local_servers(framework: str, model: str, command: str) -> None:
     assert server_command(framework, model, Placement()) == command
-
-
-def test_settings_of_llama_server() -> None:
-    flags = launch(plan_of("mtp", settings=ServerSettings(memory_frac=0.5)), "llama.cpp")
-    assert any("memory=" in note for note in flags.notes)
-    kept = launch(plan_of("mtp", settings=ServerSettings(prefix_cache=True)), "llama.cpp")
-    assert "cache" not in kept.text
-
-
-def test_loads_that_differ_get_one_length() -> None:
-    falls = ((1, 2, 4), (3, 4, 0))
-    for framework in ("llama.cpp", "mlx"):
-        plan = Speculation(kind="model", schedule=falls, draft_model="me/small")
-        notes = launch(plan, framework).notes
-        assert any("3-4 in flight" in note for note in notes)
-
-
-def test_mlx_and_lm_studio_take_a_draft_model() -> None:
-    plan = plan_of("model", 3, draft_model="me/small", settings=ServerSettings(running=2))
-    flags = launch(plan, "mlx")
-    assert flags.text == "--draft-model me/small --num-draft-tokens 3"
-    assert any("running=" in note for note in flags.notes)
-    studio = launch(plan, "lmstudio")
-    assert not studio.text
-    assert any('"draft_model": "me/small"' in note for note in studio.notes)

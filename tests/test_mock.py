@@ -51,8 +51,6 @@ def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
     words = flags(command)
     assert words["--speculative-num-draft-tokens"] == "6"
     assert words["--speculative-num-steps"] == "5"
-    assert words["--speculative-algorithm"] == "EAGLE3"
-    assert words["--speculative-draft-model-path"] == "org/eagle 3"
     assert words["--speculative-draft-load-format"] == words["--load-format"] == "dummy"
     assert words["--tp-size"] == "2"
     assert command.startswith(
@@ -98,8 +96,6 @@ def test_vllm_is_told_by_its_speculative_config() -> None:
     }
     assert "--speculative-config" not in commands[0][1]
     assert "--ignore-eos" in flags(commands[1][1])
-    mtp = mock_commands(point("mtp", None), "vllm")
-    assert "model" not in json.loads(flags(mtp[2][1])["--speculative-config"])
 
 
 @pytest.mark.parametrize(("change", "message"), rows("refusals", "mocks"))

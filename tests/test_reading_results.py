@@ -1,32 +1,159 @@
-"""Result files, acceptance files and SPECs of strangers: one line each, and no waiting."""
+"""Benchmark files as people have them, and every bad one refused in one line with its place."""
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
 from effort import cpu_bound, cpu_seconds
-from specroof import catalog
+from specroof import MeasurementError, OptionError, catalog
 from specroof.acceptance.published.formats import parse_profiles
-from specroof.errors import MeasurementError, OptionError
-from specroof.evidence.result_files import read_benchmark
+from specroof.evidence import read_benchmark, refuse_mixed
 from specroof.reading.json_text import json_values
-from tables import refusal, rows
+from specroof.reading.traces import parse_trace
+from tables import refusal as of_call
+from tables import rows
+from tiny_configs import changed
 
-RESULT = {
-    "model_id": "m",
-    "completed": 1,
-    "duration": 1.0,
-    "total_input_tokens": 1000,
-    "max_concurrency": 4,
+TOOLS: dict[str, dict[str, Any]] = rows("values", "tool_results")
+SGLANG, VLLM = TOOLS["sglang"], TOOLS["vllm"]
+#: Columns of a table: of passes alone, of whole requests, and of timed passes.
+STEPS = "batch_size,context_len,draft_len,tokens_per_s"
+HEADERS = {
+    "steps": STEPS,
+    "requests": f"{STEPS},input_len,output_len",
+    "passes": f"{STEPS},positions,pass_s",
+    "tpot": f"{STEPS},tpot_ms,input_len",
 }
-COLUMNS = "batch_size,context_len,draft_len,tokens_per_s\n"
+
+
+def one(tool: str, **changes: Any) -> Any:
+    """Return the only point of a file with one result, some of its keys changed."""
+    text = json.dumps(changed(TOOLS[tool], changes))
+    (point,) = read_benchmark(text, source="b.json", draft_len=changes.get("draft_len"))
+    return point
+
+
+def refusal(text: str) -> str:
+    return of_call(MeasurementError, read_benchmark, text, source="b.json")
+
+
+@pytest.mark.parametrize(("tool", "changes", "expected"), rows("values", "benchmark_points"))
+def test_keys_of_a_result_say_what_was_measured(
+    tool: str, changes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    point = one(tool, **changes)
+    assert {field: getattr(point, field) for field in expected} == expected
+
+
+def test_a_result_in_a_list_is_refused_with_its_line_and_number() -> None:
+    height = json.dumps(SGLANG, indent=1).count("\n") + 1
+    bad = json.dumps([SGLANG, {**SGLANG, "completed": 0}], indent=1)
+    assert refusal(bad).startswith(f"b.json, line {2 + height}, result 2: completed is 0")
+    assert refusal(bad[: len(bad) // 2]).startswith("b.json, line 1: is not valid JSON")
+
+
+@pytest.mark.parametrize(("text", "points"), rows("results", "lines"))
+def test_lines_are_points(text: str, points: list[dict[str, Any]]) -> None:
+    for point, expected in zip(read_benchmark(text, source="t"), points, strict=True):
+        assert {field: getattr(point, field) for field in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("tool", "changes", "message"), rows("refusals", "benchmark_results"))
+def test_a_result_without_a_load_is_refused_by_key(
+    tool: str, changes: dict[str, Any], message: str
+) -> None:
+    assert message in refusal(json.dumps(TOOLS[tool] | changes))
+
+
+@pytest.mark.parametrize(("columns", "row", "message"), rows("refusals", "benchmark_tables"))
+def test_a_bad_row_of_a_table_is_refused(columns: str, row: str, message: str) -> None:
+    assert message in refusal(f"{HEADERS[columns]}\n{row}\n")
+
+
+LINE = json.dumps(SGLANG)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "b.json: is empty"),
+        (" \n", "b.json: is empty"),
+        ("# a comment\n", "b.json: is empty; allowed: a line of column names and one a point"),
+        # The file is not empty: what its line holds is what is wrong.
+        ("Serving results\n", "line 1: column 'Serving results' is unknown; allowed: batch_size"),
+        (LINE[:-40], "b.json, line 1: is not valid JSON"),
+        (LINE + "\n" + LINE[:50], "b.json, line 2: is not valid JSON"),
+        ("[" * 100_000, "b.json, line 1: is not valid JSON"),
+        ("[3]", "b.json, line 1, result 1: is 3; allowed: a JSON object"),
+        ("{}", "b.json, line 1: has no keys of a tool that is known"),
+        (f"{LINE}\n{LINE}", "line 2: repeats b.json, line 1"),
+        ("[]", "b.json: is an empty list; must hold benchmark results"),
+        (f"[{LINE}]x", "b.json, line 1: stands behind a list; allowed: one list"),
+        (f"[{LINE}],,]", "b.json, line 1: stands behind a list; allowed: one list"),
+        (f"[{LINE}]\n\n[{json.dumps(VLLM)}]", "b.json, line 3: stands behind a list"),
+        ("[] []", "b.json, line 1: stands behind a list"),
+        (
+            json.dumps({**VLLM, "spec_decode_draft_tokens": 10**300, "spec_decode_num_drafts": 1}),
+            "draft_len is 1000",
+        ),
+        (f"{STEPS}\n1,4096,{'9' * 5000},70\n", "allowed: a whole number of at least 0"),
+        ("batch,tokens_per_ms\n1,2\n", "line 1: column 'batch' is unknown; allowed: batch_size"),
+        ("batch_size,batch_size\n1,2\n", "line 1: column 'batch_size' appears twice"),
+        ("batch_size,draft_len\n1,2\n", "line 1: column 'tokens_per_s' is missing"),
+        (
+            "batch_size,draft_len,tokens_per_s,input_len\n1,0,9,5\n",
+            "line 2: has one of input_len and output_len; must have both or neither",
+        ),
+        *rows("refusals", "broken_results"),
+        ('{"a": ' + "9" * 5000 + "}", "is not valid JSON"),
+        (f"{STEPS}\n8,4096,0,{'1' * 140_000}\n", "line 2: field larger than field limit"),
+        (f"{'x' * 140_000},{STEPS}\n8,4096,0,1,1\n", "line 1: field larger than field limit"),
+        (f"{STEPS}\n8,4096,0,nan\n", "tokens_per_s is 'nan'"),
+        (f"{STEPS}\n8,4096,0,1e999\n", "tokens_per_s is '1e999'"),
+        (f"{STEPS}\n8,4096,0,\x1b[31m\n", "tokens_per_s is"),
+        (f"{STEPS}\n8\0,4096,0,1\n", "batch_size is"),
+    ],
+)
+def test_bad_files_are_refused_in_one_line(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+@pytest.mark.parametrize("text", ["1_100", ".5"])
+def test_numerals_are_those_of_arithmetic(text: str) -> None:
+    assert "context_len" in refusal(f"{HEADERS['requests']}\n1,{text},0,70,1000,200\n")
+
+
+def test_results_of_two_tools_are_no_one_run() -> None:
+    refuse_mixed(
+        [one("vllm"), one("inferencex"), one("vllm", num_prompts=7)]
+    )  # of one, and unknown
+    with pytest.raises(
+        MeasurementError,
+        match=r"^b.json, line 1: .*sglang.* b.json, line 1 .*vllm; allowed: .*one tool",
+    ):
+        refuse_mixed([one("inferencex"), one("vllm"), one("sglang")])
+
+
+# --- results of llama.cpp's tools ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n_prompt", "n_gen"), [(512, 128), (0, 0), (1024, 0)])
+def test_tests_of_llama_bench_that_say_nothing_of_a_pass_are_refused(
+    n_prompt: int, n_gen: int
+) -> None:
+    test = {"n_prompt": n_prompt, "n_gen": n_gen, "avg_ns": 1}
+    with pytest.raises(MeasurementError, match=rf"bench.json.*n_prompt is {n_prompt}.*n_ubatch"):
+        read_benchmark(json.dumps(test), source="bench.json")
+
+
+# --- lines --------------------------------------------------------------------------------
 
 
 def results(count: int) -> list[dict[str, object]]:
-    """Return results that differ."""
     rates = [100.0 + number for number in range(count)]
-    return [RESULT | {"output_throughput": rate, "total_output_tokens": rate} for rate in rates]
+    return [VLLM | {"output_throughput": rate} for rate in rates]
 
 
 def test_time_to_read_json_lines_grows_with_the_file_and_no_faster() -> None:
@@ -55,24 +182,7 @@ def test_each_result_is_found_on_its_line(indent: int | None, as_list: bool) -> 
         assert json.JSONDecoder().raw_decode(rest)[0] == value
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        *rows("refusals", "broken_results"),
-        ("[" * 100_000, "nested too deeply"),
-        ('{"a": ' + "9" * 5000 + "}", "is not valid JSON"),
-        (COLUMNS + f"8,4096,0,{'1' * 140_000}\n", "line 2: field larger than field limit"),
-        (f"{'x' * 140_000},{COLUMNS}8,4096,0,1,1\n", "line 1: field larger than field limit"),
-        (f"{'x' * 1000},{COLUMNS}8,4096,0,1,1\n", "is unknown"),
-        (COLUMNS + "8,4096,0,nan\n", "tokens_per_s is 'nan'"),
-        (COLUMNS + "8,4096,0,1e999\n", "tokens_per_s is '1e999'"),
-        (COLUMNS + "8,4096,0,\x1b[31m\n", "tokens_per_s is"),
-        (COLUMNS + "8\0,4096,0,1\n", "batch_size is"),
-    ],
-)
-def test_a_broken_results_file_is_one_line(text: str, says: str) -> None:
-    assert says in refusal(MeasurementError, read_benchmark, text, source="r")
-
+# --- acceptance of strangers ------------------------------------------------------------
 
 POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 
@@ -125,3 +235,102 @@ def test_a_label_without_end_is_read_quickly() -> None:
     text = f"{POSITION}{{{'x' * 140_000}}} 8"
     with cpu_bound(30), pytest.raises(OptionError, match="position is empty"):
         parse_profiles(text, "f")
+
+
+# --- traces ---------------------------------------------------------------------------------------
+
+TRACES = rows("results", "traces")
+OWN, AZURE, MOONCAKE = (TRACES[name][0] for name in ("own", "azure", "mooncake"))
+SENT: dict[str, Any] = {
+    "request_rate": 4.0,
+    "max_concurrency": None,
+    "input_lens": [100, 50, 80],
+    "output_lens": [20, 0, 30],  # the second failed
+    "start_times": [7.5, 7.25, 7.0],
+}
+WAITED: dict[str, Any] = {
+    "max_concurrency": 4,
+    "input_lens": [100, 50],
+    "output_lens": [20, 30],
+    "cached_tokens": [100, 16],
+}
+
+
+def listed(text: str, **settings: Any) -> dict[str, Any]:
+    found = parse_trace(text, source="t", **settings)
+    return {
+        name: values.tolist() if hasattr(values, "tolist") else values
+        for name, values in found.items()
+    }
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_trace_is_its_requests(name: str) -> None:
+    text, expected = TRACES[name]
+    found = listed(text)
+    for key, values in expected.items():
+        assert found[key] == pytest.approx(values, abs=1e-6), key
+    assert found.keys() == expected.keys()
+
+
+def test_a_clients_result_is_sent_again_as_it_was() -> None:
+    lengths = {"input_len": [80, 100], "output_len": [30, 20]}
+    assert listed(json.dumps(SENT)) == lengths | {"arrival_s": [0, 0.5]}
+    # Clients that wait sent the next request when they had an answer: in their order.
+    waited = listed(json.dumps(SENT | {"max_concurrency": 2}, indent=1))
+    assert waited == lengths | {"arrival_s": [0, 0], "concurrency": 2}
+    assert listed(json.dumps(WAITED)) == {
+        "input_len": [100, 50],
+        "output_len": [20, 30],
+        "cached_len": [99, 16],
+        "arrival_s": [0, 0],
+        "concurrency": 4,
+    }
+    burst = SENT | {"start_times": None, "request_rate": "inf"}
+    assert listed(json.dumps(burst))["arrival_s"] == [0, 0]
+
+
+@pytest.mark.parametrize(("text", "prompts", "answers"), rows("values", "lengths_at_once"))
+def test_lengths_come_at_once(text: str, prompts: list[float], answers: list[float]) -> None:
+    found = parse_trace(text, source="t", timed=False, input_len=64)
+    assert (found["input_len"].tolist(), found["output_len"].tolist()) == (prompts, answers)
+    assert not found["arrival_s"].any()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        *(
+            (TRACES[of][0].replace(old, new), says)
+            for of, old, new, says in rows("refusals", "changed_traces")
+        ),
+        ("", "t: holds no request; allowed: one or more"),
+        (OWN.partition("\n")[0], "t: holds no request; allowed: one or more"),
+        ("1,2,3,4\n", "t, line 1: names no column of lengths"),
+        ("a" * 140_000 + "\n", "t, line 1: field larger than field limit"),
+        ("[1]", "t, line 1, result 1 is 1; allowed: an object for each request"),
+        (f"{json.dumps(SENT)}\n{json.dumps(SENT)}", "t: holds several results; allowed: one"),
+        (json.dumps(SENT | {"input_lens": [1]}), "t, line 1: has lists of 1 of input_len, 3 of"),
+        (json.dumps(SENT | {"output_lens": [0] * 3}), "t, line 1: no request has an answer"),
+        *(
+            (json.dumps(SENT | {key: value}), f"t, line 1: {key}{'.0' * (type(value) is list)} is ")
+            for key, value in (
+                ("output_lens", [-1]),
+                ("input_lens", [2e300]),
+                ("start_times", [1e308]),
+                ("cached_tokens", [10**400]),
+                ("max_concurrency", 1e300),
+            )
+        ),
+        (MOONCAKE.replace("3000", "1" * 400), "t, line 1: arrival_s is 1111"),
+        (AZURE.replace("2023-11-16 18:17:03.9799600", "1" * 400), "t, line 2: arrival_s is "),
+        (
+            json.dumps(SENT | {"start_times": None}),
+            "t, line 1: request_rate is 4.0 and start_times are missing; allowed: start_times of",
+        ),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(text: str, says: str) -> None:
+    line = of_call(MeasurementError, parse_trace, text, source="t")
+    assert line.startswith(says)
+    assert "allowed: " in line or "limit" in line

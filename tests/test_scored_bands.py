@@ -9,7 +9,6 @@ import pytest
 
 from fitting import drift
 from fitting.bands import bands_of, served_scales, wider_bands
-from specroof.engines.calibration import Residual, widened
 from specroof.evidence import Measurement
 from specroof.hardware.engine import Band, ServedBands
 from specroof.scoring import Validation
@@ -117,14 +116,6 @@ def test_wider_bands_take_the_widest_and_widen_from_the_nearest_limit() -> None:
     }  # fmt: skip
 
 
-def test_a_calibrated_profile_is_no_surer_of_requests_than_of_its_own_points() -> None:
-    narrow = Band(width=0.2, mean_error=0.1, points=30, engines={"vllm": 30})
-    residuals = [Residual(Measurement(place="mine", tokens_per_s=100.0), 300.0)] * 3
-    own = widened(narrow, residuals)
-    assert own.width == pytest.approx(math.log(3))
-    assert (own.points, own.engines) == (3, {})
-
-
 # --- of speedups ----------------------------------------------------------------------------------
 
 
@@ -226,21 +217,6 @@ def test_drift_is_the_usual_change_of_one_load(monkeypatch: pytest.MonkeyPatch) 
     found = drift.drifts.__wrapped__()
     assert [*found["sglang"]] == pytest.approx([0.118, 0.223], abs=1e-3)
     assert found["vllm"] == found["atom"] == found["sglang"]  # the largest of the others
-
-
-@pytest.mark.parametrize(
-    ("server", "version", "tag"),
-    [
-        ("vllm", "vLLM 0.10.1", "0.10"),
-        ("sglang", "0.5.1.post1", "0.5.1"),
-        ("tensorrt-llm", "1.2.0rc6.post2", "1.2"),
-        ("atom", "20260511", ""),
-    ],
-)
-def test_releases_are_told_apart_by_the_numbers_that_differ(
-    server: str, version: str, tag: str
-) -> None:
-    assert drift.release_tag(server, version) == tag
 
 
 # --- How many measurements bands hold -------------------------------------------------------------

@@ -142,15 +142,6 @@ def test_short_all_reduces_take_what_was_timed(
     assert seconds * 1e6 == pytest.approx(timed_us, rel=0.05)
 
 
-def test_no_kernel_reaches_more_than_a_peak(shared: dict[str, float]) -> None:
-    engine = shared_engine("vllm", "hopper", shared)
-    own: Any = own_engine(engine, ("all",), {"memory of all": 9.0, "compute of all": 9.0})
-    assert own.memory_frac < 1
-    assert max(own.kind_memory_frac.values()) < 1
-    assert max(own.compute_frac.values()) < 1
-    assert own.expert_tile.compute_frac < 1
-
-
 def made_up(loads: list[Measurement], parameters: dict[str, float]) -> list[Measurement]:
     """Return loads as a server with these parameters would have run them."""
     points = ServedPoints(loads, parameters)

@@ -347,13 +347,16 @@ def test_requests_of_one_client_take_what_each_takes_alone(
 def test_requests_join_a_server_that_overlaps_a_pass_later(monkeypatch: pytest.MonkeyPatch) -> None:
     load = replace(LOAD, shortest=0.5, ttft_s=1.0)
     seconds = []
-    for overlap in (True, "plain", False):
+    # vLLM 0.12 schedules between passes, whatever is asked for.
+    ways: Any = ((True, "0.14.0"), ("plain", ""), (False, ""), (True, "0.12.0"))
+    for overlap, version in ways:
         # A host that takes no time makes no pass longer.
         profile = EngineProfile(name="vllm", pass_overhead_s=1.0, overlap=overlap)
         monkeypatch.setattr(served, "left_out_served", lambda *_, fitted=profile: (fitted, True))
-        (score,) = plain_scores([load], played=True)
+        (score,) = plain_scores([replace(load, engine_version=version)], played=True)
         seconds.append(math.exp(score.off["ttft_s"]))
     assert seconds[0] == seconds[1]
+    assert seconds[2] == seconds[3]
     # Nine of ten requests come to a server at work, and wait for one more pass, of a second.
     assert seconds[0] - seconds[2] == pytest.approx(0.9, abs=0.05)
 
@@ -375,17 +378,6 @@ def test_passes_take_as_many_prompts_as_the_server_of_a_source(
     # TensorRT-LLM cuts none: nothing is left of the budget beside those of all that decode.
     cuts = load.engine != "tensorrt-llm"
     assert (seen[0] - prompts * (load.input_len or 1) > 16) == cuts
-
-
-@pytest.mark.parametrize(
-    ("engine", "version", "ahead"),
-    [("vllm", "0.12.0", False), ("vllm", "0.14.0", True), ("vllm", "", True), ("sglang", "0.5", 1)],
-)
-def test_old_releases_of_vllm_schedule_between_passes(
-    engine: str, version: str, ahead: bool
-) -> None:
-    load = replace(LOAD, engine=engine, engine_version=version)
-    assert served._schedules_ahead(load) == ahead
 
 
 @pytest.mark.parametrize(("clients", "interval"), [(8, 10), (40, 30)])
@@ -497,12 +489,6 @@ def test_servers_without_graphs_of_prompts_launch_them() -> None:
     for played in (False, True):
         assert len(new[played]) == len(old[played]) == 2
         assert max(new[played]) < min(old[played]) - math.log(1.3)
-    # Without the model another one's calls say which of both launches.
-    blind = {
-        one.point.engine_version: one.off["ttft_s"] + math.log(one.point.ttft_s or 1)
-        for one in plain_scores(loads, played=True)
-    }
-    assert blind["0.5.12"] < blind["0.5.9"] - math.log(1.3)
 
 
 # --- sources that disagree -----------------------------------------------------------------------
@@ -620,9 +606,7 @@ def test_the_answer_has_tables_and_reasons() -> None:
         disagreeing=(Disagreement("wrong", 1.0, 0.1, 0.3, 0.4),),
         other_totals={"chip": served_errors([])},
     )
-    text = served_text(found)
-    assert "wrong (not in total)" in text
-    assert "not scored: 2 of mine" in text
+    assert "wrong (not in total)" in served_text(found)
     content = served_json(found)
     assert content["total"]["tpot_s"]["median"] == pytest.approx(0.1)
     assert content["total"]["ttft_s"] is None

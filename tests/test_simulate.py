@@ -13,10 +13,7 @@ from tables import rows
 # --- the chi-squared test ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("freedom", "statistic", "p_value"),
-    rows("values", "p_values"),
-)
+@pytest.mark.parametrize(("freedom", "statistic", "p_value"), rows("values", "p_values"))
 def test_p_values_are_those_of_the_tables(freedom: int, statistic: float, p_value: float) -> None:
     assert chi_squared_p_value(statistic, freedom) == pytest.approx(p_value, rel=2e-4)
 
@@ -93,9 +90,7 @@ def test_a_refused_draft_replaced_from_the_target_itself_is_found_out(
     assert result.p_value < 1e-9
 
 
-def test_acceptance_and_length_that_disagree_are_found_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_acceptance_and_length_that_disagree_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = exactness._round
 
     def shortened(*words: object) -> tuple[np.ndarray, np.ndarray]:

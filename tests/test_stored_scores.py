@@ -42,16 +42,10 @@ def drawn(points: Sequence[Measurement], alike: Any, at_least: int) -> list[Meas
     return taken
 
 
-def by_place(scores: Sequence[ServedScore], loads: Sequence[Measurement]) -> dict[int, Any]:
-    """Return what the scores of some loads are off."""
-    wanted = set(map(id, loads))
-    return {id(s.point): (s.off, s.unseen) for s in scores if id(s.point) in wanted}
-
-
 def same(found: Sequence[ServedScore], kept: Sequence[ServedScore], within: float) -> bool:
     """Tell whether scores are those that were kept of the same loads."""
-    loads = [score.point for score in found]
-    expected = by_place(kept, loads)
+    wanted = {id(score.point) for score in found}
+    expected = {id(s.point): (s.off, s.unseen) for s in kept if id(s.point) in wanted}
     assert len(expected) == len(found)
     return all(
         score.off == pytest.approx(expected[id(score.point)][0], rel=1e-9, abs=within)

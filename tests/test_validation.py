@@ -122,10 +122,7 @@ def test_a_value_that_fits_is_read(key: str, written: str, read: object) -> None
     assert type(value) is type(read)
 
 
-@pytest.mark.parametrize(
-    ("key", "written", "shown"),
-    rows("refusals", "checked_numbers"),
-)
+@pytest.mark.parametrize(("key", "written", "shown"), rows("refusals", "checked_numbers"))
 def test_a_value_that_does_not_fit_is_refused_with_what_would(
     key: str, written: str, shown: str
 ) -> None:
