@@ -89,6 +89,16 @@ def test_rules_agree_at_temperature_0_and_are_bounded_above() -> None:
     assert entropy_of_gap(gap) == pytest.approx(0.1, abs=1e-4)
 
 
+def test_greedy_acceptance_falls_nearly_linearly_with_the_entropy() -> None:
+    # As acceptance of MTP layers does (arXiv:2606.12370): within 0.012 of the line.
+    entropies = np.linspace(0.1, 0.4, 7)
+    for at_zero in (0.6, 0.7, 0.8, 0.9):
+        rates = [rate(at_zero, entropy, 1.0, "greedy") for entropy in entropies.tolist()]
+        line = np.polyval(np.polyfit(entropies, rates, 1), entropies)
+        assert np.max(np.abs(line - rates)) < 0.012
+        assert rates[-1] < rates[0] - 0.04
+
+
 @pytest.mark.parametrize("rule", ["greedy", "rejection", "exact"])
 def test_a_target_of_another_entropy_has_the_rate_of_the_same_drafter(rule: str) -> None:
     for before, after in ((0.3, 0.1), (0.15, 0.4)):

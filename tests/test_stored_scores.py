@@ -161,9 +161,7 @@ def test_scores_of_other_code_or_hardware_are_computed(
     monkeypatch.setattr(module, "digest", lambda: stored["digest"])
     kept: Any = module.published()
     assert kept[0] == stored["published"]
-    assert "shipped" in kept[1].other_totals
-    assert "played" not in kept[1].other_totals
-    assert module.published(played=True)[1].other_totals.keys() > kept[1].other_totals.keys()
+    assert kept[1].other_totals.keys() >= {"shipped", "played", "played as shipped"}
     assert next(computed) == 0
     with monkeypatch.context() as own:
         own.setenv("SPECROOF_HARDWARE_PATH", "mine")

@@ -14,6 +14,7 @@ from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
 from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.evidence import Measurement
+from specroof.hardware.engine import Band
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.calibrate import throughput_chart
 from specroof.questions.validate import own_json, own_row, own_text
@@ -80,6 +81,16 @@ def test_a_band_that_holds_1_decides_nothing() -> None:
     for predicted, band, word in ((1.2, 0.1, "right"), (1.2, 0.3, "unclear"), (0.8, 0.1, "wrong")):
         told = replace(point, scored=replace(point.scored, predicted=predicted, band=band))
         assert f" {word}\n" in own_text(replace(found, points=(told,), ideal=found.ideal[1:]))
+
+
+def test_each_result_has_the_band_of_its_engine_at_its_load() -> None:
+    band = Band(width=0.1, mean_error=0.05, points=9, batch_size=8)
+    chip = replace(CHOSEN, engines={"true": replace(TRUE, bands={"eagle3": band})})
+    deployment = Deployment(MODEL, engine_setup(chip, None, None, None))
+    found = own_validation(points((8, 64), (2048,), (0, 3)), deployment, DRAFTER)
+    near, far = (float(band.width_at(batch, 2048)) for batch in (8, 64))
+    assert near == 0.1 < far
+    assert [point.scored.band for point in found.points] == pytest.approx([near] * 2 + [far] * 2)
 
 
 def test_regret_is_over_the_draft_lengths_of_one_load() -> None:
