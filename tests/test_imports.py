@@ -153,6 +153,7 @@ def test_libraries_stay_in_the_rooms_that_keep_them() -> None:
         ("specroof", {"matplotlib", "huggingface_hub", "typer", "pydantic", "numpy"}),
         # Charts and the Hub are imported by the command that needs them: a cold start is felt.
         ("specroof.cli", {"matplotlib", "huggingface_hub", "pydantic", "numpy"}),
+        ("specroof.plot", {"matplotlib.pyplot"}),
     ],
 )
 def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
