@@ -150,8 +150,3 @@ def test_a_failure_of_the_program_is_no_refusal() -> None:
     failed = CliRunner().invoke(failing_app(failure), ["fails"])
     assert failed.exception is failure
     assert "specroof:" not in failed.output
-
-
-def test_what_is_not_modelled_is_said_in_python_too() -> None:
-    with pytest.raises(TypeError, match=r"'lora' \(adapters are not modelled"):
-        specroof.predict("Qwen/Qwen3-8B", "h100", drafters="ideal", lora=2)  # type: ignore[call-arg]
