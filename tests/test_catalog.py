@@ -47,16 +47,6 @@ def test_a_folder_without_a_config_is_no_model(
     assert load_model("Qwen/Qwen3-8B").n_layers == 36
 
 
-@pytest.mark.parametrize("where", ["folder", "file"])
-def test_a_sidecar_beside_the_config_counts(where: str, tmp_path: Path) -> None:
-    config = tmp_path / ("config.json" if where == "folder" else "mine.json")
-    config.write_text(json.dumps(TINY))
-    plain = load_model(tmp_path if where == "folder" else config)
-    stem = "hf_quant_config.json" if where == "folder" else "mine.hf_quant_config.json"
-    (tmp_path / stem).write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
-    assert load_model(tmp_path if where == "folder" else config).weight_bytes < plain.weight_bytes
-
-
 def test_an_unknown_short_name_is_refused_with_a_suggestion() -> None:
     assert "did you mean" in refusal(CatalogError, load_model, "Qwen3-8")
 

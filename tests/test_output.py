@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from commands import answered, invoked, refused, run
-from specroof.cli.output import check_file
 from specroof.report.layout import in_line, json_line, rows_csv
 from tables import rows
 
@@ -215,11 +214,3 @@ def test_a_long_word_is_echoed_in_short() -> None:
         ["y" * 40_000],
     ):
         assert len(refused(*words)) < 2_090
-
-
-def test_standard_output_can_always_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    check_file(Path("-"))
-    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ import yaml
 import specroof
 from specroof import Options, Placement, errors, load_drafter, load_hardware, load_model
 from specroof.cost import CHOICES
-from specroof.errors import CatalogError, ConfigError, OptionError, SpecroofError
+from specroof.errors import ConfigError, OptionError, SpecroofError
 from specroof.hardware.engine import ServerSettings
 from specroof.latency.setup import engine_setup
 from specroof.parsers import PARSERS
@@ -121,11 +121,6 @@ def test_a_study_tells_its_servers(write: Write) -> None:
 def test_a_bundled_study_is_found_by_name_and_fits_the_schema(path: Path) -> None:
     assert isinstance(load_study(path.stem), Study)
     jsonschema.validate(yaml.safe_load(path.read_text(encoding="utf-8")), study_schema())
-
-
-def test_a_study_that_nobody_has_is_refused() -> None:
-    with pytest.raises(CatalogError, match=r"^study 'nothing' .*demo"):
-        load_study("nothing")
 
 
 def test_a_config_of_an_unknown_type_is_read_as_the_family_of_its_target(
