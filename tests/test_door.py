@@ -53,19 +53,6 @@ def test_a_question_is_in_python_and_in_the_shell(name: str) -> None:
     assert run(name, "--help")
 
 
-@pytest.mark.parametrize("name", [*QUESTIONS, "speedup_curve", "forward_cost", "forward_latency"])
-def test_the_help_of_a_question_lists_every_parameter(name: str) -> None:
-    asked = getattr(specroof, name)
-    doc = inspect.getdoc(asked) or ""
-    listed = [
-        word.strip()
-        for line in doc.partition("Parameters\n----------\n")[2].partition("\n\n")[0].splitlines()
-        if line and not line.startswith(" ")
-        for word in line.split(",")
-    ]
-    assert listed == list(inspect.signature(asked).parameters)
-
-
 def test_completion_shows_the_names_of_the_door_and_none_of_its_own_imports() -> None:
     assert {name for name in dir(specroof) if not name.startswith("_")} == set(PUBLIC_NAMES)
 
