@@ -25,9 +25,6 @@ BLOCK = "block,accept=0.89,cost=0.10,drafts=16"
 AUTOREGRESSIVE = "autoregressive,accept=0.75,cost=0.10"
 
 
-# --- predict -----------------------------------------------------------------------------------
-
-
 def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
     words = "--tp 2 --batch 1,8,32 --context 1024,8192 --max-draft-len 5 --grid"
     result = answered(PREDICT, words, "--drafter", BLOCK, "--drafter ideal")
@@ -71,12 +68,6 @@ def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> Non
             assert f" {ends[0]:.2f}-{ends[1]:.2f}x" in table
 
 
-def test_a_load_that_no_draft_has_room_for_is_off() -> None:
-    (row,) = answered(f"predict {MODEL} -H h100 --batch 88 --drafter mtp,accept=0.8")["rows"]
-    assert (row["draft_len"], row["decision"], row["speedup"]) == (0, "off", 1.0)
-    assert (row["tried_draft_len"], row["tried_speedup"]) == (0, None)
-
-
 def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
     path = tmp_path / "chart.png"
     words = f"--batch 1,8 --context 1024,8192 --drafter {AUTOREGRESSIVE}"
@@ -84,9 +75,6 @@ def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["chart-by-batch.png", "chart-map.png", "chart.png"]
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in tmp_path.iterdir())
-
-
-# --- the other commands ------------------------------------------------------------------------
 
 
 def test_explain_lists_every_operation_with_its_bound() -> None:

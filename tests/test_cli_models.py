@@ -25,9 +25,6 @@ def unknown(tmp_path: Path) -> Path:
     return write(tmp_path, "new.json", TINY | STATED | {"model_type": "brand_new"})
 
 
-# --- --family ----------------------------------------------------------------------------------
-
-
 def test_a_config_of_unknown_type_is_refused_without_a_family(unknown: Path) -> None:
     assert 'model_type is "brand_new"; allowed: ' in refused("models show", unknown)
     assert "family is 'lama'; allowed: " in refused("models show --family lama", unknown)
@@ -52,9 +49,6 @@ def test_full_windows_have_a_line() -> None:
     # 4096 tokens of 32 layers, keys and values of 8 heads of 128 in bf16
     assert 4096 * 32 * 2 * 8 * 128 * 2 == 512 * 2**20
     assert "512 MiB in bf16 per sequence" in run("models show mistralai/Mistral-7B-v0.1")
-
-
-# --- --weights, --kv-cache ---------------------------------------------------------------------
 
 
 def explained(*words: object) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -92,9 +86,6 @@ def test_arithmetic_is_that_of_the_activations_or_the_next_wider(
     said = [one for one in notes if "arithmetic" in one]
     assert len(said) == (note is not None)
     assert all(one.endswith(str(note)) for one in said)
-
-
-# --- models diff -------------------------------------------------------------------------------
 
 
 def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Path) -> None:

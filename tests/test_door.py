@@ -22,7 +22,6 @@ from specroof.questions import QUESTIONS
 from specroof.questions.answer import Answer
 from specroof.questions.hardware import show_hardware
 from specroof.questions.models import show_model
-from specroof.units import format_seconds
 from tables import rows, table
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
@@ -40,9 +39,6 @@ def bench(tmp_path: Path) -> Path:
     rows = ["1,2048,0,200", "8,2048,0,1500", "64,2048,0,8000", "8,2048,3,2500"]
     path.write_text("batch_size,context_len,draft_len,tokens_per_s\n" + "\n".join(rows))
     return path
-
-
-# --- the table -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -84,9 +80,6 @@ def test_a_room_does_not_replace_the_question_of_its_name() -> None:
     assert door.__getattr__("plot") is specroof.plot  # whoever imported it first
     with pytest.raises(AttributeError, match="has no attribute 'plots'"):
         _ = specroof.plots  # type: ignore[attr-defined]
-
-
-# --- names or objects, Python or the shell -------------------------------------------------------
 
 
 @pytest.mark.parametrize(("words", "named"), rows("calls", "alike"))
@@ -193,27 +186,12 @@ def test_a_framework_agrees_with_an_engine_beside_it() -> None:
             engine("mi300x" if "engine_from" in wrong else "h100", framework="vllm", **wrong)
 
 
-# --- what answers show ---------------------------------------------------------------------------
-
-
-def test_what_holds_arrays_is_shown_by_their_sizes() -> None:
-    one = specroof.explain(MODEL, CHIP).latency
-    assert repr(one).endswith(f" operations, {format_seconds(float(one.total_s))}>")
-    several = specroof.forward_latency(MODEL, CHIP, ForwardPass([1, 8], 1, 0))
-    assert repr(several) == f"<PassLatency: {len(several.ops)} operations, 2 points>"
-    requests = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32)
-    assert repr(requests.counted[0]).startswith("<EndToEnd: 64 tokens in, 32 out; <SpeedupCurve: ")
-
-
 # --- refusals ------------------------------------------------------------------------------------
 
 
 def test_a_family_beside_a_model_that_is_read_is_refused() -> None:
     with pytest.raises(OptionError, match=r"^family is 'llama' "):
         specroof.explain(specroof.load_model(MODEL), CHIP, family="llama")
-
-
-# --- drafters of different depth -----------------------------------------------------------------
 
 
 def test_a_shared_draft_length_caps_the_drafter_that_ends_before_it() -> None:

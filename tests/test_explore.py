@@ -84,10 +84,16 @@ def tables(text: str) -> dict[str, Any]:
 # --- packing -------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(-(2**45), 2**45), min_size=12, max_size=12), st.integers(0, 2))
-def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
+@given(
+    st.lists(st.integers(-(2**45), 2**45), min_size=12, max_size=12),
+    st.integers(0, 2),
+    st.sampled_from([1.0, 2.0, 0.125]),
+)
+def test_packed_numbers_are_read_back(numbers: list[int], times: int, quantum: float) -> None:
     values = np.array(numbers, dtype=np.float64)
-    first, second = (PageGrid(half.reshape(2, 3), 1.0, (1, times)) for half in np.split(values, 2))
+    first, second = (
+        PageGrid(half.reshape(2, 3), quantum, (1, times)) for half in np.split(values, 2)
+    )
     other = PageGrid(values, 1.0, (0,))
     things = [
         {"a": [first, {"b": other}], "c": 1, "d": "e"},
@@ -99,7 +105,7 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
         {"a": [{"grid": 0}, {"b": {"grid": 1}}], "c": 1, "d": "e"},
         {"a": [{"grid": 0}], "c": [None, "d"]},
     ]
-    assert stack.tolist() == values.reshape(2, 2, 3).tolist()
+    assert np.abs(stack - values.reshape(2, 2, 3)).max() <= quantum / 2
     assert single.tolist() == [values.tolist()]
 
 
@@ -113,12 +119,6 @@ def test_grids_of_other_shapes_are_no_stack() -> None:
     shorter, longer = PageGrid(np.ones(2), 1.0, (1,)), PageGrid(np.ones(3), 1.0, (1,))
     head, _ = unpacked(packed([{"a": shorter}, {"a": longer}, {"a": longer}]))
     assert head["things"] == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
-
-
-def test_packed_numbers_are_within_half_a_quantum() -> None:
-    shares = np.array([[1.0, 1.2345678912, 17.9], [0.0, 3e-9, 0.3]])
-    _, (found,) = unpacked(packed([{"a": PageGrid(shares, 2e-7, (1, 2))}]))
-    assert np.abs(found - shares).max() <= 1e-7
 
 
 # --- grids ---------------------------------------------------------------------------------------

@@ -7,16 +7,10 @@ import pytest
 
 from commands import answered, invoked, refused, run
 from specroof import load_hardware
+from tables import table
 
 #: Figures of a file that was filled in, by their keys.
-FILLED_IN = {
-    "vendor": "nvidia", "architecture": "hopper", "compute_capability": "9.0",
-    "switch_reduces": "false", "bf16": "1.0e+15", "fp8": "2.0e+15", "fp4": "4.0e+15", "int8": "2.0e+15",
-    "memory_bytes_per_s": "3.0e+12", "memory_bytes": "8.0e+10", "multiprocessors": "132",
-    "usable_memory_bytes": "7.0e+10", "link_bytes_per_s": "4.0e+11", "max_devices": "8",
-    "scale_out_bytes_per_s": "5.0e+10", "board_watts": "700.0", "usd_per_hour": "3.0",
-    "date": "2026-11-01", "source": "a price list",
-}  # fmt: skip
+FILLED_IN: dict[str, str] = table("filled_in")
 
 
 @pytest.mark.parametrize("is_whole", [False, True])

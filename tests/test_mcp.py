@@ -218,42 +218,19 @@ def test_the_process_of_a_call_has_limits_and_ends_with_its_server(
         assert ended.acquire(timeout=60)
 
 
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("ends", [lambda *_: os._exit(1), lambda *_: time.sleep(36000)])
 def test_a_call_without_an_answer_is_a_refusal(
-    monkeypatch: pytest.MonkeyPatch, *, waits: bool
+    monkeypatch: pytest.MonkeyPatch, ends: Callable[..., None]
 ) -> None:
-    ended = list[str]()
-
-    class Process:
-        def __init__(self, args: tuple[Any, ...], **_settings: Any) -> None:
-            self.end = args[0]
-
-        def start(self) -> None:
-            if waits:
-                self.end = os.dup(self.end.fileno())
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda: ended.append(name)
-
-    def pipe(*, duplex: bool) -> tuple[Any, Any]:
-        read, write = multiprocessing.Pipe(duplex=duplex)
-
-        def poll(seconds: float) -> bool:
-            waited.append(seconds)
-            return read.poll(min(seconds, 1.0))
-
-        return SimpleNamespace(poll=poll, recv=read.recv), write
-
-    waited = list[float]()
-    monkeypatch.setattr("specroof.cli.mcp.BUDGET", Budget(0.01, 1.0))
-    processes = SimpleNamespace(Pipe=pipe, Process=Process)
-    call = Call(processes, Limits([], False), "predict", {})
+    monkeypatch.setattr("specroof.cli.mcp.answer_alone", ends)
+    monkeypatch.setattr("specroof.cli.mcp.BUDGET", Budget(1.0, 1.0))
+    call = Call(multiprocessing.get_context("fork"), Limits([], False), "predict", {})
     answer = call.wait()
     assert (answer["is_error"], answer["structured_content"]) == (True, None)
     assert answer["text"].startswith("predict: ")
-    assert waited == [0.01]
     call.stop()
-    assert ended == ["kill", "join", "close"]
+    assert multiprocessing.active_children() == []
 
 
 # --- With the SDK --------------------------------------------------------------------------------

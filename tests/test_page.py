@@ -384,11 +384,6 @@ def test_sliders_move_by_mouse_and_by_keyboard(page: Opened) -> None:
     block = page.figures["state"]["drafters"][1]
     assert block["cost"] == pytest.approx(0.115)
     assert block["drafts"] < 16
-    page.page.locator("#batch").focus()
-    page.page.keyboard.press("End")
-    page.page.locator("#context").focus()
-    page.page.keyboard.press("Home")
-    assert (page.figures["state"]["batch"], page.figures["state"]["context"]) == (64, 1024)
     check(page)
     assert f"accept={moved:g}" in page.text("command")
 
@@ -452,17 +447,16 @@ def test_the_page_decides_as_advise_does(shown: Callable[..., Opened]) -> None:
     compared, same_length = 0, 0
     while compared < 60:
         model, chip = dice.choice(DRAWN_MODELS), dice.choice(DRAWN_CHIPS)
-        kind = dice.choice(["mtp", "eagle3", "dflash", "ngram", "block", "autoregressive"])
-        depth = dice.choice([1, 3, 7])
-        spec = dice.choice(
+        kind = dice.choice(
             [
-                f"{kind},accept={dice.randint(10, 95) / 100:g}",
-                f"{kind},accept-length={1 + dice.randint(1, 8 * depth) / 10:g}@{depth}",
+                *("mtp", "eagle3", "dflash", "ngram"),
+                "block,cost=0.1,drafts=7",
+                "autoregressive,cost=0.3",
             ]
         )
-        if kind in {"block", "autoregressive"}:
-            spec += f",cost={dice.choice([0.02, 0.1, 0.3]):g}"
-        spec += ",drafts=7" if kind == "block" else ""
+        depth, rate = dice.choice([1, 3, 7]), dice.randint(10, 95) / 100
+        length = f"accept-length={1 + dice.randint(1, 8 * depth) / 10:g}@{depth}"
+        spec = f"{kind},{dice.choice([f'accept={rate:g}', length])}"
         context, answer = dice.choice([1024, 4096, 16384]), dice.choice(ANSWERS)
         batch, hits = dice.choice(found.axes.batch_size), dice.choice(HIT_RATES)
         seen.state(
@@ -503,11 +497,9 @@ def test_the_page_decides_as_advise_does(shown: Callable[..., Opened]) -> None:
             continue
         same_length += 1
         printed = seen.page.locator("#flags pre").all_inner_texts()
-        advised = [
-            "\n".join([*flags.file_lines, flags.text]) for flags in advice.launches if row.draft_len
-        ]
-        assert {*advised} <= {*printed}, at
-        assert bool(printed) == bool(advised), at
+        launches = advice.launches if row.draft_len else ()
+        assert {"\n".join([*one.file_lines, one.text]) for one in launches} <= {*printed}, at
+        assert bool(printed) == bool(launches), at
         assert seen.text("question").startswith(f"specroof advise {model} -H {chip} ")
     assert same_length >= 0.9 * compared
 
@@ -534,9 +526,8 @@ def test_another_draft_length_changes_the_decision_that_is_shown(page: Opened) -
     for length, decision in ((1, "on"), (16, "off"), (0, "")):
         page.state(drafters=drafters, batch=8, length=length)
         (curve,) = page.figures["curves"]
-        drafts = f"{length} draft{'s' * (length != 1)}"
-        assert f"With {drafts}: {curve['speedup'][length]:.2f}×" in page.text("verdict")
-        assert re.search(f"{decision}; likely" if length else "×", page.text("verdict"))
+        assert f": {curve['speedup'][length]:.2f}×" in page.text("verdict")
+        assert decision in page.text("verdict")
         assert f"The best length is {curve['choice']['draft_len']}" in page.answer
     assert page.clicked("#best").text("verdict").count("On: ") == 1
 
@@ -577,6 +568,9 @@ def test_models_are_found_by_what_was_typed(page: Opened) -> None:
     assert page.figures["state"]["model"] == MODELS[1]
     find.fill("no such model")
     assert page.text("found") == "(0 of 2 found)"
+    find.fill("")
+    find.press("Enter")
+    assert models.count() == 2
 
 
 def test_it_opens_on_a_scene_with_published_speedups(shown: Callable[..., Opened]) -> None:
@@ -642,19 +636,6 @@ def test_prompts_are_counted_as_the_library_does(
     ):
         ours = np.array(shown[name], dtype=np.float64)[known]
         assert ours == pytest.approx(theirs[0, 0, known], rel=tolerance), name
-
-
-def test_targets_leave_the_batches_that_meet_them(page: Opened) -> None:
-    page.state(drafters=["eagle3,accept=0.75"], tpot="0.005")
-    (points,) = page.figures["batches"]
-    batches = AXES["batch_size"]
-    most = max(b for b, one in zip(batches, points, strict=True)
-               if one["tpot_s"][one["best_draft_len"]] <= 0.005)  # fmt: skip
-    plain = [b for b, one in zip(batches, points, strict=True) if one["tpot_s"][0] <= 0.005]
-    said = page.answer
-    assert f"EAGLE-3 (yours) {most} request" in said
-    without = f"without drafts {max(plain)} request" if plain else "without drafts no load shown"
-    assert without in said
 
 
 def test_two_set_ups_stand_side_by_side(page: Opened) -> None:

@@ -180,8 +180,7 @@ def titles(figure: Figure) -> list[str]:
 
 
 def labels(figure: Figure) -> list[str]:
-    notes = [text for text in main_axes(figure).texts if isinstance(text, Annotation)]
-    return [note.get_text() for note in notes]
+    return [one.get_text() for one in main_axes(figure).texts if isinstance(one, Annotation)]
 
 
 def test_a_chart_has_the_band_of_a_few_curves() -> None:
@@ -281,9 +280,6 @@ CHARTS = {
     "eight equal drafters": lambda: plot_speedup_by_draft_len(
         [curve(SPEEDUPS[0], drafter=spec) for spec in SPECS]
     ),
-    "no draft pays": lambda: plot_speedup_by_draft_len(
-        [curve([1, 0.9, 0.8 - i / 100]) for i in range(4)]
-    ),
     "unknown tails": lambda: plot_speedup_by_draft_len(
         [curve([1, 1.5, 1.7, *[np.nan] * 14]), curve([1, 1.4, *[np.nan] * 15])]
     ),
@@ -300,13 +296,8 @@ CHARTS = {
     "odd batch sizes": lambda: plot_by_batch(
         [grid(1, 40, batch_size=np.unique(np.geomspace(1, 1e7, 40).round()))]
     ),
-    "large batch sizes": lambda: plot_by_batch([grid(1, 21)]),
     "requests": lambda: plot_by_batch([grid(1, 9, request_lengths="8192 tokens in, 1024 out")]),
-    "requests by batch": lambda: plot_speedup_by_batch(
-        [grid(1, 9, request_lengths="8192 tokens in, 1024 out")]
-    ),
     "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1), title="Mine"),
-    "map of 150 cells": lambda: plot_best_draft_len_map(grid(10, 15)),
     "map of 600 cells": lambda: plot_best_draft_len_map(
         grid(20, 30, context_len=np.geomspace(128, 1e6, 20).round())
     ),
@@ -399,22 +390,18 @@ def test_a_line_ends_where_its_drafter_does() -> None:
     assert np.isnan(ys(lines(axes)[0])[3:]).all()
 
 
-def test_speedups_fill_the_picture_whatever_the_free_lunch() -> None:
-    made = curve([1, 1.1, 1.2])
-    more = np.array([1.0, 100.0, 100.0])  # a hundred times the tokens in as many times the time
+@pytest.mark.parametrize("line", [[1.0, 0.7, 0.6], [1.0, 1.1, 1.2], [1.0]])
+def test_speedups_and_plain_decoding_fill_the_picture_whatever_the_free_lunch(
+    line: list[float],
+) -> None:
+    made = curve(line)
+    more = np.array([1.0, 100.0, 100.0][: len(line)])  # as much more tokens and time
     lunch = replace(
         made, tokens_per_round=made.tokens_per_round * more, round_s=made.round_s * more
     )
-    low, high = main_axes(plot_speedup_by_draft_len([lunch])).get_ylim()
-    assert low < 1
-    assert 1.2 < high < 1.3
-
-
-@pytest.mark.parametrize("line", [[1.0, 0.7, 0.6], [1.0, 1.7, 1.6], [1.0]])
-def test_plain_decoding_is_always_in_the_picture(line: list[float]) -> None:
-    axes = main_axes(plot_speedup_by_draft_len([curve(line)]))
+    axes = main_axes(plot_speedup_by_draft_len([lunch]))
     low, high = axes.get_ylim()
-    assert 0 <= low < 1 < high
+    assert 0 <= low < 1 < high < 1.3
     assert ys(lines(axes, style=":", several=False)[0]).tolist() == [1, 1]
 
 
@@ -469,15 +456,6 @@ def test_a_title_says_what_a_drafter_gains_and_not_the_bound_of_a_textbook() -> 
         plot_speedup_by_draft_len(curves).get_suptitle() for curves in ([bound, real], [bound])
     ]
     assert ["1.50x" in found[0], "3.00x" in found[0], "3.00x" in found[1]] == [True, False, True]
-
-
-def test_lines_of_one_name_are_counted() -> None:
-    chart = plot_speedup_by_draft_len(
-        [curve([1, 1.5]), curve([1, 1.2]), curve([1, 1.1], drafter="b")]
-    )
-    first, second, other, *_ = legend_texts(chart)
-    name = "autoregressive, accept=0.75, cost=0.10"
-    assert (first, second, other) == (f"{name} (1)", f"{name} (2)", "b")
 
 
 # --- over batch sizes --------------------------------------------------------------------------
@@ -541,14 +519,11 @@ def test_a_batch_without_room_for_drafts_is_crossed_out_and_no_speedup_of_1() ->
     assert "no room for drafts" not in legend_texts(plot_by_batch([grid(1, 4)]))
 
 
-def test_a_point_without_room_for_drafts_has_no_line_and_the_legend_says_so() -> None:
+def test_a_point_without_room_for_drafts_has_no_line() -> None:
     full = drafts_without_room(grid(1, 2), 0)
     figure = plot_speedup_by_draft_len([full, grid(1, 2)])
     assert len(lines(main_axes(figure))) == 1
     assert len(labels(figure)) == 1
-    names = [" ".join(text.split()) for text in legend_texts(figure)[:2]]
-    assert [": no room" in name for name in names] == [True, False]
-    assert "Best speedup" not in plot_by_batch([full]).get_suptitle()
     nothing = plot_speedup_by_draft_len([full])
     assert (lines(main_axes(nothing)), labels(nothing)) == ([], [])
 
@@ -618,6 +593,9 @@ def test_the_roof_is_the_slope_of_the_memory_and_the_peak_of_each_dtype() -> Non
 
 def test_a_mark_is_as_large_as_its_share_of_the_time() -> None:
     figure = roofline([op("a", compute_s=9, memory_s=1), op("b", compute_s=0.1, memory_s=1)])
+    assert {"memory bound", "compute bound"} < set(legend_texts(figure))
+    shapes = (np.asarray(mark.get_paths()[0].vertices).shape for mark in marks(figure))
+    assert len({*shapes}) == 2
     large, small = (float(mark.get_sizes()[0]) for mark in marks(figure))
     assert large == pytest.approx(12 + 0.9 * 800)
     assert small == pytest.approx(12 + 0.1 * 800)
@@ -634,18 +612,6 @@ def test_operations_that_lie_on_one_another_share_a_label() -> None:
     figure = roofline(ops)
     assert labels(figure)[0] == "mlp.up_proj\nmlp.down_proj\nlm_head\n83.2% of the time"
     assert len(marks(figure)) == 3  # one for each kind
-
-
-def test_kinds_have_colours_and_bounds_shapes() -> None:
-    ops = [
-        op("a", compute_s=1, memory_s=9, kind="experts"),
-        op("b", compute_s=9, memory_s=1, kind="something new"),
-    ]
-    figure = roofline(ops)
-    assert {"experts", "something new", "memory bound", "compute bound"} < set(legend_texts(figure))
-    one, other = marks(figure)
-    assert not np.array_equal(one.get_facecolor(), other.get_facecolor())
-    assert np.shape(one.get_paths()[0].vertices) != np.shape(other.get_paths()[0].vertices)
 
 
 def test_what_has_no_place_in_a_roofline_is_left_out() -> None:
@@ -703,37 +669,31 @@ def test_a_pass_that_is_shorter_than_its_operations_says_why() -> None:
 
 
 ONE = op("a", compute_s=1, memory_s=1)
+NO_FLOPS = op("a", compute_s=0, memory_s=1)
+THREE_PASSES = replace(latency([ONE]), work_s=np.ones(3))
 BY_CURVES = (
-    plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch, plot_by_batch
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("draw", "said"),
-    [
-        *((partial(plot, []), "^curves is empty; allowed: one or more") for plot in BY_CURVES),
-        *(
-            (partial(plot, [grid(2, 2)], context_index=2), "^context_index is 2; .*from 0 to 1")
-            for plot in BY_CURVES
-        ),
-        (
-            partial(plot_speedup_by_draft_len, [grid(1, 2)], batch_index=-3),
-            "^batch_index is -3; allowed: from 0 to 1",
-        ),
-        (partial(roofline, [ONE], fp8=1e15), "^flops_per_s .*fp8; .*'bf16'"),
-        (
-            partial(roofline, [op("a", compute_s=0, memory_s=1)]),
-            "^latency .*allowed: one or more",
-        ),
-        (
-            partial(plot_time_per_op, replace(latency([ONE]), work_s=np.ones(3)), title=""),
-            "^latency .*3 passes; allowed: one",
-        ),
-        (partial(plot_time_per_op, latency([]), title=""), "^latency .*allowed: one or more"),
-    ],
+    *(plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch, plot_by_batch),
 )
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (
+        partial(plot_speedup_by_draft_len, [grid(1, 2)], batch_index=-3),
+        "batch_index is -3; .* to 1",
+    ),
+    (partial(roofline, [ONE], fp8=1e15), "flops_per_s .*fp8; .*'bf16'"),
+    (partial(roofline, [NO_FLOPS]), "latency .*allowed: one or more"),
+    (partial(plot_time_per_op, THREE_PASSES, title=""), "latency .*3 passes; allowed: one"),
+    (partial(plot_time_per_op, latency([]), title=""), "latency .*allowed: one or more"),
+]
+for _plot in BY_CURVES:
+    REFUSED += [
+        (partial(_plot, []), "curves is empty; allowed: one or more"),
+        (partial(_plot, [grid(2, 2)], context_index=2), "context_index is 2; .*from 0 to 1"),
+    ]
+
+
+@pytest.mark.parametrize(("draw", "said"), REFUSED)
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], object], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+    with pytest.raises(OptionError, match=f"^{said}"):
         draw()
 
 
@@ -746,13 +706,8 @@ def chart() -> Figure:
 
 def test_the_users_settings_neither_change_nor_matter() -> None:
     expected = figure_bytes(chart(), "a.svg")
-    mine = {
-        "axes.facecolor": "black",
-        "font.size": 20,
-        "savefig.bbox": "tight",
-        "text.usetex": True,
-    }
-    with mpl.rc_context(mine):  # type: ignore[arg-type]  # its keys are literals
+    mine: Any = {"axes.facecolor": "black", "savefig.bbox": "tight", "text.usetex": True}
+    with mpl.rc_context(mine):
         before = dict(mpl.rcParams)
         assert figure_bytes(chart(), "a.svg") == expected
         assert dict(mpl.rcParams) == before
@@ -783,8 +738,5 @@ def test_a_file_has_150_dots_per_inch() -> None:
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.png.gz", ".png"])
 def test_another_suffix_is_refused(name: str) -> None:
-    with pytest.raises(
-        OutputError, match=r"allowed: a file that ends in \.png, \.svg, \.pdf"
-    ) as no:
+    with pytest.raises(OutputError, match=rf"^{name}.*allowed: a file that ends in \.png"):
         figure_bytes(chart(), name)
-    assert str(no.value).startswith(name)

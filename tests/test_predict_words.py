@@ -107,9 +107,6 @@ def test_what_is_not_published_has_a_nearest() -> None:
     assert find_profiles("qwen3").notes == ()
 
 
-# --- price and energy -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("chip", "titles"), rows("values", "shown_prices"))
 def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[str]) -> None:
     words = BASE.replace("h100", chip) + " --no-capacity --batch 1,16"

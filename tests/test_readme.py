@@ -23,7 +23,7 @@ TEXTS = {
 
 
 SHOWING = [name for name, text in TEXTS.items() if sessions(text)]
-#: The page that shows `specroof validate`, whose predictions other tests need too.
+#: The page that shows `specroof validate`.
 VALIDATING = "docs/pages/engine-errors.md"
 #: The page with all questions.
 QUESTIONS = "docs/pages/questions.md"
@@ -31,16 +31,10 @@ QUESTIONS = "docs/pages/questions.md"
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("page", [name for name in SHOWING if name != VALIDATING])
+@pytest.mark.usefixtures("asked_for_validated")
+@pytest.mark.parametrize("page", SHOWING)
 def test_what_a_page_shows_is_what_its_commands_print(page: str) -> None:
     assert replayed(TEXTS[page]) == sessions(TEXTS[page])
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.usefixtures("asked_for_validated")
-def test_the_page_of_all_measurements_shows_what_its_commands_print() -> None:
-    assert replayed(TEXTS[VALIDATING]) == sessions(TEXTS[VALIDATING])
 
 
 def test_a_stale_session_is_written_again_and_all_else_stays() -> None:

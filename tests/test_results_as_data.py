@@ -35,9 +35,6 @@ def predicted() -> Prediction:
     )
 
 
-# --- points --------------------------------------------------------------------------------------
-
-
 def test_points_are_a_row_each_in_frames_and_arrow_tables(predicted: Prediction) -> None:
     frame, (curve,) = predicted.to_frame("points"), predicted.curves
     assert len(frame) == curve.speedup.size == 2 * 2 * 4
@@ -51,9 +48,6 @@ def test_points_are_a_row_each_in_frames_and_arrow_tables(predicted: Prediction)
     assert table.column_names == list(frame.columns)
     assert table.schema.field("round_s").metadata == {b"unit": b"s"}
     np.testing.assert_array_equal(table["tokens_per_s"].to_numpy(), frame.tokens_per_s.to_numpy())
-
-
-# --- sweeps --------------------------------------------------------------------------------------
 
 
 def test_a_sweep_is_one_table_of_all_its_frames() -> None:
@@ -76,9 +70,6 @@ def test_a_sweep_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPa
             hold("points")
 
 
-# --- advice --------------------------------------------------------------------------------------
-
-
 def test_advice_is_drawn_beside_measurements_on_one_chip_and_side_by_side_on_several() -> None:
     asked: dict[str, Any] = {"input_len": 1000, "output_len": 500, "framework": "vllm"}
     asked["drafters"] = "eagle3,accept-length=2.4@3"
@@ -91,9 +82,6 @@ def test_advice_is_drawn_beside_measurements_on_one_chip_and_side_by_side_on_sev
     places = [x for line in axes.lines for x in line.get_xdata() if len(line.get_xdata()) == 1]
     assert len({*places}) == len(places) == len(several.chips)
     assert "*" not in {line.get_marker() for line in axes.lines}
-
-
-# --- folders -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
@@ -111,9 +99,6 @@ def test_a_folder_is_one_table_whatever_its_format(tmp_path: Path, form: str) ->
     assert set(table["drafter"].to_pylist()) == {"mtp,accept=0.7", "ideal"}
     assert f"<th>format</th><td>{form}</td>" in found._repr_html_()
     assert isinstance(found.plot(), Figure)
-
-
-# --- columns -------------------------------------------------------------------------------------
 
 
 def test_figures_that_are_missing_are_null_and_the_others_keep_their_bits() -> None:

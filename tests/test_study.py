@@ -62,9 +62,6 @@ def changed(old: str, new: str) -> str:
     return GOOD.replace(old, new)
 
 
-# --- what a study loads --------------------------------------------------------------------------
-
-
 def test_every_model_meets_every_kind_of_hardware_of_its_target(write: Write) -> None:
     study = load_study(write(GOOD))
     two = Placement(tensor_parallel=2, nodes=1)
@@ -163,9 +160,6 @@ def test_every_target_meets_every_workload(write: Write) -> None:
     ]
 
 
-# --- the schema ----------------------------------------------------------------------------------
-
-
 def test_the_schema_takes_a_workload_or_a_context_and_refuses_what_is_refused() -> None:
     content: dict[str, Any] = yaml.safe_load(changed("context_len: 2048", WORKLOADS))
     jsonschema.validate(content, study_schema())
@@ -195,9 +189,6 @@ def test_the_schema_takes_every_default(field: Any, write: Write) -> None:
     content = yaml.safe_load(GOOD) | {"options": options}
     jsonschema.validate(content, study_schema())
     assert load_study(write(yaml.safe_dump(content))).targets[0].setup.options == Options()
-
-
-# --- bad files -----------------------------------------------------------------------------------
 
 
 def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:

@@ -51,9 +51,6 @@ def told(found: tuple[str, ...], *wanted: str) -> None:
     assert len(found) == len(wanted), found
 
 
-# --- all at once ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", rows("refusals", "study_mistakes"))
 def test_mistakes_are_told_together(kind: str) -> None:
     other, wanted = rows("refusals", "study_mistakes")[kind]
@@ -134,9 +131,6 @@ def test_a_person_is_shown_a_screen_of_them(
         assert last.startswith(f"specroof: {path}: {n} mistakes ({n} in batch_size)")
 
 
-# --- names ---------------------------------------------------------------------------------------
-
-
 def test_a_name_is_looked_up_once_wherever_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -187,9 +181,6 @@ def test_a_model_of_a_family_that_there_is_not_is_not_read(tmp_path: Path) -> No
     served = {"model": str(tmp_path), "hardware": "b200"}
     targets = [served | {"family": "unheard"}, served | {"family": 3}, served | {"family": " "}]
     told(mistakes(GOOD | {"targets": targets}), *(f"targets.{n}.family is" for n in range(3)))
-
-
-# --- studies of Python ---------------------------------------------------------------------------
 
 
 def test_a_study_says_all_that_keeps_it_from_being_computed() -> None:

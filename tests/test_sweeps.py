@@ -378,15 +378,6 @@ def test_a_run_whose_folder_goes_away_says_so_and_no_more(
     gc.collect()
 
 
-def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    place = places.place_of(str(tmp_path / "file"))
-    with pytest.raises(OutputError, match="file: File exists; allowed: a folder that can be"):
-        place.prepare()
-    with pytest.raises(OutputError, match="file/name: Not a directory"):
-        place.read("name")
-
-
 def test_a_library_that_is_missing_is_one_line(
     tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -432,44 +423,28 @@ def test_a_dry_run_says_what_a_study_takes_and_writes_nothing(tmp_path: Path, st
     assert found.seconds_off == 0.3
 
 
-def files_of(n_drafters: int, *models: str) -> Study:
-    """Return a study of so many drafters for models on 30 chips."""
-    drafters = [f"autoregressive,accept=0.7,cost=0.{k}" for k in range(1, n_drafters + 1)]
-    targets = {"model": list(models), "hardware": list(hardware_names())[:30]}
-    return study_of(CONTENT | {"drafters": drafters, "targets": [targets]})
-
-
 def test_a_dry_run_tries_every_drafter_on_targets_here_and_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tried: list[tuple[int, int]] = []
+    tried: set[tuple[int, int]] = set()
 
-    def noted(_plan: Plan, one: Partition, *rest: Any) -> dict[str, object]:
-        tried.append((one.target, one.drafter))
-        rest[2](one.points)  # what tells of points that are done
-        return {"bytes": 100 * one.drafter}
-
-    monkeypatch.setattr("specroof.sweeps.plan.write_partition", noted)
-    # Three drafters on each of 90 targets: a step through the files would meet one drafter.
-    found = estimate(files_of(3, "Qwen/Qwen3-8B", "Qwen/Qwen3-4B", "Qwen/Qwen3-14B"), "csv")
-    trials = set(tried)
-    assert len(trials) == 9
-    assert {drafter for _, drafter in trials} == {1, 2, 3}
-    assert {1, 90} < {target for target, _ in trials}
-    assert found.size_bytes == pytest.approx(90 * (100 + 200 + 300))
-    assert found.seconds_off > 0.3  # a part of the files was tried
-
-
-def test_seconds_are_known_to_two_standard_errors_of_the_files_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     def trial(_plan: Plan, one: Partition, *_rest: object) -> tuple[int, float, int]:
-        return one.points, float(one.drafter), 100
+        tried.add((one.target, one.drafter))
+        return one.points, float(one.drafter), 100 * one.drafter
 
     monkeypatch.setattr("specroof.sweeps.plan._trial", trial)
-    found = estimate(files_of(3, "Qwen/Qwen3-8B"), "csv")
-    # 9 of 90 files take 1, 2 or 3 s, each three times: 2 s on average, a variance of 2/3.
-    assert found.seconds == pytest.approx(90 * 2)
+    # Three drafters on each of 90 targets: a step through the files would meet one drafter.
+    models = ["Qwen/Qwen3-8B", "Qwen/Qwen3-4B", "Qwen/Qwen3-14B"]
+    drafters = [f"autoregressive,accept=0.7,cost=0.{k}" for k in (1, 2, 3)]
+    targets = [{"model": models, "hardware": list(hardware_names())[:30]}]
+    found = estimate(study_of(CONTENT | {"drafters": drafters, "targets": targets}), "csv")
+    assert len(tried) == 9
+    assert {drafter for _, drafter in tried} == {1, 2, 3}
+    assert {1, 90} < {target for target, _ in tried}
+    # 9 of 270 files take 1, 2 or 3 s, each three times: 2 s on average, a variance of 2/3. Seconds
+    # are known to two standard errors of the files tried.
+    assert found.size_bytes == pytest.approx(90 * (100 + 200 + 300))
+    assert found.seconds == pytest.approx(270 * 2)
     standard_error = math.sqrt(2 / 3) / 2 / math.sqrt(9)
     assert found.seconds_off == pytest.approx(math.hypot(0.3, 2 * standard_error))
 
@@ -478,8 +453,7 @@ def test_what_every_file_takes_is_told_apart_from_its_points() -> None:
     # 2 of each file and 0.1 of each point; twice, since the machine had other work the first time.
     assert extrapolated((10, 3.0), (20, 4.0), 1000) == pytest.approx(102)
     assert extrapolated((10, 5.0), (20, 4.0), 1000) == 4
-    # All points were tried.
-    assert extrapolated((10, 5.0), (10, 4.0), 10) == 4
+    assert extrapolated((10, 5.0), (10, 4.0), 10) == 4  # all points were tried
 
 
 def test_a_summary_of_a_large_study_has_forty_lines(tmp_path: Path) -> None:
