@@ -214,9 +214,9 @@ def test_bundled_measurements_have_a_row_for_each_source() -> None:
 
 
 def test_keywords_may_be_spelt_as_flags() -> None:
-    options = specroof.Options(granularity="pass")
     spelt: dict[str, Any] = {"drafter": EAGLE, "tp": 2, "batch": [1, 8], "kv_cache": "fp8"}
-    found = specroof.predict(MODEL, CHIP, options=options, weight_dtype="fp8", **spelt)
+    spelt |= {"options": specroof.Options(granularity="pass"), "weight_dtype": "fp8"}
+    found = specroof.predict(MODEL, CHIP, **spelt)
     choices = {"granularity": "pass", "kv_dtype": "fp8", "weight_dtype": "fp8"}
     named: dict[str, Any] = {"drafters": EAGLE, "tensor_parallel": 2, "batch_size": [1, 8]}
     assert found.to_dict() == specroof.predict(MODEL, CHIP, options=choices, **named).to_dict()

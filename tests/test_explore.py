@@ -81,9 +81,6 @@ def tables(text: str) -> dict[str, Any]:
     return dict(json.loads(found))
 
 
-# --- packing -------------------------------------------------------------------------------------
-
-
 @given(
     st.lists(st.integers(-(2**45), 2**45), min_size=12, max_size=12),
     st.integers(0, 2),
@@ -119,9 +116,6 @@ def test_grids_of_other_shapes_are_no_stack() -> None:
     shorter, longer = PageGrid(np.ones(2), 1.0, (1,)), PageGrid(np.ones(3), 1.0, (1,))
     head, _ = unpacked(packed([{"a": shorter}, {"a": longer}, {"a": longer}]))
     assert head["things"] == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
-
-
-# --- grids ---------------------------------------------------------------------------------------
 
 
 def test_a_cubic_is_met_between_knots_by_parabolas_slopes() -> None:
@@ -261,9 +255,6 @@ def test_models_whose_grids_come_out_alike_share_a_file() -> None:
     files = dict(site_files(whole))
     assert [*files] == ["grid-0.js", "index.html"]
     assert tables(files["index.html"].decode())["grids"] == [0, 0]
-
-
-# --- the files -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import answered, invoked, refused, run
+from commands import invoked, refused
 from specroof import load_hardware
 from tables import table
 
@@ -39,12 +39,3 @@ def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: b
     profile = load_hardware(path)
     assert (profile.name, profile.peak.memory_bytes_per_s) == ('My: "chip"', 3.0e12)
     assert (profile.price is not None) == is_whole
-
-
-def test_the_command_shows_them() -> None:
-    shown = run("hardware show b200")
-    assert "1000 W a board" in shown
-    assert "$3.75 an hour (2026-06-01)" in shown
-    assert "source of price: packet.ai" in shown
-    prices = {row["name"]: row["usd_per_hour"] for row in answered("hardware")["rows"]}
-    assert (prices["b300"], prices["h200"]) == (None, 2.25)

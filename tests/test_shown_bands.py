@@ -89,9 +89,6 @@ def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server(
 
 
 def test_the_flag_that_plays_requests_is_named_where_it_helps() -> None:
-    bands = {"tpot_s": {"any": NARROW}, "ttft_s": {"any": NARROW}}
-    assert "--steady" in bands_line(bands, can_play=True)
-    assert "--steady" not in bands_line(bands, requests=False, can_play=True)
     words = EAGLE3.replace("h200", "h100") + " --input-len 512 --output-len 64 --concurrency 1"
     for more, named in (("--steady", True), ("", False), ("--prefill 1x1 --decode 1x1", False)):
         for question in ("predict --engine vllm", "advise --framework vllm"):

@@ -31,7 +31,6 @@ from specroof.questions.study import load_study, study_schema
 from specroof.questions.study_grid import Study, Target
 from specroof.questions.sweep import study_of, study_slices
 from specroof.sweeps import places
-from specroof.sweeps import places as formats
 from specroof.sweeps import plan as partition
 from specroof.sweeps import run as workers
 from specroof.sweeps.plan import Partition, Plan, changes, estimate, extrapolated, plan_of
@@ -350,10 +349,10 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
         def writelines(self, _lines: Any) -> None:
             raise OSError(28, "No space left on device")
 
-    written = formats.FORMATS[form]
+    written = places.FORMATS[form]
     full = lambda _file, metadata: written(Full(), metadata)  # noqa: E731 - a disk of no size
     with monkeypatch.context() as patch:
-        patch.setattr(formats, "FORMATS", {form: full})
+        patch.setattr(places, "FORMATS", {form: full})
         message = refused("sweep", study, "-o", str(tmp_path / "out"))
     assert "No space left on device; allowed: a file in a folder that can be written" in message
     assert contents(tmp_path / "out") == done
@@ -394,9 +393,9 @@ def test_a_library_that_is_missing_is_one_line(
 
 
 def test_without_pyarrow_the_format_is_csv(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert formats.best_format(None) == "parquet"
-    monkeypatch.setattr(formats, "find_spec", lambda _: None)
-    assert formats.best_format(None) == "csv"
+    assert places.best_format(None) == "parquet"
+    monkeypatch.setattr(places, "find_spec", lambda _: None)
+    assert places.best_format(None) == "csv"
 
 
 # --- before and without files --------------------------------------------------------------------

@@ -26,9 +26,6 @@ def refusal(path: Path, data: bytes = b"new") -> str:
     return str(error.value)
 
 
-# --- places that are no plain new file ---------------------------------------------------------
-
-
 def test_a_fifo_is_written_through_and_stays(tmp_path: Path) -> None:
     fifo, read = tmp_path / "fifo", []
     os.mkfifo(fifo)
@@ -150,9 +147,6 @@ def test_what_goes_to_standard_output_as_a_file_is_not_replaced(tmp_path: Path) 
     )
     assert out.read_text().split() == ["before", "written", "after"]
     assert (tmp_path / "other").read_bytes() == b"written"
-
-
-# --- runs that are killed ----------------------------------------------------------------------
 
 
 def run_python(program: str, *words: str, stdout: Path | None = None) -> str:
@@ -297,9 +291,6 @@ def test_a_folder_that_may_not_be_listed_is_written_to(tmp_path: Path) -> None:
     write_files({tmp_path / "drop" / "a": b"1"})
     (tmp_path / "drop").chmod(0o700)
     assert contents(tmp_path / "drop") == {"a": b"1"}
-
-
-# --- files of an earlier run -------------------------------------------------------------------
 
 
 def test_what_somebody_changed_or_replaced_is_left_alone(tmp_path: Path) -> None:
