@@ -24,7 +24,7 @@ from specroof.catalog.profiles import load_profile
 from specroof.errors import CatalogError, SpecroofError
 from specroof.evidence.result_files import read_benchmark
 from specroof.hardware.profile import parse_hardware
-from specroof.questions.study import load_study
+from specroof.questions.study import parse_study
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.metrics import counted
 from specroof.serving.observed import observed
@@ -114,19 +114,41 @@ def holds(read: Callable[[str], object], text: str) -> None:
         assert 0 < len(line) <= 2000
 
 
-PROFILES = [path.read_text("utf-8") for path in list(bundled("hardware", ".yaml").values())[:8]]
+def acceptance_is_read(text: str, drafts: int | None) -> None:
+    for profile in parse_profiles(text, "a", drafts):
+        json.dumps([profile.tokens_per_round, profile.n_rounds], allow_nan=False)
+        profile.acceptance("geometric").tokens_per_round([1, 2, 8])
 
 
-@given(texts(PROFILES))
-@bounded(150, HealthCheck.too_slow, HealthCheck.large_base_example)
-def test_a_hardware_file_is_read_or_refused(text: str) -> None:
-    holds(lambda one: parse_hardware(one, source="x.yaml"), text)
+def page_is_read(text: str) -> None:
+    """Read a metrics page as `specroof doctor` does; what it says is possible."""
+    seen = observed(counted([parse_metrics(text, source="p")], sources=["p"]), None)
+    tokens, drafts = seen.tokens_per_round, seen.draft_len
+    if seen.framework == "vllm" and tokens is not None and drafts is not None:
+        assert tokens <= 1.05 * drafts + 1.0 + 1e-9
+    json.dumps([tokens, seen.round_s, drafts], allow_nan=False)
 
 
-@given(texts(SPECS))
-@bounded(300, HealthCheck.too_slow)
-def test_a_spec_is_read_or_refused(text: str) -> None:
-    holds(catalog.load_drafter, text)
+#: Readers of texts, and good ones of each.
+READERS: dict[str, tuple[list[str], Callable[[str, int | None], object]]] = {
+    "hardware": (
+        [path.read_text("utf-8") for path in list(bundled("hardware", ".yaml").values())[:8]],
+        lambda text, _: parse_hardware(text, source="x.yaml"),
+    ),
+    "spec": (SPECS, lambda text, _: catalog.load_drafter(text)),
+    "study": ([rows("fuzzed", "study")], lambda text, _: parse_study(text, "study.yaml")),
+    "results": (RESULTS, lambda text, drafts: read_benchmark(text, source="r", draft_len=drafts)),
+    "acceptance": (ACCEPTANCE, acceptance_is_read),
+    "metrics page": (PAGES, lambda text, _: page_is_read(text)),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(st.data(), st.none() | st.integers(1, 9))
+@bounded(200, HealthCheck.too_slow, HealthCheck.large_base_example)
+def test_a_text_is_read_or_refused(name: str, data: st.DataObject, drafts: int | None) -> None:
+    good, read = READERS[name]
+    holds(lambda text: read(text, drafts), data.draw(texts(good)))
 
 
 @given(texts(SPECS))
@@ -140,46 +162,6 @@ def test_an_acceptance_of_a_spec_is_finite(text: str) -> None:
         depth = drafter.acceptance.max_draft_len
         survival = drafter.acceptance.survival(range((8 if depth is None else min(depth, 8)) + 1))
         assert ((survival >= 0) & (survival <= 1)).all()
-
-
-@given(texts([rows("fuzzed", "study")]))
-@bounded(80, HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
-def test_a_study_is_read_or_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "study.yaml"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    holds(lambda _: load_study(str(path)), text)
-
-
-@given(texts(RESULTS), st.none() | st.integers(1, 9))
-@bounded(300, HealthCheck.too_slow)
-def test_results_are_read_or_refused(text: str, draft_len: int | None) -> None:
-    holds(lambda one: read_benchmark(one, source="r", draft_len=draft_len), text)
-
-
-@given(texts(ACCEPTANCE), st.none() | st.integers(1, 9))
-@bounded(300, HealthCheck.too_slow)
-def test_a_measured_acceptance_is_read_or_refused(text: str, drafts: int | None) -> None:
-    def read(one: str) -> None:
-        for profile in parse_profiles(one, "a", drafts):
-            json.dumps([profile.tokens_per_round, profile.n_rounds], allow_nan=False)
-            profile.acceptance("geometric").tokens_per_round([1, 2, 8])
-
-    holds(read, text)
-
-
-def page_is_read(text: str) -> None:
-    """Read a metrics page as `specroof doctor` does; what it says is possible."""
-    seen = observed(counted([parse_metrics(text, source="p")], sources=["p"]), None)
-    tokens, drafts = seen.tokens_per_round, seen.draft_len
-    if seen.framework == "vllm" and tokens is not None and drafts is not None:
-        assert tokens <= 1.05 * drafts + 1.0 + 1e-9
-    json.dumps([tokens, seen.round_s, drafts], allow_nan=False)
-
-
-@given(texts(PAGES))
-@bounded(150, HealthCheck.too_slow)
-def test_a_metrics_page_is_read_or_refused(text: str) -> None:
-    holds(page_is_read, text)
 
 
 @given(st.sampled_from(PAGES), st.floats(0, 1))

@@ -430,9 +430,6 @@ def test_charts_of_requests_say_that_prefills_are_counted() -> None:
     np.testing.assert_allclose(ys(lunch), [1, 4 / 3, 6 / 4])
 
 
-# --- what curves are called --------------------------------------------------------------------
-
-
 def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
     one = curve([1, 1.5], drafter="ideal")
     other = replace(
@@ -665,9 +662,6 @@ def test_a_pass_that_is_shorter_than_its_operations_says_why() -> None:
     assert "add up" in titles(plot_time_per_op(overlapped, title="A pass"))[0]
 
 
-# --- what is refused ---------------------------------------------------------------------------
-
-
 ONE = op("a", compute_s=1, memory_s=1)
 NO_FLOPS = op("a", compute_s=0, memory_s=1)
 THREE_PASSES = replace(latency([ONE]), work_s=np.ones(3))
@@ -695,9 +689,6 @@ for _plot in BY_CURVES:
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], object], said: str) -> None:
     with pytest.raises(OptionError, match=f"^{said}"):
         draw()
-
-
-# --- settings, notebooks, files ----------------------------------------------------------------
 
 
 def chart() -> Figure:

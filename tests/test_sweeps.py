@@ -54,9 +54,6 @@ def study(tmp_path: Path) -> str:
     return str(path)
 
 
-# --- what is written -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_columns_agree_with_predict_to_the_digit(tmp_path: Path, form: str) -> None:
     found = write_sweep(CONTENT, tmp_path / "out", form=form)
@@ -163,9 +160,6 @@ def test_slices_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert file.metadata.num_row_groups == 4  # a slice each
 
 
-# --- going on ------------------------------------------------------------------------------------
-
-
 def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     whole = write_sweep(CONTENT, tmp_path / "whole", form="csv")
     told: list[int] = []
@@ -213,7 +207,6 @@ write_sweep(sys.argv[1], sys.argv[2], form=sys.argv[3])
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(
     tmp_path: Path, study: str, end: signal.Signals
@@ -253,9 +246,6 @@ def test_an_interrupt_finishes_the_file_in_hand_and_says_how_to_go_on(
     assert "interrupted: " in done.stderr
     assert "1 of 4 files are done; the same command goes on" in done.stderr
     assert "408 points" in run("sweep", study, "-o", tmp_path / "out")
-
-
-# --- refusals ------------------------------------------------------------------------------------
 
 
 def test_what_changed_is_named_three_times_at_most() -> None:
@@ -398,9 +388,6 @@ def test_without_pyarrow_the_format_is_csv(monkeypatch: pytest.MonkeyPatch) -> N
     assert places.best_format(None) == "csv"
 
 
-# --- before and without files --------------------------------------------------------------------
-
-
 def test_the_help_names_every_key_of_a_study() -> None:
     told = {*re.findall(r"\w+", run("sweep --help"))}
     schema = study_schema()
@@ -473,9 +460,6 @@ def test_a_summary_of_a_large_study_has_forty_lines(tmp_path: Path) -> None:
         assert ("and loads in between" in run(f"sweep {path}")) is told
 
 
-# --- many processes, many machines ---------------------------------------------------------------
-
-
 def test_workers_need_a_text_that_they_can_read(tmp_path: Path) -> None:
     study = load_study("demo")
     bare = Study(study.targets, study.drafters, study.loads)
@@ -546,7 +530,6 @@ def test_a_file_that_fsspec_cannot_write_leaves_nothing() -> None:
     place.remove("nowhere")
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_that_loses_a_worker_writes_the_same_bytes(tmp_path: Path, study: str) -> None:
     distributed = pytest.importorskip("distributed", reason="`cluster` is not installed")
