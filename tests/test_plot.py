@@ -521,8 +521,9 @@ def test_a_point_without_room_for_drafts_has_no_line() -> None:
     figure = plot_speedup_by_draft_len([full, grid(1, 2)])
     assert len(lines(main_axes(figure))) == 1
     assert len(labels(figure)) == 1
-    nothing = plot_speedup_by_draft_len([full])
-    assert (lines(main_axes(nothing)), labels(nothing)) == ([], [])
+    assert "Best speedup" not in plot_by_batch([full]).get_suptitle()
+    nothing = plot_speedup_by_draft_len([full], title="")
+    assert (lines(main_axes(nothing)), labels(nothing), nothing.get_suptitle()) == ([], [], "")
 
 
 # --- the heat map ------------------------------------------------------------------------------
