@@ -79,6 +79,7 @@ def same_in_every_form(answer: Any, question: str) -> None:
     assert re.fullmatch("<.{,198}>", repr(answer))
     assert str(answer) == answer.text() != repr(answer)
     assert answer._repr_html_()
+    assert answer.to_arrow().column_names == answer.columns
     cells = in_cells(answer.records)
     read = list(csv.DictReader(io.StringIO(answer.to_csv())))
     assert (

@@ -141,6 +141,7 @@ def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
     requests = "--input-len 1000 --output-len 10 --drafter ideal"
     case = answered(f"predict {MODEL} -H b200", requests)["case"]
     assert case["load"]["wait_s"] == alone["time_to_first_token_s"]
+    assert "time to first token: " in run("explain", words)
 
 
 def test_an_alias_that_finds_another_file_is_named(

@@ -109,6 +109,7 @@ def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
     given: dict[str, Any] = {"engine": "ideal", "drafter": SPEC}
     fitted = specroof.calibrate(bench, MODEL, CHIP, **given)
     assert said(fitted) == answered("calibrate", *words)
+    assert fitted.found is fitted.calibration  # the name of old
     assert fitted.hardware.engine().name == "calibrated"
     checked = specroof.validate([bench], MODEL, CHIP, **given)
     by_object = specroof.validate([bench], specroof.load_model(MODEL), CHIP, **given)
@@ -187,6 +188,14 @@ def test_a_framework_agrees_with_an_engine_beside_it() -> None:
 
 
 # --- refusals ------------------------------------------------------------------------------------
+
+
+def test_what_holds_arrays_is_shown_in_a_line() -> None:
+    pass_s = specroof.explain(MODEL, CHIP).latency
+    several = specroof.forward_latency(MODEL, CHIP, ForwardPass([1, 8], 1, 0))
+    (requests,) = specroof.predict(MODEL, CHIP, drafters=SPEC, input_len=64, output_len=32).counted
+    assert "2 points" in repr(several)
+    assert max(len(repr(one)) for one in (pass_s, several, requests)) < 200
 
 
 def test_a_family_beside_a_model_that_is_read_is_refused() -> None:

@@ -187,6 +187,15 @@ def test_rounds_of_the_page_are_those_of_a_prediction(words: dict[str, Any]) -> 
         np.testing.assert_allclose(round_s[..., 1:], curve.round_s[..., 1:], rtol=1e-6)
 
 
+def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> str:
+        raise specroof.OptionError("no such drafter")
+
+    monkeypatch.setattr(explore_question, "_described", refuse)
+    found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
+    assert not found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1].drafting
+
+
 def test_a_section_holds_what_fits_and_nothing_else() -> None:
     found = specroof.explore("deepseek-ai/DeepSeek-V4-Pro", ["b200", "dgx-spark"], **SMALL)
     section = found.section("deepseek-ai/DeepSeek-V4-Pro", "b200")

@@ -16,7 +16,6 @@ from specroof.questions import study as studies
 from specroof.questions.predict import predicted
 from specroof.questions.study import parse_study, study_refusals
 from specroof.questions.study_grid import Study
-from specroof.reading.checked import without
 from specroof.serving.workload import Load
 from tables import rows
 
@@ -194,18 +193,6 @@ def test_a_study_says_all_that_keeps_it_from_being_computed() -> None:
     assert said[7].startswith("context_len is -5.0")
     (deep,) = study_refusals(Study(good.targets, good.drafters, good.loads, max_draft_len=5000))
     assert str(deep).startswith("max_draft_len is 5000")
-
-
-def test_what_is_cut_leaves_the_rest() -> None:
-    content = {"many": [{"size": 1}, {"size": 2}, {"size": 3}], "name": 4}
-    assert without(content, []) == content
-    assert without(content, [("many", 0), ("many", 2)]) == {"many": [{"size": 2}], "name": 4}
-    # A block that lacks a key goes whole, and a value that stands where a list may goes too.
-    assert without(content, [("many", 1, "weight"), ("name", 0)]) == {
-        "many": [{"size": 1}, {"size": 3}]
-    }
-    assert without(content, [("size",)]) is None
-    assert without(content, [()]) is None
 
 
 def test_a_target_that_is_given_a_thousand_times_is_priced_once(
