@@ -270,8 +270,8 @@ def test_files_of_results_that_are_missing_or_damaged_are_named(
 ) -> None:
     points, summary = "points/00002.csv", "summary.csv"
     for name, damage in (
-        *((points, b""), (points, None), (summary, b""), (summary, None)),
-        (summary, b"a\n1,2\n1,2,3\n"),
+        *((summary, b""), (summary, None), (summary, b"a\n1,2\n1,2,3\n")),
+        *((points, b""), (points, None)),
     ):
         left = {other: data for other, data in whole.items() if other != name}
         fill(tmp_path, left if damage is None else left | {name: damage})
