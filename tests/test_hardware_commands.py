@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import invoked, refused
+from commands import answered, invoked, refused
 from specroof import load_hardware
 from tables import table
 
@@ -39,3 +39,8 @@ def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: b
     profile = load_hardware(path)
     assert (profile.name, profile.peak.memory_bytes_per_s) == ('My: "chip"', 3.0e12)
     assert (profile.price is not None) == is_whole
+
+
+def test_chips_are_listed_with_their_prices() -> None:
+    prices = {row["name"]: row["usd_per_hour"] for row in answered("hardware")["rows"]}
+    assert (prices["b300"], prices["h200"]) == (None, 2.25)

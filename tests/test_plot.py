@@ -297,7 +297,6 @@ CHARTS = {
         [grid(1, 40, batch_size=np.unique(np.geomspace(1, 1e7, 40).round()))]
     ),
     "requests": lambda: plot_by_batch([grid(1, 9, request_lengths="8192 tokens in, 1024 out")]),
-    "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1), title="Mine"),
     "map of 600 cells": lambda: plot_best_draft_len_map(
         grid(20, 30, context_len=np.geomspace(128, 1e6, 20).round())
     ),
