@@ -13,8 +13,6 @@ from specroof.report.writing import write_files
 from tables import refusal, rows
 from tiny_configs import TINY
 
-# --- models ------------------------------------------------------------------------------------
-
 
 def test_every_bundled_model_loads_under_its_name() -> None:
     names = model_names()
@@ -34,27 +32,10 @@ def test_an_existing_path_wins_over_a_bundled_name(
 ) -> None:
     folder = tmp_path / "Qwen" / "Qwen3-8B"
     folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert load_model("Qwen/Qwen3-8B").n_layers == 36  # a folder without a config is no model
     (folder / "config.json").write_text(json.dumps(TINY))
-    monkeypatch.chdir(tmp_path)
     assert load_model("Qwen/Qwen3-8B").n_layers == 2
-
-
-def test_a_folder_without_a_config_is_no_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    assert load_model("Qwen/Qwen3-8B").n_layers == 36
-
-
-@pytest.mark.parametrize("where", ["folder", "file"])
-def test_a_sidecar_beside_the_config_counts(where: str, tmp_path: Path) -> None:
-    config = tmp_path / ("config.json" if where == "folder" else "mine.json")
-    config.write_text(json.dumps(TINY))
-    plain = load_model(tmp_path if where == "folder" else config)
-    stem = "hf_quant_config.json" if where == "folder" else "mine.hf_quant_config.json"
-    (tmp_path / stem).write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
-    assert load_model(tmp_path if where == "folder" else config).weight_bytes < plain.weight_bytes
 
 
 def test_an_unknown_short_name_is_refused_with_a_suggestion() -> None:
@@ -91,19 +72,13 @@ def test_a_file_of_a_hundred_megabytes_is_refused_unread(tmp_path: Path) -> None
     assert "larger than" in refusal(ConfigError, load_model, path)
 
 
-def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+def test_text_that_is_not_utf8_or_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
+    with pytest.raises(ConfigError, match="No such file"):
+        read_text(path, ConfigError)
     path.write_bytes(b'{"a": "\xff"}')
     with pytest.raises(ConfigError, match="not UTF-8"):
         load_model(path)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="No such file"):
-        read_text(tmp_path / "none.yaml", ProfileError)
-
-
-# --- hardware ----------------------------------------------------------------------------------
 
 
 def test_every_bundled_profile_is_found_by_every_alias() -> None:
@@ -146,9 +121,6 @@ def test_a_bundled_file_that_somebody_broke_is_refused_in_one_line(
     assert "memory_byte" in refusal(ProfileError, load_hardware, "h200")
 
 
-# --- studies -----------------------------------------------------------------------------------
-
-
 def test_a_study_is_a_file_or_a_bundled_name(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("format_version: 1\n")
@@ -156,9 +128,6 @@ def test_a_study_is_a_file_or_a_bundled_name(tmp_path: Path) -> None:
     assert study_path("demo").name == "demo.yaml"
     with pytest.raises(CatalogError, match="demo"):
         study_path("nothing")
-
-
-# --- drafters ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("spec", "tokens_per_round"), rows("values", "spelt_acceptances"))
@@ -175,9 +144,6 @@ def test_a_spec_gives_the_acceptance_that_it_spells(spec: str, tokens_per_round:
 )
 def test_a_spec_that_says_nothing_clear_is_refused(spec: str, says: str) -> None:
     assert says in refusal(OptionError, load_drafter, spec)
-
-
-# --- writing -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", ["missing/b", "folder"])

@@ -1,10 +1,8 @@
 """The command line as people use it: tables, JSON, files, and one line when it refuses."""
 
-import csv
 import json
 import sys
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,6 @@ PREDICT = f"predict {MODEL} --engine ideal -H b200"
 IDEAL = f"{PREDICT} --drafter ideal"
 BLOCK = "block,accept=0.89,cost=0.10,drafts=16"
 AUTOREGRESSIVE = "autoregressive,accept=0.75,cost=0.10"
-
-
-# --- predict -----------------------------------------------------------------------------------
 
 
 def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
@@ -49,18 +44,10 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
     }
     for name, values in grid["quantities"].items():
         assert np.shape(values) == (2, 2, 3, 6), name
-    assert {
-        *("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup", "tpot_s"),
-        *("tokens_per_s", "tokens_per_s_per_user", "is_best"),
-    } <= {*grid["quantities"]}
+    assert {"draft_s", "round_s", "tpot_s", "tokens_per_s", "is_best"} <= {*grid["quantities"]}
     assert gridded(result, "verify_len")[0, 0].tolist() == [1, 2, 3, 4, 5, 6]
     assert (gridded(result, "speedup")[..., 0] == 1).all()
     assert "grid" not in answered(IDEAL)
-    # As text each drafter has a table of its loads, below its name.
-    text = run(PREDICT, "--batch 1,8 --drafter", BLOCK, "--drafter ideal").splitlines()
-    for name in (BLOCK, "ideal"):
-        loads = [line.split()[:2] for line in text[text.index(name) + 2 :][:2]]
-        assert loads == [["4096", "1"], ["4096", "8"]]
 
 
 def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> None:
@@ -79,12 +66,6 @@ def test_where_no_draft_is_best_the_band_is_of_what_the_decision_judges() -> Non
             assert f" {ends[0]:.2f}-{ends[1]:.2f}x" in table
 
 
-def test_a_load_that_no_draft_has_room_for_is_off() -> None:
-    (row,) = answered(f"predict {MODEL} -H h100 --batch 88 --drafter mtp,accept=0.8")["rows"]
-    assert (row["draft_len"], row["decision"], row["speedup"]) == (0, "off", 1.0)
-    assert (row["tried_draft_len"], row["tried_speedup"]) == (0, None)
-
-
 def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
     path = tmp_path / "chart.png"
     words = f"--batch 1,8 --context 1024,8192 --drafter {AUTOREGRESSIVE}"
@@ -94,22 +75,19 @@ def test_charts_are_drawn_for_what_the_grid_can_show(tmp_path: Path) -> None:
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in tmp_path.iterdir())
 
 
-# --- the other commands ------------------------------------------------------------------------
-
-
 def test_explain_lists_every_operation_with_its_bound() -> None:
     result, ops = explained(f"{MODEL} -H b200")
-    # One token: 2 FLOP for each of the 4096 x 2 * 12288 weights of 36 layers, 2 bytes of each.
-    gate_up = ops["mlp.gate_up_proj"]
-    assert gate_up["flops"] == 36 * 2 * 4096 * 2 * 12288
-    assert gate_up["weight_bytes"] == gate_up["flops"]
-    assert gate_up["bound"] == "memory"
+    assert ops["mlp.gate_up_proj"]["bound"] == "memory"
     assert result["case"]["total_s"] == pytest.approx(sum(op["seconds"] for op in result["rows"]))
     assert sum(op["share"] for op in result["rows"]) == pytest.approx(1)
     # What the engine adds stands term by term among the operations, the longest first.
     added_s = [op["seconds"] for op in result["rows"] if op["kind"] == "overhead"]
     assert sum(added_s) == pytest.approx(specroof.explain(MODEL, "b200").latency.overhead_s)
     assert [op["op"] for op in result["rows"]][:2] == ["layers", "mlp.gate_up_proj"]
+    # Layers that differ, such as the two windows of one name, keep rows of their own.
+    sizes, _ = explained("deepseek-ai/DeepSeek-V4-Flash -H b200")
+    rows = [(op["op"], op["kind"], op["seconds"] / op["count"]) for op in sizes["rows"]]
+    assert len(set(rows)) == len(rows)
 
 
 def test_explain_names_what_a_device_does_beyond_its_share() -> None:
@@ -141,32 +119,14 @@ def test_explain_says_which_engine_prices_and_what_does_not_fit() -> None:
     assert "at context 800000: 33.9 GiB of weights and 61.0 GiB of cache per sequence" in note
 
 
-def test_layers_of_several_kinds_share_the_rows_of_what_they_have_in_common() -> None:
-    result, ops = explained("openai/gpt-oss-120b -H b200 --batch 8")
-    assert len(ops) == len(result["rows"])
-    # 36 layers, half of them with a window.
-    assert (ops["moe.experts"]["count"], ops["full_attention.core"]["count"]) == (36, 18)
-    assert sum(op["seconds"] for op in result["rows"]) == pytest.approx(result["case"]["total_s"])
-    assert sum(op["share"] for op in result["rows"]) == pytest.approx(1)
-    one = ops["moe.experts"]["flops"] / 36
-    assert one == pytest.approx(2 * 8 * 4 * 3 * 2880**2)  # 8 tokens, 4 experts each
-    # Layers that differ, such as the two windows of one name, keep rows of their own.
-    sizes, _ = explained("deepseek-ai/DeepSeek-V4-Flash -H b200")
-    rows = [(op["op"], op["kind"], op["seconds"] / op["count"]) for op in sizes["rows"]]
-    assert len(set(rows)) == len(rows)
-
-
 def test_a_prefill_keeps_the_state_behind_the_last_position_only() -> None:
     words = "Qwen/Qwen3.5-27B -H b200 --engine ideal --query-len 8192"
     # 48 layers of 48 heads, 128 x 128 in float32, and three columns of 10240 channels in bf16.
     state_bytes = 48 * (48 * 128 * 128 * 4 + 3 * 10240 * 2)
-    verified, ops = explained(words, "--context 0")
-    assert ops["linear_attention.state"]["cache_bytes"] == (1 + 8192) * state_bytes
-    prefilled, ops = explained(words, "--prefill")
-    assert ops["linear_attention.state"]["cache_bytes"] == (1 + 1) * state_bytes
+    for how, states in (("--context 0", 8192), ("--prefill", 1)):
+        _, ops = explained(words, how)
+        assert ops["linear_attention.state"]["cache_bytes"] == (1 + states) * state_bytes
     assert ops["lm_head"]["flops"] == 2 * 5120 * 248320  # one position
-    assert prefilled["case"]["total_s"] < 0.6 * verified["case"]["total_s"]
-    assert "time_to_first_token_s" not in verified["case"]
 
 
 def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
@@ -200,33 +160,10 @@ def test_an_alias_that_finds_another_file_is_named(
 
 def test_sweep_runs_the_bundled_study_and_writes_everything(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    text = run("sweep demo --plot --format csv -o", folder)
-    assert "Qwen3.5-27B" in text
+    run("sweep demo --plot --format csv -o", folder)
     names = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
     points = {f"points/{number:05}.csv" for number in range(1, 9)}  # 4 targets x 2 drafters
     assert names == {"manifest.json", "summary.csv", "charts/best-speedup-by-batch.png", *points}
-    with (folder / "summary.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    block = [row for row in rows if row["drafter"].startswith("block")]
-    pro, dense = (
-        np.sign(np.diff([float(row["speedup"]) for row in block if row["target"] == target]))
-        for target in "24"  # of the plain roofline
-    )
-    assert [sign for sign, _ in groupby(pro)] == [-1, 1, -1]
-    assert np.all(dense <= 0)
-
-
-def test_sweep_refuses_a_bad_study_before_it_computes_or_writes(tmp_path: Path) -> None:
-    study = tmp_path / "study.yaml"
-    study.write_text(
-        "format_version: 1\n"
-        "targets: [{model: Qwen/Qwen3-8B, hardware: b200}]\n"
-        "drafters: [ideal]\n"
-        "batch_sizes: [1]\n"
-    )
-    folder = tmp_path / "out"
-    assert "batch_sizes" in refused("sweep", study, "-o", folder)
-    assert not folder.exists()
 
 
 STUDY = """
@@ -240,18 +177,17 @@ engine: ideal
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text(STUDY)
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "else")  # looks like room for a folder
-    is_file = f"{tmp_path / 'file'} is a file; allowed: a folder"
     for place, says in (
         # Before anything is computed and printed.
-        (tmp_path / "file" / "out", is_file),
-        (tmp_path / "file", is_file),
-        (tmp_path / ("long" * 100), "File name too long; allowed: a folder that can be written to"),
-        (tmp_path / "link", "File exists; allowed: a folder that can be written to"),
+        ("file/out", f"{tmp_path / 'file'} is a file"),
+        ("file", f"{tmp_path / 'file'} is a file"),
+        ("long" * 100, "File name too long"),
+        ("link", "File exists"),
     ):
-        assert refused("sweep", study, "-o", place).startswith(f"{place}: {says}")
-    assert (tmp_path / "file").read_text() == ""
+        line = refused("sweep", study, "-o", tmp_path / place)
+        assert line.startswith(f"{tmp_path / place}: {says}; allowed: a folder")
 
 
 @pytest.mark.parametrize(("other", "names"), rows("values", "charts_of_studies"))

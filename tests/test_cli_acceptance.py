@@ -13,9 +13,7 @@ MTP = "qwen3.6-35b-a3b/mtp/speed-bench"
 
 def test_a_profile_is_shown_with_its_source(tmp_path: Path) -> None:
     text = run(f"acceptance show {MTP} --plot", tmp_path / "curve.svg")
-    assert "fergusfinn.com" in text
     assert "0.779 0.583" in text
-    assert "4 (bonus in)" in text
     assert (tmp_path / "curve.svg").read_text().count("qwen3.6-35b-a3b") >= 1
     (shown,) = answered("acceptance show qwen3.6-27b/mtp/gsm8k")["rows"]
     assert shown["lengths"] == {"3": 3.556, "7": 5.503, "15": 6.855}
@@ -53,11 +51,3 @@ def test_only_measured_curves_are_drawn() -> None:
     for curves in ([], [("endless", endless)]):
         with pytest.raises(specroof.OptionError, match=r"^curves .*allowed: one or more"):
             plot.plot_acceptance(curves)
-
-
-def test_simulated_tokens_are_told_as_text() -> None:
-    text = run("acceptance simulate --target 0.5,0.3,0.2 --draft 0.2,0.3,0.5 --tokens 20000")
-    assert "the tokens follow the target" in text
-    words = "acceptance simulate batch Qwen/Qwen3-8B -H b200 --engine ideal --batch 4 --batches 20"
-    header = run(f"{words} --drafter autoregressive,cost=0.05,accept=0.8").split("\n\n")[1]
-    assert " p99 " in f"{header.splitlines()[0]} "

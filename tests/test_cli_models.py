@@ -1,7 +1,6 @@
 """Families and formats that the user chooses, and two models side by side, on the command line."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +25,15 @@ def unknown(tmp_path: Path) -> Path:
     return write(tmp_path, "new.json", TINY | STATED | {"model_type": "brand_new"})
 
 
-# --- --family ----------------------------------------------------------------------------------
-
-
 def test_a_config_of_unknown_type_is_refused_without_a_family(unknown: Path) -> None:
     assert 'model_type is "brand_new"; allowed: ' in refused("models show", unknown)
     assert "family is 'lama'; allowed: " in refused("models show --family lama", unknown)
 
 
 def test_explain_and_show_and_diff_say_which_family_stood_in(unknown: Path) -> None:
-    explain = ["explain -H b200 --family llama", unknown]
-    assert f"note: {NOTE}" in run(*explain, "--notes")
-    result = answered(*explain)
+    result = answered("explain -H b200 --family llama", unknown)
     assert (result["case"]["model"], result["notes"][0]) == (f"{unknown} (as llama)", NOTE)
-    show = ["models show --family llama", unknown]
-    assert f"note: {NOTE}" in run(*show, "--notes")
-    found = answered(*show)
+    found = answered("models show --family llama", unknown)
     assert (found["rows"][0]["family"], found["notes"]) == ("llama", [NOTE])
     diff = run("models diff", unknown, "Qwen/Qwen3-8B --family llama --notes")
     assert f"note: on a: {NOTE}" in diff
@@ -57,9 +49,6 @@ def test_full_windows_have_a_line() -> None:
     # 4096 tokens of 32 layers, keys and values of 8 heads of 128 in bf16
     assert 4096 * 32 * 2 * 8 * 128 * 2 == 512 * 2**20
     assert "512 MiB in bf16 per sequence" in run("models show mistralai/Mistral-7B-v0.1")
-
-
-# --- --weights, --kv-cache ---------------------------------------------------------------------
 
 
 def explained(*words: object) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -78,9 +67,7 @@ def test_formats_of_the_user_change_bytes_and_are_said() -> None:
     # 36 layers of keys and values of 8 heads of 128, for 4096 positions read and one written
     (attention,) = [op for name, op in chosen.items() if op["kind"] == "attention"]
     assert attention["cache_bytes"] == 36 * 2 * 8 * 128 * 4097
-    weights, cache = notes
-    assert re.match("weights .*fp8: .*head", weights)
-    assert re.match("KV cache .*fp8 .*bf16$", cache)
+    assert [note.partition(" ")[0] for note in notes] == ["weights", "KV"]
     _, notes = explained("Qwen/Qwen3.5-27B -H b200 --state-dtype bf16")
     assert "recurrent state priced as bf16 instead of fp32" in notes
     # What nothing is stored in, or is in this format anyway, is no news.
@@ -101,9 +88,6 @@ def test_arithmetic_is_that_of_the_activations_or_the_next_wider(
     assert all(one.endswith(str(note)) for one in said)
 
 
-# --- models diff -------------------------------------------------------------------------------
-
-
 def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Path) -> None:
     plain = write(tmp_path, "plain.json", TINY)
     section = {"quant_algo": "FP8", "kv_cache_scheme": "FP8", "ignore": ["*.down_proj", "lm_head"]}
@@ -120,10 +104,8 @@ def test_a_quantised_copy_differs_in_formats_bytes_and_cache_alone(tmp_path: Pat
     assert wide - small == inside
     assert found.pop(("cache", "kv_dtype")) == ["bf16", "fp8"]
     assert found.pop(("cache", "kv_bytes_per_token")) == [2 * 2 * 32 * 2, 2 * 2 * 32]
-    assert found.pop(("layers", "full_attention.q_proj")) == [
-        "2 x [64, 64] bf16",
-        "2 x [64, 64] fp8",
-    ]
+    of_dtype = "2 x [64, 64] {}".format
+    assert found.pop(("layers", "full_attention.q_proj")) == [of_dtype("bf16"), of_dtype("fp8")]
     assert {name for _, name in found} == {
         *("full_attention.k_proj", "full_attention.v_proj", "full_attention.o_proj"),
         "mlp.gate_up_proj",
@@ -139,5 +121,4 @@ def test_shapes_inside_of_parts_are_compared() -> None:
 
 def test_two_models_of_one_kind_differ_in_nothing(tmp_path: Path) -> None:
     words = [write(tmp_path, name, TINY) for name in ("a.json", "b.json")]
-    assert "no difference in what determines cost" in run("models diff", *words)
     assert answered("models diff", *words)["rows"] == []

@@ -1,7 +1,5 @@
 """Requests and mocks on the command line."""
 
-import re
-
 from commands import answered, run
 from specroof.quantities import QUANTITIES, cell_of
 
@@ -24,20 +22,8 @@ def test_requests_stand_beside_throughput() -> None:
 
 
 def test_the_table_shows_what_prefills_leave() -> None:
-    text = run(f"{PREDICT} --input-len 4000 --output-len 100 --concurrency 1,8 --steady --notes")
-    assert "prefills counted, " in text
-    assert ": passes that stop the batch; a prompt alone takes " in text
-    assert "loses" not in text
-    # An engine that was measured loses time around each request, too.
-    words = (
-        "predict Qwen/Qwen3-8B -H b200 --drafter eagle3,accept=.8 --input-len 64 --output-len 64"
-    )
-    ends = r"; a prompt alone takes [\d.]+ ms, and each request loses [\d.]+ ms\n"
-    for told, how in {
-        "": "passes of 16384 tokens that stop the batch",
-        "--server mixed=on,chunk=1024": (
-            "passes of 1024 tokens shared with decoding, which then drafts nothing"
-        ),
-        "--engine vllm": "passes of 16384 tokens shared with decoding",
-    }.items():
-        assert re.search(f": {how}{ends}", run(f"{words} {told} --notes"))
+    lengths = "--input-len 64 --output-len 64 --notes"
+    assert "loses" not in run(f"{PREDICT} {lengths}")  # as engines do that were measured
+    words = f"predict Qwen/Qwen3-8B -H b200 --drafter eagle3,accept=.8 {lengths}"
+    for told, tokens in {"": 16384, "--server mixed=on,chunk=1024": 1024}.items():
+        assert f": passes of {tokens} tokens " in run(f"{words} {told}")

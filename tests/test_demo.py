@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import specroof
 from demo import Demo, demo
 
 ROOT = Path(__file__).parents[1]
@@ -20,16 +19,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def drawn() -> Demo:
     return demo()
-
-
-def test_the_demo_advises_on_an_engine_that_was_fitted_on_this_chip(drawn: Demo) -> None:
-    words, printed = drawn.printed[0]
-    chip, engine = (words[words.index(flag) + 1] for flag in ("-H", "--engine"))
-    assert words[0] == "advise"
-    assert engine in specroof.load_hardware(chip).engines
-    assert f", engine {engine} " in printed
-    assert re.search(r"eagle3,accept-length=[\d.]+@\d", " ".join(words))
-    assert "80% are within" in " ".join(printed.split())
 
 
 def test_the_readme_and_the_home_of_the_docs_print_charts_that_are_drawn(drawn: Demo) -> None:

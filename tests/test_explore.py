@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
-from commands import refused
+from commands import Terminal, refused
 from specroof import page
 from specroof.cli import app
 from specroof.page import PageGrid, packed
@@ -42,13 +42,6 @@ pytestmark = pytest.mark.slow
 SMALL: dict[str, Any] = {"context_len": [1024, 4096], "batch_size": [1, 8, 64]}
 
 
-def _septet(numbers: dict[int, int], i: int, place: int, data: Iterator[int]) -> bool:
-    """Add seven bits of a number; tell whether it has more."""
-    byte = next(data)
-    numbers[i] |= (byte & 0x7F) << (7 * place)
-    return byte >= 0x80
-
-
 def _counted(data: Iterator[int]) -> Iterator[int]:
     """Yield bytes, of a zero as many more as the one behind it says."""
     for byte in data:
@@ -65,11 +58,14 @@ def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
     data = _counted(iter(zlib.decompress(raw[end:])))
     found = []
     for stack in head["stacks"]:
-        numbers = dict.fromkeys(range(math.prod(stack["shape"])), 0)
-        left = [*numbers]
+        numbers = [0] * math.prod(stack["shape"])
+        left = [*range(len(numbers))]
         for place in range(8):
-            left = [i for i in left if _septet(numbers, i, place, data)]
-        signed = [-(n + 1) // 2 if n % 2 else n // 2 for n in numbers.values()]
+            septets = {i: next(data) for i in left}
+            for i, septet in septets.items():
+                numbers[i] |= (septet & 0x7F) << (7 * place)
+            left = [i for i in left if septets[i] >= 0x80]
+        signed = [-(n + 1) // 2 if n % 2 else n // 2 for n in numbers]
         count, first, *rest = stack["shape"]
         values = np.swapaxes(np.array(signed).reshape(first, count, *rest), 0, 1)
         for axis, times in enumerate(stack["differences"]):
@@ -81,20 +77,20 @@ def unpacked(text: str) -> tuple[dict[str, Any], list[np.ndarray]]:
 
 
 def tables(text: str) -> dict[str, Any]:
-    found = re.search(
-        r'<script type="application/json" id="tables">(.*?)</script>', text, re.DOTALL
-    )
-    assert found
-    return dict(json.loads(found[1]))
+    (found,) = re.findall(r'<script type="application/json" id="tables">(.*?)</script>', text)
+    return dict(json.loads(found))
 
 
-# --- packing -------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(-(2**45), 2**45), min_size=12, max_size=12), st.integers(0, 2))
-def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
+@given(
+    st.lists(st.integers(-(2**45), 2**45), min_size=12, max_size=12),
+    st.integers(0, 2),
+    st.sampled_from([1.0, 2.0, 0.125]),
+)
+def test_packed_numbers_are_read_back(numbers: list[int], times: int, quantum: float) -> None:
     values = np.array(numbers, dtype=np.float64)
-    first, second = (PageGrid(half.reshape(2, 3), 1.0, (1, times)) for half in np.split(values, 2))
+    first, second = (
+        PageGrid(half.reshape(2, 3), quantum, (1, times)) for half in np.split(values, 2)
+    )
     other = PageGrid(values, 1.0, (0,))
     things = [
         {"a": [first, {"b": other}], "c": 1, "d": "e"},
@@ -106,7 +102,7 @@ def test_packed_numbers_are_read_back(numbers: list[int], times: int) -> None:
         {"a": [{"grid": 0}, {"b": {"grid": 1}}], "c": 1, "d": "e"},
         {"a": [{"grid": 0}], "c": [None, "d"]},
     ]
-    assert stack.tolist() == values.reshape(2, 2, 3).tolist()
+    assert np.abs(stack - values.reshape(2, 2, 3)).max() <= quantum / 2
     assert single.tolist() == [values.tolist()]
 
 
@@ -120,15 +116,6 @@ def test_grids_of_other_shapes_are_no_stack() -> None:
     shorter, longer = PageGrid(np.ones(2), 1.0, (1,)), PageGrid(np.ones(3), 1.0, (1,))
     head, _ = unpacked(packed([{"a": shorter}, {"a": longer}, {"a": longer}]))
     assert head["things"] == [{"a": {"grid": 0}}, {"a": {"grid": 1}}, {}]
-
-
-def test_packed_numbers_are_within_half_a_quantum() -> None:
-    shares = np.array([[1.0, 1.2345678912, 17.9], [0.0, 3e-9, 0.3]])
-    _, (found,) = unpacked(packed([{"a": PageGrid(shares, 2e-7, (1, 2))}]))
-    assert np.abs(found - shares).max() <= 1e-7
-
-
-# --- grids ---------------------------------------------------------------------------------------
 
 
 def test_a_cubic_is_met_between_knots_by_parabolas_slopes() -> None:
@@ -150,22 +137,7 @@ def test_a_drafter_that_no_grid_says_exactly_is_left_out(monkeypatch: pytest.Mon
             lambda more_s, at: hermite(more_s, at) - 1e-3 * more_s.any(),
         )
         cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
-        assert set(cell.drafting) == {"ngram"}
-    monkeypatch.setattr(explore_question, "_EXACT", 1e-12)
-    cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
-    assert set(cell.drafting) == {"ngram"}  # the same whatever was accepted
-
-
-@pytest.mark.parametrize(("chip", "sides"), [("b200", [17]), ("dgx-spark", [10, 5])])
-def test_prompts_that_share_passes_depend_on_drafts_and_shares(chip: str, sides: list[int]) -> None:
-    # SGLang stops the batch for prompts, so that tokens per round are all that matters; the generic
-    # engine has vLLM's rules, under which a verification takes room from prompts.
-    found = specroof.explore("Qwen/Qwen3-8B", chip, tensor_parallel=1, **SMALL)
-    assert found.records == [{"model": "Qwen/Qwen3-8B", "hardware": chip}]
-    text = dict(site_files(found))["grid-0-0.js"].decode()
-    grids, _ = unpacked(json.loads(text[text.index(",") + 1 : text.rindex(")")]))
-    place = grids["things"][0]["requests"][0]["rounds"]["grid"]
-    assert grids["stacks"][place]["shape"][1:] == [2 * 3 * 3, 3, *sides]
+        assert set(cell.drafting) == {"ngram"}  # the same whatever was accepted
 
 
 def test_a_page_of_all_models_holds_less_of_each() -> None:
@@ -176,31 +148,17 @@ def test_a_page_of_all_models_holds_less_of_each() -> None:
     for answer, plays in ((whole, [True, False]), (some, [True, True])):
         assert [answer.plays(name, chip) for name in names] == plays
     assert not specroof.explore(**asked, steady=True).plays(names[0], chip)
-    # Prompts of the presets, two numbers of devices, and no layers that the checkpoint lacks.
-    assert [len(answer.axes.workloads) for answer in (whole, some)] == [2, 9]
+    # Two numbers of devices, and no layers that the checkpoint lacks.
     section = whole.section(names[1], "b200")
     assert {devices for _, devices in section.cells} == {1, 2}
     # The roofline is of what servers run.
     large = whole.section(names[0], "b200").cells
     assert {devices for engine, devices in large if engine == "ideal"} == {4, 8}
-    assert section.refusals[8] == "not on the page of all models"
     assert {*section.cells["vllm", 1].drafting} == {"eagle3", "dflash", "ngram"}
     # Models of one shape share their grids.
     place = [*whole.models].index
     assert whole.alike[place("deepseek-ai/DeepSeek-V3")] == place(names[0])
     assert some.alike == [0, 1]
-
-
-def test_drafting_after_many_tokens_is_as_the_library_prices_it() -> None:
-    asked: dict[str, Any] = {**SMALL, "tensor_parallel": 1}
-    found = specroof.explore("Qwen/Qwen3-8B", "b200", **asked)
-    drafting = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1].drafting["mtp"]
-    asked |= {"drafters": "mtp,accept=0.95", "engine": "sglang", "capacity": False}
-    (curve,) = specroof.predict("Qwen/Qwen3-8B", "b200", **asked).curves
-    read = curve.tokens_per_round[0, 0, 1:]
-    assert read.max() > 9
-    page_s = drafting.draft_s[..., 1:] + hermite(drafting.more_s, read)
-    np.testing.assert_allclose(page_s, curve.draft_s[..., 1:], rtol=1e-6)
 
 
 @pytest.mark.parametrize("words", rows("values", "page_rounds"))
@@ -209,7 +167,7 @@ def test_rounds_of_the_page_are_those_of_a_prediction(words: dict[str, Any]) -> 
     served = DeploymentRequest("deepseek-ai/DeepSeek-V3.2", "b200", **asked).resolved()
     batches = np.array([8.0, 64.0, 512.0])[:, None]
     cell = cell_of(served.model, served.setup, Axes((4096.0,), tuple(batches[:, 0]), 16))
-    drafters = ["mtp,accept=0.8", "ngram,accept=0.8", "ideal"]
+    drafters = ["mtp,accept=0.95", "ngram,accept=0.8", "ideal"]
     curves = specroof.predict(
         served.model,
         served.setup.hardware,
@@ -230,22 +188,12 @@ def test_rounds_of_the_page_are_those_of_a_prediction(words: dict[str, Any]) -> 
 
 
 def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explore_question, "PRICED_KINDS", ("mtp", "nonsense"))
+    def refuse(*_: object) -> str:
+        raise specroof.OptionError("no such drafter")
 
-    def load(kind: str) -> specroof.Drafter:
-        drafter = specroof.load_drafter("mtp" if kind == "nonsense" else kind)
-        if kind != "nonsense":
-            return drafter
-        return specroof.Drafter("nonsense", drafter.draft, describe=refuse)
-
-    def refuse(_model: specroof.Architecture) -> str:
-        message = "no such drafter"
-        raise specroof.OptionError(message)
-
-    monkeypatch.setattr(explore_question, "load_drafter", load)
+    monkeypatch.setattr(explore_question, "_described", refuse)
     found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
-    cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
-    assert set(cell.drafting) == {"mtp"}
+    assert not found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1].drafting
 
 
 def test_a_section_holds_what_fits_and_nothing_else() -> None:
@@ -318,9 +266,6 @@ def test_models_whose_grids_come_out_alike_share_a_file() -> None:
     assert tables(files["index.html"].decode())["grids"] == [0, 0]
 
 
-# --- the files -----------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def small() -> specroof.Answer:
     return specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
@@ -342,8 +287,6 @@ def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
     steps: list[None] = []
     found = dict(site_files(small, lambda: steps.append(None)))
     assert sorted(found) == ["grid-0-0.js", "index.html", "preview.png"]
-    assert found["preview.png"].startswith(b"\x89PNG")
-    assert b'<meta property="og:image" content="preview.png">' in found["index.html"]
     assert len(steps) == len(small.records) == 1
     assert "sections" not in tables(found["index.html"].decode())
 
@@ -373,7 +316,7 @@ def test_the_command_writes_a_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
     out = tmp_path / "site"
-    shown = TerminalText()
+    shown = Terminal()
     if terminal:
         monkeypatch.setattr(sys, "stderr", shown)
     with pytest.raises(SystemExit) as ended:
@@ -381,21 +324,7 @@ def test_the_command_writes_a_site(
     assert ended.value.code == 0
     names = {"grid-0-0.js", "index.html", "specroof-manifest.json"}
     assert {path.name for path in out.iterdir()} == names
-    assert ("grids" in "".join(shown)) == terminal  # a bar
-
-
-class TerminalText(list[str]):
-    """Standard error that says it is a terminal."""
-
-    def write(self, text: str) -> int:
-        self.append(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def isatty(self) -> bool:
-        return True
+    assert ("grids" in shown.getvalue()) == terminal  # a bar
 
 
 @pytest.mark.parametrize(("words", "refusal"), rows("refusals", "explore_commands"))

@@ -24,7 +24,7 @@ from specroof.catalog.profiles import load_profile
 from specroof.errors import CatalogError, SpecroofError
 from specroof.evidence.result_files import read_benchmark
 from specroof.hardware.profile import parse_hardware
-from specroof.questions.study import load_study
+from specroof.questions.study import parse_study
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.metrics import counted
 from specroof.serving.observed import observed
@@ -48,62 +48,16 @@ NASTY = [
 ]  # fmt: skip
 
 SPECS = rows("values", "fuzzed_specs")
-STUDY = """format_version: 1
-targets:
-- {model: Qwen/Qwen3-8B, hardware: h200, tensor_parallel: 1}
-drafters: ["autoregressive,accept=0.7,cost=0.1"]
-batch_size: [1, 8]
-context_len: 4096
-max_draft_len: 4
-engine: ideal
-options: {granularity: op, strict_dtype: false}
-"""
-RESULT = {
-    "model_id": "Qwen/Qwen3-8B",
-    "max_concurrency": 4,
-    "duration": 10.0,
-    "completed": 10,
-    "total_input_tokens": 1000,
-    "total_output_tokens": 5000,
-    "output_throughput": 500.0,
-    "spec_decode_acceptance_length": 1.8,
-    "spec_decode_num_drafts": 100,
-    "spec_decode_draft_tokens": 300,
-}
-SGLANG = RESULT | {
-    "backend": "sglang",
-    "accept_length": 2.5,
-    "server_info": {"tp_size": 2, "speculative_num_draft_tokens": 4, "speculative_eagle_topk": 1},
-}
-INFERENCEX = {"conc": 16, "tp": 8, "isl": 1024, "osl": 1024, "output_tput_per_gpu": 100.0}
-RESULTS = [
-    json.dumps(RESULT),
-    json.dumps([RESULT, {**INFERENCEX, "spec_decoding": "none"}], indent=1),
-    json.dumps({key: value for key, value in SGLANG.items() if key != "model_id"}),
-    "batch_size,context_len,draft_len,tokens_per_s,acceptance_length\n8,4096,0,900,\n8,4096,3,1500,2.5\n",
-    "batch_size,draft_len,tokens_per_s,input_len,output_len\n# made up\n8,0,900,1000,200\n",
-]
 #: Files that clients and servers wrote (`tests/data/clients/README.md`).
 CLIENTS = {
     path.name: path.read_text("utf-8")
     for path in (Path(__file__).parent / "data/clients").iterdir()
 }
+RESULTS = rows("fuzzed", "results")
 RESULTS += [text for name, text in CLIENTS.items() if name.endswith((".json", ".csv"))]
 PAGES = [text for name, text in CLIENTS.items() if name.endswith(".txt")]
-COUNTER = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-ACCEPTANCE = [
-    '{"acceptance_histogram": [1, 1, 2]}\n{"acceptance_histogram": {"0": 1, "2": 3}}',
-    '{"num_speculative_tokens": 2, "conditional_accept_rates": [0.8, 0.5], "mean_accept_length": 2.2}',
-    "accept len: 2.50, accept len: 3.50,",
-    "Drafted: 20 tokens, Per-position acceptance rate: 0.800, 0.500, Avg Draft",
-    "GLM-5.2:\n  thinking_on: {1: 1.84, 2: 2.5}\n",
-    "commits,category,a0,a1\n2,chat,.9,.8\n0,chat,.3,.2\n1,code,.9,.1",
-    f'vllm:spec_decode_num_drafts_total{{model_name="m"}} 10\n{COUNTER}{{model_name="m",position="0"}} 8\n'
-    f'{COUNTER}{{model_name="m",position="1"}} 5',
-    CLIENTS["aiperf-0.13.0-drafts.json"],
-    CLIENTS["vllm-0.33.0-varying.log"],
-    '{"spec_decode_per_position_acceptance_rates": [0.8, 0.4], "spec_decode_num_drafts": 9}',
-]
+ACCEPTANCE = rows("fuzzed", "acceptances")
+ACCEPTANCE += [CLIENTS["aiperf-0.13.0-drafts.json"], CLIENTS["vllm-0.33.0-varying.log"]]
 
 
 @pytest.fixture(autouse=True)
@@ -160,19 +114,41 @@ def holds(read: Callable[[str], object], text: str) -> None:
         assert 0 < len(line) <= 2000
 
 
-PROFILES = [path.read_text("utf-8") for path in list(bundled("hardware", ".yaml").values())[:8]]
+def acceptance_is_read(text: str, drafts: int | None) -> None:
+    for profile in parse_profiles(text, "a", drafts):
+        json.dumps([profile.tokens_per_round, profile.n_rounds], allow_nan=False)
+        profile.acceptance("geometric").tokens_per_round([1, 2, 8])
 
 
-@given(texts(PROFILES))
-@bounded(150, HealthCheck.too_slow, HealthCheck.large_base_example)
-def test_a_hardware_file_is_read_or_refused(text: str) -> None:
-    holds(lambda one: parse_hardware(one, source="x.yaml"), text)
+def page_is_read(text: str) -> None:
+    """Read a metrics page as `specroof doctor` does; what it says is possible."""
+    seen = observed(counted([parse_metrics(text, source="p")], sources=["p"]), None)
+    tokens, drafts = seen.tokens_per_round, seen.draft_len
+    if seen.framework == "vllm" and tokens is not None and drafts is not None:
+        assert tokens <= 1.05 * drafts + 1.0 + 1e-9
+    json.dumps([tokens, seen.round_s, drafts], allow_nan=False)
 
 
-@given(texts(SPECS))
-@bounded(300, HealthCheck.too_slow)
-def test_a_spec_is_read_or_refused(text: str) -> None:
-    holds(catalog.load_drafter, text)
+#: Readers of texts, and good ones of each.
+READERS: dict[str, tuple[list[str], Callable[[str, int | None], object]]] = {
+    "hardware": (
+        [path.read_text("utf-8") for path in list(bundled("hardware", ".yaml").values())[:8]],
+        lambda text, _: parse_hardware(text, source="x.yaml"),
+    ),
+    "spec": (SPECS, lambda text, _: catalog.load_drafter(text)),
+    "study": ([rows("fuzzed", "study")], lambda text, _: parse_study(text, "study.yaml")),
+    "results": (RESULTS, lambda text, drafts: read_benchmark(text, source="r", draft_len=drafts)),
+    "acceptance": (ACCEPTANCE, acceptance_is_read),
+    "metrics page": (PAGES, lambda text, _: page_is_read(text)),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@given(st.data(), st.none() | st.integers(1, 9))
+@bounded(200, HealthCheck.too_slow, HealthCheck.large_base_example)
+def test_a_text_is_read_or_refused(name: str, data: st.DataObject, drafts: int | None) -> None:
+    good, read = READERS[name]
+    holds(lambda text: read(text, drafts), data.draw(texts(good)))
 
 
 @given(texts(SPECS))
@@ -186,49 +162,6 @@ def test_an_acceptance_of_a_spec_is_finite(text: str) -> None:
         depth = drafter.acceptance.max_draft_len
         survival = drafter.acceptance.survival(range((8 if depth is None else min(depth, 8)) + 1))
         assert ((survival >= 0) & (survival <= 1)).all()
-
-
-@given(texts([STUDY]))
-@bounded(80, HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
-def test_a_study_is_read_or_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "study.yaml"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    holds(lambda _: load_study(str(path)), text)
-
-
-@given(texts(RESULTS), st.none() | st.integers(1, 9))
-@bounded(300, HealthCheck.too_slow)
-def test_results_are_read_or_refused(text: str, draft_len: int | None) -> None:
-    holds(lambda one: read_benchmark(one, source="r", draft_len=draft_len), text)
-
-
-@given(texts(ACCEPTANCE), st.none() | st.integers(1, 9))
-@bounded(300, HealthCheck.too_slow)
-def test_a_measured_acceptance_is_read_or_refused(text: str, drafts: int | None) -> None:
-    def read(one: str) -> None:
-        for profile in parse_profiles(one, "a", drafts):
-            json.dumps([profile.tokens_per_round, profile.n_rounds], allow_nan=False)
-            profile.acceptance("geometric").tokens_per_round([1, 2, 8])
-
-    holds(read, text)
-
-
-def page_is_read(text: str) -> None:
-    """Read a metrics page as `specroof doctor` does; what it says is possible."""
-    seen = observed(counted([parse_metrics(text, source="p")], sources=["p"]), None)
-    if (
-        seen.tokens_per_round is not None
-        and seen.framework == "vllm"
-        and seen.draft_len is not None
-    ):
-        assert seen.tokens_per_round <= 1.05 * seen.draft_len + 1.0 + 1e-9
-    json.dumps([seen.tokens_per_round, seen.round_s, seen.draft_len], allow_nan=False)
-
-
-@given(texts(PAGES))
-@bounded(150, HealthCheck.too_slow)
-def test_a_metrics_page_is_read_or_refused(text: str) -> None:
-    holds(page_is_read, text)
 
 
 @given(st.sampled_from(PAGES), st.floats(0, 1))

@@ -48,45 +48,27 @@ SERVED: dict[str, Any] = {
     **dict.fromkeys(["family", "engine", "options", "server"]),
 }
 PLACED = dict.fromkeys(["placement", "tensor_parallel", "engine", "options"])
-SIZES = {"batch_size": 1, "query_len": 4, "context_len": 9}
-MEASURED = specroof.survival_acceptance([0.9, 0.6])
 #: Every public callable with arguments, and arguments that it answers.
-CALLS: dict[str, dict[str, Any]] = {
-    "ForwardPass": SIZES | {"head_len": 1, "matmul_len": 8, "settled": True},
+CALLS: dict[str, dict[str, Any]] = table("library_calls") | {
     "HardwareProfile": {
         "format_version": 1, "name": "x", "sources": {}, "peak": CHIP.peak, "interconnect": None,
         "engines": {},
     },
     "Options": dataclasses.asdict(specroof.Options()),
-    "Placement": {"tensor_parallel": 2, "expert_parallel": 1, "attention_data_parallel": 1},
-    "acceptance_from_length": {"tokens_per_round": 2.5, "draft_len": 4},
-    "beta_acceptance": {"a": 4, "b": 2},
-    "constant_acceptance": {"rate": 0.7},
     "context_acceptance": {"curves": {1024: CURVE, 4096: CURVE}},
-    "decay_acceptance": {"first_rate": 0.9, "last_rate": 0.5, "decay": 0.5},
-    "extrapolated_acceptance": {"acceptance": MEASURED, "how": "zero"},
-    "fit_acceptance": {"survival": [0.9, 0.6, 0.3], "law": "constant"},
+    "extrapolated_acceptance": {
+        "acceptance": specroof.survival_acceptance([0.9, 0.6]), "how": "zero",
+    },
     "forward_cost": {"model": MODEL, "forward_pass": PASS, "options": None},
     "forward_latency": {"model": MODEL, "hardware": CHIP, "forward_pass": PASS} | PLACED,
-    "histogram_acceptance": {"counts": [1, 2, 3]},
-    "lengths_acceptance": {"tokens_per_round": {1: 1.7, 2: 2.2}},
-    "load_drafter": {"spec": "ideal"},
-    "load_hardware": {"name": "b200"},
-    "load_model": {"name": "Qwen/Qwen3-8B", "family": None},
-    "load_profile": {"name": "qwen3.6-35b-a3b/mtp/speed-bench", "drafts": None},
-    "rate_acceptance": {"rates": [0.9, 0.5]},
     "simulate_batch": {
         "acceptance": CURVE, "round_s": [0.01, 0.02], "draft_len": 2, "output_len": 4,
         "n_batches": 2, "seed": 0,
-    },
-    "simulate_exactness": {
-        "target": [0.5, 0.5], "draft": [0.2, 0.8], "draft_len": 2, "n_tokens": 1000, "seed": 0,
     },
     "speedup_curve": {
         "model": MODEL, "hardware": CHIP, "drafter": DRAFTER, "acceptance": CURVE,
         "batch_size": [1, 8], "context_len": 9, "max_draft_len": 2, **PLACED,
     },
-    "survival_acceptance": {"survival": [0.9, 0.5]},
 }  # fmt: skip
 CALLS |= {name: SERVED | given for name, given in table("questions_asked").items()}
 #: How refusals call arguments that have another name for people: a SPEC's key, what a name is of.

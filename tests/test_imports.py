@@ -26,9 +26,6 @@ EVERYWHERE = {"units", "errors", "arrays", "quantities"}
 DOOR_MAY_IMPORT = {*ROOMS} - {"cli", "__main__"}
 ROOMS[DOOR] = DOOR_MAY_IMPORT
 
-# Imports that the table does not allow, still to be mended: this list only shrinks.
-TRESPASSES: set[tuple[str, str]] = set()
-
 FILES = sorted(PACKAGE.rglob("*.py"))
 KNOWN_FILES = frozenset(FILES)
 
@@ -93,7 +90,7 @@ def test_rooms_import_only_what_the_table_allows() -> None:
         if (room := imported_room(module)) not in {None, room_of(file)}
         and room not in ROOMS.get(room_of(file), set()) | EVERYWHERE
     }
-    assert trespasses == TRESPASSES
+    assert trespasses == set()
 
 
 def test_late_imports_only_grow_fewer() -> None:
@@ -147,62 +144,65 @@ def test_libraries_stay_in_the_rooms_that_keep_them() -> None:
     assert strays == []
 
 
+def python(program: str, *words: str) -> tuple[str, str]:
+    """Return what a program prints to standard output and to standard error; it must end well."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    command = [sys.executable, "-c", program, *words]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert run.returncode == 0, run.stderr
+    return run.stdout, run.stderr.strip()
+
+
+def specroof_beside(unwanted: set[str], *words: str) -> tuple[str, str]:
+    """Return what a command prints, and which of the unwanted modules it has imported."""
+    imported = f"print(*sorted({unwanted!r} & set(sys.modules)), file=sys.stderr)"
+    program = (
+        f"import atexit, sys; from specroof.cli import main; atexit.register(lambda: {imported})"
+    )
+    return python(f"{program}; main()", *words)
+
+
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
         ("specroof", {"matplotlib", "huggingface_hub", "typer", "pydantic", "numpy"}),
         # Charts and the Hub are imported by the command that needs them: a cold start is felt.
         ("specroof.cli", {"matplotlib", "huggingface_hub", "pydantic", "numpy"}),
+        ("specroof.plot", {"matplotlib.pyplot"}),
     ],
 )
 def test_importing_stays_light(module: str, unwanted: set[str]) -> None:
-    command = f"import sys, {module}; print(*sorted({unwanted!r} & set(sys.modules)))"
-    run = subprocess.run(
-        [sys.executable, "-c", command], capture_output=True, text=True, check=False
-    )
-    assert (run.returncode, run.stdout.strip(), run.stderr) == (0, "", "")
+    program = f"import sys, {module}; print(*sorted({unwanted!r} & set(sys.modules)))"
+    assert python(program) == ("\n", "")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", rows("values", "light_predictions"))
-def test_a_prediction_from_bundled_files_stays_light(words: str, tmp_path: Path) -> None:
+def test_a_prediction_from_bundled_files_stays_light(words: str) -> None:
     unwanted = {
         *("matplotlib", "huggingface_hub", "pydantic", "pydantic_core", "numpy.ma", "logging"),
         # Requests, servers' flags and measured profiles are for those who ask about them.
         *("specroof.serving.prefills", "specroof.serving.launch"),
         *("specroof.acceptance.published", "specroof.acceptance.law_fits", "specroof.montecarlo"),
     }
-    program = (
-        "import atexit, sys; from specroof.cli import main; "
-        f"atexit.register(lambda: print(*sorted({unwanted!r} & set(sys.modules)), file=sys.stderr)); "
-        "main()"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run = subprocess.run(
-        [sys.executable, "-c", program, *words.split()],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env=environment,
-    )
-    assert (run.returncode, run.stderr.strip()) == (0, "")
-    assert "Qwen3-8B" in run.stdout
+    printed, imported = specroof_beside(unwanted, *words.split())
+    assert ("Qwen3-8B" in printed, imported) == (True, "")
 
 
 def test_help_imports_no_command() -> None:
-    program = (
-        "import atexit, sys; from specroof.cli import main; "
-        "atexit.register(lambda: print('numpy' in sys.modules, file=sys.stderr)); main()"
-    )
-    command = [sys.executable, "-c", program, "--help"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stderr.strip()) == (0, "False")
-    assert "doctor" in run.stdout
+    printed, imported = specroof_beside({"numpy"}, "--help")
+    assert ("doctor" in printed, imported) == (True, "")
 
 
 def scale_factor(node: ast.AST) -> bool:
-    """Tell whether an expression multiplies or divides by 1000, 1e9 … or spells 2**30 or 10**9."""
+    """Tell whether an expression multiplies or divides by 1000, 1e9 … or spells 2**30 or 10**9.
+
+    >>> [
+    ...     scale_factor(ast.parse(one, mode="eval").body)
+    ...     for one in ("x / 1000", "1e9 * x", "2**30", "x * 2", "1_000")
+    ... ]
+    [True, True, True, False, False]
+    """
     if not isinstance(node, ast.BinOp):
         return False
     sides = [side.value for side in (node.left, node.right) if isinstance(side, ast.Constant)]
@@ -211,14 +211,6 @@ def scale_factor(node: ast.AST) -> bool:
     factors = {1e3, 1e6, 1e9, 1e12, 1e15, 1e-3, 1e-6, 1e-9, 1e-12, 2**30, 2**40}
     scaling = isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv)
     return scaling and any(isinstance(side, int | float) and side in factors for side in sides)
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [("x / 1000", True), ("1e9 * x", True), ("2**30", True), ("x * 2", False), ("1_000", False)],
-)
-def test_scale_factors_are_recognised(source: str, expected: bool) -> None:
-    assert scale_factor(ast.parse(source, mode="eval").body) is expected
 
 
 def test_every_file_of_tests_has_a_room() -> None:

@@ -37,6 +37,7 @@ from specroof.questions.request import Command
 from specroof.questions.work import Budget, limited
 
 QWEN = {"model": "Qwen/Qwen3-8B", "hardware": "h100"}
+PAGES = "http://127.0.0.1:9/metrics"
 PREDICT = QWEN | {"drafters": "eagle3,accept=0.7", "batch_size": [1, 8]}
 
 
@@ -57,8 +58,9 @@ def test_a_tool_takes_the_fields_of_the_request(name: str) -> None:
     question = questions(can_read=True)[name].question
     schema = request_schema(question)
     Draft202012Validator.check_schema(schema)
-    assert all(part["description"] for part in schema["properties"].values())
-    assert all("type" in part or "anyOf" in part for part in schema["properties"].values())
+    for part in schema["properties"].values():
+        assert part["description"]
+        assert {"type", "anyOf"} & {*part}
 
 
 def test_a_schema_has_required_fields_units_and_bounds() -> None:
@@ -85,8 +87,7 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def broken() -> None:
-        message = "one\ntwo"
-        raise ZeroDivisionError(message)
+        raise ZeroDivisionError("one\ntwo")
 
     def large() -> None:
         raise MemoryError
@@ -217,42 +218,19 @@ def test_the_process_of_a_call_has_limits_and_ends_with_its_server(
         assert ended.acquire(timeout=60)
 
 
-@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("ends", [lambda *_: os._exit(1), lambda *_: time.sleep(36000)])
 def test_a_call_without_an_answer_is_a_refusal(
-    monkeypatch: pytest.MonkeyPatch, *, waits: bool
+    monkeypatch: pytest.MonkeyPatch, ends: Callable[..., None]
 ) -> None:
-    ended = list[str]()
-
-    class Process:
-        def __init__(self, args: tuple[Any, ...], **_settings: Any) -> None:
-            self.end = args[0]
-
-        def start(self) -> None:
-            if waits:
-                self.end = os.dup(self.end.fileno())
-
-        def __getattr__(self, name: str) -> Any:
-            return lambda: ended.append(name)
-
-    def pipe(*, duplex: bool) -> tuple[Any, Any]:
-        read, write = multiprocessing.Pipe(duplex=duplex)
-
-        def poll(seconds: float) -> bool:
-            waited.append(seconds)
-            return read.poll(min(seconds, 1.0))
-
-        return SimpleNamespace(poll=poll, recv=read.recv), write
-
-    waited = list[float]()
-    monkeypatch.setattr("specroof.cli.mcp.BUDGET", Budget(0.01, 1.0))
-    processes = SimpleNamespace(Pipe=pipe, Process=Process)
-    call = Call(processes, Limits([], False), "predict", {})
+    monkeypatch.setattr("specroof.cli.mcp.answer_alone", ends)
+    monkeypatch.setattr("specroof.cli.mcp.BUDGET", Budget(1.0, 1.0))
+    call = Call(multiprocessing.get_context("fork"), Limits([], False), "predict", {})
     answer = call.wait()
     assert (answer["is_error"], answer["structured_content"]) == (True, None)
     assert answer["text"].startswith("predict: ")
-    assert waited == [0.01]
     call.stop()
-    assert ended == ["kill", "join", "close"]
+    assert multiprocessing.active_children() == []
 
 
 # --- With the SDK --------------------------------------------------------------------------------
@@ -280,16 +258,12 @@ def test_a_client_gets_what_the_command_prints_and_no_call_is_lost() -> None:
     async def talk(client: Any) -> None:
         tools = (await client.list_tools()).tools
         assert [tool.name for tool in tools] == [*questions(can_read=False)]
-        assert "80% band" in client.instructions
         answer = await client.call_tool("predict", PREDICT)
         assert not answer.is_error
         assert answer.structured_content == answered(words)
-        assert "80% band" in answer.content[0].text
         for number in range(3):
             batch = await client.call_tool("capacity", QWEN | {"context_len": 100 + number})
             assert batch.structured_content["case"]["load"]["context_len"] == 100 + number
-        unknown = await client.call_tool("nowhere", {})
-        assert unknown.is_error
 
     with_server(talk)
 
@@ -304,7 +278,6 @@ def test_a_question_reaches_no_file_and_no_network_unless_allowed(
     outside.write_text(config, encoding="utf-8")
     (inside / "config.json").write_text(config, encoding="utf-8")
     (inside / "link.json").symlink_to(outside)
-    (inside / "page.txt").write_text("up 1\n", encoding="utf-8")
 
     async def denied(client: Any, tool: str, **changes: Any) -> str:
         answer = await client.call_tool(tool, PREDICT | changes)
@@ -334,13 +307,17 @@ def test_a_question_reaches_no_file_and_no_network_unless_allowed(
         assert not answer.is_error
         assert "--allow" in await denied(client, "predict", model=str(outside))
         assert "--allow" in await denied(client, "predict", model=str(inside / "link.json"))
-        pages = QWEN | {"pages": "http://127.0.0.1:9/metrics"}
-        answer = await client.call_tool("doctor", pages)
+        answer = await client.call_tool("doctor", QWEN | {"pages": PAGES})
         assert answer.is_error
         assert "--network" in answer.content[0].text
 
+    async def online(client: Any) -> None:
+        answer = await client.call_tool("doctor", QWEN | {"pages": PAGES})
+        assert "--network" not in answer.content[0].text
+
     with_server(nothing)
     with_server(one_folder, "--allow", str(inside), SPECROOF_HARDWARE_PATH=str(inside))
+    with_server(online, "--network")
 
 
 @pytest.mark.slow
@@ -401,12 +378,3 @@ def within(seconds: float, holds: Callable[[], bool]) -> None:
             return
         time.sleep(0.05)
     assert holds()
-
-
-@pytest.mark.slow
-def test_the_network_is_reached_where_it_is_allowed() -> None:
-    async def talk(client: Any) -> None:
-        answer = await client.call_tool("doctor", QWEN | {"pages": "http://127.0.0.1:9/metrics"})
-        assert "--network" not in answer.content[0].text
-
-    with_server(talk, "--network")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from commands import answered, invoked, refused, run
-from specroof.cli.output import check_file
+from screens import on_a_terminal
 from specroof.report.layout import in_line, json_line, rows_csv
 from tables import rows
 
@@ -39,9 +39,6 @@ def one_line_of(stderr: bytes) -> str:
     (line,) = stderr.decode().splitlines()
     assert line.startswith("specroof: ")
     return line
-
-
-# --- streams that fail -------------------------------------------------------------------------
 
 
 @needs_full
@@ -85,9 +82,6 @@ def test_a_full_standard_error_leaves_result_and_exit_code(tmp_path: Path) -> No
     assert process("predicts", line='exec "$@" 2>/dev/full').returncode == 2
 
 
-# --- alphabets ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("locale", rows("values", "signs"))
 def test_a_terminal_that_lacks_our_signs_gets_others(locale: dict[str, str]) -> None:
     done = process(*PREDICT, "--drafter", "block,cost=0.1,drafts=3,accept=0.8", **locale)
@@ -105,9 +99,6 @@ def test_names_in_other_alphabets_reach_an_ascii_terminal_in_part() -> None:
     assert "modele-?" in one_line_of(done.stderr)
 
 
-# --- standard output in the place of a file ----------------------------------------------------
-
-
 def test_a_dash_writes_data_alone_to_standard_output() -> None:
     done = invoked(*PREDICT, "--points -")
     assert done.exit_code == 0
@@ -123,31 +114,6 @@ def test_a_dash_takes_a_chart(tmp_path: Path) -> None:
     done = invoked("acceptance show qwen3.6-35b-a3b/mtp/speed-bench --plot -")
     assert done.stdout_bytes[:4] == PNG
 
-
-def on_a_terminal(program: str) -> str:
-    """Return what a program leaves on a terminal, standard error included."""
-    ours, theirs = os.openpty()
-    code = f"import sys\nfrom specroof.cli.output import give_data\n{program}"
-    try:
-        subprocess.run([sys.executable, "-c", code], check=True, stdout=theirs, stderr=theirs)
-        return os.read(ours, 10_000).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-
-def test_data_on_a_terminal_is_made_safe_and_a_chart_refused() -> None:
-    shown = on_a_terminal(r"give_data(b'a,\x1b[2J\n'); print('beside')")
-    assert shown.split() == ["a,\\u001b[2J", "beside"]
-    shown = on_a_terminal(
-        "from specroof.errors import OutputError\n"
-        "try: give_data(b'\\x89PNG')\n"
-        "except OutputError as refusal: print(refusal)"
-    )
-    assert "a file or a pipe" in shown
-
-
-# --- names from files --------------------------------------------------------------------------
 
 HOSTILE = "chip\x1b]0;owned\x07\n\rnote: all is well\u202e\x9b2J"
 
@@ -188,6 +154,15 @@ def test_names_in_files_do_not_steer_the_terminal(hostile_chip: str) -> None:
         assert not any(line.startswith("note: all is well") for line in text.splitlines()), words
 
 
+def test_data_on_a_terminal_is_made_safe_and_a_chart_refused(hostile_chip: str) -> None:
+    words = f"predict Qwen/Qwen3-8B -H {hostile_chip} --drafter ideal"
+    shown = on_a_terminal(80, *words.split(), "--csv", "-")
+    assert "chip\\u001b]0;owned" in shown
+    assert controls(shown) == set()
+    with pytest.raises(AssertionError):  # it ends in 2
+        on_a_terminal(80, *words.split(), "--plot", "-")
+
+
 def test_names_stay_what_they_are_in_json_and_csv(hostile_chip: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     words = f"predict Qwen/Qwen3-8B -H {hostile_chip} --drafter ideal --csv"
@@ -215,11 +190,3 @@ def test_a_long_word_is_echoed_in_short() -> None:
         ["y" * 40_000],
     ):
         assert len(refused(*words)) < 2_090
-
-
-def test_standard_output_can_always_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    check_file(Path("-"))
-    assert list(tmp_path.iterdir()) == []

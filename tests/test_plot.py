@@ -1,13 +1,10 @@
 """Charts: they show the numbers of their curve, say what is what, and nothing hides a label."""
 
 import itertools
-import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -57,7 +54,6 @@ SPECS = [
     "block,accept=0.8,cost=0.2,block=8",
     "autoregressive,accept=0.9,cost=0.05",
 ]
-BATCHES = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0]
 
 
 def speedup_lines(n: int, *, points: int = 17, seed: int = 0) -> Floats:
@@ -141,9 +137,9 @@ def some_ops(n: int, seed: int = 0) -> list[OpLatency]:
     ]
 
 
-def roofline(ops: Iterable[OpLatency], **peaks: float) -> Figure:
-    peaks = peaks or {"bf16": 1e15}
-    return plot_roofline(latency(ops), flops_per_s=peaks, memory_bytes_per_s=1e12, title="A pass")
+def roofline(ops: Iterable[OpLatency], devices: int = 1, **peaks: float) -> Figure:
+    how: dict[str, Any] = {"memory_bytes_per_s": 1e12, "devices": devices, "title": "A pass"}
+    return plot_roofline(latency(ops), flops_per_s=peaks or {"bf16": 1e15}, **how)
 
 
 def main_axes(figure: Figure) -> Axes:
@@ -180,13 +176,11 @@ def legend_texts(figure: Figure) -> list[str]:
 
 
 def titles(figure: Figure) -> list[str]:
-    """Return what a chart says at the top: what was found, and what was asked."""
     return [text.get_text().rstrip() for text in figure.texts]
 
 
 def labels(figure: Figure) -> list[str]:
-    notes = [text for text in main_axes(figure).texts if isinstance(text, Annotation)]
-    return [note.get_text() for note in notes]
+    return [one.get_text() for one in main_axes(figure).texts if isinstance(one, Annotation)]
 
 
 def test_a_chart_has_the_band_of_a_few_curves() -> None:
@@ -283,17 +277,9 @@ def test_clashes_are_found() -> None:
 
 SPEEDUPS = speedup_lines(8, seed=3)
 CHARTS = {
-    "one drafter": lambda: plot_speedup_by_draft_len([curve(SPEEDUPS[0])]),
-    "eight drafters": lambda: plot_speedup_by_draft_len(
-        [curve(line, drafter=spec) for line, spec in zip(SPEEDUPS, SPECS, strict=True)]
-    ),
     "eight equal drafters": lambda: plot_speedup_by_draft_len(
         [curve(SPEEDUPS[0], drafter=spec) for spec in SPECS]
     ),
-    "no draft pays": lambda: plot_speedup_by_draft_len(
-        [curve([1, 0.9, 0.8 - i / 100]) for i in range(4)]
-    ),
-    "only no draft": lambda: plot_speedup_by_draft_len([curve([1.0])]),
     "unknown tails": lambda: plot_speedup_by_draft_len(
         [curve([1, 1.5, 1.7, *[np.nan] * 14]), curve([1, 1.4, *[np.nan] * 15])]
     ),
@@ -310,26 +296,15 @@ CHARTS = {
     "odd batch sizes": lambda: plot_by_batch(
         [grid(1, 40, batch_size=np.unique(np.geomspace(1, 1e7, 40).round()))]
     ),
-    "large batch sizes": lambda: plot_by_batch([grid(1, 21)]),
     "requests": lambda: plot_by_batch([grid(1, 9, request_lengths="8192 tokens in, 1024 out")]),
-    "requests by batch": lambda: plot_speedup_by_batch(
-        [grid(1, 9, request_lengths="8192 tokens in, 1024 out")]
-    ),
-    "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1), title="Mine"),
-    "map of 45 cells": lambda: plot_best_draft_len_map(grid(5, 9)),
-    "map of 150 cells": lambda: plot_best_draft_len_map(grid(10, 15)),
     "map of 600 cells": lambda: plot_best_draft_len_map(
         grid(20, 30, context_len=np.geomspace(128, 1e6, 20).round())
     ),
     "map of a long drafter": lambda: plot_best_draft_len_map(grid(2, 2, drafter=LONG_SPEC)),
-    "roofline of one operation": lambda: roofline(some_ops(1)),
-    "roofline of 5 operations": lambda: roofline(some_ops(5)),
-    "roofline of 25 operations": lambda: roofline(some_ops(25)),
     "roofline of equal operations": lambda: roofline(
         [op(f"mlp.{i}", compute_s=1e-4, memory_s=1e-3, kind=f"kind {i}") for i in range(9)]
     ),
     "time of one operation": lambda: plot_time_per_op(latency(some_ops(1)), title="A pass"),
-    "time of 5 operations": lambda: plot_time_per_op(latency(some_ops(5)), title="A pass"),
     "time of 25 operations": lambda: plot_time_per_op(
         latency(some_ops(25), communication_s=2e-3, overhead_s=1e-4), title="A pass"
     ),
@@ -414,22 +389,18 @@ def test_a_line_ends_where_its_drafter_does() -> None:
     assert np.isnan(ys(lines(axes)[0])[3:]).all()
 
 
-def test_speedups_fill_the_picture_whatever_the_free_lunch() -> None:
-    made = curve([1, 1.1, 1.2])
-    more = np.array([1.0, 100.0, 100.0])  # a hundred times the tokens in as many times the time
+@pytest.mark.parametrize("line", [[1.0, 0.7, 0.6], [1.0, 1.1, 1.2], [1.0]])
+def test_speedups_and_plain_decoding_fill_the_picture_whatever_the_free_lunch(
+    line: list[float],
+) -> None:
+    made = curve(line)
+    more = np.array([1.0, 100.0, 100.0][: len(line)])  # as much more tokens and time
     lunch = replace(
         made, tokens_per_round=made.tokens_per_round * more, round_s=made.round_s * more
     )
-    low, high = main_axes(plot_speedup_by_draft_len([lunch])).get_ylim()
-    assert low < 1
-    assert 1.2 < high < 1.3
-
-
-@pytest.mark.parametrize("line", [[1.0, 0.7, 0.6], [1.0, 1.7, 1.6], [1.0]])
-def test_plain_decoding_is_always_in_the_picture(line: list[float]) -> None:
-    axes = main_axes(plot_speedup_by_draft_len([curve(line)]))
+    axes = main_axes(plot_speedup_by_draft_len([lunch]))
     low, high = axes.get_ylim()
-    assert 0 <= low < 1 < high
+    assert 0 <= low < 1 < high < 1.3
     assert ys(lines(axes, style=":", several=False)[0]).tolist() == [1, 1]
 
 
@@ -438,12 +409,8 @@ def test_the_chart_shows_the_point_that_was_asked_for() -> None:
     figure = plot_speedup_by_draft_len([made], context_index=1, batch_index=-1)
     np.testing.assert_array_equal(ys(lines(main_axes(figure))[0]), made.speedup[1, 2])
     found, shared = titles(figure)
-    assert (
-        shared
-        == "Example-7B on Example GPU, engine ideal: the plain roofline, batch 4, context 8192"
-    )
-    best, drafts = made.best_speedup[1, 2], made.best_draft_len[1, 2]
-    assert (f"{best:.2f}x" in found, f"{drafts} drafts" in found) == (True, True)
+    assert shared.endswith("batch 4, context 8192")
+    assert f"{made.best_speedup[1, 2]:.2f}x" in found
 
 
 def test_charts_of_requests_say_that_prefills_are_counted() -> None:
@@ -455,27 +422,11 @@ def test_charts_of_requests_say_that_prefills_are_counted() -> None:
         request_lengths="8 tokens in, 8 out",
         request_token_s=np.array([1.0]),
     )
-    chart = plot_speedup_by_draft_len([counted])
-    axes = main_axes(chart)
-    assert axes.get_ylabel() == "Speedup over plain decoding,\nprefills counted in both (×)"
-    assert titles(chart)[1].endswith("batch 1, 8 tokens in, 8 out")
+    for chart in (plot_speedup_by_draft_len([counted]), plot_by_batch([counted])):
+        assert "prefills counted" in main_axes(chart).get_ylabel()
     # Rounds of 1 s: 2 tokens in 3 s in the place of 4, and 3 in 4 s in the place of 6.
-    (lunch,) = lines(axes, style="--")
+    (lunch,) = lines(main_axes(plot_speedup_by_draft_len([counted])), style="--")
     np.testing.assert_allclose(ys(lunch), [1, 4 / 3, 6 / 4])
-    assert "if drafts were free: every round costs a plain step" in legend_texts(chart)
-    upper, _ = plot_by_batch([counted]).axes
-    assert upper.get_ylabel() == "Best speedup over plain decoding,\nprefills counted in both (×)"
-
-
-def test_an_empty_title_takes_no_room() -> None:
-    with_title, without = (
-        plot_speedup_by_draft_len([curve([1, 1.5])], title=title) for title in ("Mine", "")
-    )
-    assert without.get_suptitle() == ""
-    assert without.get_figheight() < with_title.get_figheight()
-
-
-# --- what curves are called --------------------------------------------------------------------
 
 
 def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
@@ -487,14 +438,12 @@ def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
         batch_size=np.array([2.0]),
     )
     figure = plot_speedup_by_draft_len([one, other])
-    assert legend_texts(figure)[:2] == [
-        "Example-7B on Example GPU, batch 1",
-        "Example-70B on 8 × Example GPU (EP 4) (DP\nattention 2) (DCP 2) (PP 2), batch 2",
-    ]
-    assert titles(figure)[1].splitlines() == [
-        "engine ideal: the plain roofline, context 4096",
-        "drafter: ideal: accepts everything, costs nothing",
-    ]
+    first, second = (" ".join(text.split()) for text in legend_texts(figure)[:2])
+    assert first == "Example-7B on Example GPU, batch 1"
+    assert second.startswith("Example-70B on 8 × Example GPU (EP 4) (DP attention 2) (DCP 2)")
+    differing = {"Example-7B", "Example-70B", "batch"}
+    assert not any(word in titles(figure)[1] for word in differing)
+    assert "context 4096" in titles(figure)[1]
 
 
 def test_a_title_says_what_a_drafter_gains_and_not_the_bound_of_a_textbook() -> None:
@@ -503,23 +452,6 @@ def test_a_title_says_what_a_drafter_gains_and_not_the_bound_of_a_textbook() -> 
         plot_speedup_by_draft_len(curves).get_suptitle() for curves in ([bound, real], [bound])
     ]
     assert ["1.50x" in found[0], "3.00x" in found[0], "3.00x" in found[1]] == [True, False, True]
-
-
-def test_lines_of_one_name_are_counted() -> None:
-    chart = plot_speedup_by_draft_len(
-        [curve([1, 1.5]), curve([1, 1.2]), curve([1, 1.1], drafter="b")]
-    )
-    first, second, other, *_ = legend_texts(chart)
-    name = "autoregressive, accept=0.75, cost=0.10"
-    assert (first, second, other) == (f"{name} (1)", f"{name} (2)", "b")
-
-
-def test_long_names_are_shortened_to_a_few_lines() -> None:
-    name = legend_texts(plot_speedup_by_draft_len([curve([1, 1.5], drafter=LONG_SPEC)]))[0]
-    assert name == "autoregressive,\nhistogram=1000/1001/1002/…/1059, cost=0.1"
-    path = "model,config=" + "a" * 90
-    name = legend_texts(plot_speedup_by_draft_len([curve([1, 1.5], drafter=path)]))[0]
-    assert re.fullmatch(r"model,\nconfig=a+/…/a{12}", name)
 
 
 # --- over batch sizes --------------------------------------------------------------------------
@@ -545,16 +477,6 @@ def test_the_band_holds_the_drafts_within_one_percent() -> None:
     reach = {x: sorted(corners[corners[:, 0] == x, 1].tolist()) for x in (1.0, 1000.0)}
     assert (reach[1.0][0], reach[1.0][-1]) == (1, 1)
     assert (reach[1000.0][0], reach[1000.0][-1]) == (1, 3)
-    assert "drafts within 1% of the best" in legend_texts(plot_draft_len_by_batch([made]))
-
-
-def test_batch_sizes_are_the_ticks_of_a_log2_axis() -> None:
-    axes = main_axes(plot_speedup_by_batch([grid(1, 9)]))
-    assert axes.get_xscale() == "log"
-    assert list(axes.get_xticks()) == BATCHES
-    # Where there are too many, powers of two are the first.
-    axes = main_axes(plot_speedup_by_batch([grid(1, 40, batch_size=np.arange(1.0, 41.0))]))
-    assert {1, 2, 4, 8, 16, 32} < {*axes.get_xticks()} < set(range(1, 41))
 
 
 def test_curves_may_have_batch_sizes_of_their_own_in_any_order() -> None:
@@ -563,7 +485,6 @@ def test_curves_may_have_batch_sizes_of_their_own_in_any_order() -> None:
     axes = main_axes(plot_speedup_by_batch([one, other]))
     assert xs(lines(axes)[0]).tolist() == [1, 4, 16]
     assert ys(lines(axes)[0])[-1] == pytest.approx(one.best_speedup[0, 0])
-    assert axes.get_xticklabels()[-1].get_text() == "16k"
 
 
 def test_batches_without_room_leave_a_gap_in_their_line() -> None:
@@ -594,22 +515,14 @@ def test_a_batch_without_room_for_drafts_is_crossed_out_and_no_speedup_of_1() ->
     assert "no room for drafts" not in legend_texts(plot_by_batch([grid(1, 4)]))
 
 
-def test_a_point_without_room_for_drafts_has_no_line_and_the_legend_says_so() -> None:
+def test_a_point_without_room_for_drafts_has_no_line() -> None:
     full = drafts_without_room(grid(1, 2), 0)
     figure = plot_speedup_by_draft_len([full, grid(1, 2)])
     assert len(lines(main_axes(figure))) == 1
     assert len(labels(figure)) == 1
-    names = [" ".join(text.split()) for text in legend_texts(figure)[:2]]
-    assert [": no room" in name for name in names] == [True, False]
     assert "Best speedup" not in plot_by_batch([full]).get_suptitle()
-    nothing = plot_speedup_by_draft_len([full])
-    assert (lines(main_axes(nothing)), labels(nothing)) == ([], [])
-
-
-def test_lines_that_lie_on_one_another_share_out_the_marks() -> None:
-    never = curve(np.broadcast_to([1.0, 0.5], (1, 9, 2)))
-    for axes in plot_by_batch([never, never]).axes:
-        assert [marked(line) for line in lines(axes)] == [(0, 2), (1, 2)]
+    nothing = plot_speedup_by_draft_len([full], title="")
+    assert (lines(main_axes(nothing)), labels(nothing), nothing.get_suptitle()) == ([], [], "")
 
 
 # --- the heat map ------------------------------------------------------------------------------
@@ -622,15 +535,11 @@ def test_the_map_is_the_best_draft_length() -> None:
     np.testing.assert_array_equal(axes.images[0].get_array(), made.best_draft_len)
     numbers = np.array([int(text.get_text()) for text in axes.texts])
     np.testing.assert_array_equal(numbers.reshape(5, 9), made.best_draft_len)
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["4k", "8k", "16k", "32k", "64k"]
-    assert axes.get_xlabel() == "Batch size (sequences)"
-    assert axes.get_ylabel() == "Context length (tokens)"
 
 
 def test_the_map_has_no_number_where_drafts_have_no_room() -> None:
     figure = plot_best_draft_len_map(drafts_without_room(grid(2, 3), 1))
     assert [text.get_position()[0] for text in main_axes(figure).texts] == [0, 0]
-    assert legend_texts(figure) == ["no room for drafts"]
     empty = main_axes(plot_best_draft_len_map(drafts_without_room(grid(2, 3), 0)))
     assert len(empty.texts) == 0
 
@@ -655,32 +564,16 @@ def test_numbers_can_be_read_on_their_cells() -> None:
 # --- the roofline ------------------------------------------------------------------------------
 
 
-def test_a_large_map_has_no_numbers_and_fewer_ticks() -> None:
-    axes = main_axes(plot_best_draft_len_map(grid(20, 30)))
-    assert not axes.texts
-    assert len(axes.get_xticks()) == 15
-    assert len(axes.get_yticks()) == 10
-
-
 def marks(figure: Figure) -> list[PathCollection]:
     return [mark for mark in main_axes(figure).collections if isinstance(mark, PathCollection)]
 
 
-def test_marks_are_at_intensity_and_attained_arithmetic() -> None:
+@pytest.mark.parametrize(("devices", "attained"), [(1, 4e14), (4, 1e14)])
+def test_marks_are_at_intensity_and_what_a_device_attains(devices: int, attained: float) -> None:
     # 2 layers x 4e11 FLOP and 2 x 1e9 bytes: 400 FLOP/B; 2 ms of memory, so 4e14 FLOP/s.
     slow = op("mlp.up_proj", compute_s=0.8e-3, memory_s=2e-3)
-    (mark,) = marks(roofline([slow]))
-    assert np.asarray(mark.get_offsets()).tolist() == [pytest.approx([400, 4e14])]
-
-
-def test_a_mark_shows_what_one_of_the_devices_attains() -> None:
-    # A quarter of the work in the time that a device is busy; the intensity stays.
-    shared = latency([op("mlp.up_proj", compute_s=0.8e-3, memory_s=2e-3)])
-    figure = plot_roofline(
-        shared, flops_per_s={"bf16": 1e15}, memory_bytes_per_s=1e12, devices=4, title=""
-    )
-    (mark,) = marks(figure)
-    assert np.asarray(mark.get_offsets()).tolist() == [pytest.approx([400, 1e14])]
+    (mark,) = marks(roofline([slow], devices))
+    assert np.asarray(mark.get_offsets()).tolist() == [pytest.approx([400, attained])]
 
 
 def test_the_roof_is_the_slope_of_the_memory_and_the_peak_of_each_dtype() -> None:
@@ -692,15 +585,14 @@ def test_the_roof_is_the_slope_of_the_memory_and_the_peak_of_each_dtype() -> Non
     assert [ys(flat).tolist() for flat in flats] == [[2e15, 2e15], [1e15, 1e15]]
     assert [xs(flat)[0] for flat in flats] == [2000, 1000]
     assert len({flat.get_linestyle() for flat in flats}) == 2
-    assert legend_texts(figure)[:3] == [
-        "memory: 1.00 TB/s",
-        "fp8: 2.00 PFLOP/s",
-        "bf16: 1.00 PFLOP/s",
-    ]
+    assert legend_texts(figure)[1:3] == ["fp8: 2.00 PFLOP/s", "bf16: 1.00 PFLOP/s"]
 
 
 def test_a_mark_is_as_large_as_its_share_of_the_time() -> None:
     figure = roofline([op("a", compute_s=9, memory_s=1), op("b", compute_s=0.1, memory_s=1)])
+    assert {"memory bound", "compute bound"} < set(legend_texts(figure))
+    shapes = (np.asarray(mark.get_paths()[0].vertices).shape for mark in marks(figure))
+    assert len({*shapes}) == 2
     large, small = (float(mark.get_sizes()[0]) for mark in marks(figure))
     assert large == pytest.approx(12 + 0.9 * 800)
     assert small == pytest.approx(12 + 0.1 * 800)
@@ -717,27 +609,6 @@ def test_operations_that_lie_on_one_another_share_a_label() -> None:
     figure = roofline(ops)
     assert labels(figure)[0] == "mlp.up_proj\nmlp.down_proj\nlm_head\n83.2% of the time"
     assert len(marks(figure)) == 3  # one for each kind
-
-
-def test_only_the_eight_longest_places_are_labelled() -> None:
-    ops = [op(f"{i}", compute_s=i * 4.0**i, memory_s=1000.0) for i in range(1, 12)]
-    figure = roofline(ops)
-    assert len(labels(figure)) == 8
-    assert re.fullmatch(r"not labelled: 3 others, \d+\.\d% of the time", legend_texts(figure)[-1])
-    figure = roofline([op(f"{i:02}", compute_s=1, memory_s=9) for i in range(30)])
-    assert labels(figure)[0].splitlines()[-2:] == ["+ 12 more", "100.0% of the time"]
-
-
-def test_kinds_have_colours_and_bounds_shapes() -> None:
-    ops = [
-        op("a", compute_s=1, memory_s=9, kind="experts"),
-        op("b", compute_s=9, memory_s=1, kind="something new"),
-    ]
-    figure = roofline(ops)
-    assert {"experts", "something new", "memory bound", "compute bound"} < set(legend_texts(figure))
-    one, other = marks(figure)
-    assert not np.array_equal(one.get_facecolor(), other.get_facecolor())
-    assert np.shape(one.get_paths()[0].vertices) != np.shape(other.get_paths()[0].vertices)
 
 
 def test_what_has_no_place_in_a_roofline_is_left_out() -> None:
@@ -763,14 +634,6 @@ def test_a_bar_is_as_long_as_its_operation_and_says_so() -> None:
         "short": 1e-3,
     }
     assert labels(figure) == ["3.00 ms, 75.0%", "1.00 ms, 25.0%"]
-    assert titles(figure) == ["A pass takes 4.00 ms, 75% of it in long", "A pass"]
-    low, high = main_axes(figure).get_ylim()
-    assert low > high  # the first, which is the longest, is above
-
-
-def test_operations_of_one_name_share_a_bar() -> None:
-    ops = [op("moe.experts", compute_s=0, memory_s=seconds) for seconds in (1.0, 2.0)]
-    assert bars(plot_time_per_op(latency(ops), title=""))["moe.experts"].get_width() == 3
 
 
 def test_bounds_differ_in_colour_and_hatch() -> None:
@@ -782,8 +645,8 @@ def test_bounds_differ_in_colour_and_hatch() -> None:
     assert len(looks) == 4
 
 
-def test_small_operations_are_one_bar_at_the_end() -> None:
-    ops = [op(f"{i}", compute_s=0, memory_s=1.0) for i in range(18)]
+def test_operations_of_one_name_share_a_bar_and_small_ones_the_last() -> None:
+    ops = [op(f"{i // 2}", compute_s=0, memory_s=0.5) for i in range(36)]  # each has two
     ops += [op(f"tiny {i}", compute_s=0, memory_s=1e-3) for i in range(5)]
     drawn = bars(plot_time_per_op(latency(ops), title="A pass"))
     assert len(drawn) == 17
@@ -796,50 +659,36 @@ def test_small_operations_are_one_bar_at_the_end() -> None:
 
 def test_a_pass_that_is_shorter_than_its_operations_says_why() -> None:
     overlapped = replace(latency(some_ops(3)), work_s=np.asarray(1e-4))
-    title = " ".join(titles(plot_time_per_op(overlapped, title="A pass"))[0].split())
-    assert "; the bars add up to" in title
-    assert title.endswith("since arithmetic and memory are taken to overlap")
-
-
-# --- what is refused ---------------------------------------------------------------------------
+    assert "add up" in titles(plot_time_per_op(overlapped, title="A pass"))[0]
 
 
 ONE = op("a", compute_s=1, memory_s=1)
+NO_FLOPS = op("a", compute_s=0, memory_s=1)
+THREE_PASSES = replace(latency([ONE]), work_s=np.ones(3))
 BY_CURVES = (
-    plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch, plot_by_batch
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("draw", "said"),
-    [
-        *((partial(plot, []), "^curves is empty; allowed: one or more") for plot in BY_CURVES),
-        *(
-            (partial(plot, [grid(2, 2)], context_index=2), "^context_index is 2; .*from 0 to 1")
-            for plot in BY_CURVES
-        ),
-        (
-            partial(plot_speedup_by_draft_len, [grid(1, 2)], batch_index=-3),
-            "^batch_index is -3; allowed: from 0 to 1",
-        ),
-        (partial(roofline, [ONE], fp8=1e15), "^flops_per_s .*fp8; .*'bf16'"),
-        (
-            partial(roofline, [op("a", compute_s=0, memory_s=1)]),
-            "^latency .*allowed: one or more",
-        ),
-        (
-            partial(plot_time_per_op, replace(latency([ONE]), work_s=np.ones(3)), title=""),
-            "^latency .*3 passes; allowed: one",
-        ),
-        (partial(plot_time_per_op, latency([]), title=""), "^latency .*allowed: one or more"),
-    ],
+    *(plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch, plot_by_batch),
 )
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (
+        partial(plot_speedup_by_draft_len, [grid(1, 2)], batch_index=-3),
+        "batch_index is -3; .* to 1",
+    ),
+    (partial(roofline, [ONE], fp8=1e15), "flops_per_s .*fp8; .*'bf16'"),
+    (partial(roofline, [NO_FLOPS]), "latency .*allowed: one or more"),
+    (partial(plot_time_per_op, THREE_PASSES, title=""), "latency .*3 passes; allowed: one"),
+    (partial(plot_time_per_op, latency([]), title=""), "latency .*allowed: one or more"),
+]
+for _plot in BY_CURVES:
+    REFUSED += [
+        (partial(_plot, []), "curves is empty; allowed: one or more"),
+        (partial(_plot, [grid(2, 2)], context_index=2), "context_index is 2; .*from 0 to 1"),
+    ]
+
+
+@pytest.mark.parametrize(("draw", "said"), REFUSED)
 def test_what_cannot_be_drawn_is_refused(draw: Callable[[], object], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+    with pytest.raises(OptionError, match=f"^{said}"):
         draw()
-
-
-# --- settings, notebooks, files ----------------------------------------------------------------
 
 
 def chart() -> Figure:
@@ -848,29 +697,11 @@ def chart() -> Figure:
 
 def test_the_users_settings_neither_change_nor_matter() -> None:
     expected = figure_bytes(chart(), "a.svg")
-    mine = {
-        "axes.facecolor": "black",
-        "font.size": 20,
-        "savefig.bbox": "tight",
-        "text.usetex": True,
-    }
-    with mpl.rc_context(mine):  # type: ignore[arg-type]  # its keys are literals
+    mine: Any = {"axes.facecolor": "black", "savefig.bbox": "tight", "text.usetex": True}
+    with mpl.rc_context(mine):
         before = dict(mpl.rcParams)
         assert figure_bytes(chart(), "a.svg") == expected
         assert dict(mpl.rcParams) == before
-
-
-def test_charts_need_no_pyplot(tmp_path: Path) -> None:
-    command = "import sys, specroof.plot; print('matplotlib.pyplot' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert run.stdout.strip() == "False"
-
-
-def test_a_notebook_shows_a_chart() -> None:
-    picture = chart()._repr_png_()  # type: ignore[attr-defined]  # what IPython asks for
-    assert picture.startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -886,6 +717,8 @@ def test_a_chart_is_written_by_its_suffix_and_each_time_alike(name: str, magic: 
 
 def test_a_file_has_150_dots_per_inch() -> None:
     figure = chart()
+    shown = figure._repr_png_()  # type: ignore[attr-defined]  # what IPython asks for
+    assert shown.startswith(b"\x89PNG")
     header = figure_bytes(figure, "a.png")[16:24]  # of a PNG: width and height
     pixels = [int.from_bytes(header[:4], "big"), int.from_bytes(header[4:], "big")]
     assert pixels == pytest.approx(150 * figure.get_size_inches(), abs=1)
@@ -893,8 +726,5 @@ def test_a_file_has_150_dots_per_inch() -> None:
 
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.png.gz", ".png"])
 def test_another_suffix_is_refused(name: str) -> None:
-    with pytest.raises(
-        OutputError, match=r"allowed: a file that ends in \.png, \.svg, \.pdf"
-    ) as no:
+    with pytest.raises(OutputError, match=rf"^{name}.*allowed: a file that ends in \.png"):
         figure_bytes(chart(), name)
-    assert str(no.value).startswith(name)

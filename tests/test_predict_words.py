@@ -45,11 +45,7 @@ def test_kinds_are_understood_in_engines_words(theirs: str) -> None:
 def test_flags_and_engines_are_understood_in_others_words() -> None:
     ours = answered(f"{BASE} --tp 2 --input-len 1000 --output-len 100 --engine tensorrt-llm")
     theirs = answered(f"{BASE} --tensor-parallel-size 2 --isl 1000 --osl 100 --engine TRTLLM")
-    assert (theirs.pop("asked")["engine"], ours.pop("asked")["engine"]) == (
-        "TRTLLM",
-        "tensorrt-llm",
-    )
-    assert theirs == ours
+    assert theirs | {"asked": None} == ours | {"asked": None}
     assert answered(f"{BASE} --batch 1..8") == answered(f"{BASE} --batch 1,2,4,8")
 
 
@@ -60,12 +56,9 @@ def test_lengths_stand_side_by_side() -> None:
     ).curves[0]
     cells = [f"{curve.speedup[0, 0, k]:.2f}x" for k in (1, 3, 20)]
     assert re.search(rf"^ +4096 +4 +{' +'.join(cells)}  eagle3", printed, re.MULTILINE)
-    short = run(
-        f"{BASE.replace('accept=.7', 'rates=.7/.6')} --show-draft-len 2,5,30 --max-draft-len 2"
-    )
+    two = BASE.replace("accept=.7", "rates=.7/.6")
+    short = run(f"{two} --show-draft-len 2,5,30 --max-draft-len 2")
     assert re.search(r"^ +4096 +1 +[\d.]+x +- +-  eagle3", short, re.MULTILINE)
-    deep = run(f"{BASE.replace('accept=.7', 'rates=.7/.6')} --show-draft-len 5")
-    assert re.search(r"^ +4096 +1 +-  eagle3", deep, re.MULTILINE)
 
 
 def test_the_survey_says_where_drafting_does_not_pay() -> None:
@@ -87,8 +80,7 @@ def test_charts_of_several_chips_are_files_of_each(tmp_path: Path) -> None:
     words = BASE.replace("h100", "h100,b200")
     found = answered(f"{words} --plot {tmp_path / 'curve.png'}")
     alone = [answered(BASE.replace("h100", chip)) for chip in CHIPS]
-    assert found["choice"].pop("other_chips") == [alone[1]["choice"]]
-    assert found["choice"] == alone[0]["choice"]
+    assert found["choice"] == alone[0]["choice"] | {"other_chips": [alone[1]["choice"]]}
     assert {*found["notes"]} == {note for one in alone for note in one["notes"]}
     # Of a break-even no chart compares chips: each has its own alone.
     requests = "--input-len 64 --output-len 8 --concurrency 1"
@@ -114,22 +106,15 @@ def test_what_is_not_published_has_a_nearest() -> None:
     assert find_profiles("qwen3").notes == ()
 
 
-# --- price and energy -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("chip", "titles"), rows("values", "shown_prices"))
 def test_tables_show_what_is_known_of_price_and_energy(chip: str, titles: list[str]) -> None:
     words = BASE.replace("h100", chip) + " --no-capacity --batch 1,16"
     printed = run(f"{words} --notes")
     shown = [title for title in ("$/Mtok", "MJ/Mtok") if f" {title} " in printed]
     assert shown == titles
-    assert ("note: price: " in printed, "note: energy: " in printed) == (
-        "$/Mtok" in titles,
-        "MJ/Mtok" in titles,
-    )
-    found = answered(f"{words} --grid")
-    assert ("usd_per_million_tokens" in found["grid"]["quantities"]) == ("$/Mtok" in titles)
-    assert ("joules_per_million_tokens" in found["grid"]["quantities"]) == ("MJ/Mtok" in titles)
+    known = answered(f"{words} --grid")["grid"]["quantities"]
+    assert ("usd_per_million_tokens" in known) == ("$/Mtok" in titles)
+    assert ("joules_per_million_tokens" in known) == ("MJ/Mtok" in titles)
 
 
 @pytest.mark.parametrize(("question", "words"), rows("values", "left_out_of"))

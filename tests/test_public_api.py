@@ -6,25 +6,11 @@ import pytest
 
 import specroof
 from specroof.questions import QUESTIONS
+from tables import table
 
 PUBLIC_NAMES: list[str] = vars(specroof)["__all__"]  # which type checkers do not see
 
-# A name that is added, renamed or removed is a decision: it changes this list and CHANGELOG.md.
-# A new question is decided by its row in QUESTIONS.
-PUBLIC = [
-    "Acceptance", "AcceptanceFit", "AcceptanceProfile", "Answer", "Architecture", "CatalogError",
-    "ConfigError", "DraftTime", "Drafter", "EngineProfile", "ForwardPass", "HardwareProfile",
-    "Load", "MeasurementError", "OpCost", "OptionError", "Options", "OutputError", "PassLatency",
-    "Placement", "ProfileError", "Round", "SpecroofError", "SpeedupCurve", "Study", "StudyError",
-    "Target", "Workload", "acceptance_from_length", "adaptive", "advise", "beta_acceptance",
-    "breakeven", "calibrate", "capacity", "constant_acceptance", "context_acceptance",
-    "decay_acceptance", "doctor", "explain", "explore", "extrapolated_acceptance",
-    "fit_acceptance", "forward_cost", "forward_latency", "frontier", "hardware_names",
-    "histogram_acceptance", "lengths_acceptance", "load_drafter", "load_hardware", "load_model",
-    "load_profile", "load_profiles", "model_names", "plot", "predict", "rate_acceptance",
-    "read_results", "simulate_batch", "simulate_exactness", "speedup_curve", "survival_acceptance",
-    "sweep", "validate", "worth", "write_sweep",
-]  # fmt: skip
+PUBLIC: list[str] = table("public_names")
 
 
 def test_the_public_surface_is_the_one_written_here() -> None:

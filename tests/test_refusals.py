@@ -43,9 +43,6 @@ def test_a_day_of_single_tokens_is_refused(tmp_path: Path) -> None:
     assert simulated.endswith("allowed: where no requests are simulated")
 
 
-# --- what is given twice -------------------------------------------------------------------------
-
-
 def test_chips_of_one_name_with_other_figures_are_compared(
     hardware_folder: Path, tmp_path: Path
 ) -> None:
@@ -80,9 +77,6 @@ def test_a_study_names_targets_and_drafters_once() -> None:
     # On other numbers of devices a chip is another target.
     spread = study | {"targets": [one, one | {"tensor_parallel": 2}]}
     assert len(specroof.sweep(spread).study.targets) == 2
-
-
-# --- what an answer is of ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("command", "load", "most", "beyond"), rows("values", "batches_that_wait"))

@@ -21,7 +21,7 @@ from specroof.latency.setup import served_options
 from specroof.questions.request import DeploymentRequest
 from specroof.questions.study import load_study
 from specroof.serving.launch import Speculation, launch
-from tables import rows
+from tables import rows, table
 
 FILES = sorted(FOLDER.glob("*-*.yaml"))
 NAMES = ["@".join(path.stem.rsplit("-", 1)) for path in FILES]
@@ -55,9 +55,12 @@ def added(folder: Path, name: str, change: dict[str, Any]) -> None:
     forget()
 
 
+def plan(kind: str = "eagle3", *longer: tuple[int, int, int], **more: Any) -> Speculation:
+    return Speculation(kind=kind, schedule=((1, 8, 3), *longer), draft_model="me/head", **more)
+
+
 def flags(framework: str) -> tuple[str, str]:
-    plan = Speculation(kind="eagle3", schedule=((1, 8, 3),), draft_model="me/head")
-    found = launch(plan, framework)
+    found = launch(plan(), framework)
     return found.release, found.text
 
 
@@ -150,22 +153,17 @@ def test_a_file_more_is_a_release_more(folder: Path) -> None:
 # --- Questions about a release --------------------------------------------------------------------
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
-QUESTIONS: dict[str, dict[str, Any]] = {
-    "predict": {"drafters": [SPEC]},
-    "explain": {},
-    "capacity": {"drafters": ["eagle3"]},
-    "worth": {"drafter": "eagle3", "accept_length": [2.5]},
-    "breakeven": {"drafter": SPEC, "solve": "batch"},
-    "frontier": {"drafters": [SPEC]},
-    "rollout": {"drafters": [SPEC], "lengths": [100, 200]},
-    "advise": {"drafters": [SPEC], "input_len": 500, "output_len": 100, "concurrency": [1]},
-}
+ABOUT_SERVERS = (
+    *("predict", "explain", "capacity", "worth", "breakeven", "frontier", "rollout", "advise"),
+)
+LOAD: dict[str, Any] = {"drafters": SPEC, "input_len": 500, "output_len": 100}
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", ABOUT_SERVERS)
 def test_every_question_takes_a_release(question: str) -> None:
     def answer(framework: str) -> Any:
-        return getattr(specroof, question)(MODEL, CHIP, framework=framework, **QUESTIONS[question])
+        asked = table("answers")[question]["asks"]
+        return getattr(specroof, question)(MODEL, CHIP, framework=framework, **asked)
 
     older, newest = answer("vLLM@0.19"), answer("vllm")
     for found, name in ((older, "vLLM 0.19.0"), (newest, release("vllm").name)):
@@ -221,38 +219,25 @@ def test_a_placement_without_a_flag_is_refused() -> None:
 def test_a_release_refuses_what_it_does_not_draft(
     framework: str, kind: str, model: str, stages: int, said: str
 ) -> None:
-    plan = Speculation(
-        kind=kind,
-        schedule=((1, 8, 3),),
-        draft_model="me/head",
-        family=specroof.load_model(model).family,
-        pipeline_parallel=stages,
-    )
+    family = specroof.load_model(model).family
     with pytest.raises(OptionError, match=said):
-        launch(plan, framework)
+        launch(plan(kind, family=family, pipeline_parallel=stages), framework)
 
 
 def test_flags_are_those_of_the_release() -> None:
-    asked: dict[str, Any] = {**QUESTIONS["advise"], "concurrency": [1, 64]}
-    told: dict[str, Any] = {
-        "server": "capture=64",
-        "tensor_parallel": 8,
-        "attention_data_parallel": 8,
-    }
-    found = specroof.advise(MODEL, CHIP, framework="sglang@0.5.9", **asked, **told)
-    text = str(found)
-    assert "# SGLang 0.5.9\n" in text
+    asked = LOAD | {"server": "capture=64", "tensor_parallel": 8, "attention_data_parallel": 8}
+    found = specroof.advise(MODEL, CHIP, framework="sglang@0.5.9", concurrency=[1, 64], **asked)
     for flag in ("--dp-size 8 --enable-dp-attention", "--cuda-graph-max-bs 64"):
-        assert flag in " ".join(text.split())
+        assert flag in " ".join(str(found).split())
     # A length that follows the load is newer than that release.
-    schedule = Speculation(kind="eagle3", schedule=((1, 8, 3), (9, 64, 1)), draft_model="me/head")
+    schedule = plan("eagle3", (9, 64, 1))
     assert "per_batch_size" not in launch(schedule, "vllm@0.19").text
     assert "per_batch_size" in launch(schedule, "vllm@0.24").text
     assert "does not change" in launch(schedule, "sglang@0.5.9").notes[-1]
 
 
 def test_the_bench_is_of_the_release() -> None:
-    asked: dict[str, Any] = {**QUESTIONS["advise"], "bench": True}
+    asked = LOAD | {"concurrency": 1, "bench": True}
     bench = specroof.advise(MODEL, CHIP, framework="vllm@0.24", **asked).chips[0].to_measure
     assert bench is not None
     assert "vLLM 0.24.0 without drafts" in str(bench.commands)
@@ -260,13 +245,11 @@ def test_the_bench_is_of_the_release() -> None:
         specroof.advise(MODEL, CHIP, framework="vllm@0.19", **asked)
 
 
-def test_studies_and_doctors_take_a_release(tmp_path: Path) -> None:
+def test_studies_take_a_release(tmp_path: Path) -> None:
+    one = {"model": MODEL, "hardware": "b200"}
     study = {"format_version": 1, "drafters": [SPEC], "framework": "vllm@0.24"}
-    targets = [
-        {"model": [MODEL], "hardware": ["b200"], **more}
-        for more in ({}, {"framework": "sglang@0.5.9"})
-    ]
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump({**study, "targets": targets}))
+    study["targets"] = [one, one | {"framework": "sglang@0.5.9"}]
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
     read = load_study(tmp_path / "study.yaml")
     servers = (target.setup.server for target in read.targets)
     assert [server and server.version for server in servers] == ["0.24.0", "0.5.9"]

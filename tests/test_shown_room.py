@@ -28,25 +28,16 @@ def test_tables_mark_what_has_no_room() -> None:
     rows = [line.split() for line in text.splitlines() if line.strip().startswith("4096")]
     assert rows[1][2:6] == ["0", "1.00x", "-", "off"]  # plain runs, drafts do not
     assert rows[2][2:6] == ["0", "memory", "-", "-"]
-    assert "larger batches have no room" in text
-    assert " memory " in predict(f"{words} --batch 64")
-    text = predict(f"{words} --concurrency 64 --notes")
-    assert " running " in text  # fewer than are in flight
-    text = predict(f"{words} --concurrency 1,64 --input-len 4000 --output-len 500 --steady --notes")
-    assert " running " in text
-    nowhere = predict(
-        f"{words} --server memory=0.3 --concurrency 4 --input-len 400 --output-len 50"
+    for load in ("", " --input-len 4000 --output-len 500 --steady"):
+        text = predict(f"{words} --concurrency 1,64{load} --notes")
+        assert " running " in text  # fewer than are in flight
+    little = f"{words} --server memory=0.3"
+    assert "not one request fits: " in predict(
+        f"{little} --concurrency 4 --input-len 400 --output-len 50"
     )
-    assert "not one request fits: " in nowhere
-    assert "more would be needed" in nowhere
-    assert "does not fit" not in nowhere
-    nowhere = predict(f"{words} --server memory=0.3 --batch 1,4 --notes")
-    assert "none, since no draft fits in memory" in nowhere
-    assert "requests at once" not in nowhere
-    assert "nan" not in nowhere
+    assert "none, since no draft fits in memory" in predict(f"{little} --batch 1,4 --notes")
     one = predict(f"{words} --server running=1 --batch 1,4 --notes")
     assert ": 1 without drafts (running), 1 with 1 draft of" in one
-    assert "all that fit; from 2 on memory holds no drafts" in one
 
 
 def test_json_has_holes_and_what_bounds() -> None:
@@ -57,12 +48,8 @@ def test_json_has_holes_and_what_bounds() -> None:
     row = found["rows"][1]
     assert (row["reason"], row["speedup"], row["decision"]) == ("memory", None, None)
     assert row["near_best"] is row["plain_tpot_s"] is None
-    case = found["case"]
-    assert case["room"] == {
-        "queues": False,
-        "largest_batch": [PLAIN_ROOM],
-        "bound_by": ["state"],
-    }
+    case, room = found["case"], {"largest_batch": [PLAIN_ROOM], "bound_by": ["state"]}
+    assert case["room"] == {"queues": False, **room}
     (drafter,) = case["drafters"]
     assert len(drafter["largest_batch"][0]) == 3
     assert (case["server"]["framework"], case["server"]["running"]) == ("sglang", None)

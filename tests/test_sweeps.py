@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 import specroof
-from commands import answered, invoked, refused
+from commands import answered, invoked, refused, run
 from folders import contents
 from gridded import gridded
 from specroof import OptionError, OutputError, read_results, write_sweep
@@ -30,8 +30,7 @@ from specroof.errors import CatalogError
 from specroof.questions.study import load_study, study_schema
 from specroof.questions.study_grid import Study, Target
 from specroof.questions.sweep import study_of, study_slices
-from specroof.sweeps import places, run
-from specroof.sweeps import places as formats
+from specroof.sweeps import places
 from specroof.sweeps import plan as partition
 from specroof.sweeps import run as workers
 from specroof.sweeps.plan import Partition, Plan, changes, estimate, extrapolated, plan_of
@@ -53,16 +52,6 @@ def study(tmp_path: Path) -> str:
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(CONTENT))
     return str(path)
-
-
-def sweep(*words: object) -> tuple[int, str, str]:
-    done = invoked("sweep", *words)
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.exit_code, done.stdout, done.stderr
-
-
-# --- what is written -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -134,7 +123,7 @@ def test_the_summary_has_the_best_of_each_load(tmp_path: Path) -> None:
 def test_parquet_has_units_names_as_dictionaries_and_says_what_it_is(
     tmp_path: Path, study: str
 ) -> None:
-    assert sweep(study, "-o", str(tmp_path / "out"), "--format", "parquet")[0] == 0
+    run("sweep", study, "--format parquet -o", tmp_path / "out")
     file = pq.ParquetFile(tmp_path / "out" / "points" / "00001.parquet")
     schema = file.schema_arrow
     assert schema.field("round_s").metadata == {b"unit": b"s"}
@@ -144,14 +133,9 @@ def test_parquet_has_units_names_as_dictionaries_and_says_what_it_is(
     assert said[b"specroof_study"].decode() == Path(study).read_text()
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert said[b"specroof_study_sha256"].decode() == manifest["study_sha256"]
-    assert (manifest["format_version"], manifest["done"]) == (1, True)
-    assert file.metadata.num_rows == 6 * 17
     columns = [file.metadata.row_group(0).column(n) for n in range(file.metadata.num_columns)]
-    summary = pq.ParquetFile(tmp_path / "out" / "summary.parquet").metadata.row_group(0)
-    assert {one.compression for one in (*columns, summary.column(0))} == {"LZ4"}
     packed = {one.path_in_schema: set(one.encodings) for one in columns}
     assert "BYTE_STREAM_SPLIT" in packed["speedup"]
-    assert "RLE_DICTIONARY" in packed["model"]
     assert "RLE_DICTIONARY" not in packed["speedup"]
 
 
@@ -174,9 +158,6 @@ def test_slices_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pd.testing.assert_frame_equal(*frames)
     file = pq.ParquetFile(tmp_path / "parquet/slices/points/00001.parquet")
     assert file.metadata.num_row_groups == 4  # a slice each
-
-
-# --- going on ------------------------------------------------------------------------------------
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
@@ -205,18 +186,6 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path: Path) -> Non
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "parts").rglob("*")} == before
 
 
-def test_files_that_are_lost_are_written_again(tmp_path: Path) -> None:
-    write_sweep(CONTENT, tmp_path, form="csv")
-    whole = contents(tmp_path)
-    (tmp_path / "points" / "00002.csv").unlink()
-    (tmp_path / "points" / "00003.csv").write_text("short")
-    # A run that stops on the way leaves the summary of the old one, and goes on.
-    assert not write_sweep(CONTENT, tmp_path, stop=lambda: True).done
-    assert not write_sweep(CONTENT, tmp_path, stop=lambda: True).done
-    assert write_sweep(CONTENT, tmp_path).done
-    assert contents(tmp_path) == whole
-
-
 def test_a_run_tells_each_note_of_its_predictions_once(tmp_path: Path) -> None:
     loads = {name: CONTENT[name] for name in ("batch_size", "context_len")}
     noted = [
@@ -238,7 +207,6 @@ write_sweep(sys.argv[1], sys.argv[2], form=sys.argv[3])
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(
     tmp_path: Path, study: str, end: signal.Signals
@@ -270,20 +238,14 @@ def test_an_interrupt_finishes_the_file_in_hand_and_says_how_to_go_on(
             os.kill(os.getpid(), signal.SIGINT)
         return partition.write_partition(*words)
 
-    monkeypatch.setattr(run, "write_partition", interrupted)
+    monkeypatch.setattr(workers, "write_partition", interrupted)
     before = signal.getsignal(signal.SIGINT)
-    code, _, stderr = sweep(study, "-o", str(tmp_path / "out"), "--format", "csv")
+    done = invoked("sweep", study, "--format csv -o", tmp_path / "out")
     assert signal.getsignal(signal.SIGINT) is before
-    assert code == 130
-    assert "interrupted: " in stderr
-    assert "stopped: 1 of 4 files are done; the same command goes on" in stderr
-    code, stdout, stderr = sweep(study, "-o", str(tmp_path / "out"))
-    assert code == 0
-    assert "408 points" in stdout
-    assert f"wrote 4 csv files, a summary and a manifest: {tmp_path / 'out'}" in stderr
-
-
-# --- refusals ------------------------------------------------------------------------------------
+    assert done.exit_code == 130
+    assert "interrupted: " in done.stderr
+    assert "1 of 4 files are done; the same command goes on" in done.stderr
+    assert "408 points" in run("sweep", study, "-o", tmp_path / "out")
 
 
 def test_what_changed_is_named_three_times_at_most() -> None:
@@ -296,7 +258,8 @@ def test_what_changed_is_named_three_times_at_most() -> None:
 
 def test_another_study_is_refused_with_what_changed(tmp_path: Path, study: str) -> None:
     out = str(tmp_path / "out")
-    assert sweep(study, "-o", out, "--format", "csv", "--quiet") == (0, "", "")
+    quiet = invoked("sweep --format csv --quiet", study, "-o", out)
+    assert (quiet.exit_code, quiet.output) == (0, "")
     whole = contents(tmp_path / "out")
     Path(study).write_text(yaml.safe_dump(CONTENT | {"batch_size": [1, 16], "max_draft_len": 4}))
     assert refused("sweep", study, "-o", out) == (
@@ -340,13 +303,7 @@ def test_a_folder_of_unknown_files_is_left_alone(tmp_path: Path, study: str) -> 
     (tmp_path / "out" / "points" / "mine.csv").write_text("mine")
     message = f"{tmp_path / 'out'}/points holds files and no manifest says of what; allowed: the"
     assert refused("sweep", study, "-o", str(tmp_path / "out")).startswith(message)
-    for text in ("[]", "text", "{}"):
-        (tmp_path / "out" / "manifest.json").write_text(text)
-        message = "manifest.json is not the manifest of a sweep; allowed: another folder"
-        assert message in refused("sweep", study, "-o", str(tmp_path / "out"))
-        with pytest.raises(CatalogError, match=r"/(out|nowhere) .*allowed: a folder"):
-            read_results(tmp_path / "out")
-    with pytest.raises(CatalogError, match=r"/(out|nowhere) .*allowed: a folder"):
+    with pytest.raises(CatalogError, match=r"/nowhere .*allowed: a folder"):
         read_results(tmp_path / "nowhere")
 
 
@@ -355,7 +312,7 @@ def test_the_second_sweep_in_a_folder_says_so(tmp_path: Path, study: str) -> Non
     with place.lock():
         told = refused("sweep", study, "-o", str(tmp_path))
     assert (told.startswith(f"{tmp_path}: "), "allowed: another folder" in told) == (True, True)
-    assert sweep(study, "-o", str(tmp_path))[0] == 0
+    run("sweep", study, "-o", tmp_path)
 
 
 def test_disks_without_locks_are_written_to(
@@ -382,14 +339,14 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
         def writelines(self, _lines: Any) -> None:
             raise OSError(28, "No space left on device")
 
-    written = formats.FORMATS[form]
+    written = places.FORMATS[form]
     full = lambda _file, metadata: written(Full(), metadata)  # noqa: E731 - a disk of no size
     with monkeypatch.context() as patch:
-        patch.setattr(formats, "FORMATS", {form: full})
+        patch.setattr(places, "FORMATS", {form: full})
         message = refused("sweep", study, "-o", str(tmp_path / "out"))
     assert "No space left on device; allowed: a file in a folder that can be written" in message
     assert contents(tmp_path / "out") == done
-    assert sweep(study, "-o", str(tmp_path / "out"))[0] == 0
+    run("sweep", study, "-o", tmp_path / "out")
 
 
 @pytest.mark.parametrize("folder", ["points", ".unfinished"])
@@ -410,15 +367,6 @@ def test_a_run_whose_folder_goes_away_says_so_and_no_more(
     gc.collect()
 
 
-def test_what_a_place_refuses_names_it(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    place = places.place_of(str(tmp_path / "file"))
-    with pytest.raises(OutputError, match="file: File exists; allowed: a folder that can be"):
-        place.prepare()
-    with pytest.raises(OutputError, match="file/name: Not a directory"):
-        place.read("name")
-
-
 def test_a_library_that_is_missing_is_one_line(
     tmp_path: Path, study: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,16 +383,13 @@ def test_a_library_that_is_missing_is_one_line(
 
 
 def test_without_pyarrow_the_format_is_csv(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert formats.best_format(None) == "parquet"
-    monkeypatch.setattr(formats, "find_spec", lambda _: None)
-    assert formats.best_format(None) == "csv"
-
-
-# --- before and without files --------------------------------------------------------------------
+    assert places.best_format(None) == "parquet"
+    monkeypatch.setattr(places, "find_spec", lambda _: None)
+    assert places.best_format(None) == "csv"
 
 
 def test_the_help_names_every_key_of_a_study() -> None:
-    told = {*re.findall(r"\w+", sweep("--help")[1])}
+    told = {*re.findall(r"\w+", run("sweep --help"))}
     schema = study_schema()
     blocks = [schema, *schema["$defs"].values()]
     keys = {key for block in blocks for key in block.get("properties", {})}
@@ -452,8 +397,7 @@ def test_the_help_names_every_key_of_a_study() -> None:
 
 
 def test_a_dry_run_says_what_a_study_takes_and_writes_nothing(tmp_path: Path, study: str) -> None:
-    code, stdout, _ = sweep(study, "-o", str(tmp_path / "out"), "--dry-run", "--format", "csv")
-    assert code == 0
+    stdout = run("sweep", study, "--dry-run --format csv -o", tmp_path / "out")
     assert "points      408\npartitions  4, a csv file each\n" in stdout
     assert not (tmp_path / "out").exists()
     write_sweep(study, tmp_path / "out", form="csv")
@@ -465,44 +409,28 @@ def test_a_dry_run_says_what_a_study_takes_and_writes_nothing(tmp_path: Path, st
     assert found.seconds_off == 0.3
 
 
-def files_of(n_drafters: int, *models: str) -> Study:
-    """Return a study of so many drafters for models on 30 chips."""
-    drafters = [f"autoregressive,accept=0.7,cost=0.{k}" for k in range(1, n_drafters + 1)]
-    targets = {"model": list(models), "hardware": list(hardware_names())[:30]}
-    return study_of(CONTENT | {"drafters": drafters, "targets": [targets]})
-
-
 def test_a_dry_run_tries_every_drafter_on_targets_here_and_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tried: list[tuple[int, int]] = []
+    tried: set[tuple[int, int]] = set()
 
-    def noted(_plan: Plan, one: Partition, *rest: Any) -> dict[str, object]:
-        tried.append((one.target, one.drafter))
-        rest[2](one.points)  # what tells of points that are done
-        return {"bytes": 100 * one.drafter}
-
-    monkeypatch.setattr("specroof.sweeps.plan.write_partition", noted)
-    # Three drafters on each of 90 targets: a step through the files would meet one drafter.
-    found = estimate(files_of(3, "Qwen/Qwen3-8B", "Qwen/Qwen3-4B", "Qwen/Qwen3-14B"), "csv")
-    trials = set(tried)
-    assert len(trials) == 9
-    assert {drafter for _, drafter in trials} == {1, 2, 3}
-    assert {1, 90} < {target for target, _ in trials}
-    assert found.size_bytes == pytest.approx(90 * (100 + 200 + 300))
-    assert found.seconds_off > 0.3  # a part of the files was tried
-
-
-def test_seconds_are_known_to_two_standard_errors_of_the_files_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     def trial(_plan: Plan, one: Partition, *_rest: object) -> tuple[int, float, int]:
-        return one.points, float(one.drafter), 100
+        tried.add((one.target, one.drafter))
+        return one.points, float(one.drafter), 100 * one.drafter
 
     monkeypatch.setattr("specroof.sweeps.plan._trial", trial)
-    found = estimate(files_of(3, "Qwen/Qwen3-8B"), "csv")
-    # 9 of 90 files take 1, 2 or 3 s, each three times: 2 s on average, a variance of 2/3.
-    assert found.seconds == pytest.approx(90 * 2)
+    # Three drafters on each of 90 targets: a step through the files would meet one drafter.
+    models = ["Qwen/Qwen3-8B", "Qwen/Qwen3-4B", "Qwen/Qwen3-14B"]
+    drafters = [f"autoregressive,accept=0.7,cost=0.{k}" for k in (1, 2, 3)]
+    targets = [{"model": models, "hardware": list(hardware_names())[:30]}]
+    found = estimate(study_of(CONTENT | {"drafters": drafters, "targets": targets}), "csv")
+    assert len(tried) == 9
+    assert {drafter for _, drafter in tried} == {1, 2, 3}
+    assert {1, 90} < {target for target, _ in tried}
+    # 9 of 270 files take 1, 2 or 3 s, each three times: 2 s on average, a variance of 2/3. Seconds
+    # are known to two standard errors of the files tried.
+    assert found.size_bytes == pytest.approx(90 * (100 + 200 + 300))
+    assert found.seconds == pytest.approx(270 * 2)
     standard_error = math.sqrt(2 / 3) / 2 / math.sqrt(9)
     assert found.seconds_off == pytest.approx(math.hypot(0.3, 2 * standard_error))
 
@@ -511,8 +439,7 @@ def test_what_every_file_takes_is_told_apart_from_its_points() -> None:
     # 2 of each file and 0.1 of each point; twice, since the machine had other work the first time.
     assert extrapolated((10, 3.0), (20, 4.0), 1000) == pytest.approx(102)
     assert extrapolated((10, 5.0), (20, 4.0), 1000) == 4
-    # All points were tried.
-    assert extrapolated((10, 5.0), (10, 4.0), 10) == 4
+    assert extrapolated((10, 5.0), (10, 4.0), 10) == 4  # all points were tried
 
 
 def test_a_summary_of_a_large_study_has_forty_lines(tmp_path: Path) -> None:
@@ -525,29 +452,12 @@ def test_a_summary_of_a_large_study_has_forty_lines(tmp_path: Path) -> None:
     }
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(content))
-    code, stdout, _ = sweep(str(path))
-    assert code == 0
-    lines = stdout.splitlines()
-    assert len(lines) <= 40
-    assert max(len(line) for line in lines) <= 310
-    assert any(line.startswith("and ") and line.endswith("more models") for line in lines)
+    assert len(run(f"sweep {path}").splitlines()) <= 40
     # 20 loads of one model, of which 16 have a line; of 16 all have one.
     for batches, told in ((range(1, 21), True), (range(1, 17), False)):
         one = content | {"targets": [{"model": "Qwen/Qwen3-8B", "hardware": "b200"}]}
         path.write_text(yaml.safe_dump(one | {"batch_size": [*batches], "context_len": [512]}))
-        assert ("and loads in between" in sweep(str(path))[1].splitlines()) is told
-
-
-# --- many processes, many machines ---------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_two_processes_write_the_bytes_of_one(tmp_path: Path, study: str) -> None:
-    write_sweep(study, tmp_path / "one", form="csv")
-    told: list[int] = []
-    write_sweep(study, tmp_path / "two", form="csv", workers=2, advance=told.append)
-    assert sum(told) == 408
-    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+        assert ("and loads in between" in run(f"sweep {path}")) is told
 
 
 def test_workers_need_a_text_that_they_can_read(tmp_path: Path) -> None:
@@ -620,7 +530,6 @@ def test_a_file_that_fsspec_cannot_write_leaves_nothing() -> None:
     place.remove("nowhere")
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_that_loses_a_worker_writes_the_same_bytes(tmp_path: Path, study: str) -> None:
     distributed = pytest.importorskip("distributed", reason="`cluster` is not installed")

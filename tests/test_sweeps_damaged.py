@@ -270,8 +270,8 @@ def test_files_of_results_that_are_missing_or_damaged_are_named(
 ) -> None:
     points, summary = "points/00002.csv", "summary.csv"
     for name, damage in (
-        *((points, b""), (points, None), (summary, b""), (summary, None)),
-        (summary, b"a\n1,2\n1,2,3\n"),
+        *((summary, b""), (summary, None), (summary, b"a\n1,2\n1,2,3\n")),
+        *((points, b""), (points, None)),
     ):
         left = {other: data for other, data in whole.items() if other != name}
         fill(tmp_path, left if damage is None else left | {name: damage})
@@ -408,23 +408,20 @@ def test_a_place_that_fsspec_cannot_write_is_one_line(
         read_results(url)
 
 
-@pytest.mark.parametrize("folder", [5, None, ["out"], "", b"", object()])
-def test_what_is_no_folder_is_refused_by_name(folder: Any) -> None:
-    for call in (read_results, lambda place: write_sweep(CONTENT, place)):
-        with pytest.raises(OptionError, match=r"^folder is "):
-            call(folder)
-
-
-@pytest.mark.parametrize("count", [0, -1, True, 2.5, "2", None, 10**30])
-def test_a_number_of_workers_that_cannot_be_is_refused(tmp_path: Path, count: Any) -> None:
-    with pytest.raises(OptionError, match=r"^workers is "):
-        write_sweep(CONTENT, tmp_path / "out", workers=count)
+@pytest.mark.parametrize(("name", "value"), rows("damages", "arguments"))
+def test_an_argument_that_cannot_be_is_refused(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=f"^{name} is "):
+        write_sweep(CONTENT, **{"folder": tmp_path / "out", "form": "csv", name: value})
     assert contents(tmp_path) == {}
+    if name == "folder":
+        with pytest.raises(OptionError, match=r"^folder is "):
+            read_results(value)
 
 
 def test_more_workers_than_files_write_the_files(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    assert write_sweep(CONTENT, tmp_path, form="csv", workers=4096).done
-    assert read_results(tmp_path).to_arrow().num_rows == 2 * 4 * 3
+    told: list[int] = []
+    assert write_sweep(CONTENT, tmp_path, form="csv", workers=4096, advance=told.append).done
+    assert read_results(tmp_path).to_arrow().num_rows == sum(told) == 2 * 4 * 3
     assert contents(tmp_path) == whole
 
 
@@ -480,19 +477,6 @@ def test_names_in_csv_are_no_formulas_and_are_read_back(tmp_path: Path, name: st
     model = text.splitlines()[0].split(",").index("model")
     cells = {line.split(",")[model] for line in text.splitlines()[1:]}
     assert cells == {name if name == "'quoted'" else f"'{name}"}
-
-
-# --- clusters ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["dask://", "dask://127.0.0.1:abc", "dask://a", "dask://a:99999", "dask://[:1", "x", 5],
-)
-def test_what_is_no_address_is_refused(tmp_path: Path, address: Any) -> None:
-    with pytest.raises(OptionError, match=r"^on is .*; allowed: dask://HOST:PORT$"):
-        write_sweep(CONTENT, tmp_path / "new", form="csv", on=address)
-    assert not (tmp_path / "new").exists()
 
 
 @pytest.fixture

@@ -66,16 +66,6 @@ def test_no_page_stops_a_reader(path: Path) -> None:
     assert stopping(path.read_text(encoding="utf-8")) == []
 
 
-@pytest.mark.parametrize("path", TEXTS[4:-1], ids=lambda path: path.name)
-def test_no_paragraph_is_a_wall(path: Path) -> None:
-    prose = re.sub(
-        r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
-    )
-    parts = re.split(r"\n\s*\n|\n(?=\s*[-*] |\|)", prose)
-    walls = [part[:60] for part in parts if len(part.split()) > 150 and part[0] != "|"]
-    assert walls == []
-
-
 def test_a_sentence_that_stops_is_found_in_a_message(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text('"""Is of no known kind."""\nsay(f"a chip that {who}\\nnobody  knows")\n')

@@ -17,8 +17,6 @@ from specroof.errors import OutputError
 from specroof.report.writing import MANIFEST, write_files, write_folder
 
 AS_ROOT = os.geteuid() == 0
-#: Real kills at random moments; the deterministic ones below find each moment that matters.
-KILLS = int(os.environ.get("SPECROOF_KILLS", "8"))
 
 
 def refusal(path: Path, data: bytes = b"new") -> str:
@@ -26,9 +24,6 @@ def refusal(path: Path, data: bytes = b"new") -> str:
         write_files({path: data})
     assert "\n" not in str(error.value)
     return str(error.value)
-
-
-# --- places that are no plain new file ---------------------------------------------------------
 
 
 def test_a_fifo_is_written_through_and_stays(tmp_path: Path) -> None:
@@ -42,40 +37,31 @@ def test_a_fifo_is_written_through_and_stays(tmp_path: Path) -> None:
     assert (read, (tmp_path / "beside").read_bytes()) == ([b"points"], b"1")
 
 
-def test_a_device_stays_a_device(tmp_path: Path) -> None:
-    node = tmp_path / "null"
+def device(folder: Path, minor: int) -> Path:
+    """Return a device of memory, which only root may make, and not in every container."""
+    node = folder / "device"
     try:
-        os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-        node.write_bytes(b"")
-    except PermissionError:
-        pytest.skip("only root may make a device, and not in every container")
-    write_files({node: b"points"})
-    assert node.is_char_device()
-
-
-@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="Linux has /dev/full")
-@pytest.mark.skipif(AS_ROOT, reason="root has a device of its own in the next test")
-def test_a_full_device_is_refused_and_changes_nothing_else(tmp_path: Path) -> None:
-    check_full_device(Path("/dev/full"), tmp_path)
-
-
-def test_a_full_device_of_ones_own_is_refused(tmp_path: Path) -> None:
-    node = tmp_path / "full"
-    try:
-        os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, 7))
+        os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
         node.open("wb").close()
     except PermissionError:
         pytest.skip("only root may make a device, and not in every container")
-    check_full_device(node, tmp_path)
+    return node
 
 
-def check_full_device(device: Path, folder: Path) -> None:
-    """Check that a full device is refused before a file beside it changes."""
-    (folder / "a").write_bytes(b"old")
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    null = device(tmp_path, 3)
+    write_files({null: b"points"})
+    assert null.is_char_device()
+
+
+def test_a_full_device_is_refused_and_changes_nothing_else(tmp_path: Path) -> None:
+    shared = Path("/dev/full")
+    full = shared if shared.is_char_device() and not AS_ROOT else device(tmp_path, 7)
+    (tmp_path / "a").write_bytes(b"old")
     with pytest.raises(OutputError, match="No space left on device"):
-        write_files({folder / "a": b"new", device: b"new"})
-    assert (folder / "a").read_bytes() == b"old"
-    assert device.is_char_device()
+        write_files({tmp_path / "a": b"new", full: b"new"})
+    assert (tmp_path / "a").read_bytes() == b"old"
+    assert full.is_char_device()
 
 
 def test_links_stay_and_their_targets_change(tmp_path: Path) -> None:
@@ -161,9 +147,6 @@ def test_what_goes_to_standard_output_as_a_file_is_not_replaced(tmp_path: Path) 
     )
     assert out.read_text().split() == ["before", "written", "after"]
     assert (tmp_path / "other").read_bytes() == b"written"
-
-
-# --- runs that are killed ----------------------------------------------------------------------
 
 
 def run_python(program: str, *words: str, stdout: Path | None = None) -> str:
@@ -254,14 +237,11 @@ def test_a_folder_is_whole_whichever_step_a_kill_comes_before(how: str, tmp_path
     assert set(listed(tmp_path / str(moments))) == set(NEW)
 
 
-@pytest.mark.parametrize("flag", [None, os.O_WRONLY | getattr(os, "O_DIRECTORY", 0)])
-def test_a_system_without_nameless_files_does_as_well(
-    flag: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_kernel_without_nameless_files_does_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if flag is None:
-        monkeypatch.delattr(os, "O_TMPFILE", raising=False)
-    else:  # opens the folder itself, which kernels refuse that do not know the flag
-        monkeypatch.setattr(os, "O_TMPFILE", flag, raising=False)
+    # Opens the folder itself, which kernels refuse that do not know the flag.
+    monkeypatch.setattr(os, "O_TMPFILE", os.O_WRONLY | os.O_DIRECTORY, raising=False)
     write_files({tmp_path / "a": b"1", tmp_path / "b": b"2"})
     assert contents(tmp_path) == {"a": b"1", "b": b"2"}
 
@@ -311,9 +291,6 @@ def test_a_folder_that_may_not_be_listed_is_written_to(tmp_path: Path) -> None:
     write_files({tmp_path / "drop" / "a": b"1"})
     (tmp_path / "drop").chmod(0o700)
     assert contents(tmp_path / "drop") == {"a": b"1"}
-
-
-# --- files of an earlier run -------------------------------------------------------------------
 
 
 def test_what_somebody_changed_or_replaced_is_left_alone(tmp_path: Path) -> None:
