@@ -9,7 +9,8 @@ import pytest
 
 import specroof
 from commands import answered, run
-from specroof import load_drafter, predict
+from specroof import advise, breakeven, frontier, load_drafter, predict, worth
+from specroof.errors import Urgent
 from specroof.questions.acceptance import find_profiles
 from tables import rows
 
@@ -93,9 +94,17 @@ def test_charts_of_several_chips_are_files_of_each(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("model", "drafter", "warned"), rows("values", "lacking_heads"))
 def test_heads_that_a_model_lacks_are_said(model: str, drafter: str, warned: bool) -> None:
-    found = predict(model, "b200", drafters=drafter, tensor_parallel=8)
-    said = [one for one in found.warnings if "names no multi-token-prediction layers" in one]
-    assert bool(said) is warned
+    on: Any = {"tensor_parallel": 8}
+    load: Any = {"input_len": 1000, "output_len": 100, "concurrency": 8, "steady": True}
+    answers: list[Any] = [
+        predict(model, "b200", drafters=drafter, **on),
+        advise(model, "b200", drafters=drafter, **on, **load),
+        frontier(model, "b200", drafters=drafter, devices=[8]),
+        *(ask(model, "b200", drafter=drafter, **on) for ask in (worth, breakeven)),
+    ]
+    for found in answers:
+        said = [one for one in found.notes if "names no multi-token-prediction layers" in one]
+        assert [isinstance(one, Urgent) for one in said] == [True] * warned
 
 
 def test_what_is_not_published_has_a_nearest() -> None:
