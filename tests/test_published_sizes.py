@@ -90,7 +90,7 @@ def test_every_bundled_model_is_measured_somewhere() -> None:
     measured = {row["checkpoint"].replace("/", "--") for part in parts for row in PUBLISHED[part]}
     # below, or in test_parsers_families.py
     others = {"MiniMaxAI--MiniMax-M3", "google--gemma-4-E2B", "google--gemma-4-E4B"}
-    others |= {"zai-org--GLM-5.2", "zai-org--GLM-5.2-FP8", "nvidia--GLM-5.2-NVFP4"}
+    others |= {"zai-org--GLM-5.2-FP8", "nvidia--GLM-5.2-NVFP4"}
     assert set(NAMES) == measured | others
 
 
