@@ -1,4 +1,4 @@
-"""Published counts of distinct experts, and what follows from them."""
+"""Published counts of distinct experts, sizes of caches and seconds of collectives."""
 
 from typing import Any, Final
 
@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from published_models import matrix, one_block, published
+from specroof.architecture.attention import Indexer
+from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.experts import Experts, distinct_experts
 from specroof.catalog import load_model
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
+from specroof.cost.forward import kv_cache_bytes
+from specroof.latency.pass_seconds import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
 
 pytestmark = pytest.mark.golden
 
@@ -17,6 +21,8 @@ Vector = dict[str, Any]
 FINN: Final = published("finn-2026-distinct-experts.yaml")
 MOESD: Final = published("arxiv-2505.19645-distinct-experts.yaml")
 WIDTH_DEPTH: Final = published("finn-2026-width-depth.yaml")
+CACHES: Final = published("deepseek-v4-cache-sizes.yaml")
+COLLECTIVES: Final = published("inference-lab-collectives.yaml")
 
 
 def experts_of(model_name: str) -> Experts:
@@ -89,3 +95,42 @@ def test_saturated_experts_are_as_far_from_a_dense_matrix_as_published() -> None
     )[:1]
     ratio = float(experts_op(sizes, tokens).intensity / dense.intensity)
     assert ratio == pytest.approx(sizes["ratio"], rel=0, abs=FINN["tolerance"]["slope"])
+
+
+@pytest.mark.parametrize("vector", CACHES["vectors"], ids=str)
+def test_a_million_tokens_take_the_published_bytes(vector: Vector) -> None:
+    options, tolerance = CACHES["options"], CACHES["tolerance"]
+    if "model" in vector:
+        model = load_model(vector["model"])
+    else:
+        sizes = options[vector["layers"]]
+        index = [sizes[key] for key in ("index_heads", "index_dim", "top_k") if key in sizes]
+        indexer = Indexer(*index) if index else None
+        model = one_block(
+            CompressedAttention(128, 512, 64, window=128, ratio=sizes["ratio"], indexer=indexer)
+        )
+    cached = float(kv_cache_bytes(model, options["context_len"], options["kv_dtype"]))
+    assert cached == pytest.approx(vector["bytes"], rel=0, abs=tolerance["bytes"])
+    if "gibibytes" in vector:
+        gibibytes = cached / 2**30
+        assert gibibytes == pytest.approx(vector["gibibytes"], abs=tolerance["gibibytes"])
+
+
+@pytest.mark.parametrize("vector", COLLECTIVES["vectors"], ids=lambda row: row["collective"])
+def test_collectives_take_the_published_seconds(vector: Vector) -> None:
+    options = COLLECTIVES["options"]
+    sent, node, between = options["message_bytes"], options["node"], options["between_nodes"]
+    found = {
+        "ring": all_reduce_s(sent, **node),
+        "in_switch": all_reduce_s(sent, **node, switch_reduces=True),
+        "all_to_all": all_to_all_s(sent, **node),
+        "two_nodes": hierarchical_all_reduce_s(
+            sent,
+            nodes=between["nodes"],
+            node_devices=node["devices"],
+            link_bytes_per_s=(node["link_bytes_per_s"], between["link_bytes_per_s"]),
+            latency_s=(node["latency_s"], between["latency_s"]),
+        ),
+    }
+    seconds, tolerance = float(found[vector["collective"]]), COLLECTIVES["tolerance"]
+    assert seconds == pytest.approx(vector["seconds"], rel=0, abs=tolerance)
