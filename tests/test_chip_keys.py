@@ -13,6 +13,7 @@ import yaml
 
 import specroof
 from commands import run
+from conftest import _data_folder
 from specroof import load_hardware, predict
 from specroof.architecture.base import KERNELS
 from specroof.catalog import hardware_names
@@ -28,11 +29,7 @@ from specroof.speedup.reach import evidence_engine
 from tables import refusal, rows
 
 PACKAGE: Final = Path(specroof.__file__).parent
-FOLDER: Final = next(
-    folder
-    for folder in (PACKAGE / "data" / "hardware", PACKAGE.parent / "hardware")
-    if folder.is_dir()
-)
+FOLDER: Final = _data_folder("hardware")
 ASKED: Final[dict[str, Any]] = {
     "drafters": ["eagle3,accept=0.7", "ngram,match=0.5,accept=0.6"],
     "batch_size": [1, 48],

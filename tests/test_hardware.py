@@ -1,10 +1,9 @@
 """Hardware files: the bundled ones against published figures, and every way to write a bad one."""
 
-import copy
 import math
-import pickle
 import re
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import specroof
+from conftest import _data_folder
 from specroof import load_hardware
 from specroof.catalog import hardware_names
 from specroof.errors import OptionError, ProfileError
@@ -31,13 +30,7 @@ from specroof.reading.yaml_text import parse_yaml
 from tables import refusal as refusal_of
 from tables import rows
 
-PACKAGE = Path(specroof.__file__).parent
-# An installed wheel carries the folder inside the package; a checkout has it beside.
-FOLDER = next(
-    folder
-    for folder in (PACKAGE / "data" / "hardware", PACKAGE.parent / "hardware")
-    if folder.is_dir()
-)
+FOLDER = _data_folder("hardware")
 FILES = sorted(FOLDER.glob("*.yaml"))
 
 SOURCES = """\
@@ -237,13 +230,6 @@ def test_a_written_file_has_what_differs_from_an_engine_that_loses_nothing() -> 
     }
 
 
-def test_a_profile_can_be_copied_and_sent_to_another_process() -> None:
-    profile = parse_hardware(GOOD, source="x.yaml")
-    assert pickle.loads(pickle.dumps(profile)) == profile  # noqa: S301 - what was just dumped
-    assert copy.deepcopy(profile) == profile
-    assert asdict(profile)["engines"]["fast"]["collective"]["link_frac"] == 0.9
-
-
 def test_engines_are_found_by_name_and_by_default() -> None:
     profile = parse_hardware(GOOD, source="x.yaml")
     assert profile.engine("fast") == profile.engines["fast"]
@@ -258,23 +244,6 @@ def test_engines_are_found_by_name_and_by_default() -> None:
     for ask in (HardwareProfile.engine, HardwareProfile.engine_of):
         with pytest.raises(OptionError, match=r"is 3; allowed: "):
             ask(profile, 3)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("block", "said"),
-    [
-        (IDEAL_ENGINE, {"name": "ideal", "overlap": True, "activation_frac": None}),
-        (Collective(latency_s=1e-6), {"latency_s": 1e-6}),
-        (CapturedGraphs(sizes=(1, 2)), {"sizes": (1, 2), "counts": "tokens"}),
-    ],
-)
-def test_what_a_block_does_not_say_takes_nothing_off_and_puts_nothing_on(
-    block: Any, said: dict[str, Any]
-) -> None:
-    for name in {one.name for one in fields(block)} - said.keys():
-        value = getattr(block, name)
-        assert value in (1.0, {}) if name.endswith("_frac") else not value, name
-    assert {name: getattr(block, name) for name in said} == said
 
 
 @pytest.mark.parametrize(
@@ -365,12 +334,6 @@ def test_a_figure_is_a_usable_number(key: str, figure: str, allowed: str) -> Non
         parse_hardware(rewritten(key, figure, taken), source="x.yaml")
 
 
-def test_a_number_too_large_for_a_float_is_refused() -> None:
-    message = refusal(changed("24.0e+9", "1" + "0" * 400))
-    assert message.startswith("peak.memory_bytes is 1000")
-    assert message.endswith(f"…; allowed: {BYTES}")
-
-
 #: Fields of a profile that are no keys of its file: the catalog fills them in.
 NO_KEYS = {"generic", "host", "same_engines"}
 
@@ -405,15 +368,13 @@ def test_a_figure_of_an_engine_that_is_not_allowed_is_refused(line: str, said: s
     assert re.match(pattern, refusal(text))
 
 
-@pytest.mark.parametrize("block", ["3", "[]", "text", ""])
-@pytest.mark.parametrize("key", ["peak", "sources", "engines"])
-def test_a_block_must_be_a_mapping(key: str, block: str) -> None:
-    text = re.sub(rf"^{key}:\n(  .*\n)+", f"{key}: {block}\n", GOOD, flags=re.MULTILINE)
-    read = {"": "empty", "text": "'text'"}.get(block, block)
-    assert refusal(text) == f"{key} is {read}; allowed: a mapping of keys to values"
-
-
-def test_an_engine_without_figures_must_be_an_empty_mapping() -> None:
+def test_a_block_must_be_a_mapping_and_that_of_an_engine_may_be_empty() -> None:
+    for key, (block, read) in product(
+        ("peak", "sources", "engines"),
+        {"3": "3", "[]": "[]", "text": "'text'", "": "empty"}.items(),
+    ):
+        text = re.sub(rf"^{key}:\n(  .*\n)+", f"{key}: {block}\n", GOOD, flags=re.MULTILINE)
+        assert refusal(text) == f"{key} is {read}; allowed: a mapping of keys to values"
     text = GOOD[: GOOD.index("    compute_frac")]
     assert refusal(text) == "engines.fast is empty; allowed: a mapping of keys to values"
     profile = parse_hardware(text.replace("  fast:\n", "  fast: {}\n"), source="x.yaml")
@@ -442,26 +403,6 @@ def test_a_source_belongs_to_something_in_the_file(key: str, is_there: bool) -> 
         assert parse_hardware(text, source="x.yaml").sources[key] == "another"
     else:
         assert refusal(text).startswith(f"sources.{key} names nothing in the file; ")
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "is empty"),
-        ("- a\n- b", "holds a list at the top level"),
-        (GOOD + "name: again\n", "key 'name' appears twice"),
-        ("name: !!python/name:os.system ''", "tag "),
-    ],
-)
-def test_a_file_that_is_no_safe_mapping_is_refused(text: str, message: str) -> None:
-    assert message in refusal(text)
-
-
-@pytest.mark.long
-@given(st.text(max_size=60))
-def test_no_text_gets_past_as_anything_but_one_line(text: str) -> None:
-    # The start of a file that is good so far, then whatever comes.
-    refusal("format_version: 1\nname: " + text)
 
 
 # --- placement ----------------------------------------------------------------------------------
@@ -513,25 +454,19 @@ def test_whole_numbers_of_numpy_become_plain_ones(kind: Any) -> None:
     assert hash(placement) == hash(Placement(tensor_parallel=8, expert_parallel=4))
 
 
-USABLE = changed("sources:\n", "sources:\n  usable_memory_bytes: a log\n")
-
-
 def test_the_memory_that_servers_see_has_a_source_and_is_no_more_than_there_is() -> None:
-    text = USABLE.replace("interconnect:", "usable_memory_bytes: 23.0e+9\ninterconnect:", 1)
+    sourced = changed("sources:\n", "sources:\n  usable_memory_bytes: a log\n")
+    text = sourced.replace("interconnect:", "usable_memory_bytes: 23.0e+9\ninterconnect:", 1)
     profile = parse_hardware(text, source="x.yaml")
     assert profile.usable_memory_bytes == profile.server_memory_bytes == 23e9
     assert parse_hardware(text, source="x.yaml", trusted=True) == profile
     written = calibrated_yaml(profile, EngineProfile(name="mine"), name="mine", source="a test")
     assert parse_hardware(written, source="x.yaml").usable_memory_bytes == 23e9
-    assert refusal(text.replace("  usable_memory_bytes: a log\n", "")) == (
-        "sources.usable_memory_bytes is missing; must say where the figure comes from"
-    )
-    assert refusal(text.replace("23.0e+9", "25.0e+9")) == (
-        "usable_memory_bytes is 2.5e+10; allowed: up to peak.memory_bytes, 2.4e+10"
-    )
-    for wrong in ("0.0", "-1.0e+9", "23", "23.0e9", "all", "[]"):
+    unsourced = refusal(text.replace("  usable_memory_bytes: a log\n", ""))
+    assert unsourced.startswith("sources.usable_memory_bytes is missing")
+    for wrong in ("25.0e+9", "0.0", "-1.0e+9", "23", "23.0e9", "all", "[]"):
         assert refusal(text.replace("23.0e+9", wrong)).startswith("usable_memory_bytes is ")
-    assert refusal(USABLE).startswith("sources.usable_memory_bytes names nothing in the file")
+    assert refusal(sourced).startswith("sources.usable_memory_bytes names nothing in the file")
 
 
 def test_compute_capabilities_of_nvidia() -> None:
@@ -541,11 +476,3 @@ def test_compute_capabilities_of_nvidia() -> None:
         chip = load_hardware(name)
         found = {known[alias] for alias in {name, name[:6], *chip.aliases} if alias in known}
         assert found == {chip.compute_major} - {None}, name
-
-
-def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_text("{format_version: 1, " + ", ".join(f"x{i}: 1" for i in range(11)) + "}")
-    line = refusal_of(ProfileError, load_hardware, path)
-    assert all(f"x{i} is not a known key" in line for i in range(8))
-    assert " more" in line
