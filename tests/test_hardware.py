@@ -292,7 +292,6 @@ def test_arithmetic_that_a_chip_has_not_is_refused(
 FLOPS_PER_S = "a number from 1000000 to 1e+21 FLOP/s"
 BYTES_PER_S = "a number from 1000000 to 1e+18 bytes/s"
 BYTES = "a number from 1000000 to 1e+18 bytes"
-LATENCY_S = "a number from 1e-09 to 1000000"
 SHARE = "a number from 1e-06 to 1.2"
 SECONDS = "a number from 0 to 1000000"
 DEVICES = "a whole number from 1 to 65536"

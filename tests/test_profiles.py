@@ -235,18 +235,6 @@ def test_a_count_that_leaves_no_draft_is_refused(text: str) -> None:
         draft_count(text)
 
 
-def test_lengths_by_draft_length_are_met_where_one_curve_can() -> None:
-    lengths = {1: 1.6, 3: 2.4, 7: 3.0}
-    curve = specroof.lengths_acceptance(lengths)
-    assert curve.tokens_per_round([1, 3, 7]) == pytest.approx(list(lengths.values()))
-    assert curve.max_draft_len == 7
-    # Slopes of 0.5, 0.7, 0.2 and 0.5: the first two and the last two are pooled.
-    pooled = specroof.lengths_acceptance({1: 1.5, 2: 2.2, 3: 2.4, 4: 2.9})
-    assert pooled.survival([1, 2, 3, 4]) == pytest.approx([0.6, 0.6, 0.35, 0.35])
-    # Lengths of 1.6, 2.2, 2.55 and 2.9.
-    assert pooled.description.endswith("met within 0.15 tokens")
-
-
 def closest_falling(values: list[float]) -> list[float]:
     """Return the least squares fit of falling values, by the formula with no pooling in it.
 
