@@ -95,12 +95,6 @@ def test_a_head_reads_the_committed_tokens_again_and_goes_on_one_by_one(
     assert [one["settled"] for one in found] == [True, False]
 
 
-def test_the_later_passes_are_as_many_as_further_drafts() -> None:
-    ledger = Ledger()  # one second each
-    round_ = a_round(TARGET, ledger, draft_len=[1, 2, 6], tokens_per_round=[1, 2, 3])
-    assert head_drafter("mtp").draft(round_).serial_s.tolist() == [1, 2, 6]
-
-
 def test_features_are_merged_once_per_committed_token_or_in_every_pass() -> None:
     head = eagle3_head(SHAPE, name="e3", vocab_size=100)
     first, later = asked(
@@ -148,20 +142,6 @@ def test_an_assistant_without_a_cache_reads_nothing_again() -> None:
     first, later = asked(head_drafter("mtp", head), target, **lengths)
     assert (first["sizes"][:2], first["beside"]) == ((1, 50), ())
     assert later["sizes"][0] == 1
-
-
-def test_a_tree_is_drafted_level_by_level() -> None:
-    draft_len = np.arange(4)
-    proposed = tree_proposals(
-        lambda rates: expansion_tree((3, 2, 1), rates), [0.2, 0.1], constant_acceptance(0.5),
-        draft_len,
-    )  # fmt: skip
-    ledger = Ledger()
-    round_ = a_round(TARGET, ledger, draft_len=[1, 1, 2, 3], expansions=proposed.expansions)
-    assert EAGLE.draft(round_).serial_s.tolist() == [1, 1, 2, 3]
-    for _, forward, _ in ledger.passes:
-        assert float(forward.query_len) == float(forward.head_len)
-    assert [float(forward.query_len) for _, forward, _ in ledger.passes] == [1, 3, 6]
 
 
 def test_a_chain_as_a_tree_costs_the_same_to_the_last_bit() -> None:
@@ -308,15 +288,6 @@ def test_a_lookup_takes_time_on_the_host() -> None:
     assert seconds(drafter, draft_len=3, batch_size=8) == pytest.approx(0.022)
     # Where none was measured, the published share of the verification.
     assert seconds(lookup_drafter(), verify_s=2.0, draft_len=3) == pytest.approx(2 * 0.005875)
-
-
-@pytest.mark.parametrize(
-    ("choices", "key"),
-    [({"match_rate": 1.1}, "match"), ({"round_s": -1.0}, "round-s"), ({"token_s": 2.0}, "token-s")],
-)
-def test_a_lookup_outside_of_reason_is_refused(choices: dict[str, float], key: str) -> None:
-    with pytest.raises(OptionError, match=f"^{key} is .*; allowed: a number from 0 to 1$"):
-        lookup_drafter(**choices)  # type: ignore[arg-type]
 
 
 def test_proposals_without_a_match_are_none() -> None:

@@ -138,10 +138,3 @@ def test_specs_that_say_no_drafter_are_refused_in_one_line(spec: str, message: s
     line = refusal(OptionError, load_drafter, spec)
     assert line.startswith(f"drafter {spec!r}: ")
     assert message in line
-
-
-def test_a_head_for_another_target_is_refused_before_anything_is_priced() -> None:
-    with pytest.raises(OptionError, match=r"^EAGLE3.*4096; allowed: 2048"):
-        curve("eagle3,config=yuhuili/EAGLE3-LLaMA3.1-Instruct-8B,accept=.7")
-    with pytest.raises(OptionError, match=r"248320; allowed: .*151936"):
-        curve("model,config=Qwen/Qwen3.5-4B,accept=.7", target="Qwen/Qwen3-8B")

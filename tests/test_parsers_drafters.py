@@ -32,7 +32,7 @@ from tables import present, rows, table
 from test_parsers_refusals import drafter_refusal
 from tiny_configs import CONFIGS, Config, windows
 
-LAYER, EAGLE3, DFLASH, PARD = (CONFIGS[name] for name in ("DRAFT", "EAGLE3", "DFLASH", "PARD"))
+EAGLE3, DFLASH = (CONFIGS[name] for name in ("EAGLE3", "DFLASH"))
 
 
 SIZES: Final = table("drafter_sizes")
@@ -192,6 +192,12 @@ def test_a_target_without_attention_has_no_usual_draft_layer() -> None:
         usual_mtp(only_mlp)
 
 
+def forms(head: DraftHead) -> dict[str, str]:
+    """Return the format of each matrix of the layers."""
+    blocks = [block for layer in head.model.layers for block in layer.blocks]
+    return {linear.name: linear.weight.name for block in blocks for linear in block.linears}
+
+
 def parsed(kind: str, config: dict[str, Any], **changes: Any) -> DraftHead:
     text = json.dumps({**config, **changes})
     head = parse_drafter_config(text, source="tiny.json", kind=kind)
@@ -205,19 +211,11 @@ def test_what_the_keys_of_a_drafter_mean(
 ) -> None:
     config = CONFIGS[name] | changes
     head = parsed(kind, config)
-    found = {key: getattr(head, key) for key in expected if key != "windows"}
-    assert found | ({"windows": windows(head.model)} if "windows" in expected else {}) == expected
+    said = {"windows": windows(head.model), "fusion": [*head.fusion]}
+    assert {key: said.get(key, getattr(head, key, None)) for key in expected} == expected
     if not head.shares_head:
         assert head.vocab_size == head.model.head.out_features
     assert head.model.n_layers == config["num_hidden_layers"]
-
-
-def test_features_may_be_wider_than_the_head() -> None:
-    head = parsed("eagle3", EAGLE3, target_hidden_size=256)
-    assert head.target_size == 256
-    (fc,) = head.fusion
-    assert (fc.in_features, fc.out_features) == (3 * 256, 64)
-    assert head.feature_bytes == 3 * 256 * 2
 
 
 def test_a_block_sees_itself_both_ways_unless_it_is_causal() -> None:
@@ -286,52 +284,25 @@ def test_an_assistant_reads_the_targets_cache_and_scores_the_best_clusters() -> 
     assert whole.model.head.out_features == 1000
 
 
-def test_pard_is_a_whole_model_and_pard2_takes_features() -> None:
-    plain = parsed("pard", PARD)
-    assert (plain.target_size, plain.fusion, plain.vocab_size) == (None, (), 1000)
-    assert plain.n_params == plain.model.n_params
-    second = parsed("pard", PARD, pard2_target_dim=512, pard2_target_layers=[-1, -8])
-    assert (second.target_size, second.taps) == (256, 2)
-    assert [(one.in_features, one.out_features) for one in second.fusion] == [(512, 64)]
-
-
 def test_a_sidecar_says_how_a_drafter_is_stored() -> None:
     sidecar = json.dumps({"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})
     head = parse_drafter_config(
         json.dumps(EAGLE3), source="tiny.json", kind="eagle3", quantization_text=sidecar
     )
     assert isinstance(head, DraftHead)
-    forms = {linear.weight.name for linear in head.model.layers[0].blocks[0].linears}
-    assert forms == {"fp8"}
+    assert {*forms(head).values()} == {"fp8"}
     assert (head.fusion[0].weight.name, head.model.head.weight.name) == ("bf16", "bf16")
     assert (head.model.activation_dtype, head.model.kv_dtype) == ("bf16", "bf16")
 
 
 def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
-    fp8 = loaded("mtp", "Qwen/Qwen3.5-122B-A10B-FP8")
-    names = {
-        linear.name: linear.weight.name
-        for layer in fp8.model.layers
-        for block in layer.blocks
-        for linear in block.linears
-    }
     # `mtp.fc` and the gates are listed; the projections are not.
+    names = forms(loaded("mtp", "Qwen/Qwen3.5-122B-A10B-FP8"))
     assert (names["eh_proj"], names["router"], names["q_proj"]) == ("bf16", "bf16", "fp8-block")
-    qwen = LAYER | {
-        "model_type": "qwen3_5_text", "num_hidden_layers": 4, "head_dim": 16,
-        "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8,
-        "linear_value_head_dim": 8, "linear_conv_kernel_dim": 4, "mtp_num_hidden_layers": 1,
-        "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4",
-                                "ignore": ["mtp*"]},
-    }  # fmt: skip
-    head = parsed("mtp", qwen)
-    forms = {
-        linear.weight.name
-        for layer in head.model.layers
-        for block in layer.blocks
-        for linear in block.linears
-    }
-    assert forms == {"bf16"}
+    qwen = CONFIGS["TINY_HYBRID"] | {"model_type": "qwen3_5_moe_text", "mtp_num_hidden_layers": 1}
+    section = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["mtp*"]}
+    head = parsed("mtp", qwen, head_dim=16, quantization_config=section)
+    assert {*forms(head).values()} == {"bf16"}
 
 
 MTP_MODELS: Final = rows("values", "mtp_models")

@@ -28,7 +28,6 @@ from specroof.drafters.trees import (
     typical_siblings,
     with_tree,
 )
-from specroof.errors import OptionError
 from strategies import acceptances
 
 
@@ -187,12 +186,6 @@ def test_a_drafter_with_trees_has_their_depth() -> None:
     assert with_tree(chain, chain_tree, ()).max_draft_len == 64
     described = with_tree(chain, grow, [0.1], label="small trees").describe(None)  # type: ignore[arg-type]
     assert described == "given: 0.1 of the target's step per draft token, small trees"
-
-
-@pytest.mark.parametrize("siblings", [[-0.1], [1.1], [0.6, 0.5], [math.nan]])
-def test_shares_of_siblings_are_shares(siblings: list[float]) -> None:
-    with pytest.raises(OptionError, match=r"^siblings is .*; allowed: shares from 0 to 1"):
-        with_tree(autoregressive_drafter(0.1), chain_tree, siblings)
 
 
 # Added up one after another, the last are 1.0000000000000002.
