@@ -33,12 +33,12 @@ def tokens_per_round(vector: Vector) -> float:
 
 def walltime_improvement(vector: Vector, draft_cost: float) -> float:
     """Return N / (γc + 1): theorem 3.8, where a verification takes one target step."""
-    return tokens_per_round(vector) / (vector["draft_len"] * draft_cost + 1)
+    return tokens_per_round(vector) / float(vector["draft_len"] * draft_cost + 1)
 
 
 def operations_factor(vector: Vector, draft_operations: float) -> float:
     """Return (γĉ + γ + 1) / N: theorem 3.11, with N for its (1 − α^(γ+1)) / (1 − α)."""
-    drafts = vector["draft_len"]
+    drafts = float(vector["draft_len"])
     return (drafts * draft_operations + drafts + 1) / tokens_per_round(vector)
 
 

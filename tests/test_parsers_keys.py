@@ -16,7 +16,8 @@ from specroof.latency.model import memory_notes
 from specroof.latency.setup import engine_setup
 from specroof.parsers import PARSERS, parse_config
 from specroof.parsers.decoder import tied_embeddings
-from specroof.reading.json_text import AskedObject, Reader, read_json
+from specroof.parsers.drafters import parse_drafter_config
+from specroof.reading.json_text import Reader
 from tables import rows
 from tiny_configs import (
     CONFIGS,
@@ -26,8 +27,10 @@ from tiny_configs import (
     TINY_LATENT,
     Config,
     anonymous,
+    cores,
     formats,
     linears,
+    model_of,
     of,
     parse,
     refused,
@@ -170,14 +173,6 @@ def test_layers_that_differ_are_refused_where_no_parser_reads_them() -> None:
     assert parse(TINY | {"per_layer_config": {}}).notes == ()
 
 
-def test_an_object_remembers_what_it_was_asked_for() -> None:
-    values = read_json('{"a": 1, "b": {"c": 2}, "d": 3}', source="c.json").values
-    assert isinstance(values, AskedObject)
-    assert (values["a"], values.get("b"), "e" in values) == (1, {"c": 2}, False)
-    assert values.asked == {"a", "b", "e"}
-    assert values.get("e", 5) == 5
-
-
 @pytest.mark.parametrize(
     ("base", "changes", "model_type", "advice"), rows("values", "families_that_fit")
 )
@@ -297,3 +292,65 @@ def test_requests_beyond_the_positions_of_a_model_are_told() -> None:
     one = np.array([1.0])
     notes = [[*memory_notes(qwen, chip, np.array([n]), one)] for n in (40960.0, 40961.0)]
     assert [["40960 tokens" in note for note in told] for told in notes] == [[], [True]]
+
+
+# --- configs that transformers 5.23 has read and saved again --------------------------------------
+
+# Most are rows of data/family_layers.yaml (`same`), and refusals of data/refused_configs.yaml.
+CSA, HCA = "compressed_sparse_attention", "heavily_compressed_attention"
+
+
+def test_layers_of_gemma_4_have_the_heads_that_they_say() -> None:
+    # Gemma4TextConfig reads global_head_dim only where there is no per_layer_config
+    keys = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}
+    plain = model_of("GEMMA4", **keys, per_layer_config={})
+    assert {(core.head_dim, core.n_kv_heads) for core in cores(plain)} == {(8, 2)}
+    model = model_of("GEMMA4", **keys, per_layer_config={"0": {"head_dim": 32}})
+    sliding = [core for core in cores(model) if core.window]
+    assert sorted((core.head_dim, core.window) for core in sliding) == [(8, 512), (32, 512)]
+    endless = refused(of("GEMMA4", per_layer_config={"9" * 5000: {}}))
+    assert endless.startswith("per_layer_config.")
+    # Step's heads of one layer
+    saved = of("STEP", "attention_other_setting", num_sliding_attention_heads=6)
+    step = parse(saved | {"per_layer_config": {"3": {"num_attention_heads": 8}}})
+    assert sorted(core.n_heads for core in cores(step)) == [4, 4, 4, 8]
+
+
+SAVED_V4 = of(
+    "TINY_COMPRESSED",
+    "compress_ratios",
+    layer_types=["sliding_attention", CSA, HCA, CSA],
+    mlp_layer_types=["hash_moe", "moe", "moe", "moe"],
+)
+
+
+def test_rates_and_hashed_layers_of_deepseek_v4_are_read() -> None:
+    model = parse(SAVED_V4 | {"compress_rates": {CSA: 8, HCA: 32}})
+    indexers = {core.ratio: core.indexer is not None for core in cores(model)}
+    assert indexers == {0: False, 8: True, 32: False}
+    hashed = parse(SAVED_V4 | {"mlp_layer_types": ["moe", "moe", "moe", "hash_moe"]})
+    # one more kind of layer: layers 1 and 3 do the same but for who picks the experts
+    assert len(hashed.layers) == len(parse(SAVED_V4).layers) + 1
+
+
+def latent_of(model_type: str, *kinds: str) -> Config:
+    listed = {"mlp_layer_types": list(kinds)} if kinds else {}
+    return {**TINY_LATENT, "model_type": model_type, **listed}
+
+
+@pytest.mark.parametrize(
+    ("published", "saved"),
+    [
+        (of("TINY_COMPRESSED"), SAVED_V4),
+        (latent_of("deepseek_v32"), latent_of("deepseek_v32", *["dense"] * 3, "sparse")),
+        (latent_of("glm4_moe_lite"), latent_of("glm4_moe_lite", "dense", *["sparse"] * 3)),
+    ],
+)
+def test_the_draft_layer_is_none_of_those_that_are_listed(published: Config, saved: Config) -> None:
+    one, other = (
+        parse_drafter_config(
+            json.dumps(config | {"num_nextn_predict_layers": 1}), source="c.json", kind="mtp"
+        )
+        for config in (published, saved)
+    )
+    assert one == other
