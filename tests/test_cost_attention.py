@@ -26,7 +26,7 @@ from specroof.architecture.base import (
 )
 from specroof.architecture.block_sparse import BlockSparseAttention
 from specroof.architecture.chunked import ChunkedAttention
-from specroof.architecture.latent import LatentAttention, latent_bytes
+from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import forward_cost, kv_bytes_per_token, storage
 from specroof.cost.forward import kv_cache_bytes
@@ -38,7 +38,6 @@ from strategies import (
     contexts,
     forward_pass,
     grouped_queries,
-    indexers,
     kept,
     latents,
     setting,
@@ -143,12 +142,6 @@ def test_a_narrower_cache_moves_fewer_bytes_for_the_same_work(
     assert bf16.compute_dtype == fp8.compute_dtype == "bf16"  # the cache is widened to multiply
     assert bf16.cache_bytes == 2 * fp8.cache_bytes
     assert fp4.cache_bytes == 0.5625 * fp8.cache_bytes  # half a byte, and a scale byte per 16
-
-
-def latent(
-    core: LatentAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
-) -> list[OpCost]:
-    return core.costs(setting(forward_pass(*sizes), options, kv_dtype))
 
 
 def test_a_prompt_is_attended_expanded_where_that_is_less() -> None:
@@ -268,17 +261,3 @@ def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
     assert stored == {ATTENTION_REPLICATED: 2 * 256_000, cache_only(4): 2 * 2_048_000}
     assert kept(M3, 1000).repeated_bytes == 256_000
     assert kv_bytes_per_token(stack(M3)) == 2 * 2304
-
-
-@given(latents, indexers, batches, small, contexts, cache_dtypes)
-def test_a_shared_selection_saves_the_scan_and_nothing_else(
-    core: LatentAttention, indexer: Indexer, batch: int, queries: int, context: int, dtype: str
-) -> None:
-    own = replace(core, indexer=indexer)
-    shared = replace(core, indexer=None, shared_top_k=indexer.top_k)
-    forward = setting(forward_pass(batch, queries, context), kv_dtype=dtype)
-    _, attention = own.costs(forward)
-    (alone,) = shared.costs(forward)
-    assert alone.flops == attention.flops
-    assert alone.cache_bytes == attention.cache_bytes
-    assert latent_bytes(shared, dtype) == latent_bytes(own, dtype)

@@ -209,18 +209,6 @@ def test_weights_are_overridden_in_projections_and_experts_alone(
     assert q_proj.weight_bytes == model.hidden_size * 64 * form.element_bytes
 
 
-def test_the_state_dtype_changes_the_state_and_not_the_cache() -> None:
-    forward = forward_pass(1, 1, 9)
-    fp32 = forward_cost(EVERY_KIND, forward)
-    bf16 = forward_cost(EVERY_KIND, forward, Options(state_dtype="bf16"))
-    # A state of 4 * 4 float32 and 12 channels * 3 columns in bf16; read and written.
-    (before,), (after,) = of_kind(fp32, "state"), of_kind(bf16, "state")
-    assert before.cache_bytes == 2 * (16 * 4 + 12 * 3 * 2)
-    assert after.cache_bytes == 2 * (16 * 2 + 12 * 3 * 2)
-    cached = [float(of_kind(ops, "latent_attention")[0].cache_bytes) for ops in (fp32, bf16)]
-    assert cached[0] == cached[1] > 0
-
-
 @pytest.mark.parametrize("name", CHOICES)
 def test_an_option_outside_of_its_choices_is_refused_by_name(name: str) -> None:
     refused: list[str | None] = ["nonsense"]

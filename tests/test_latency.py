@@ -132,24 +132,6 @@ def test_coarser_granularity_is_never_slower(case: Case) -> None:
     assert dtype_s <= op_s * (1 + 1e-12)
 
 
-@given(cases)
-def test_doubling_every_peak_halves_every_time(case: Case) -> None:
-    toy, forward, hardware, placement, choices = case
-    peak = hardware.peak
-    rates = {dtype: 2 * rate for dtype, rate in peak.flops_per_s.items()}
-    bytes_per_s = 2 * peak.memory_bytes_per_s
-    faster = device(rates, bytes_per_s, peak.memory_bytes, hardware.interconnect)
-    slow, fast = (
-        forward_latency(toy, chip, forward, placement=placement, options=choices)
-        for chip in (hardware, faster)
-    )
-    # A power of two changes no digit: this is exact.
-    assert slow.total_s == 2 * fast.total_s
-    for before, after in zip(slow.ops, fast.ops, strict=True):
-        assert before.compute_s == 2 * after.compute_s
-        assert before.memory_s == 2 * after.memory_s
-
-
 @pytest.mark.long
 @given(cases, grids)
 def test_array_input_equals_the_loop_over_scalars(case: Case, grid: Grid) -> None:

@@ -495,7 +495,7 @@ H56: Final = "nvidia--Nemotron-H-56B-Base-8K"
 NANO: Final = "nvidia--NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 SUPER: Final = "nvidia--NVIDIA-Nemotron-3-Super-120B-A12B-BF16"
 M1: Final = "MiniMaxAI--MiniMax-M1-80k"
-GRANITE_1B, GRANITE_TINY = "ibm-granite--granite-4.0-h-1b", "ibm-granite--granite-4.0-h-tiny"
+GRANITE_TINY: Final = "ibm-granite--granite-4.0-h-tiny"
 FALCON: Final = "tiiuae--Falcon-H1-7B"
 
 

@@ -1,12 +1,11 @@
 """Quantised weights: bytes, arithmetic, and which matrices stay as they are."""
 
 import re
-from typing import Any
 
 import pytest
 
 from effort import cpu_bound
-from specroof.architecture.base import WEIGHT_FORMATS, WeightFormat
+from specroof.architecture.base import WEIGHT_FORMATS
 from specroof.architecture.experts import Experts
 from specroof.parsers.formats import ModuleNames
 from tables import rows, table
@@ -14,8 +13,6 @@ from tiny_configs import (
     FP8_BLOCKS,
     TINY,
     TINY_COMPRESSED,
-    TINY_EXPERTS,
-    TINY_LATENT,
     Config,
     experts,
     left_out,
@@ -28,7 +25,6 @@ from tiny_configs import (
 )
 
 FORMS: list[tuple[Config, str, float, str]] = table("weight_formats")
-SECTIONS: dict[str, Config] = rows("values", "weight_sections")
 
 
 @pytest.mark.parametrize(("section", "name", "element_bytes", "compute_dtype"), FORMS, ids=str)
@@ -72,40 +68,21 @@ def test_a_wildcard_tells_layers_apart(entry: str, layers: list[int]) -> None:
     assert [layer.count for layer in model.layers] == layers
 
 
-@pytest.mark.parametrize("method", [{"quant_method": "mxfp4"}, "quark"])
-def test_formats_of_experts_are_read(method: Any) -> None:
-    # MXFP4 of gpt-oss is of experts only, Quark's of all.
-    section = quark(MXFP4, MXFP4) if method == "quark" else method
-    model_type = "qwen3_moe" if method == "quark" else "gpt_oss"
-    model = parse(TINY_EXPERTS | {"model_type": model_type, "quantization_config": section})
-    assert {core.weight for core in experts(model)} == {WEIGHT_FORMATS["mxfp4"]}
-    others = {linear.weight.name for linear in linears(model).values() if linear.kind == "dense"}
-    assert others == {"mxfp4" if method == "quark" else "bf16"}
-
-
-def test_routers_and_index_weights_are_never_quantised() -> None:
-    model = parse(TINY_LATENT | {"model_type": "deepseek_v32", "quantization_config": FP8_BLOCKS})
-    found = linears(model, 1)
-    plain = {name for name, linear in found.items() if linear.weight.name == "bf16"}
-    assert plain == {"router", "indexer_weights_proj"}
-
-
-def test_modules_with_their_own_algorithms_have_them() -> None:
-    model = parse(TINY | {"quantization_config": SECTIONS["mixed precision"]})
-    found = {name: linear.weight.name for name, linear in linears(model).items()}
-    assert found["gate_up_proj"] == "nvfp4"
-    assert found["q_proj"] == "fp8"
-    assert {found["k_proj"], found["down_proj"]} == {"bf16"}
-    assert model.head.weight == WeightFormat("nvfp4", 0.5625, "bf16")
-    assert {linear.weight.name for linear in linears(model, 1).values()} == {"bf16"}
-
-
-def test_compressed_groups_can_name_their_modules() -> None:
-    model = parse(TINY | {"quantization_config": SECTIONS["groups"]})
-    assert {linear.weight.name for linear in linears(model, 0).values()} == {"bf16"}
-    found = {name: linear.weight.name for name, linear in linears(model, 1).items()}
-    assert found["down_proj"] == "fp8"
-    assert found["q_proj"] == "int4"
+@pytest.mark.parametrize(
+    ("name", "changes", "section", "layer", "expected", "others_stay"),
+    rows("quantised_modules", "rows"),
+)
+def test_modules_have_formats_of_their_own(
+    name: str, changes: Config, section: Config, layer: int, expected: Config, others_stay: bool
+) -> None:
+    model = quantized(of(name, **changes), section)
+    found = {matrix: one.weight.name for matrix, one in linears(model, layer).items()}
+    found["lm_head"] = model.head.weight.name
+    if experts(model):
+        found["experts"] = experts(model)[0].weight.name
+    assert {matrix: found[matrix] for matrix in expected} == expected
+    if others_stay:
+        assert {found[matrix] for matrix in found.keys() - expected} <= {"bf16"}
 
 
 @pytest.mark.parametrize(
@@ -122,11 +99,7 @@ def test_a_list_names_modules_in_the_words_of_the_family(
     assert sorted(found) == kept
 
 
-def test_experts_may_be_narrower_than_the_method_says() -> None:
-    section = FP8_BLOCKS | {"store_dtype": "mxfp4"}
-    mimo = quantized(of("MIMO"), section)
-    assert {one.weight.name for one in experts(mimo)} == {"mxfp4"}
-    assert linears(mimo, 1)["q_proj"].weight.name == "fp8-block"
+def test_experts_of_converted_deepseek_v4_are_as_the_config_says() -> None:
     # experts of converted builds of DeepSeek-V4 are FP8 unless the config says more
     for keys, expected in (
         ({}, "fp8"),
@@ -155,7 +128,7 @@ def test_gptq_can_name_the_modules_that_it_quantises(modules: list[object]) -> N
 
 
 def test_gptq_settings_by_expression_count_in_their_order() -> None:
-    section = GPTQ | {"dynamic": SECTIONS["dynamic"]}
+    section = GPTQ | {"dynamic": rows("values", "weight_sections")["dynamic"]}
     model = parse(TINY | {"quantization_config": section})
     assert {linear.weight.name for linear in linears(model, 0).values()} == {"bf16"}
     found = {name: linear.weight for name, linear in linears(model, 1).items()}
@@ -184,7 +157,6 @@ def test_deepseek_v4_experts_are_narrower_than_the_config_says(keys: Config, exp
 
 
 FP8: Config = {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}
-MXFP4: Config = {"dtype": "fp4", "qscheme": "per_group", "group_size": 32, "scale_format": "e8m0"}
 
 
 def quark(weight: object, inputs: object = None, **more: object) -> Config:
@@ -192,44 +164,14 @@ def quark(weight: object, inputs: object = None, **more: object) -> Config:
     return {"quant_method": "quark", "global_quant_config": scheme, **more}
 
 
-def torchao(kind: str, **data: object) -> Config:
-    inner = {"_type": kind, "_version": 1, "_data": data}
-    return {"quant_method": "torchao", "quant_type": {"default": inner}}
-
-
-def quantised(section: Config, **more: object) -> dict[str, WeightFormat]:
-    model = parse(TINY | {"quantization_config": section} | more)
-    return {name: linear.weight for name, linear in linears(model).items()}
-
-
 @pytest.mark.parametrize(
     "section",
     rows("values", "sections_with_lists"),
 )
 def test_listed_modules_are_left_alone(section: Config) -> None:
-    formats = quantised(section)
-    assert formats["o_proj"].name == "bf16"
-    assert formats["q_proj"].name != "bf16"
-
-
-def test_auto_round_has_settings_for_single_modules() -> None:
-    own = {"model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 32}}
-    section = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "extra_config": own}
-    formats = quantised(section)
-    assert formats["down_proj"] == WeightFormat("int8", 1 + 3 / 32, "bf16")
-    assert formats["q_proj"].name == "int4"
-
-
-def test_quark_has_schemes_for_single_modules() -> None:
-    layers = {"*down_proj": {"weight": MXFP4}, "*q_proj": {"weight": None}}
-    section = quark(FP8, FP8, layer_quant_config=layers, exclude=[])
-    formats = quantised(section)
-    assert [formats[name].name for name in ("down_proj", "q_proj", "k_proj")] == [
-        "mxfp4",
-        "bf16",
-        "fp8",
-    ]
-    assert {form.name for form in quantised(quark(None)).values()} == {"bf16"}
+    found = linears(quantized(TINY, section))
+    assert found["o_proj"].weight.name == "bf16"
+    assert found["q_proj"].weight.name != "bf16"
 
 
 @pytest.mark.parametrize(("more", "kv_dtype"), rows("values", "quark_outputs"))

@@ -279,45 +279,23 @@ def test_any_text_is_answered(text: str) -> None:
     read_or_refused(text)
 
 
-#: Keys without which a config says less, and still enough: the family's class has a default, or
-#: the key is a note for the reader.
-OPTIONAL: Final = {
-    *("_source", "audio_config", "vision_config", "dtype", "tie_word_embeddings"),
-    *("num_nextn_predict_layers", "quantization_config", "zero_point", "ignore"),
-    *("modules_to_not_convert", "weight_block_size", "kv_cache_scheme"),
-    *("head_dim", "global_head_dim", "sliding_window", "sliding_window_pattern", "layer_types"),
-    *("attention_chunk_size", "interleave_moe_layer_step", "enable_moe_block"),
-    *("hidden_size_per_layer_input", "vocab_size_per_layer_input", "use_double_wide_mlp"),
-    *("num_kv_shared_layers", "attention_k_eq_v", "num_global_key_value_heads", "quant_method"),
-    *("no_op", "attention_bias", "max_position_embeddings", "rope_scaling", "rope_parameters"),
-    *("factor", "original_max_position_embeddings"),
-}
-#: Keys that the class of a family has a default for, and those of others have not.
-OPTIONAL_IN: Final = {
-    "num_key_value_heads": {"llama", "phi3", "gemma3_text"},
-    "num_attention_heads": {"gemma3_text"},
-    "vocab_size": {"gemma3_text"},
-}
-DENSE_TYPES: Final = ("gemma", "llama", "mistral", "phi3", "qwen2", "nemotron-nas", "opt")
-OTHERS: Final = {
-    "gemma3n_text",
-    "mistral_large3",
-    "mistral_large4_text",
-}  # whose classes have more defaults
+#: Which keys may be left out: of all families, of some, and families with more defaults.
+OPTIONAL: Final[dict[str, Any]] = table("optional_keys")
 
 
 def test_a_config_without_a_key_that_counts_is_refused(whole_configs: list[Config]) -> None:
     bundled = [config for config in whole_configs if "_source" in config]
-    dense = [one for one in bundled if one.get("model_type", "").startswith(DENSE_TYPES)]
+    families = tuple(OPTIONAL["families"])
+    dense = [one for one in bundled if one.get("model_type", "").startswith(families)]
     assert len(dense) > 40
     for config in dense:
-        if config["model_type"] in OTHERS:
+        if config["model_type"] in OPTIONAL["families_with_more_defaults"]:
             continue
         for path in paths(config):
             key = str(path[-1])
-            allowed = config["model_type"] in OPTIONAL_IN.get(key, set())
+            allowed = config["model_type"] in OPTIONAL["in_some"].get(key, ())
             # Sizes of a tower that reads images count for servers only, which assume some.
-            if key in OPTIONAL or allowed or "vision_config" in path:
+            if key in OPTIONAL["in_all"] or allowed or "vision_config" in path:
                 continue
             refused(broken(config, path, MISSING))
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import cpu_bound
-from specroof import load_drafter, load_model
+from specroof import load_drafter
 from specroof.acceptance import constant_acceptance, survival_acceptance
 from specroof.drafters.base import chain_proposals
 from specroof.drafters.kinds import autoregressive_drafter
@@ -184,8 +184,6 @@ def test_a_drafter_with_trees_has_their_depth() -> None:
     grow = partial(expansion_tree, (2, 2))
     assert with_tree(chain, grow, [0.1], depth=2).max_draft_len == 2
     assert with_tree(chain, chain_tree, ()).max_draft_len == 64
-    described = with_tree(chain, grow, [0.1], label="small trees").describe(None)  # type: ignore[arg-type]
-    assert described == "given: 0.1 of the target's step per draft token, small trees"
 
 
 # Added up one after another, the last are 1.0000000000000002.
@@ -230,6 +228,3 @@ def test_typical_siblings_fall_with_the_rank() -> None:
         for spec in (text, given)
     )
     assert ours.tolist() == theirs.tolist()
-    target = load_model("Qwen/Qwen3-8B")
-    assert "siblings as in trees of EAGLE-3" in load_drafter(text).describe(target)
-    assert "siblings" not in load_drafter(given).describe(target)
