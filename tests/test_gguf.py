@@ -198,8 +198,6 @@ def test_a_draft_layer_may_have_a_table_and_a_head_of_its_own() -> None:
     assert head.model.weight_bytes == n_bytes([*drafted, *own])
 
 
-
-
 @pytest.mark.parametrize(("change", "says"), rows("refusals", "gguf_models"))
 def test_a_model_that_does_not_fit_its_file_is_one_line(change: dict[str, Any], says: str) -> None:
     name = "gemma4" if any(key.startswith("gemma4") for key in change) else "llama"

@@ -48,8 +48,6 @@ def run(*words: str, stdin: str = "", **environment: str) -> subprocess.Complete
     )
 
 
-
-
 @pytest.mark.parametrize("load", LOADERS)
 @pytest.mark.parametrize("name", [LONG, f"{LONG}/{LONG}", "nul\0byte", "\udcff", ""])
 def test_a_name_that_no_file_can_have_is_refused(load: Callable[[str], object], name: str) -> None:
