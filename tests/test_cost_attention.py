@@ -133,20 +133,6 @@ def test_a_sequence_keeps_what_a_query_may_still_see(core: Any, context: int, dt
     assert float(kept(core, context, dtype).cache_bytes) == pytest.approx(seen * token_bytes)
 
 
-@given(grouped_queries, batches, small, contexts)
-def test_a_narrower_cache_moves_fewer_bytes_for_the_same_work(
-    core: GroupedQueryAttention, batch: int, queries: int, context: int
-) -> None:
-    forward = forward_pass(batch, queries, context)
-    bf16, fp8, fp4 = (
-        core.costs(setting(forward, kv_dtype=dtype))[0] for dtype in ("bf16", "fp8", "fp4")
-    )
-    assert bf16.flops == fp8.flops == fp4.flops
-    assert bf16.compute_dtype == fp8.compute_dtype == "bf16"  # the cache is widened to multiply
-    assert bf16.cache_bytes == 2 * fp8.cache_bytes
-    assert fp4.cache_bytes == 0.5625 * fp8.cache_bytes  # half a byte, and a scale byte per 16
-
-
 def test_a_prompt_is_attended_expanded_where_that_is_less() -> None:
     # DeepSeek-V3: keys of 128 + 64, values of 128, so that a pair costs 128 * 2 * 320 = 81 920
     # FLOP in the place of 278 528, and a cached token 2 * 512 * 128 * 256 to be projected up.

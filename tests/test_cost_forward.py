@@ -43,8 +43,6 @@ from specroof.errors import OptionError
 from specroof.parsers import parse_config
 from specroof.units import DTYPE_BYTES
 from strategies import (
-    Grid,
-    amounts,
     architectures,
     batches,
     contexts,
@@ -148,24 +146,6 @@ def test_matrices_cost_two_flops_per_weight_and_token_and_are_read_once(
     assert total(matrices, "flops") == 2 * (weights + n_head) * float(forward.tokens)
     stored += n_head * model.head.weight.element_bytes
     assert total(matrices, "weight_bytes") == pytest.approx(stored)
-
-
-@given(architectures(), options)
-def test_amounts_keep_the_shape_that_their_formula_gives_them(
-    model: Architecture, choices: Options
-) -> None:
-    grid = Grid(contexts=(3, 50, 7, 0), batches=(1, 5, 9), queries=(1, 2))
-    for op in forward_cost(model, grid.forward, choices):
-        for name, amount in amounts(op).items():
-            fits = np.broadcast_shapes(np.shape(amount), grid.shape)
-            assert fits == grid.shape
-            if op.kind not in {"attention", "latent_attention", "indexer"}:
-                # Only attention looks at the context.
-                assert np.size(amount) <= 3 * 2, f"{op.name} {name}"
-            if name == "weight_bytes" and op.kind != "experts":
-                assert np.size(amount) == 1, op.name
-            if name == "cache_bytes" and op.kind in {"dense", "experts", "head", "router"}:
-                assert np.size(amount) == 1, op.name
 
 
 @given(architectures(), options, small, contexts)

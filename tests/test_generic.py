@@ -15,7 +15,6 @@ from specroof.errors import OptionError, ProfileError
 from specroof.evidence import STEP, kind_of, load_measurements
 from specroof.hardware.engine import _MEASURED_KINDS, IDEAL_ENGINE, Collective
 from specroof.hardware.profile import (
-    Generic,
     GenericEngines,
     HardwareProfile,
     parse_generic,
@@ -120,18 +119,6 @@ def test_a_profile_built_in_python_takes_its_figures_as_they_are() -> None:
     assert made.engine() is IDEAL_ENGINE
     with pytest.raises(OptionError, match=r"engine is 'generic'; AMD Instinct MI250X has ideal$"):
         made.engine("generic")
-
-
-def test_a_fitted_engine_needs_no_generic_one() -> None:
-    def unread() -> Generic:
-        message = "generic engines were asked for"
-        raise AssertionError(message)
-
-    loaded = load_hardware("h200")
-    chip = replace(loaded, generic=replace(present(loaded.generic), known=unread))
-    assert chip.engine() is loaded.engines["sglang"]
-    with pytest.raises(AssertionError, match="generic"):
-        chip.engine("generic")
 
 
 def test_a_framework_brings_its_rules() -> None:

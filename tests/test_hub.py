@@ -19,6 +19,7 @@ import pytest
 
 from gguf_files import gguf_bytes
 from tables import rows
+from test_gguf import a_file
 from tiny_configs import TINY
 
 pytestmark = pytest.mark.slow
@@ -27,31 +28,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = TINY | {"num_hidden_layers": 3}
 NVFP4 = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}}
 
-#: A file that says more than one read holds, with a matrix each of what a model has.
-SIZES = {"embedding_length": 64, "feed_forward_length": 128, "block_count": 1}
-HEADS = {"attention.head_count": 4, "attention.head_count_kv": 2, "attention.key_length": 16}
-GGUF = gguf_bytes(
-    {
-        "general.architecture": "llama",
-        "tokenizer.ggml.tokens": ["word"] * 100_000,
-        **{f"llama.{key}": value for key, value in (SIZES | HEADS).items()},
-    },
-    [
-        ("token_embd.weight", [64, 1000], "q8_0"),
-        *(
-            (f"blk.0.{name}.weight", [row, rows], "q8_0")
-            for name, row, rows in (
-                ("attn_q", 64, 64),
-                ("attn_k", 64, 32),
-                ("attn_v", 64, 32),
-                ("attn_output", 64, 64),
-                ("ffn_gate", 64, 128),
-                ("ffn_up", 64, 128),
-                ("ffn_down", 128, 64),
-            )
-        ),
-    ],
-)
+#: A file that says more than one read holds.
+METADATA, TENSORS, _ = a_file("llama")
+GGUF = gguf_bytes(METADATA | {"tokenizer.ggml.tokens": ["word"] * 100_000}, TENSORS)
 
 #: What the server has: repository, then file name.
 FILES: dict[str, dict[str, bytes]] = {
@@ -317,7 +296,8 @@ def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Deployment) -> None:
 
 def test_a_gguf_file_is_read_by_ranges_and_kept_nowhere(hub: Deployment) -> None:
     shown = row(hub.show("org/gguf/Tiny-Q8_0.gguf"))
-    assert shown["weight_formats"] == {"q8_0 x int8": 64 * (2 * 64 + 2 * 32 + 3 * 128 + 1000)}
+    layer = 256 * (2 * 256 + 2 * 64 + 3 * 512)
+    assert shown["weight_formats"] == {"q8_0 x int8": 2 * layer + 256 * 1000}
     assert [first for first, _ in Hub.ranges] == [0, 2**20]
     assert sum(length for _, length in Hub.ranges) <= len(GGUF)
     assert [path for path in hub.cache.rglob("*.gguf") if path.is_file()] == []
@@ -336,7 +316,7 @@ def test_a_gguf_file_is_found_by_its_format(hub: Deployment) -> None:
 
 def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:
     shown = row(hub.show("org/elsewhere/Tiny-Q8_0.gguf", HF_TOKEN=TOKEN))
-    assert shown["layers"] == 1
+    assert shown["layers"] == 2
     assert Hub.keys == [None, None]
 
 
