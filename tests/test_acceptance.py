@@ -1,4 +1,4 @@
-"""Survival curves: dice, counting and exact fractions against the closed forms."""
+"""Survival curves: dice, counting and exact fractions; typical curves and contexts."""
 
 import math
 import pickle

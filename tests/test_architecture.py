@@ -1,4 +1,4 @@
-"""A model as numbers: what it stores, by hand and layer by layer."""
+"""A model as numbers: what it stores, by hand and layer by layer; experts by enumeration."""
 
 from dataclasses import replace
 from itertools import combinations, product

@@ -1,4 +1,4 @@
-"""Attention over a cache and the sparse indexer, against counting in loops."""
+"""Attention over a cache, the sparse indexer and DeepSeek-V4, against counting in loops."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The whole pass: what is in it, in which shape, and what each option changes."""
+"""The whole pass: what is in it and what options change; what a model stores; first layers."""
 
 import json
 from dataclasses import replace

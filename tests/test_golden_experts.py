@@ -1,4 +1,4 @@
-"""Published counts of distinct experts, sizes of caches and seconds of collectives."""
+"""Published counts of experts, sizes of caches, seconds of collectives, FLOP per byte."""
 
 from collections.abc import Callable
 from typing import Any, Final

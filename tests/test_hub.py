@@ -47,7 +47,7 @@ FILES: dict[str, dict[str, bytes]] = {
         "Tiny-Q8_0.gguf": GGUF,
         "Tiny-mmproj-BF16.gguf": b"",
         "Tiny.txt": b"",
-        "Cut-Q8_0.gguf": GGUF[: len(GGUF) // 2],
+        "Cut-Q8_0.gguf": GGUF[: 2**19],
     },
     "org/whole": {"Tiny-Q8_0.gguf": GGUF},
     "org/secret": {"config.json": json.dumps(CONFIG).encode()},

@@ -1,4 +1,4 @@
-"""Seconds of a pass: rooflines, placements, engines and collectives, by hand and by dealing out."""
+"""Seconds of a pass: rooflines, placements, engines, collectives: by hand, dice, dealing out."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""Published acceptance: the bundled library, its use in SPECs, laws fitted to it."""
+"""Published acceptance: the bundled library, files of engines, SPECs, laws fitted to them."""
 
 import json
 import math
