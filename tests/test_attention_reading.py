@@ -264,27 +264,7 @@ def test_a_drafter_that_reads_a_few_accepted_positions_again_runs_no_prompt() ->
     assert moved(65) == 4096 * 1065
 
 
-CONTEXTS = np.array([0, 500, 4096, 131_072])[:, None, None]
-BATCHES = np.array([1, 8, 64])[:, None]
 POSITIONS = np.array([1, 2, 5, 16])
-
-
-@pytest.mark.parametrize("kind", READINGS)
-@pytest.mark.parametrize("chip", ["a100-80gb", "h100-sxm", "b300", "mi300x"])
-@pytest.mark.parametrize("granularity", ["op", "pass"])
-def test_no_reading_is_faster_than_one(kind: str, chip: str, granularity: str) -> None:
-    model = model_of(LLAMA, WINDOW, LATENT)
-    grid = ForwardPass(BATCHES, POSITIONS, CONTEXTS)
-
-    def seconds(stated: str) -> Any:
-        setup = setup_of(chip, "vllm", verify_attention=stated, granularity=granularity)
-        return model_latency(model, setup, grid).total_s
-
-    found, once = seconds(kind), seconds("once")
-    assert (found >= once * (1 - 1e-12)).all()
-    assert found[..., 0] == pytest.approx(once[..., 0], rel=1e-12)  # a plain step is as it was
-    if kind != "once":
-        assert (found[-1, 0, 2:] > 1.5 * once[-1, 0, 2:]).all()
 
 
 def chip_of(multiprocessors: int | None) -> HardwareProfile:

@@ -44,13 +44,11 @@ from specroof.parsers import parse_config
 from specroof.units import DTYPE_BYTES
 from strategies import (
     architectures,
-    batches,
     contexts,
     formats,
     forward_pass,
     options,
     passes,
-    small,
 )
 
 
@@ -146,39 +144,6 @@ def test_matrices_cost_two_flops_per_weight_and_token_and_are_read_once(
     assert total(matrices, "flops") == 2 * (weights + n_head) * float(forward.tokens)
     stored += n_head * model.head.weight.element_bytes
     assert total(matrices, "weight_bytes") == pytest.approx(stored)
-
-
-@given(architectures(), options, small, contexts)
-def test_work_and_caches_are_linear_in_the_batch_and_weights_are_read_once(
-    model: Architecture, choices: Options, queries: int, context: int
-) -> None:
-    one = forward_cost(model, forward_pass(1, queries, context), choices)
-    many = forward_cost(model, forward_pass(24, queries, context), choices)
-    for single, larger in zip(one, many, strict=True):
-        for amount in ("flops", "cache_bytes", "activation_bytes"):
-            expected = pytest.approx(24 * float(getattr(single, amount)))
-            assert float(getattr(larger, amount)) == expected
-        times = float(larger.weight_bytes) / float(single.weight_bytes or 1)
-        assert times == pytest.approx(1 if single.weight_bytes else 0) or (
-            single.kind == "experts" and 1 <= times <= 24 * (1 + 1e-12)
-        )
-
-
-@given(architectures(sawtooth=False), options, batches, small, contexts)
-def test_nothing_falls_with_the_context_or_with_one_more_query(
-    model: Architecture, choices: Options, batch: int, queries: int, context: int
-) -> None:
-    here = forward_cost(model, forward_pass(batch, queries, context), choices)
-    further = forward_cost(model, forward_pass(batch, queries, context + 1), choices)
-    wider = forward_cost(model, forward_pass(batch, queries + 1, context), choices)
-    for op, later, more in zip(here, further, wider, strict=True):
-        # At context 0 the estimators' count leaves attention with no work and no bytes.
-        assert np.isfinite(op.intensity)
-        assert min(later.flops, more.flops) >= op.flops
-        assert later.memory_bytes >= op.memory_bytes
-        # A plain step writes the recurrent state, a verification that will replay does not.
-        if op.kind != "state" or choices.recurrent_state != "replay":
-            assert more.memory_bytes >= op.memory_bytes * (1 - 1e-12)
 
 
 def test_the_count_of_estimators_drops_exactly_the_kinds_it_says() -> None:

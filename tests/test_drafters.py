@@ -115,18 +115,6 @@ def build(kind: str, values: Mapping[str, float], name: str = "") -> Drafter:
     return KINDS[kind].build(values, name)
 
 
-def test_names_begin_with_their_kind() -> None:
-    assert build("ideal", {}).name == "ideal"
-    assert build("autoregressive", {"cost": 0.1}).name == "autoregressive,cost=0.1"
-    assert build("block", {"cost": 0.1, "drafts": 16.0}).name == "block,cost=0.1,drafts=16"
-    # Unless the SPEC has said more, such as its acceptance.
-    spec = "block,cost=0.1,block=16,accept=0.8"
-    assert build("block", {"cost": 0.1, "block": 16.0}, spec).name == spec
-    # Numbers of NumPy are numbers.
-    drafter = block_drafter(np.float32(0.5), drafts=np.int64(4))  # type: ignore[arg-type]
-    assert (drafter.name, serial_s(drafter, 4)) == ("block,cost=0.5,drafts=4", 1.5)
-
-
 def test_a_block_of_16_is_an_anchor_and_15_drafts() -> None:
     anchored = build("block", {"cost": 0.1, "block": 16.0})
     drafts = build("block", {"cost": 0.1, "drafts": 16.0})

@@ -129,19 +129,6 @@ def test_granularities_by_hand() -> None:
         assert timed(*ops, hardware=hardware, choices=choices).total_s == seconds
 
 
-@given(cases)
-def test_coarser_granularity_is_never_slower(case: Case) -> None:
-    toy, forward, hardware, placement, choices = case
-    pass_s, dtype_s, op_s = (
-        forward_latency(
-            toy, hardware, forward, placement=placement, options=replace(choices, granularity=one)
-        ).total_s
-        for one in ("pass", "dtype", "op")
-    )
-    assert pass_s <= dtype_s * (1 + 1e-12)
-    assert dtype_s <= op_s * (1 + 1e-12)
-
-
 @pytest.mark.long
 @given(cases, grids)
 def test_array_input_equals_the_loop_over_scalars(case: Case, grid: Grid) -> None:
@@ -232,15 +219,6 @@ def test_the_table_of_what_divides(shard: str, groups: int, ways: list[int]) -> 
     assert of(cache_bytes=64) == (0, 64 / cache_ways)
     # Outputs lie where they are computed.
     assert of(activation_bytes=64) == (0, 64 / compute_ways)
-
-
-@given(cases)
-def test_more_devices_never_lengthen_a_pass_on_the_ideal_engine(case: Case) -> None:
-    toy, forward, hardware, placement, choices = case
-    alone = forward_latency(toy, hardware, forward, options=choices).total_s
-    spread = forward_latency(toy, hardware, forward, options=choices, placement=placement).total_s
-    assert spread <= alone * (1 + 1e-12)
-    assert spread >= alone / placement.devices * (1 - 1e-12)
 
 
 # --- engines -------------------------------------------------------------------------------------

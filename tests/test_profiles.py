@@ -324,22 +324,6 @@ def test_extrapolation_keeps_what_has_no_end_and_what_ended_in_nothing() -> None
     assert specroof.extrapolated_acceptance(never, "geometric").survival(4) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("law", "curve"),
-    [
-        ("constant", specroof.constant_acceptance(0.83)),
-        ("constant", specroof.constant_acceptance(1.0)),
-        ("decay", specroof.decay_acceptance(0.9, 0.6, 0.7)),
-        ("decay", specroof.decay_acceptance(0.5, 0.8, 0.8)),
-    ],
-)
-def test_a_fit_finds_the_law_that_made_a_curve(law: str, curve: specroof.Acceptance) -> None:
-    fit = specroof.fit_acceptance(curve.survival(np.arange(1, 11)), law)
-    assert fit.worst_residual < 1e-4
-    assert fit.depth == 10
-    assert fit.acceptance.survival(14) == pytest.approx(curve.survival(14), abs=1e-3)
-
-
 @pytest.mark.parametrize(("a", "b"), [(3.0, 1.5), (0.4, 0.2)])
 def test_a_fit_to_counted_rounds_finds_the_rates_of_sequences(a: float, b: float) -> None:
     # 10 drafts of 2 million sequences, each with rounds as one over its tokens per round.

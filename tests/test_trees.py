@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from effort import cpu_bound
@@ -161,22 +161,6 @@ def test_the_first_children_are_accepted_like_a_chain() -> None:
     assert np.array(found) == pytest.approx(np.array([[0.8, 0.1, 0.04], [0.5, 0.25, 0.1]]))
     # Behind a certain miss nothing is accepted.
     assert branch_rates(survival_acceptance([0.0, 0.0]), 2, [0.5]) == [[0.0, 0.5], [0.0, 0.5]]
-
-
-@settings(max_examples=25)
-@given(acceptances, st.lists(st.floats(0, 0.3), max_size=3), st.integers(1, 40))
-def test_tokens_of_trees_lie_between_the_chain_and_the_depth(
-    acceptance: Any, siblings: list[float], n_nodes: int
-) -> None:
-    draft_len = np.arange(7)
-    grow = partial(optimal_tree, n_nodes=n_nodes)
-    found = tree_proposals(grow, siblings, acceptance, draft_len)
-    # A chain of as many drafts is one of the trees that may be chosen.
-    chain = acceptance.tokens_per_round(np.minimum(draft_len, n_nodes))
-    known = np.isfinite(found.tokens_per_round)
-    assert np.all(found.tokens_per_round[known] >= chain[known] - 1e-9)
-    assert np.all(found.tokens_per_round[known] <= draft_len[known] + 1 + 1e-9)
-    assert np.all(found.verify_len <= n_nodes + 1)
 
 
 def test_a_drafter_with_trees_has_their_depth() -> None:
