@@ -194,6 +194,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
         lambda value: acceptance_from_length(value, 3), [*NOT_A_NUMBER, 0.99, 0, -2, 4.01],
         "tokens_per_round is ", "from 1 to 4",
     ),
+    (lambda law: acceptance_from_length(2.8, 3, law=law), ["linear"], "law is ", "typical, const"),
     # With 0 drafts the length is 1 for every rate, and says nothing.
     (
         lambda value: acceptance_from_length(1.0, value), [*NOT_A_NUMBER, 0, -1, 2.5, 10**7],

@@ -303,14 +303,6 @@ def test_caches_by_hand(model: Architecture, per_token: float, at_4096: float) -
     assert window_bytes(model) == at_4096 - 4096 * per_token
 
 
-def test_a_cache_dtype_overrides_the_config() -> None:
-    model = stack((FULL, 32))
-    narrow = replace(model, kv_dtype="fp8")
-    assert kv_cache_bytes(narrow, 100) == kv_cache_bytes(model, 100, "fp8") == 100 * 65_536
-    assert kv_bytes_per_token(narrow) == kv_bytes_per_token(model, "fp8") == 65_536
-    assert kv_cache_bytes(narrow, 100, "bf16") == kv_cache_bytes(model, 100)
-
-
 @given(architectures(), contexts, options)
 def test_the_parts_add_up_to_weights_cache_and_state(
     model: Architecture, context: int, choices: Options

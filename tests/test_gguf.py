@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fuzzing import bounded
 from gguf_files import TYPES, Tensors, gguf_bytes, text, value_bytes
-from specroof import load_drafter, load_model
+from specroof import advise, load_drafter, load_model
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.mixes import GGUF_BLOCKS, mixed
 from specroof.architecture.model import Architecture
@@ -368,3 +368,15 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ConfigError, match="Permission denied; allowed: a readable file"):
         load_model(path)
+
+
+def test_a_file_of_a_draft_model_is_named_in_flags(tmp_path: Path) -> None:
+    metadata, tensors, _ = a_file("llama", "q4_0")
+    model, draft = tmp_path / "model.gguf", tmp_path / "draft.gguf"
+    for path in (model, draft):
+        path.write_bytes(gguf_bytes(metadata, tensors))
+    found = advise(
+        model, "rtx-4090", drafters=f"model,config={draft},accept=0.7", framework="llama.cpp",
+        input_len=500, output_len=50, concurrency=1,
+    )  # fmt: skip
+    assert str(draft) in str(found)

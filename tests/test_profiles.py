@@ -512,14 +512,6 @@ def without(word: str) -> str:
     return "".join(f"{line}\n" for line in COUNTERS.splitlines() if word not in line)
 
 
-#: Counters with one thing changed.
-COUNTED: list[tuple[str, str, str]] = rows("refusals", "counters")
-#: Histograms of accepted drafts.
-HISTOGRAMS: list[tuple[object, str]] = rows("refusals", "histograms")
-#: Rates by position in lines of vLLM's log.
-LOGGED: list[tuple[list[str], str]] = rows("refusals", "logs")
-#: Speculation profiles with keys changed.
-PROFILED: list[tuple[dict[str, object], str]] = rows("refusals", "speculation_profiles")
 #: Whole texts.
 TEXTS: list[tuple[str, str]] = [
     *rows("refusals", "acceptance_texts"),
@@ -535,13 +527,19 @@ TEXTS: list[tuple[str, str]] = [
     ("commits,category,a0\n1," + "x" * 200_000 + ",.5", "allowed: plain CSV"),
 ]
 REFUSED = [
-    *((COUNTERS.replace(old, new), message) for old, new, message in COUNTED),
-    *((json.dumps({"acceptance_histogram": one}), message) for one, message in HISTOGRAMS),
+    *((COUNTERS.replace(old, new), message) for old, new, message in rows("refusals", "counters")),
+    *(
+        (json.dumps({"acceptance_histogram": one}), message)
+        for one, message in rows("refusals", "histograms")
+    ),
     *(
         ("".join(VLLM_LINE.format(mean="2", drafted=30, rates=one) for one in rates), message)
-        for rates, message in LOGGED
+        for rates, message in rows("refusals", "logs")
     ),
-    *((json.dumps(MODELOPT | changed), message) for changed, message in PROFILED),
+    *(
+        (json.dumps(MODELOPT | changed), message)
+        for changed, message in rows("refusals", "speculation_profiles")
+    ),
     (json.dumps(MODELOPT | {"mean_accept_length": 10**400}), "a number from 0 to 1e+20"),
     *TEXTS,
 ]

@@ -31,9 +31,7 @@ def test_every_dtype_widens_to_ones_that_hold_it() -> None:
         widths = [DTYPE_BYTES[dtype], *(DTYPE_BYTES[candidate] for candidate in wider)]
         assert widths == sorted(widths)
         assert dtype not in wider
-
-
-def test_the_published_order_of_fallbacks() -> None:
+    # The published order of fallbacks.
     assert WIDER_DTYPES["fp4"] == ("fp6", "fp8", "bf16", "fp16", "fp32")
     assert WIDER_DTYPES["int4"][:2] == ("int8", "bf16")
     # What a dtype falls back to, falls back along the same way.
