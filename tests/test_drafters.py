@@ -368,6 +368,9 @@ def test_several_modules_each_read_the_committed_tokens() -> None:
         assert drafter.draft(chain).serial_s.tolist() == in_line
         assert float(drafter.draft(tree).serial_s) == by_level
     assert head_drafter("mtp").draft(chain).serial_s.tolist() == [4, 5, 6, 8]
+    # The head is computed for every node of a level.
+    heads = replace(tree, pass_s=lambda _, forward, /, *_beside: forward.head_len)
+    assert float(head_drafter("mtp").draft(heads).serial_s) == 1 + 2 * 2 + 3
 
 
 def test_an_assistant_without_a_cache_reads_nothing_again() -> None:

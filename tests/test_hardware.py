@@ -256,6 +256,19 @@ def test_engines_are_found_by_name_and_by_default() -> None:
             ask(profile, 3)  # type: ignore[arg-type]
 
 
+def test_what_a_block_does_not_say_takes_nothing_off_and_puts_nothing_on() -> None:
+    said: Any
+    for block, said in (
+        (IDEAL_ENGINE, {"name": "ideal", "overlap": True, "activation_frac": None}),
+        (Collective(latency_s=1e-6), {"latency_s": 1e-6}),
+        (CapturedGraphs(sizes=(1, 2)), {"sizes": (1, 2), "counts": "tokens"}),
+    ):
+        for name in {one.name for one in fields(block)} - said.keys():
+            value = getattr(block, name)
+            assert value in (1.0, {}) if name.endswith("_frac") else not value, name
+        assert {name: getattr(block, name) for name in said} == said
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

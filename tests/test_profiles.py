@@ -188,15 +188,6 @@ def test_rates_are_multiplied_up_and_shares_are_counted() -> None:
     assert profile.tokens_per_round == pytest.approx(1 + mean)
 
 
-def test_a_profile_of_another_model_is_noted_with_both_names() -> None:
-    spec = f"autoregressive,cost=0.1,profile={MTP}"
-    for model, noted in (("Qwen/Qwen3-8B", True), ("Qwen/Qwen3.6-35B-A3B", False)):
-        curve = specroof.speedup_curve(model, "b200", drafter=spec)
-        notes = [note for note in curve.notes if "measured on Qwen3.6-35B-A3B" in note]
-        assert [model.partition("/")[2] in note for note in notes] == [True] * noted
-        assert "profile" in curve.acceptance_from
-
-
 @pytest.mark.parametrize(("model", "noted"), rows("values", "profiled_models"))
 def test_a_model_is_known_by_name_or_path(model: str, noted: bool) -> None:
     curve = replace(specroof.constant_acceptance(0.5), measured_on="Qwen3-8B")
