@@ -130,6 +130,7 @@ def test_a_sequence_keeps_what_a_query_may_still_see(core: Any, context: int, dt
     # What one new token writes into an empty cache, index key included.
     empty = setting(forward_pass(1, 1, 0), kv_dtype=dtype)
     token_bytes = sum(float(op.cache_bytes) for op in core.costs(empty))
+    assert core.costs(empty)[-1].compute_dtype == "bf16"  # the cache is widened to multiply
     assert float(kept(core, context, dtype).cache_bytes) == pytest.approx(seen * token_bytes)
 
 

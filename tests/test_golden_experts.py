@@ -25,6 +25,7 @@ from specroof.catalog import load_model
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 from specroof.cost.forward import kv_cache_bytes
 from specroof.latency.pass_seconds import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
+from tiny_configs import experts as experts_in
 
 pytestmark = pytest.mark.golden
 
@@ -38,14 +39,8 @@ COLLECTIVES: Final = published("inference-lab-collectives.yaml")
 
 
 def experts_of(model_name: str) -> Experts:
-    found = {
-        block.core
-        for layer in load_model(model_name).layers
-        for block in layer.blocks
-        if isinstance(block.core, Experts)
-    }
-    assert len(found) == 1
-    return found.pop()
+    (found,) = {*experts_in(load_model(model_name))}
+    return found
 
 
 def distinct(experts: Experts, tokens: Any) -> Any:

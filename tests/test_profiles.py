@@ -269,16 +269,14 @@ def test_lengths_that_no_drafter_has_are_refused(lengths: dict[int, float], mess
         specroof.lengths_acceptance(lengths)
 
 
-def test_a_decay_that_goes_nowhere_is_constant() -> None:
-    depths = np.arange(6)
-    constant = specroof.constant_acceptance(0.7).survival(depths)
-    for curve in (
-        specroof.decay_acceptance(0.7, 0.7, 0.3),  # from 0.7 to 0.7
-        specroof.decay_acceptance(0.7, 0.1, 1.0),  # never leaves 0.7
-    ):
-        assert curve.survival(depths) == pytest.approx(constant)
-    at_once = specroof.decay_acceptance(0.9, 0.5, 0.0)  # the first, then the last
-    assert at_once.survival([1, 2, 3]) == pytest.approx([0.9, 0.45, 0.225])
+@pytest.mark.parametrize(
+    ("ratio", "survival"),
+    # Rates of 0.9 and then 0.5; of 0.9, 0.7, 0.6; of 0.9 for ever.
+    [(0.0, [0.9, 0.45, 0.225]), (0.5, [0.9, 0.63, 0.378]), (1.0, [0.9, 0.81, 0.729])],
+)
+def test_a_decay_by_hand(ratio: float, survival: list[float]) -> None:
+    curve = specroof.decay_acceptance(0.9, 0.5, ratio)
+    assert curve.survival([1, 2, 3]) == pytest.approx(survival)
 
 
 def test_extrapolations_of_a_measured_block_drafter() -> None:
@@ -313,6 +311,16 @@ def test_extrapolation_keeps_what_has_no_end_and_what_ended_in_nothing() -> None
     assert specroof.extrapolated_acceptance(endless, "geometric") is endless
     never = specroof.survival_acceptance([0.0, 0.0])
     assert specroof.extrapolated_acceptance(never, "geometric").survival(4) == 0.0
+
+
+def test_a_fit_finds_the_law_that_made_a_curve() -> None:
+    for law, curve in (
+        ("constant", specroof.constant_acceptance(1.0)),
+        ("decay", specroof.decay_acceptance(0.5, 0.8, 0.8)),
+    ):
+        fit = specroof.fit_acceptance(curve.survival(np.arange(1, 11)), law)
+        assert fit.depth == 10
+        assert fit.acceptance.survival(14) == pytest.approx(curve.survival(14), abs=1e-3)
 
 
 @pytest.mark.parametrize(("a", "b"), [(3.0, 1.5), (0.4, 0.2)])
