@@ -192,8 +192,10 @@ def test_a_template_of_a_chip_is_an_answer_without_rows() -> None:
     assert found.to_dict()["rows"] == []
 
 
-def test_a_chip_with_a_host_names_it() -> None:
+def test_a_chip_names_its_host_and_what_decides_its_kernels() -> None:
     assert "CPU" in str(show_hardware("rtx-4090+cpu-2ch-ddr5"))
+    assert "cdna3, amd" in str(show_hardware("mi300x"))
+    assert "blackwell, nvidia, compute capability 10.3" in str(show_hardware("gb300"))
 
 
 def test_experts_of_the_host_are_told_to_llama_cpp() -> None:
@@ -275,16 +277,10 @@ def test_workers_of_prefill_have_no_bar_in_the_chart_of_memory() -> None:
 
 
 def test_a_frontier_names_its_engines_and_every_server_has_a_largest_rate() -> None:
+    load: dict[str, Any] = {"input_len": 512, "output_len": 64, "rate": [1, 4], "requests": 20}
+    drafters = ["eagle3,accept=0.7", "ngram,accept=0.3"]
     found = specroof.frontier(
-        MODEL,
-        ["h100", "b200"],
-        drafters=["eagle3,accept=0.7", "ngram,accept=0.3"],
-        engine="vllm",
-        input_len=512,
-        output_len=64,
-        rate=[1, 4],
-        requests=20,
-        ttft_s=1.0,
+        MODEL, ["h100", "b200"], drafters=drafters, engine="vllm", ttft_s=1.0, **load
     )
     assert found.engine == "vllm"
 
