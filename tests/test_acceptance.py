@@ -1,8 +1,9 @@
-"""Survival curves: dice, counting and exact fractions against the closed forms."""
+"""Survival curves: dice, counting and exact fractions; typical curves and contexts."""
 
 import math
 import pickle
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
 
+from specroof import capacity, load_drafter, load_profile, load_profiles, speedup_curve
 from specroof.acceptance import (
     Acceptance,
     acceptance_from_length,
@@ -21,6 +24,9 @@ from specroof.acceptance import (
     rate_acceptance,
     survival_acceptance,
 )
+from specroof.acceptance.curve import ContextAcceptance, context_acceptance
+from specroof.acceptance.law_fits import extrapolated_acceptance
+from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 from specroof.errors import OptionError
 
 LONGEST = 4096
@@ -188,6 +194,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
         lambda value: acceptance_from_length(value, 3), [*NOT_A_NUMBER, 0.99, 0, -2, 4.01],
         "tokens_per_round is ", "from 1 to 4",
     ),
+    (lambda law: acceptance_from_length(2.8, 3, law=law), ["linear"], "law is ", "typical, const"),
     # With 0 drafts the length is 1 for every rate, and says nothing.
     (
         lambda value: acceptance_from_length(1.0, value), [*NOT_A_NUMBER, 0, -1, 2.5, 10**7],
@@ -219,3 +226,245 @@ def test_what_says_no_acceptance_is_refused_in_one_line(
     assert allowed in message.partition("allowed: ")[2]
     assert "allowed: " in message
     assert refusal.value.__context__ is None or refusal.value.__suppress_context__
+
+
+# --- what one acceptance length says of other depths, and contexts -------------------------------
+
+KINDS = ("", "mtp", "eagle3", "dflash", "dspark", "ngram", "medusa")
+
+
+def tokens(first_rate: float, power: float, depth: int) -> float:
+    """Return 1 + sum of products, written out from the odds."""
+    total, survived = 1.0, 1.0
+    for position in range(1, depth + 1):
+        odds = first_rate / (1 - first_rate) * position**-power
+        survived *= odds / (1 + odds)
+        total += survived
+    return total
+
+
+def published_lengths() -> Iterator[tuple[str, str, dict[int, float]]]:
+    for one in load_profiles():
+        lengths = dict(enumerate((1 + np.cumsum(one.survival)).tolist(), 1)) or dict(one.lengths)
+        lengths = {depth: length for depth, length in lengths.items() if depth <= 15}
+        if len(lengths) > 1 and one.drafter_family:
+            yield one.drafter_family, one.model, lengths
+
+
+def own_power(lengths: dict[int, float]) -> float:
+    def squares(power: float) -> float:
+        total = 0.0
+        for a, given_length in lengths.items():
+            if a < 2 or not 1.001 < given_length < a + 0.999:
+                continue
+            first = brentq(lambda r, a=a, n=given_length: tokens(r, power, a) - n, 1e-12, 1 - 1e-12)
+            total += sum(
+                math.log(tokens(first, power, b) / length) ** 2
+                for b, length in lengths.items()
+                if b > a
+            )
+        return total
+
+    found = minimize_scalar(squares, bounds=(-5, 5), method="bounded", options={"xatol": 1e-3})
+    return float(found.x)
+
+
+@pytest.mark.parametrize("family", ["mtp", "dspark", "ngram"])
+def test_the_table_of_shapes_follows_from_the_bundled_profiles(family: str) -> None:
+    own = [own_power(lengths) for name, _, lengths in published_lengths() if name == family]
+    assert len(own) == SHAPES[family].n_profiles
+    pooled = SHAPES[""].power
+    held = (len(own) * np.median(own) + 30 * pooled) / (len(own) + 30)
+    expected = np.median(own) if family == "ngram" else held
+    assert SHAPES[family].power == pytest.approx(float(expected), abs=0.011)
+
+
+@pytest.mark.long
+def test_four_fifths_of_what_one_length_says_of_a_model_left_out_lie_within_the_spread() -> None:
+    profiles = [(*one, own_power(one[2])) for one in published_lengths() if one[0] != "ngram"]
+    off: dict[tuple[str, bool], list[float]] = defaultdict(list)
+    for family, model, lengths, _ in profiles:
+        others = [(name, power) for name, of, _, power in profiles if of != model]
+        own = [power for name, power in others if name == family]
+        pooled = np.median([power for _, power in others])
+        power = float((len(own) * np.median(own) + 30 * pooled) / (len(own) + 30))
+        for a, known in lengths.items():
+            if a < 2 or not 1.001 < known < a + 0.999:
+                continue
+            first = brentq(lambda r, p=power, a=a, n=known: tokens(r, p, a) - n, 1e-12, 1 - 1e-12)
+            for b, length in lengths.items():
+                if a != b:
+                    ratio = math.log(tokens(first, power, b) / length) / math.log(b / a)
+                    off[family, b > a].append(abs(ratio))
+                    off["", b > a].append(abs(ratio))
+    for family in ("", "mtp", "eagle", "dflash", "dspark"):
+        shape = SHAPES[family]
+        spreads = (shape.spread_within, shape.spread_beyond)
+        measured = [np.quantile(off[family, beyond], 0.8) for beyond in (False, True)]
+        assert spreads == pytest.approx(measured, abs=0.0012)
+
+
+def test_every_family_of_a_profile_and_of_a_kind_has_a_shape() -> None:
+    assert {*FAMILIES.values(), ""} == {*SHAPES}
+    assert {one.drafter_family for one in load_profiles()} <= {*SHAPES}
+
+
+@given(st.integers(1, 20), st.floats(0, 1), st.sampled_from(KINDS))
+def test_the_measured_length_is_met_at_its_depth(draft_len: int, share: float, kind: str) -> None:
+    length = 1 + share * draft_len
+    curve = acceptance_from_length(length, draft_len, kind=kind)
+    assert float(curve.tokens_per_round(draft_len)) == pytest.approx(length, rel=1e-12)
+    assert curve.measured_depth == draft_len
+
+
+def test_odds_by_hand() -> None:
+    # Odds 3, 3/4, 3/9 with a power of 2: rates 3/4, 3/7, 1/4.
+    curve = falling_odds_acceptance(0.75, 2.0)
+    assert curve.survival([1, 2, 3]) == pytest.approx([3 / 4, 9 / 28, 9 / 112])
+
+
+def test_an_acceptance_of_one_is_said() -> None:
+    curve = acceptance_from_length(4, 3, kind="eagle3")
+    assert curve.tokens_per_round(16) == 17
+    (caveat,) = curve.caveats
+    assert "4 tokens per round (bonus included) at 3 drafts says that every draft" in caveat
+    assert acceptance_from_length(3.99, 3).caveats == ()
+    found = speedup_curve("Qwen/Qwen3-8B", "b200", drafter="eagle3,accept-length=4@3")
+    assert caveat in found.notes
+
+
+@given(st.integers(1, 12), st.floats(0.01, 0.99), st.sampled_from(KINDS))
+def test_the_band_closes_at_the_measured_depth_and_opens_away_from_it(
+    draft_len: int, share: float, kind: str
+) -> None:
+    curve = acceptance_from_length(1 + share * draft_len, draft_len, kind=kind)
+    depths = np.arange(0, 17)
+    low, high = curve.band(depths)
+    expected = curve.tokens_per_round(depths)
+    assert np.all((low <= expected) & (expected <= high))
+    assert np.all((low >= 1) & (high <= depths + 1))
+    assert low[draft_len] == expected[draft_len] == high[draft_len]
+    assert np.all(np.diff((high / expected)[draft_len:]) >= -1e-12)
+
+
+def test_a_profile_that_is_extended_has_the_band_of_its_family() -> None:
+    profile = load_profile("qwen3.6-35b-a3b/mtp/speed-bench")
+    curve = profile.acceptance("geometric")
+    low, high = curve.band([8, 16])
+    expected = curve.tokens_per_round([8, 16])
+    assert (low[0], high[0]) == (expected[0], expected[0])  # measured to 8 drafts
+    assert high[1] / expected[1] == pytest.approx(2 ** SHAPES["mtp"].spread_beyond)
+    own = extrapolated_acceptance(survival_acceptance([0.8, 0.6]), "geometric")
+    assert own.spread == (0.0, SHAPES[""].spread_beyond)
+
+
+def test_a_profile_of_one_length_is_typical_of_its_family() -> None:
+    profile = load_profile("qwen3.5-27b/dflash/longbench-qasper-4k")
+    curve = profile.acceptance()
+    wanted = acceptance_from_length(5.17, 15, kind="dflash")
+    assert curve.survival([1, 7, 15]).tolist() == wanted.survival([1, 7, 15]).tolist()
+    assert curve.max_draft_len == curve.measured_depth == 15
+
+
+STEM = "qwen3.5-27b/dflash/longbench-qasper-"
+BY_CONTEXT = {
+    float(context): load_profile(STEM + name).acceptance()
+    for context, name in {1024: "1k", 4096: "4k", 16384: "16k"}.items()
+}
+
+
+def test_at_a_measured_context_the_curve_is_the_measured_one_and_outside_unknown() -> None:
+    found = context_acceptance(BY_CONTEXT)
+    assert found.max_draft_len == 15
+    for context, curve in BY_CONTEXT.items():
+        assert found.at_context(context) == curve
+    for context in (0.0, 1023.0, 16385.0):
+        curve = found.at_context(context)
+        assert np.isfinite(curve.tokens_per_round([0, 1])).tolist() == [True, False]
+        assert curve.caveats[0].startswith("acceptance was measured at contexts from 1024 to 16384")
+
+
+@given(st.floats(1024, 16384))
+def test_between_contexts_tokens_lie_between(context: float) -> None:
+    found = context_acceptance(BY_CONTEXT)
+    lengths = found.at_context(context).tokens_per_round(15)
+    assert 3.57 - 1e-9 <= lengths <= 5.27 + 1e-9  # of 16k and 1k tokens
+    halfway = found.at_context(8192).tokens_per_round(15)  # 4k and 16k: 5.17 and 3.57
+    assert float(halfway) == pytest.approx((5.17 + 3.57) / 2)
+
+
+def test_curves_without_end_mix_without_end() -> None:
+    curves = {1.0: constant_acceptance(0.8), 100.0: constant_acceptance(0.6)}
+    found = context_acceptance(curves)
+    assert found.max_draft_len is None
+    between = found.at_context(10)
+    assert between.max_draft_len is None
+    assert float(between.survival(2)) == pytest.approx((0.64 + 0.36) / 2)
+    assert pickle.loads(pickle.dumps(between)) == between  # noqa: S301 - made here
+    assert "measured at 1, 100 tokens" in found.description
+    one_ends = context_acceptance({1: constant_acceptance(0.8), 100: survival_acceptance([0.5])})
+    assert one_ends.at_context(10).max_draft_len == one_ends.max_draft_len == 1
+
+
+FIXED = constant_acceptance(0.5)
+NO_CONTEXTS: list[object] = [0, -1, math.nan, math.inf, "4k", True]
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [{}, {4096: FIXED}, None, [1, 2], *({context: FIXED, 4096: FIXED} for context in NO_CONTEXTS)],
+    ids=str,
+)
+def test_fewer_than_two_contexts_are_refused(curves: Any) -> None:
+    with pytest.raises(OptionError, match=r"curves .*allowed: (two or more|a number)"):
+        context_acceptance(curves)
+
+
+def accepted(spec: str) -> Any:
+    return load_drafter(spec).acceptance
+
+
+def test_a_spec_takes_the_shape_of_its_kind_or_another_law() -> None:
+    depths = np.arange(17)
+    for kind in ("eagle3", "mtp", "ngram"):
+        wanted = acceptance_from_length(2.8, 3, kind=kind).tokens_per_round(depths)
+        found = accepted(f"{kind},accept-length=2.8@3").tokens_per_round(depths)
+        assert found.tolist() == wanted.tolist()
+    constant = accepted("eagle3,accept-length=2.8@3,extrapolate=constant")
+    wanted = acceptance_from_length(2.8, 3, law="constant").tokens_per_round(depths)
+    assert constant.tokens_per_round(depths) == pytest.approx(wanted)
+    none = accepted("eagle3,accept-length=2.8@3,extrapolate=zero")
+    assert none.tokens_per_round([3, 7]) == pytest.approx([2.8, 2.8])
+
+
+def test_a_spec_takes_profiles_at_several_contexts() -> None:
+    spec = f"dflash,profile={STEM}1k@1024+{STEM}16k@16384"
+    found = accepted(spec)
+    assert isinstance(found, ContextAcceptance)
+    assert (found.contexts, found.max_draft_len) == ((1024, 16384), 15)
+    assert accepted(f"{spec},extrapolate=zero").max_draft_len is None
+    # Room is counted with the acceptance of the context: out of reach, and between.
+    for context in (512, 4096):
+        room = capacity("Qwen/Qwen3-8B", "b200", drafters=[spec], context_len=context)
+        assert room.rows[1].largest_batch > 0
+
+
+def test_a_curve_takes_each_context_with_its_own_acceptance() -> None:
+    asked: dict[str, Any] = {"drafter": "dflash", "batch_size": [1, 8], "max_draft_len": 15}
+    found, first = (
+        speedup_curve("Qwen/Qwen3-8B", "b200", acceptance=one, context_len=lengths, **asked)
+        for one, lengths in (
+            (context_acceptance(BY_CONTEXT), [512, 1024, 16384]),
+            (BY_CONTEXT[1024], [512, 1024, 16384]),
+        )
+    )
+    assert np.isnan(found.speedup[0, :, 1:]).all()  # nothing was measured at 512 tokens
+    assert found.speedup[0, :, 0].tolist() == [1, 1]
+    assert found.best_draft_len[0].tolist() == [0, 0]
+    assert found.round_s[1].tolist() == first.round_s[1].tolist()
+    assert found.verify_s[2].tolist() == first.verify_s[2].tolist()
+    for row, context in ((1, 1024), (2, 16384)):
+        tokens = BY_CONTEXT[context].tokens_per_round(np.arange(16))
+        assert found.tokens_per_round[row].tolist() == [tokens.tolist()] * 2
+    assert any("nothing is known at 512" in note for note in found.notes)
+    assert found.acceptance_from.startswith("by context, measured at 1024, 4096, 16384 tokens")

@@ -1,19 +1,19 @@
-"""A model as numbers: what it stores, by hand and layer by layer."""
+"""A model as numbers: what it stores, by hand and layer by layer; experts by enumeration."""
 
 from dataclasses import replace
-from typing import Any
+from itertools import combinations, product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture.attention import GroupedQueryAttention, Indexer
-from specroof.architecture.base import WEIGHT_FORMATS, Core, Linear
-from specroof.architecture.compressed import CompressedAttention
-from specroof.architecture.experts import Experts
-from specroof.architecture.latent import LatentAttention
+from specroof.architecture.attention import GroupedQueryAttention
+from specroof.architecture.base import WEIGHT_FORMATS, Linear, OpCost
+from specroof.architecture.experts import Experts, distinct_experts
 from specroof.architecture.model import Architecture, Block, Layer, stack_layers
-from strategies import architectures, formats
+from strategies import batches, contexts, experts, forward_pass, setting, small
+from tables import present
 
 MXFP4 = WEIGHT_FORMATS["mxfp4"]
 
@@ -72,31 +72,6 @@ def test_bytes_by_hand() -> None:
     assert replace(MOE, activation_dtype="fp32").weight_bytes - MOE.weight_bytes == 80 * 2
 
 
-def test_blocks_are_named_after_what_they_hold() -> None:
-    cores: dict[str, Core] = {
-        "full_attention": GroupedQueryAttention(4, 2, 4, 4),
-        "sliding_attention": GroupedQueryAttention(4, 2, 4, 4, window=8),
-        "latent_attention": LatentAttention(4, 8, 4),
-        "sparse_attention": LatentAttention(4, 8, 4, Indexer(1, 4, 4)),
-        "c128_attention": CompressedAttention(4, 8, 4, window=8, ratio=128),
-        "moe": Experts(4, 2, 8, 8),
-    }
-    for label, core in cores.items():
-        assert Block("attention", (), core).label == label
-    assert CompressedAttention(4, 8, 4, window=8, ratio=0).label == "sliding_attention"
-    assert Block("feed_forward", (Linear("up_proj", 8, 8),)).label == "mlp"
-
-
-@given(architectures())
-def test_sizes_are_those_of_every_layer_listed_one_by_one(model: Architecture) -> None:
-    listed = [Layer(layer.blocks) for layer in reversed(model.layers) for _ in range(layer.count)]
-    apart = replace(model, layers=tuple(listed))
-    assert apart.n_layers == model.n_layers
-    assert apart.n_params == model.n_params
-    assert apart.n_active_params == model.n_active_params
-    assert apart.weight_bytes == pytest.approx(model.weight_bytes)
-
-
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4))))
 def test_equal_layers_are_merged_where_they_first_stand(listed: list[tuple[int, int]]) -> None:
     kinds = [(Block("feed_forward", (Linear("up_proj", 8, 8 + kind),)),) for kind in range(4)]
@@ -108,18 +83,61 @@ def test_equal_layers_are_merged_where_they_first_stand(listed: list[tuple[int, 
     ]
 
 
-@given(architectures(), formats)
-def test_other_weights_change_projections_and_experts_alone(model: Architecture, form: Any) -> None:
-    stored = model.with_weights(form)
-    assert stored.n_params == model.n_params
-    assert stored.head == model.head
-    for before, after in zip(model.layers, stored.layers, strict=True):
-        for block, other in zip(before.blocks, after.blocks, strict=True):
-            for linear, same in zip(block.linears, other.linears, strict=True):
-                wanted = form if linear.kind == "dense" else linear.weight
-                assert same == replace(linear, weight=wanted)
-            if isinstance(block.core, Experts):
-                assert other.core == replace(block.core, weight=form)
-            else:
-                assert other.core == block.core
-    assert stored.with_weights(form) == stored
+# --- routed experts: how many a pass reads, and what they cost -----------------------------------
+
+methods = st.sampled_from(["exact", "replacement"])
+
+
+def cost(core: Experts, *sizes: int) -> OpCost:
+    (op,) = core.costs(setting(forward_pass(*sizes)))
+    return op
+
+
+def expected(tokens: int, n_experts: int, top_k: int, method: str) -> float:
+    return float(distinct_experts(np.array(float(tokens)), n_experts, top_k, method))
+
+
+@pytest.mark.parametrize(
+    ("n_experts", "top_k", "tokens"), [(4, 1, 3), (4, 2, 3), (5, 2, 3), (6, 3, 2), (5, 5, 2)]
+)
+def test_experts_read_are_the_mean_over_all_routings(
+    n_experts: int, top_k: int, tokens: int
+) -> None:
+    # Every token picks one of the sets of k different experts, each as likely; or draws them.
+    sets = product(combinations(range(n_experts), top_k), repeat=tokens)
+    draws = product(range(n_experts), repeat=top_k * tokens)
+    exact = np.mean([len(set().union(*routing)) for routing in sets])
+    assert expected(tokens, n_experts, top_k, "exact") == pytest.approx(exact)
+    if n_experts ** (top_k * tokens) < 100_000:
+        replaced = np.mean([len(set(drawn)) for drawn in draws])
+        assert expected(tokens, n_experts, top_k, "replacement") == pytest.approx(replaced)
+
+
+@given(st.integers(1, 512), st.data(), st.integers(1, 4096), methods)
+def test_a_pass_reads_no_more_experts_than_there_are_or_are_drawn(
+    n_experts: int, data: st.DataObject, tokens: int, method: str
+) -> None:
+    top_k = data.draw(st.integers(1, n_experts))
+    hit = expected(tokens, n_experts, top_k, method)
+    rounding = 1 + 1e-12
+    assert hit * rounding >= 1
+    assert hit <= min(n_experts, top_k * tokens) * rounding
+    assert hit <= expected(tokens + 1, n_experts, top_k, method) * rounding
+    # A token that draws with replacement may meet an expert twice, and reads no more for it.
+    assert expected(tokens, n_experts, top_k, "replacement") <= (
+        expected(tokens, n_experts, top_k, "exact") * rounding
+    )
+
+
+@given(experts(), batches, small, contexts)
+def test_visits_decide_flops_and_distinct_experts_bytes(
+    core: Experts, batch: int, queries: int, context: int
+) -> None:
+    op = cost(core, batch, queries, context)
+    visits = batch * queries * (core.top_k + core.n_shared)
+    weights = core.n_matrices * core.in_features * core.hidden_features
+    assert op.flops == 2 * weights * visits
+    read = core.n_shared + expected(batch * queries, core.n_experts, core.top_k, "exact")
+    assert float(op.weight_bytes) == pytest.approx(read * weights * core.weight.element_bytes)
+    assert (op.compute_dtype, op.kind) == (core.weight.compute_dtype, "experts")
+    assert float(present(op.rows) * present(op.routing).hit) == pytest.approx(visits)

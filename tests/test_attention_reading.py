@@ -1,4 +1,4 @@
-"""How kernels read the cache in a verification: rules of servers, bytes by hand, and seconds."""
+"""How servers read caches, what they keep in them, and contexts spread over devices: by hand."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from specroof import Architecture, ForwardPass, Options, Placement, load_hardware, load_model
+from specroof import (
+    Architecture,
+    ForwardPass,
+    Options,
+    Placement,
+    capacity,
+    load_hardware,
+    load_model,
+)
 from specroof.architecture.attention import GroupedQueryAttention, Indexer, SharedCacheAttention
 from specroof.architecture.base import READINGS, CacheReading, Core, Linear, OpCost
 from specroof.architecture.chunked import ChunkedAttention
@@ -16,13 +24,25 @@ from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
-from specroof.cost import forward_cost
-from specroof.hardware.engine import EngineProfile, ServerSettings
-from specroof.hardware.profile import HardwareProfile, Peak
-from specroof.latency.model import model_latency, model_work, stacked
-from specroof.latency.pass_seconds import UNSPLIT, pass_time
-from specroof.latency.setup import Setup, attention_reading, drafting_setup, engine_setup
+from specroof.cost import forward_cost, storage
+from specroof.errors import OptionError
+from specroof.hardware.engine import Collective, EngineProfile, ServerSettings
+from specroof.hardware.profile import HardwareProfile, Interconnect, Peak
+from specroof.latency.model import model_latency, model_work, setup_notes, stacked
+from specroof.latency.pass_seconds import UNSPLIT, PassWork, pass_time
+from specroof.latency.setup import (
+    Deployment,
+    Setup,
+    attention_reading,
+    check_placement,
+    device_bytes,
+    draft_placement,
+    drafting_setup,
+    engine_setup,
+    served_options,
+)
 from specroof.serving.capacity import in_server
+from strategies import device
 from tables import present, rows
 
 LLAMA = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
@@ -244,27 +264,7 @@ def test_a_drafter_that_reads_a_few_accepted_positions_again_runs_no_prompt() ->
     assert moved(65) == 4096 * 1065
 
 
-CONTEXTS = np.array([0, 500, 4096, 131_072])[:, None, None]
-BATCHES = np.array([1, 8, 64])[:, None]
 POSITIONS = np.array([1, 2, 5, 16])
-
-
-@pytest.mark.parametrize("kind", READINGS)
-@pytest.mark.parametrize("chip", ["a100-80gb", "h100-sxm", "b300", "mi300x"])
-@pytest.mark.parametrize("granularity", ["op", "pass"])
-def test_no_reading_is_faster_than_one(kind: str, chip: str, granularity: str) -> None:
-    model = model_of(LLAMA, WINDOW, LATENT)
-    grid = ForwardPass(BATCHES, POSITIONS, CONTEXTS)
-
-    def seconds(stated: str) -> Any:
-        setup = setup_of(chip, "vllm", verify_attention=stated, granularity=granularity)
-        return model_latency(model, setup, grid).total_s
-
-    found, once = seconds(kind), seconds("once")
-    assert (found >= once * (1 - 1e-12)).all()
-    assert found[..., 0] == pytest.approx(once[..., 0], rel=1e-12)  # a plain step is as it was
-    if kind != "once":
-        assert (found[-1, 0, 2:] > 1.5 * once[-1, 0, 2:]).all()
 
 
 def chip_of(multiprocessors: int | None) -> HardwareProfile:
@@ -353,3 +353,240 @@ def test_a_grid_that_runs_two_kernels_takes_as_long_as_its_points() -> None:
     ]
     assert pass_time(work, engine).total_s == pytest.approx(each, rel=1e-12)
     assert pass_time(stacked([work], [len(each)]), engine).total_s == pytest.approx(each, rel=1e-12)
+
+
+# --- what a server caches in by default, for times and for capacity ------------------------------
+
+V4_FLASH, V32 = "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V3.2"
+EIGHT = Placement(tensor_parallel=8)
+
+
+def eight_chips(chip: str, engine: str, options: Options | None = None) -> Setup:
+    """Return eight chips with an engine that loses nothing."""
+    profile = EngineProfile(name=engine)
+    return Setup(load_hardware(chip), profile, EIGHT, options or Options())
+
+
+@pytest.mark.parametrize(("model", "chips", "sglang", "vllm"), rows("values", "server_caches"))
+def test_the_default_cache_of_servers(model: str, chips: str, sglang: str, vllm: str) -> None:
+    found = load_model(model)
+    expected = {"sglang": sglang, "vllm": vllm, "generic": vllm, "ideal": "bf16"}
+    for chip in chips.split():
+        setups = {engine: eight_chips(chip, engine) for engine in expected}
+        caches = {engine: Deployment(found, setup).kv_dtype for engine, setup in setups.items()}
+        assert caches == expected
+        for engine, setup in setups.items():
+            said = any("KV cache priced as fp8" in note for note in setup_notes(found, setup))
+            assert said == (expected[engine] == "fp8")
+
+
+def test_what_is_chosen_stays() -> None:
+    for dtype in ("bf16", "fp8", "fp4"):
+        chosen = eight_chips("b200", "sglang", Options(kv_dtype=dtype, index_dtype="bf16"))
+        options = served_options(load_model(V32), chosen)
+        assert (options.kv_dtype, options.index_dtype) == (dtype, "bf16")
+    # A checkpoint that names fp8 keeps it, and nothing is to be said.
+    named = replace(load_model(V4_FLASH), kv_dtype="fp8")
+    assert served_options(named, eight_chips("h200", "vllm")).kv_dtype is None
+    assert list(setup_notes(named, eight_chips("h200", "vllm"))) == []
+    # TensorRT-LLM's rules are not at hand, and the textbook has none.
+    for engine in ("tensorrt-llm", "ideal"):
+        assert served_options(load_model(V4_FLASH), eight_chips("b200", engine)) == Options()
+
+
+def test_times_read_the_index_keys_that_capacity_counts() -> None:
+    # vLLM, models/deepseek_v32/attention.py: 128 bytes and a scale of 4; SGLang's pool likewise,
+    # in a cache of any dtype, also of one that the user chose.
+    model, forward = load_model(V32), ForwardPass(batch_size=32, query_len=1, context_len=65536)
+    fp8, wide = (132 * 32 * 65537, "fp8"), Options(kv_dtype="bf16")
+    for engine, options, expected in (
+        ("sglang", None, fp8), ("vllm", None, fp8), ("generic", None, fp8), ("sglang", wide, fp8),
+        ("ideal", None, (256 * 32 * 65537, "bf16")),
+    ):  # fmt: skip
+        work = model_work(model, eight_chips("h200", engine, options), forward)
+        ops = [op for op in work.ops if op.op.kind == "indexer"]
+        assert {(float(op.op.cache_bytes), op.compute_dtype) for op in ops} == {expected}
+
+
+@pytest.mark.parametrize(("weights", "bits"), rows("values", "weight_bits"))
+def test_bits_of_weights_by_format(weights: str | None, bits: dict[str, int]) -> None:
+    model = "openai/gpt-oss-20b" if weights is None else "Qwen/Qwen3-8B"
+    setup = eight_chips("h200", "vllm", Options(weight_dtype=weights))
+    assert Deployment(load_model(model), setup).weight_bits == bits
+
+
+# --- a context that is spread over devices: cache, exchanges, drafters and refusals --------------
+
+HEADS = GroupedQueryAttention(16, n_kv_heads=2, head_dim=128, value_dim=128)
+SPARSE_256 = replace(LATENT, indexer=Indexer(n_heads=64, head_dim=128, top_k=256))
+STATE = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
+
+#: Bytes/s of a link, seconds of the shortest collective, and what each further device adds.
+LINK, SHORTEST, FURTHER = 1e9, 2e-6, 1e-6
+
+
+def linked_setup(framework: str, placement: Placement, chip: str = "b200", **options: Any) -> Setup:
+    """Return a chip with arithmetic of no length, one byte a second, and round links."""
+    links = Interconnect(link_bytes_per_s=LINK, max_devices=8)
+    known = load_hardware(chip)
+    profile = replace(
+        device({"bf16": 1e21}, 1.0, interconnect=links),
+        **{key: getattr(known, key) for key in ("name", "vendor", "compute_capability")},
+    )
+    use = Collective(latency_s=SHORTEST, device_latency_s=FURTHER)
+    engine = EngineProfile(name="e", framework=framework, collective=use)
+    return Setup(profile, engine, placement, Options(kv_dtype="bf16", **options))
+
+
+def work_of(core: Core, setup: Setup, forward: ForwardPass) -> PassWork:
+    return model_work(model_of(core), setup, forward)
+
+
+def read_bytes(work: PassWork, kind: str) -> float:
+    """Return the bytes that would take as long at the bandwidth of `CHIP`."""
+    return float(sum(op.memory_s for op in work.ops if op.op.kind == kind))
+
+
+def exchanged_s(core: Core, setup: Setup, forward: ForwardPass) -> float:
+    """Return the seconds of what devices exchange for spreading the context alone."""
+    whole = replace(setup, placement=replace(setup.placement, decode_context_parallel=1))
+    with_it, without = (
+        pass_time(work_of(core, where, forward), where.engine).communication_s
+        for where in (setup, whole)
+    )
+    return float(with_it - without)
+
+
+STEP = ForwardPass(batch_size=1, query_len=1, context_len=999)
+
+
+SPREAD_CORES = {"heads": HEADS, "latent": LATENT, "sparse": SPARSE_256, "state": STATE}
+
+
+@pytest.mark.parametrize(
+    ("core", "kind", "spread", "batch", "by_hand"), rows("values", "parts_of_a_context")
+)
+def test_a_device_reads_its_part_of_the_context(
+    core: str, kind: str, spread: dict[str, int], batch: float, by_hand: float
+) -> None:
+    setup = linked_setup("vllm", Placement(8, **spread), index_dtype="bf16")
+    step = replace(STEP, batch_size=np.array(batch))
+    assert read_bytes(work_of(SPREAD_CORES[core], setup, step), kind) == by_hand
+
+
+@pytest.mark.parametrize(
+    ("framework", "core", "spread", "step", "collectives", "sent_bytes"),
+    rows("values", "exchanged_contexts"),
+)
+def test_devices_that_share_a_context_exchange_queries_and_outputs(
+    framework: str, core: str, spread: dict[str, int], step: dict[str, Any], collectives: int,
+    sent_bytes: float,
+) -> None:  # fmt: skip
+    placement = Placement(8, **spread)
+    latency_s = SHORTEST + (placement.decode_context_parallel - 1) * FURTHER
+    setup = linked_setup(framework, placement)
+    found = exchanged_s(SPREAD_CORES[core], setup, ForwardPass(**step))
+    assert found == pytest.approx(collectives * latency_s + sent_bytes / LINK, rel=1e-9)
+
+
+def test_a_verification_that_is_a_prefill_gathers_all_latents() -> None:
+    # As on one device alone with its two heads: every device reads all of the context.
+    verify = ForwardPass(batch_size=2, query_len=5, context_len=1000)
+    spread = linked_setup(
+        "vllm", Placement(8, decode_context_parallel=8), verify_attention="prefill"
+    )
+    whole = replace(spread, placement=Placement(8))
+    for kind in ("latent_attention", "unsplit_attention", "dense"):
+        assert read_bytes(work_of(LATENT, spread, verify), kind) == pytest.approx(
+            read_bytes(work_of(LATENT, whole, verify), kind), rel=0.01
+        )
+    expected_s = SHORTEST + 7 * FURTHER + 7 / 8 * 2 * 1000 * 1152 / LINK
+    assert exchanged_s(LATENT, spread, verify) == pytest.approx(expected_s, rel=1e-9)
+    # Recurrent state is what it is.
+    states = (read_bytes(work_of(STATE, setup, verify), "state") for setup in (spread, whole))
+    assert len(set(states)) == 1
+
+
+def test_thread_blocks_of_all_heads_that_share_a_context_run_on_each_device() -> None:
+    # FlashAttention 2 has a block for each head: 2 of 16 on each of 8 devices, 8 where four share.
+    verify = ForwardPass(batch_size=1, query_len=4, context_len=1_000_000)
+    ones = np.ones(())
+    moved = []
+    for spread in (1, 4):
+        setup = linked_setup("vllm", Placement(8, decode_context_parallel=spread), chip="a100-80gb")
+        peak = replace(setup.hardware.peak, multiprocessors=16)
+        setup = replace(setup, hardware=replace(setup.hardware, peak=peak))
+        moved.append(read_bytes(work_of(HEADS, setup, verify), "unsplit_attention") * ones)
+    # Four times the blocks, a fourth of the bytes.
+    assert moved[0] == pytest.approx(16 * moved[1])
+
+
+def test_memory_of_a_token_divides_and_state_does_not() -> None:
+    model = model_of(LATENT, STATE)
+    one, many = (
+        float(device_bytes(storage(model, 1000), Placement(8, decode_context_parallel=n), 1))
+        for n in (1, 8)
+    )
+    assert one - many == 1000 * 1152 * 7 / 8
+
+
+def test_a_drafter_of_its_own_heads_caches_the_whole_context_on_each_device() -> None:
+    def setup(framework: str, chip: str = "b200") -> Setup:
+        return linked_setup(framework, Placement(8, decode_context_parallel=4), chip)
+
+    # vllm v1/worker/gpu/spec_decode/dflash/speculator.py, use_mla
+    assert draft_placement(model_of(LATENT), setup("vllm")).decode_context_parallel == 4
+    assert draft_placement(model_of(HEADS), setup("vllm")).decode_context_parallel == 1
+    # sglang configs/model_config.py: drafts never join the group
+    assert draft_placement(model_of(LATENT), setup("sglang")).decode_context_parallel == 1
+    # vllm v1/attention/backend.py, supports_non_causal_dcp: FLASHINFER_MLA on Blackwell
+    block = model_of(replace(LATENT, causal=False))
+    assert draft_placement(block, setup("vllm")).decode_context_parallel == 4
+    with pytest.raises(OptionError, match=r"decode_context_parallel is 4.*; allowed: 1, or"):
+        draft_placement(block, setup("vllm", "h200"))
+    assert drafting_setup(model_of(HEADS), setup("vllm")).placement == Placement(8)
+
+
+def test_layers_of_a_drafter_in_sglang_are_as_wide_and_whole() -> None:
+    def tokens(spread: int) -> Any:
+        found = capacity(
+            "deepseek-ai/DeepSeek-V3", "h200", tensor_parallel=8, context_len=65536,
+            engine="sglang", drafters=["mtp"], decode_context_parallel=spread,
+        )  # fmt: skip
+        return found.rows[1].served.room.cache_bytes.item()
+
+    # 61 layers over eight devices and one that is whole.
+    assert tokens(8) / tokens(1) == pytest.approx((61 / 8 + 1) / 62, rel=1e-6)
+
+
+@pytest.mark.parametrize(("chip", "expected"), rows("values", "backends_of_one_position"))
+def test_backends_that_take_one_position_of_a_spread_context(chip: str, expected: str) -> None:
+    placement = Placement(8, decode_context_parallel=8)
+    setup = engine_setup(load_hardware(chip), "vllm", placement, None)
+    reading = attention_reading(model_of(LATENT), setup)(LATENT)
+    assert reading.spread
+    assert reading.kind == expected
+
+
+@pytest.mark.parametrize(
+    ("core", "placement", "allowed"),
+    [
+        # vllm config/model.py: at most tensor parallelism over KV heads, a divisor of the query
+        # heads of each
+        (HEADS, Placement(8, decode_context_parallel=8), "1, 2, 4"),
+        (HEADS, Placement(2, decode_context_parallel=2), "1"),
+        (replace(HEADS, n_heads=12, n_kv_heads=1), Placement(24, decode_context_parallel=8),
+         "1, 2, 3, 4, 6, 12"),
+        # vllm v1/kv_cache_interface.py, SlidingWindowSpec
+        (replace(HEADS, window=128), Placement(8, decode_context_parallel=2), "1"),
+        (CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128),
+         Placement(8, decode_context_parallel=2), "1"),
+    ],
+)  # fmt: skip
+def test_attention_whose_cache_cannot_be_spread_is_refused(
+    core: Core, placement: Placement, allowed: str
+) -> None:
+    # Several kinds of attention are spread as each can be.
+    check_placement(model_of(HEADS, STATE, LATENT), Placement(8, decode_context_parallel=4))
+    with pytest.raises(OptionError, match=rf"decode_context_parallel is .*; allowed: {allowed}$"):
+        check_placement(model_of(core), placement)

@@ -1,4 +1,4 @@
-"""Attention over a cache and the sparse indexer, against counting in loops."""
+"""Attention over a cache, the sparse indexer and DeepSeek-V4, against counting in loops."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ from specroof.architecture.attention import (
     GroupedQueryAttention,
     Indexer,
     SharedCacheAttention,
+    index_key_bytes,
     indexer_op,
 )
 from specroof.architecture.base import (
@@ -26,7 +27,8 @@ from specroof.architecture.base import (
 )
 from specroof.architecture.block_sparse import BlockSparseAttention
 from specroof.architecture.chunked import ChunkedAttention
-from specroof.architecture.latent import LatentAttention, latent_bytes
+from specroof.architecture.compressed import CompressedAttention, Compressor, entry_bytes
+from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import forward_cost, kv_bytes_per_token, storage
 from specroof.cost.forward import kv_cache_bytes
@@ -35,10 +37,10 @@ from strategies import (
     block_sparse,
     cache_dtypes,
     chunked,
+    compressed_attention,
     contexts,
     forward_pass,
     grouped_queries,
-    indexers,
     kept,
     latents,
     setting,
@@ -128,27 +130,8 @@ def test_a_sequence_keeps_what_a_query_may_still_see(core: Any, context: int, dt
     # What one new token writes into an empty cache, index key included.
     empty = setting(forward_pass(1, 1, 0), kv_dtype=dtype)
     token_bytes = sum(float(op.cache_bytes) for op in core.costs(empty))
+    assert core.costs(empty)[-1].compute_dtype == "bf16"  # the cache is widened to multiply
     assert float(kept(core, context, dtype).cache_bytes) == pytest.approx(seen * token_bytes)
-
-
-@given(grouped_queries, batches, small, contexts)
-def test_a_narrower_cache_moves_fewer_bytes_for_the_same_work(
-    core: GroupedQueryAttention, batch: int, queries: int, context: int
-) -> None:
-    forward = forward_pass(batch, queries, context)
-    bf16, fp8, fp4 = (
-        core.costs(setting(forward, kv_dtype=dtype))[0] for dtype in ("bf16", "fp8", "fp4")
-    )
-    assert bf16.flops == fp8.flops == fp4.flops
-    assert bf16.compute_dtype == fp8.compute_dtype == "bf16"  # the cache is widened to multiply
-    assert bf16.cache_bytes == 2 * fp8.cache_bytes
-    assert fp4.cache_bytes == 0.5625 * fp8.cache_bytes  # half a byte, and a scale byte per 16
-
-
-def latent(
-    core: LatentAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
-) -> list[OpCost]:
-    return core.costs(setting(forward_pass(*sizes), options, kv_dtype))
 
 
 def test_a_prompt_is_attended_expanded_where_that_is_less() -> None:
@@ -270,15 +253,123 @@ def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
     assert kv_bytes_per_token(stack(M3)) == 2 * 2304
 
 
-@given(latents, indexers, batches, small, contexts, cache_dtypes)
-def test_a_shared_selection_saves_the_scan_and_nothing_else(
-    core: LatentAttention, indexer: Indexer, batch: int, queries: int, context: int, dtype: str
+# --- DeepSeek-V4: windows, compressed entries and rings ------------------------------------------
+
+MLA_LIKE = Options(v4_attention="mla-like")
+
+
+#: The layers of DeepSeek-V4-Pro: 128 query heads over entries of 448 plain and 64 rotary elements.
+CSA = CompressedAttention(128, 512, 64, window=128, ratio=4, indexer=Indexer(64, 128, 1024))
+WINDOW_ONLY = CompressedAttention(128, 512, 64, window=128, ratio=0)
+
+
+def entries_before(position: int, ratio: int) -> int:
+    """Return the entries that are complete when the token at `position` comes, by making them."""
+    waiting = finished = 0
+    for _ in range(position):
+        waiting += 1
+        if waiting == ratio:
+            waiting, finished = 0, finished + 1
+    return finished
+
+
+def entry_costs(
+    core: CompressedAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
+) -> dict[str, list[OpCost]]:
+    found: dict[str, list[OpCost]] = {"indexer": [], "attention": [], "compressor": []}
+    for op in core.costs(setting(forward_pass(*sizes), options, kv_dtype)):
+        found[op.kind].append(op)
+    return found
+
+
+def attention(
+    core: CompressedAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
+) -> OpCost:
+    (op,) = entry_costs(core, *sizes, options=options, kv_dtype=kv_dtype)["attention"]
+    return op
+
+
+@given(compressed_attention(), batches, small, contexts)
+def test_attention_and_its_indexer_cost_what_counting_every_query_gives(
+    core: CompressedAttention, batch: int, queries: int, context: int
 ) -> None:
-    own = replace(core, indexer=indexer)
-    shared = replace(core, indexer=None, shared_top_k=indexer.top_k)
-    forward = setting(forward_pass(batch, queries, context), kv_dtype=dtype)
-    _, attention = own.costs(forward)
-    (alone,) = shared.costs(forward)
-    assert alone.flops == attention.flops
-    assert alone.cache_bytes == attention.cache_bytes
-    assert latent_bytes(shared, dtype) == latent_bytes(own, dtype)
+    # The query's own token may complete an entry, which it sees: in DeepseekV4CSACompressor of
+    # transformers (position + 1) // ratio.
+    positions = range(context, context + queries)
+    complete = [entries_before(at + 1, core.ratio) if core.ratio else 0 for at in positions]
+    cap = core.indexer.top_k if core.indexer else context + queries
+    pairs = sum(min(at + 1, core.window) for at in positions) + sum(
+        min(entries, cap) for entries in complete
+    )
+    # An entry is key and value at once: entry_dim for the score, entry_dim for the output. The
+    # MLA-like count has a rotary key beside the entry.
+    for options, dims in (
+        (None, 2 * core.entry_dim),
+        (MLA_LIKE, 2 * core.entry_dim + core.rope_dim),
+    ):
+        op = attention(core, batch, queries, context, options=options)
+        assert op.flops == batch * core.n_heads * pairs * 2 * dims
+    # All queries read what the first one sees, and write an entry each and one a ratio.
+    written = queries * (1 + (1 / core.ratio if core.ratio else 0))
+    entries = entries_before(context, core.ratio) if core.ratio else 0
+    read = min(context, core.window - 1) + min(entries, cap)
+    found = entry_costs(core, batch, queries, context)
+    (op,) = found["attention"]
+    assert float(op.cache_bytes) == pytest.approx(batch * 2 * core.entry_dim * (read + written))
+    # Published estimators let every query see as much, and write nothing.
+    read = min(context, core.window) + min(entries, cap)
+    op = attention(core, batch, queries, context, options=CONTEXT_ONLY)
+    assert op.flops == batch * queries * read * core.n_heads * 4 * core.entry_dim
+    assert op.cache_bytes == batch * read * core.entry_dim * 2
+    assert len(found["indexer"]) == (core.indexer is not None)
+    for scan in found["indexer"]:
+        assert core.indexer is not None
+        index_dim = core.indexer.head_dim
+        assert scan.flops == batch * sum(complete) * 2 * core.indexer.n_heads * index_dim
+        keys = entries + queries / core.ratio
+        assert float(scan.cache_bytes) == pytest.approx(batch * keys * index_dim * 2)
+
+
+@given(compressed_attention(), contexts, cache_dtypes)
+def test_stored_entries_match_counting(core: CompressedAttention, context: int, dtype: str) -> None:
+    entries = entries_before(context, core.ratio) if core.ratio else 0
+    key = index_key_bytes(core.indexer, dtype) if core.indexer else 0
+    seen = len(range(context)[-core.window :])
+    raw = entry_bytes(core, dtype, "shared-kv")
+    stored = float(kept(core, context, dtype).cache_bytes)
+    assert stored == pytest.approx(seen * raw + entries * (raw + key))
+
+
+@given(st.integers(1, 9), st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))
+def test_rings_move_what_a_simulation_moves(
+    ratio: int, rows: int, entries: int, batch: int
+) -> None:
+    row_bytes = 6 * 4  # six float32 values
+    moved = 0
+    for token in range(1, entries * ratio + 1):
+        moved += row_bytes  # every token is written into the ring
+        if token % ratio == 0:
+            moved += rows * row_bytes  # a finished entry reads all of it
+    core = CompressedAttention(8, 32, 8, 4, ratio, compressors=(Compressor(rows, 6),))
+    (ring,) = entry_costs(core, batch, entries * ratio, 0)["compressor"]
+    assert float(ring.cache_bytes) == pytest.approx(batch * moved)
+    assert ring.flops == 0
+    assert ring.weight_bytes == 0
+
+
+def test_entries_of_both_published_layouts_by_hand() -> None:
+    assert entry_bytes(CSA, "bf16", "shared-kv") == 1024  # 512 elements of 2 bytes
+    # 448 in fp8, 64 rotary in bf16, seven scale bytes padded to eight.
+    assert entry_bytes(CSA, "fp8", "shared-kv") == 448 + 128 + 8
+    assert entry_bytes(CSA, "fp8", "mla-like") == 512 + 64
+    assert entry_bytes(CSA, "bf16", "mla-like") == 2 * (512 + 64)
+    assert index_key_bytes(Indexer(64, 128, 1024), "fp8") == 128 + 4
+    assert index_key_bytes(Indexer(64, 128, 1024), "bf16") == 256
+    assert index_key_bytes(Indexer(64, 128, 1024), "fp4") == 64 + 8  # and a scale byte per 16
+
+
+def test_rings_of_a_sequence_by_hand() -> None:
+    # Two rings of eight tokens, 1024 and 256 float32 values each.
+    core = replace(CSA, compressors=(Compressor(8, 1024), Compressor(8, 256)))
+    assert kept(core, 0).state_bytes == (8 * 1024 + 8 * 256) * 4
+    assert kept(WINDOW_ONLY, 0).state_bytes == 0

@@ -1,5 +1,7 @@
-"""The whole pass: what is in it, in which shape, and what each option changes."""
+"""The whole pass: what is in it and what options change; what a model stores; first layers."""
 
+import json
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -7,25 +9,46 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from specroof import load_model
 from specroof.architecture.attention import GroupedQueryAttention, Indexer
-from specroof.architecture.base import FEED_FORWARD_REPLICATED, Linear
+from specroof.architecture.base import (
+    FEED_FORWARD_REPLICATED,
+    HEADS,
+    TENSOR,
+    Core,
+    Linear,
+    cache_element_bytes,
+    cache_only,
+)
+from specroof.architecture.compressed import CompressedAttention, Compressor
 from specroof.architecture.experts import Experts
-from specroof.architecture.latent import LatentAttention
+from specroof.architecture.latent import LatentAttention, latent_bytes
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
-from specroof.cost import CHOICES, ForwardPass, OpCost, Options, forward_cost
+from specroof.catalog.files import bundled
+from specroof.cost import (
+    CHOICES,
+    ForwardPass,
+    OpCost,
+    Options,
+    Storage,
+    forward_cost,
+    kv_bytes_per_token,
+    state_bytes,
+    storage,
+    window_bytes,
+)
+from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import OptionError
+from specroof.parsers import parse_config
+from specroof.units import DTYPE_BYTES
 from strategies import (
-    Grid,
-    amounts,
     architectures,
-    batches,
     contexts,
     formats,
     forward_pass,
     options,
     passes,
-    small,
 )
 
 
@@ -123,57 +146,6 @@ def test_matrices_cost_two_flops_per_weight_and_token_and_are_read_once(
     assert total(matrices, "weight_bytes") == pytest.approx(stored)
 
 
-@given(architectures(), options)
-def test_amounts_keep_the_shape_that_their_formula_gives_them(
-    model: Architecture, choices: Options
-) -> None:
-    grid = Grid(contexts=(3, 50, 7, 0), batches=(1, 5, 9), queries=(1, 2))
-    for op in forward_cost(model, grid.forward, choices):
-        for name, amount in amounts(op).items():
-            fits = np.broadcast_shapes(np.shape(amount), grid.shape)
-            assert fits == grid.shape
-            if op.kind not in {"attention", "latent_attention", "indexer"}:
-                # Only attention looks at the context.
-                assert np.size(amount) <= 3 * 2, f"{op.name} {name}"
-            if name == "weight_bytes" and op.kind != "experts":
-                assert np.size(amount) == 1, op.name
-            if name == "cache_bytes" and op.kind in {"dense", "experts", "head", "router"}:
-                assert np.size(amount) == 1, op.name
-
-
-@given(architectures(), options, small, contexts)
-def test_work_and_caches_are_linear_in_the_batch_and_weights_are_read_once(
-    model: Architecture, choices: Options, queries: int, context: int
-) -> None:
-    one = forward_cost(model, forward_pass(1, queries, context), choices)
-    many = forward_cost(model, forward_pass(24, queries, context), choices)
-    for single, larger in zip(one, many, strict=True):
-        for amount in ("flops", "cache_bytes", "activation_bytes"):
-            expected = pytest.approx(24 * float(getattr(single, amount)))
-            assert float(getattr(larger, amount)) == expected
-        times = float(larger.weight_bytes) / float(single.weight_bytes or 1)
-        assert times == pytest.approx(1 if single.weight_bytes else 0) or (
-            single.kind == "experts" and 1 <= times <= 24 * (1 + 1e-12)
-        )
-
-
-@given(architectures(sawtooth=False), options, batches, small, contexts)
-def test_nothing_falls_with_the_context_or_with_one_more_query(
-    model: Architecture, choices: Options, batch: int, queries: int, context: int
-) -> None:
-    here = forward_cost(model, forward_pass(batch, queries, context), choices)
-    further = forward_cost(model, forward_pass(batch, queries, context + 1), choices)
-    wider = forward_cost(model, forward_pass(batch, queries + 1, context), choices)
-    for op, later, more in zip(here, further, wider, strict=True):
-        # At context 0 the estimators' count leaves attention with no work and no bytes.
-        assert np.isfinite(op.intensity)
-        assert min(later.flops, more.flops) >= op.flops
-        assert later.memory_bytes >= op.memory_bytes
-        # A plain step writes the recurrent state, a verification that will replay does not.
-        if op.kind != "state" or choices.recurrent_state != "replay":
-            assert more.memory_bytes >= op.memory_bytes * (1 - 1e-12)
-
-
 def test_the_count_of_estimators_drops_exactly_the_kinds_it_says() -> None:
     forward = forward_pass(2, 3, 40)
     everything = forward_cost(EVERY_KIND, forward)
@@ -207,18 +179,6 @@ def test_weights_are_overridden_in_projections_and_experts_alone(
     # 16 * 64 weights of q_proj in the first layer, 32 hidden: by the format's bytes per element.
     (q_proj, *_) = stored
     assert q_proj.weight_bytes == model.hidden_size * 64 * form.element_bytes
-
-
-def test_the_state_dtype_changes_the_state_and_not_the_cache() -> None:
-    forward = forward_pass(1, 1, 9)
-    fp32 = forward_cost(EVERY_KIND, forward)
-    bf16 = forward_cost(EVERY_KIND, forward, Options(state_dtype="bf16"))
-    # A state of 4 * 4 float32 and 12 channels * 3 columns in bf16; read and written.
-    (before,), (after,) = of_kind(fp32, "state"), of_kind(bf16, "state")
-    assert before.cache_bytes == 2 * (16 * 4 + 12 * 3 * 2)
-    assert after.cache_bytes == 2 * (16 * 2 + 12 * 3 * 2)
-    cached = [float(of_kind(ops, "latent_attention")[0].cache_bytes) for ops in (fp32, bf16)]
-    assert cached[0] == cached[1] > 0
 
 
 @pytest.mark.parametrize("name", CHOICES)
@@ -280,3 +240,142 @@ def test_a_pass_of_impossible_size_is_refused_by_name(field: str, values: list[A
             OptionError, match=f"^{field} is .*; allowed: (a number from|numbers of at) "
         ):
             ForwardPass(**sizes)
+
+
+# --- what a model takes up: weights, caches that grow, states that do not ------------------------
+
+
+def stack(*cores: tuple[Core, int], kv_dtype: str = "bf16") -> Architecture:
+    """Return a model of layers with nothing but a core each, and how many of them."""
+    layers = tuple(Layer((Block("attention", (), core),), count) for core, count in cores)
+    return Architecture(
+        "stack", "llama", 8, 10, layers, Linear("lm_head", 8, 10, kind="head"), kv_dtype=kv_dtype
+    )
+
+
+FULL = GroupedQueryAttention(32, 8, 128, 128)
+WINDOW = GroupedQueryAttention(64, 8, 64, 64, window=128)
+LATENT = LatentAttention(128, 512, 64)
+CSA = CompressedAttention(
+    128, 512, 64, 128, ratio=4, indexer=Indexer(64, 128, 1024), compressors=(Compressor(8, 1024),)
+)
+DELTA = GatedDeltaNet(16, 32, 128, 128, conv_kernel=4, conv_columns=3)
+
+
+@pytest.mark.parametrize("dtype", CHOICES["kv_dtype"])
+def test_caches_of_a_scale_per_block(dtype: str) -> None:
+    # Bits of ggml's blocks of 32 elements: a scale of 16, a minimum of 16 more in the odd ones.
+    blocks = {"q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5}
+    blocks |= dict.fromkeys(("q4_0", "iq4_nl", "fp4"), 4.5)
+    bits = blocks.get(dtype) or 8 * DTYPE_BYTES[dtype]
+    assert cache_element_bytes(dtype) == bits / 8
+
+
+def test_latents_of_both_published_layouts_by_hand() -> None:
+    sparse = replace(LATENT, indexer=Indexer(64, 128, 2048))
+    assert latent_bytes(LATENT, "bf16") == latent_bytes(sparse, "bf16") == 2 * (512 + 64)
+    assert latent_bytes(LATENT, "fp8") == 512 + 64
+    # Beside an indexer: four float32 scales over 512 elements, the rotary part in bf16.
+    assert latent_bytes(sparse, "fp8") == 512 + 4 * 4 + 2 * 64
+    # A latent that is no multiple of 128 takes a scale for the rest: 130 + 2 * 4 + 2 * 64.
+    assert latent_bytes(replace(sparse, latent_dim=130), "fp8") == 130 + 8 + 128
+
+
+@pytest.mark.parametrize(
+    ("model", "per_token", "at_4096"),
+    [
+        # Llama-3.1-8B: 32 layers of 8 heads * 256 elements * 2 bytes.
+        (stack((FULL, 32)), 131_072, 4096 * 131_072),
+        # Windows of 128 are full long before: 12 layers of 8 * 128 * 2 bytes.
+        (stack((WINDOW, 12)), 0, 12 * 128 * 2048),
+        (stack((LATENT, 61)), 61 * 1152, 4096 * 61 * 1152),
+        # An entry of 1024 and its key of 256 bytes serve four tokens; 128 raw entries beside.
+        (stack((CSA, 2)), 2 * 320, 2 * (128 * 1024 + 1024 * 1280)),
+        # Recurrent states and experts cache nothing.
+        (stack((DELTA, 3), (Experts(4, 2, 8, 8), 1)), 0, 0),
+        (stack((FULL, 1), (WINDOW, 1)), 4096, 4096 * 4096 + 128 * 2048),
+    ],
+)
+def test_caches_by_hand(model: Architecture, per_token: float, at_4096: float) -> None:
+    assert kv_bytes_per_token(model) == per_token
+    assert kv_cache_bytes(model, 4096) == at_4096
+    assert kv_cache_bytes(model, [0, 4096]).tolist() == [0, at_4096]
+    assert window_bytes(model) == at_4096 - 4096 * per_token
+
+
+@given(architectures(), contexts, options)
+def test_the_parts_add_up_to_weights_cache_and_state(
+    model: Architecture, context: int, choices: Options
+) -> None:
+    parts = storage(model, context, choices)
+    cached = kv_cache_bytes(model, context, choices.kv_dtype, choices.index_dtype)
+    sequence = cached + state_bytes(model, choices.state_dtype)
+    assert sum(float(part.sequence_bytes) for part in parts) == pytest.approx(float(sequence))
+
+
+@given(architectures())
+def test_the_parts_hold_every_weight_but_norms(model: Architecture) -> None:
+    norms = model.vector_params + sum(
+        layer.count * block.vector_params for layer in model.layers for block in layer.blocks
+    )
+    stored = sum(part.weight_bytes for part in storage(model, 0))
+    assert stored == pytest.approx(model.weight_bytes - 2 * norms)
+
+
+def shards(model: Architecture) -> list[tuple[float, float, object]]:
+    parts: list[Storage] = storage(model, 1)
+    return [(part.weight_bytes, float(part.sequence_bytes), part.shard) for part in parts]
+
+
+def test_parts_divide_like_their_operations() -> None:
+    # The embedding of 10 * 8 and the head, as large, in bf16: over all devices.
+    vocabulary = (320.0, 0.0, TENSOR)
+    nothing = (0.0, 0.0, HEADS)
+    assert shards(stack((FULL, 2))) == [nothing, vocabulary, (0, 8192, cache_only(8))]
+    assert shards(stack((LATENT, 1))) == [nothing, vocabulary, (0, 1152, cache_only(1))]
+    # 32 KiB of ring and one raw entry: every device of a group holds all of it.
+    assert shards(stack((CSA, 1))) == [nothing, vocabulary, (0, 1024 + 32_768, cache_only(1))]
+    # Linear attention divides by heads, its filters of 8192 * 4 in bf16 as well as its state.
+    assert shards(stack((DELTA, 1))) == [(65_536, 0, HEADS), vocabulary, (0, 2_146_304, HEADS)]
+    experts = Layer((Block("feed_forward", (), Experts(4, 2, 8, 8)),))
+    moe = replace(stack(), layers=(experts,))
+    assert shards(moe) == [(4 * 3 * 64 * 2, 0, TENSOR), vocabulary]
+    # A tied head is the embedding.
+    assert shards(replace(stack(), tied_embeddings=True)) == [(160.0, 0.0, TENSOR)]
+
+
+# --- the first layers, as an early exit drafts with them: LayerSkip, Kangaroo --------------------
+
+HYBRIDS = ["Qwen--Qwen3-Next-80B-A3B-Instruct", "openai--gpt-oss-120b", "Qwen--Qwen3-8B"]
+
+
+def cut_off(stem: str, count: int) -> Architecture:
+    """Return the model of a config that has the first layers only: another way to the same."""
+    config = json.loads(bundled("model_configs", ".json")[stem].read_text(encoding="utf-8"))
+    config["num_hidden_layers"] = count
+    if "layer_types" in config:
+        config["layer_types"] = config["layer_types"][:count]
+    return parse_config(json.dumps(config), source=f"{stem}.json")
+
+
+@pytest.mark.parametrize("stem", HYBRIDS)
+@pytest.mark.parametrize("count", [1, 2, 5, 7])
+def test_first_layers_are_those_of_a_config_that_has_no_others(stem: str, count: int) -> None:
+    first = load_model(stem.replace("--", "/")).first_layers(count)
+    expected = cut_off(stem, count)
+    assert first.n_layers == count
+    assert first.layers == expected.layers
+    assert first.n_params == expected.n_params
+    assert first.first_layers(1).layers == cut_off(stem, 1).layers
+
+
+def test_layers_of_a_model_built_by_hand_follow_each_other_as_listed() -> None:
+    kinds = [Layer((Block("feed_forward", (Linear("up_proj", 8, n),)),), 2) for n in (16, 32)]
+    model = Architecture("toy", "llama", 8, 9, tuple(kinds), Linear("lm_head", 8, 9))
+    assert [layer.count for layer in model.first_layers(3).layers] == [2, 1]
+
+
+@pytest.mark.parametrize("count", [0, 37, 2.0, True])
+def test_other_counts_are_refused(count: int) -> None:
+    with pytest.raises(OptionError, match=r"^count is .* from 1 to 36$"):
+        load_model("Qwen/Qwen3-8B").first_layers(count)

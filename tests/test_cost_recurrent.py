@@ -106,12 +106,7 @@ def test_bytes_of_a_state_as_published_and_by_hand(
 
 def test_parameters_of_the_convolution_and_replayed_tokens_by_hand() -> None:
     assert SUPER.n_params == 10_240 * 4 + 10_240  # taps and bias
-    assert replace(SUPER, conv_bias=False).n_params == 10_240 * 4
-    assert KIMI.n_params == 3 * 32 * 128 * 4
     assert M1.n_params == M1.stored_bytes == 0
-    assert SUPER.stored_bytes == 2 * SUPER.n_params
-    labels = [core.label for core in (SUPER, KIMI, M1)]
-    assert labels == ["mamba2", "delta_attention", "lightning_attention"]
     # Keys and values of 128 * (16 + 32) in bf16, two float32 for 32 heads; and so on.
     assert replay_token_bytes(QWEN) == 2 * 128 * 48 + 8 * 32 == 12_544
     assert replay_token_bytes(SUPER) == 2 * (8192 + 8 * 128) + 4 * 128 == 18_944

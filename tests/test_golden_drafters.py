@@ -8,7 +8,6 @@ import numpy.typing as npt
 import pytest
 
 from published_drafters import (
-    PUBLISHED_HEAD,
     a_round,
     pass_seconds_on,
     published_dflash,
@@ -17,11 +16,8 @@ from published_drafters import (
 from published_models import published, published_hardware, published_options, simulated_qwen36
 from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance
-from specroof.architecture.draft_heads import DraftHead
-from specroof.architecture.model import Architecture, Layer
-from specroof.catalog.names import load_draft_config
 from specroof.drafters import Drafter
-from specroof.drafters.heads import accepted_work, head_block_drafter, head_drafter
+from specroof.drafters.heads import head_block_drafter, head_drafter
 from test_golden_adaptive import BATCHES, POST, column
 
 pytestmark = pytest.mark.golden
@@ -87,37 +83,6 @@ def test_the_cheaper_drafter_is_the_published_one() -> None:
     last = VECTORS[3]["up_to_batch"]
     cheaper = draft_s(DFLASH, batches) < draft_s(MTP, batches, VECTORS[3]["draft_len"])
     assert batches[cheaper].max() == last
-
-
-@pytest.mark.parametrize(("entry", "kind"), [("mtp", "mtp"), ("dflash", "dflash"),
-                                             ("dflash_today", "dflash")])  # fmt: skip
-def test_passes_of_the_configs_differ_by_what_the_file_explains(entry: str, kind: str) -> None:
-    vector = VECTORS[4]["configs"][entry]
-    head = load_draft_config(vector["config"], kind)
-    assert isinstance(head, DraftHead)
-    price = pass_seconds_on(published_hardware(), published_options(POST_ON_COST))
-    round_ = a_round(TARGET, price)
-    model = without_cache(replace(head.model, head=PUBLISHED_HEAD))
-    counted = replace(head, model=model)
-    build = head_drafter if kind == "mtp" else head_block_drafter
-    drafter = build(kind, counted)
-    seconds = float(drafter.draft(round_).serial_s)
-    assert len(accepted_work(counted, round_)) == (0 if kind == "mtp" else 1)
-    tolerance = TOLERANCE["config_pass_us"]
-    assert seconds * MICROSECONDS == pytest.approx(vector["pass_us"], abs=tolerance)
-
-
-def without_cache(model: Architecture) -> Architecture:
-    """Return a pass without the attention that the published sizes leave out."""
-
-    def bare(layer: Layer) -> Layer:
-        blocks = (
-            replace(block, core=None) if block.name == "attention" else block
-            for block in layer.blocks
-        )
-        return replace(layer, blocks=tuple(blocks))
-
-    return replace(model, layers=tuple(bare(layer) for layer in model.layers))
 
 
 @pytest.mark.parametrize("drafter", ["mtp", "dflash"])

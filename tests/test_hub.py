@@ -19,6 +19,7 @@ import pytest
 
 from gguf_files import gguf_bytes
 from tables import rows
+from test_gguf import a_file
 from tiny_configs import TINY
 
 pytestmark = pytest.mark.slow
@@ -27,31 +28,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = TINY | {"num_hidden_layers": 3}
 NVFP4 = {"quantization": {"quant_algo": "NVFP4", "exclude_modules": ["lm_head"]}}
 
-#: A file that says more than one read holds, with a matrix each of what a model has.
-SIZES = {"embedding_length": 64, "feed_forward_length": 128, "block_count": 1}
-HEADS = {"attention.head_count": 4, "attention.head_count_kv": 2, "attention.key_length": 16}
-GGUF = gguf_bytes(
-    {
-        "general.architecture": "llama",
-        "tokenizer.ggml.tokens": ["word"] * 100_000,
-        **{f"llama.{key}": value for key, value in (SIZES | HEADS).items()},
-    },
-    [
-        ("token_embd.weight", [64, 1000], "q8_0"),
-        *(
-            (f"blk.0.{name}.weight", [row, rows], "q8_0")
-            for name, row, rows in (
-                ("attn_q", 64, 64),
-                ("attn_k", 64, 32),
-                ("attn_v", 64, 32),
-                ("attn_output", 64, 64),
-                ("ffn_gate", 64, 128),
-                ("ffn_up", 64, 128),
-                ("ffn_down", 128, 64),
-            )
-        ),
-    ],
-)
+#: A file that says more than one read holds.
+METADATA, TENSORS, _ = a_file("llama")
+GGUF = gguf_bytes(METADATA | {"tokenizer.ggml.tokens": ["word"] * 100_000}, TENSORS)
 
 #: What the server has: repository, then file name.
 FILES: dict[str, dict[str, bytes]] = {
@@ -68,7 +47,7 @@ FILES: dict[str, dict[str, bytes]] = {
         "Tiny-Q8_0.gguf": GGUF,
         "Tiny-mmproj-BF16.gguf": b"",
         "Tiny.txt": b"",
-        "Cut-Q8_0.gguf": GGUF[: len(GGUF) // 2],
+        "Cut-Q8_0.gguf": GGUF[: 2**19],
     },
     "org/whole": {"Tiny-Q8_0.gguf": GGUF},
     "org/secret": {"config.json": json.dumps(CONFIG).encode()},
@@ -107,20 +86,14 @@ class Hub(BaseHTTPRequestHandler):
     keys: ClassVar[list[str | None]] = []
 
     def do_HEAD(self) -> None:
-        self.answer(with_body=False)
+        self.do_GET()
 
     def do_GET(self) -> None:
-        self.answer(with_body=True)
-
-    def log_message(self, *args: object) -> None:
-        """Keep the test's output clean."""
-
-    def answer(self, *, with_body: bool) -> None:
         repository, _, place = self.path.lstrip("/").partition("/resolve/")
         listed = self.path.removeprefix("/api/models/").partition("/tree/")[0]
         if "/tree/" in self.path and listed in FILES:
             names = [{"type": "file", "path": n, "size": 1, "oid": "0"} for n in FILES[listed]]
-            self.send(json.dumps(names).encode(), with_body=with_body)
+            self.reply(json.dumps(names).encode())
             return
         if "/tree/" in self.path:
             repository = listed
@@ -128,7 +101,7 @@ class Hub(BaseHTTPRequestHandler):
             self.requests.append(self.path)
         data = FILES.get(repository, {}).get(place.rpartition("/")[2])
         if repository in HOSTILE:
-            HOSTILE[repository](self, with_body)
+            HOSTILE[repository](self)
         elif repository == "org/secret" and self.headers["Authorization"] != f"Bearer {TOKEN}":
             self.refuse(401, "RepoNotFound")
         elif repository in REFUSED:
@@ -136,142 +109,117 @@ class Hub(BaseHTTPRequestHandler):
         elif data is None:
             self.refuse(404, "EntryNotFound" if repository in FILES else "RepoNotFound")
         else:
-            self.send(data, with_body=with_body)
+            self.send(data)
 
-    def start(self, size: int, tag: str = "0" * 40, status: int = 200) -> None:
+    def log_message(self, *args: object) -> None:
+        """Keep the test's output clean."""
+
+    def reply(self, body: bytes = b"", status: int = 200, **headers: str | None) -> None:
+        """Answer with the Hub's headers but for those that are given; None leaves one out."""
+        usual: dict[str, str | None] = {
+            "X_Repo_Commit": COMMIT,
+            "ETag": f'"{sha256(body).hexdigest()}"',
+            "Content_Length": str(len(body)),
+        }
         self.send_response(status)
-        self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("ETag", f'"{tag}"')
-        self.send_header("Content-Length", str(size))
+        for header, value in (usual | headers).items():
+            if value is not None:
+                self.send_header(header.replace("_", "-"), value)
         self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
 
-    def send(self, data: bytes, *, with_body: bool) -> None:
-        tag, part = sha256(data).hexdigest(), self.headers["Range"]
-        if part is not None and "org/whole" not in self.path:
-            first, last = map(int, part.removeprefix("bytes=").split("-"))
-            data = data[first : last + 1]
-            self.ranges.append((first, len(data)))
-            self.start(len(data), tag, status=206)
-        else:
-            self.start(len(data), tag)
-        if with_body:
-            self.wfile.write(data)
+    def send(self, data: bytes) -> None:
+        part = self.headers["Range"]
+        if part is None or "org/whole" in self.path:
+            self.reply(data)
+            return
+        first, last = map(int, part.removeprefix("bytes=").split("-"))
+        self.ranges.append((first, len(data[first : last + 1])))
+        self.reply(data[first : last + 1], 206, ETag=f'"{sha256(data).hexdigest()}"')
 
     def refuse(self, status: int, code: str | None) -> None:
-        self.send_response(status)
-        if code is not None:
-            self.send_header("X-Error-Code", code)
-        if code == "EntryNotFound":  # the Hub says of which commit, and the client remembers
-            self.send_header("X-Repo-Commit", COMMIT)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        # The Hub says of which commit a file is not, and the client remembers.
+        commit = COMMIT if code == "EntryNotFound" else None
+        self.reply(status=status, X_Error_Code=code, X_Repo_Commit=commit, ETag=None)
 
 
-def hang_up(server: Hub, _: bool) -> None:
+def hang_up(server: Hub) -> None:
     server.close_connection = True
     server.connection.shutdown(SHUT_RDWR)
 
 
-def stop_midway(server: Hub, with_body: bool) -> None:
+def stop_midway(server: Hub) -> None:
     """Promise more bytes than come."""
-    server.start(size=4096)
-    if with_body:
-        server.wfile.write(b"{")
+    server.reply(b"{", Content_Length="4096")
     server.close_connection = True
 
 
-def go_in_circles(server: Hub, _: bool) -> None:
-    """Send the client where it comes from."""
-    server.send_response(302)
-    server.send_header("Location", server.path)
-    server.send_header("Content-Length", "0")
-    server.end_headers()
+def send_slowly(server: Hub, part: bytes, times: int, wait_s: float) -> None:
+    """Offer more than fills memory or disk, or a byte now and then, for ten minutes."""
+    server.reply(Content_Length=str(times * len(part)))
+    for _ in range(times if server.command == "GET" else 0):
+        server.wfile.write(part)
+        time.sleep(wait_s)
 
 
-def send_a_gigabyte(server: Hub, with_body: bool) -> None:
-    """Offer a config that fills memory or disk."""
-    server.start(size=10**9)
-    if with_body:
-        for _ in range(1000):
-            server.wfile.write(b" " * 10**6)
-
-
-def drip(server: Hub, with_body: bool) -> None:
-    """Send a byte now and then, for ten minutes; then a client that waited has another error."""
-    server.start(size=6000)
-    for _ in range(6000 if with_body else 0):
-        server.wfile.write(b" ")
-        time.sleep(0.1)
-
-
-def send_elsewhere(server: Hub, with_body: bool, *, host: str = "http://localhost") -> None:
+def send_elsewhere(server: Hub, *, host: str = "http://localhost") -> None:
     """Keep the file on another host, as the Hub does with large ones."""
-    if with_body:
+    if server.command == "GET":
         server.keys.append(server.headers["Authorization"])
-        server.send(GGUF, with_body=True)
+        server.send(GGUF)
         return
-    server.send_response(302)
     port = server.server.server_address[1]  # type: ignore[index]  # of TCP, with a port
-    names = {"X-Repo-Commit": COMMIT, "ETag": '"0123"', "X-Linked-Size": str(len(GGUF))}
-    for header, value in {**names, "Location": f"{host}:{port}{server.path}"}.items():
-        server.send_header(header, value)
-    server.send_header("Content-Length", "0")
-    server.end_headers()
+    place = f"{host}:{port}{server.path}"
+    server.reply(status=302, ETag='"0123"', X_Linked_Size=str(len(GGUF)), Location=place)
 
 
 #: Three folders up from `hub/models--ORG--NAME/blobs` is the folder that holds the cache.
 ESCAPE = "../../../escaped"
 
 
-def send_names(server: Hub, with_body: bool, *, status: int = 200, **names: str) -> None:
+def send_names(server: Hub, *, status: int = 200, **names: str) -> None:
     """Send a config under a tag and a commit of the caller's choice."""
-    data = json.dumps(CONFIG).encode()
-    server.send_response(status)
-    for header, value in {"X-Repo-Commit": COMMIT, "ETag": '"0123"', **names}.items():
-        server.send_header(header.replace("_", "-"), value)
-    if status == 404:
-        server.send_header("X-Error-Code", "EntryNotFound")
-    server.send_header("Content-Length", str(len(data)))
-    server.end_headers()
-    if with_body:
-        server.wfile.write(data)
+    code = "EntryNotFound" if status == 404 else None
+    names = {"ETag": '"0123"', **names}
+    server.reply(json.dumps(CONFIG).encode(), status, X_Error_Code=code, **names)
 
 
-def send_weak_tag(server: Hub, with_body: bool) -> None:
+def send_weak_tag(server: Hub) -> None:
     """Send a tag as other servers spell theirs."""
     if server.path.endswith("hf_quant_config.json"):
         server.refuse(404, "EntryNotFound")
     else:
-        send_names(server, with_body, ETag='W/"5f-0+a=_.b"')
+        send_names(server, ETag='W/"5f-0+a=_.b"')
 
 
-def turn_hostile(server: Hub, with_body: bool) -> None:
+def turn_hostile(server: Hub) -> None:
     """Answer the first question about a file well, and the second with a way out."""
     asked_before = server.requests.count(server.path) > 1
-    send_names(server, with_body, ETag=f'"{ESCAPE if asked_before else COMMIT}"')
+    send_names(server, ETag=f'"{ESCAPE if asked_before else COMMIT}"')
 
 
 #: Repositories whose answers name files outside of the cache, and the header that does.
-ESCAPING: dict[str, tuple[str, Callable[[Hub, bool], None]]] = {
-    "org/tag": ("ETag", lambda *to: send_names(*to, ETag=f'"{ESCAPE}"')),
-    "org/weak-tag": ("ETag", lambda *to: send_names(*to, ETag=f'W/"{ESCAPE}"')),
-    "org/linked": ("X-Linked-ETag", lambda *to: send_names(*to, X_Linked_ETag=ESCAPE)),
-    "org/commit": ("X-Repo-Commit", lambda *to: send_names(*to, X_Repo_Commit=ESCAPE)),
-    "org/missing": ("X-Repo-Commit", lambda *to: send_names(*to, status=404, X_Repo_Commit=ESCAPE)),
-    "org/dots": ("X-Repo-Commit", lambda *to: send_names(*to, X_Repo_Commit="..")),
-    "org/long": ("ETag", lambda *to: send_names(*to, ETag="x" * 300)),
+ESCAPING: dict[str, tuple[str, Callable[[Hub], None]]] = {
+    "org/tag": ("ETag", lambda hub: send_names(hub, ETag=f'"{ESCAPE}"')),
+    "org/weak-tag": ("ETag", lambda hub: send_names(hub, ETag=f'W/"{ESCAPE}"')),
+    "org/linked": ("X-Linked-ETag", lambda hub: send_names(hub, X_Linked_ETag=ESCAPE)),
+    "org/commit": ("X-Repo-Commit", lambda hub: send_names(hub, X_Repo_Commit=ESCAPE)),
+    "org/missing": ("X-Repo-Commit", lambda hub: send_names(hub, status=404, X_Repo_Commit=ESCAPE)),
+    "org/dots": ("X-Repo-Commit", lambda hub: send_names(hub, X_Repo_Commit="..")),
+    "org/long": ("ETag", lambda hub: send_names(hub, ETag="x" * 300)),
     "org/later": ("ETag", turn_hostile),
 }
 
 #: Repositories that answer as no good server does.
-HOSTILE: dict[str, Callable[[Hub, bool], None]] = {
+HOSTILE: dict[str, Callable[[Hub], None]] = {
     "org/hangs-up": hang_up,
     "org/stops-midway": stop_midway,
-    "org/circles": go_in_circles,
-    "org/gigabyte": send_a_gigabyte,
-    "org/drip": drip,
+    "org/circles": lambda hub: hub.reply(status=302, Location=hub.path),
+    "org/gigabyte": lambda hub: send_slowly(hub, b" " * 10**6, 1000, 0),
+    "org/drip": lambda hub: send_slowly(hub, b" ", 6000, 0.1),
     "org/elsewhere": send_elsewhere,
-    "org/ftp": lambda *to: send_elsewhere(*to, host="ftp://localhost"),
+    "org/ftp": lambda hub: send_elsewhere(hub, host="ftp://localhost"),
     **{name: answer for name, (_, answer) in ESCAPING.items()},
     "org/weak": send_weak_tag,
 }
@@ -348,7 +296,8 @@ def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Deployment) -> None:
 
 def test_a_gguf_file_is_read_by_ranges_and_kept_nowhere(hub: Deployment) -> None:
     shown = row(hub.show("org/gguf/Tiny-Q8_0.gguf"))
-    assert shown["weight_formats"] == {"q8_0 x int8": 64 * (2 * 64 + 2 * 32 + 3 * 128 + 1000)}
+    layer = 256 * (2 * 256 + 2 * 64 + 3 * 512)
+    assert shown["weight_formats"] == {"q8_0 x int8": 2 * layer + 256 * 1000}
     assert [first for first, _ in Hub.ranges] == [0, 2**20]
     assert sum(length for _, length in Hub.ranges) <= len(GGUF)
     assert [path for path in hub.cache.rglob("*.gguf") if path.is_file()] == []
@@ -367,7 +316,7 @@ def test_a_gguf_file_is_found_by_its_format(hub: Deployment) -> None:
 
 def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:
     shown = row(hub.show("org/elsewhere/Tiny-Q8_0.gguf", HF_TOKEN=TOKEN))
-    assert shown["layers"] == 1
+    assert shown["layers"] == 2
     assert Hub.keys == [None, None]
 
 
@@ -401,10 +350,7 @@ def test_a_server_that_names_files_outside_of_the_cache_is_refused(hub: Deployme
     outside = [path for path in hub.cache.rglob("*") if path.name.startswith("escaped")]
     assert outside == []
     assert {path.name for path in hub.cache.iterdir()} <= {"hub", "xet"}
-
-
-def test_tags_of_other_servers_are_names_too(hub: Deployment) -> None:
-    assert row(hub.show("org/weak"))["layers"] == 3
+    assert row(hub.show("org/weak"))["layers"] == 3  # whose tag is spelt as other servers do
 
 
 def test_a_name_that_no_repository_can_have_is_one_line(hub: Deployment) -> None:
@@ -413,19 +359,15 @@ def test_a_name_that_no_repository_can_have_is_one_line(hub: Deployment) -> None
     assert Hub.requests == []
 
 
-def test_no_network_is_one_line(hub: Deployment) -> None:
-    closed = "http://127.0.0.1:9"  # the discard port: nobody listens
-    assert "not reachable" in refusal(hub.show("org/plain", HF_ENDPOINT=closed))
-
-
-def test_offline_without_a_copy_is_one_line(hub: Deployment) -> None:
-    assert "HF_HUB_OFFLINE" in refusal(hub.show("org/plain", HF_HUB_OFFLINE="1"))
-    assert Hub.requests == []
-
-
-def test_a_cache_that_cannot_be_written_is_one_line(hub: Deployment) -> None:
+def test_without_a_network_or_a_cache_it_is_one_line(hub: Deployment) -> None:
     taken = hub.cache / "taken"
     taken.write_text("a file where a folder should be")
-    line = refusal(hub.show("org/plain", HF_HOME=str(taken)))
-    assert "org/plain: config.json cannot be fetched" in line
-    assert str(taken) in line
+    for variable, value, said in (
+        ("HF_ENDPOINT", "http://127.0.0.1:9", "not reachable"),  # the discard port: nobody listens
+        ("HF_HUB_OFFLINE", "1", "HF_HUB_OFFLINE"),
+        ("HF_HOME", str(taken), str(taken)),
+    ):
+        line = refusal(hub.show("org/plain", **{variable: value}))
+        assert line.startswith("specroof: org/plain: ")
+        assert said in line
+    assert Hub.requests == []

@@ -95,6 +95,13 @@ def test_a_panel_without_a_curve_says_so_and_leaves_ticks_above_it() -> None:
     # In rows one after the other, the last is shorter: nothing is missing from it.
     rows = study_figures([overview(f"m{n}", f"c{n}") for n in range(3)])["best-speedup-by-batch"]
     assert not any(axes.texts for axes in rows.axes)
+    # A hole in the first row has no panel above it.
+    there = [overview(*pair) for pair in (("a", "x"), ("b", "x"), ("b", "y"))]
+    texts = [
+        [text.get_text() for text in axes.texts]
+        for axes in study_figures(there)["best-speedup-by-batch"].axes
+    ]
+    assert [shown == ["not in the study"] for shown in texts] == [False, True, False, False]
 
 
 def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page(tmp_path: Path) -> None:
@@ -108,13 +115,6 @@ def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page(tmp_path: Path) -> 
         context_len=1024, batch_size=1,
     )  # fmt: skip
     assert list(found.section("Qwen/Qwen3-8B", "b200").cells) == [("ideal", 1)]
-
-
-def test_a_hole_in_the_first_row_of_a_study_has_no_panel_above_it() -> None:
-    there = [("model-0", "chip-0"), ("model-1", "chip-0"), ("model-1", "chip-1")]
-    chart = study_figures([overview(*pair) for pair in there])["best-speedup-by-batch"]
-    texts = [[text.get_text() for text in axes.texts] for axes in chart.axes]
-    assert [shown == ["not in the study"] for shown in texts] == [False, True, False, False]
 
 
 def test_a_chip_without_a_price_leaves_prices_of_an_overview_open() -> None:
@@ -192,8 +192,10 @@ def test_a_template_of_a_chip_is_an_answer_without_rows() -> None:
     assert found.to_dict()["rows"] == []
 
 
-def test_a_chip_with_a_host_names_it() -> None:
+def test_a_chip_names_its_host_and_what_decides_its_kernels() -> None:
     assert "CPU" in str(show_hardware("rtx-4090+cpu-2ch-ddr5"))
+    assert "cdna3, amd" in str(show_hardware("mi300x"))
+    assert "blackwell, nvidia, compute capability 10.3" in str(show_hardware("gb300"))
 
 
 def test_experts_of_the_host_are_told_to_llama_cpp() -> None:
@@ -275,16 +277,10 @@ def test_workers_of_prefill_have_no_bar_in_the_chart_of_memory() -> None:
 
 
 def test_a_frontier_names_its_engines_and_every_server_has_a_largest_rate() -> None:
+    load: dict[str, Any] = {"input_len": 512, "output_len": 64, "rate": [1, 4], "requests": 20}
+    drafters = ["eagle3,accept=0.7", "ngram,accept=0.3"]
     found = specroof.frontier(
-        MODEL,
-        ["h100", "b200"],
-        drafters=["eagle3,accept=0.7", "ngram,accept=0.3"],
-        engine="vllm",
-        input_len=512,
-        output_len=64,
-        rate=[1, 4],
-        requests=20,
-        ttft_s=1.0,
+        MODEL, ["h100", "b200"], drafters=drafters, engine="vllm", ttft_s=1.0, **load
     )
     assert found.engine == "vllm"
 

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.errors import ConfigError, OptionError, ProfileError, SpecroofError
+from specroof.errors import ProfileError
 from specroof.reading.yaml_text import (
     MAX_NESTING,
     MAX_TEXT_BYTES,
@@ -98,12 +98,6 @@ def test_what_is_plain_is_read(text: str, content: object) -> None:
 def test_what_is_not_plain_is_refused(texts: list[str], said: str) -> None:
     for text in texts:
         assert said in refusal(text)
-
-
-@pytest.mark.parametrize("error", [ProfileError, ConfigError, OptionError])
-def test_the_caller_chooses_the_exception(error: type[SpecroofError]) -> None:
-    with pytest.raises(error, match="holds a list"):
-        parse_yaml("[1]", source="x.yaml", error=error)
 
 
 def test_a_text_of_the_largest_size_is_read_and_one_byte_more_is_not() -> None:
