@@ -1,5 +1,6 @@
 """Formats of llama.cpp's and MLX's files: blocks, and which tensor has which of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from gguf_files import text, value_bytes
 from specroof.architecture.base import Options
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.experts import Experts
-from specroof.architecture.mixes import GGUF_FORMATS, mixed
+from specroof.architecture.mixes import GGUF_FORMATS, MIXES, mixed
 from specroof.architecture.model import Architecture
 from specroof.catalog.names import load_draft_config, load_model
 from specroof.cost import ForwardPass, forward_cost, storage, stored_as
@@ -192,17 +193,45 @@ def test_passes_and_memory_are_counted_in_a_mix() -> None:
     assert stored_as(model, "q4_k_m") is stored_as(model, "q4_k_m")
 
 
+Q8_0_FILES, GEMMA_FILES, GPT_OSS_FILES = (
+    DATA["files"][kind] for kind in ("q8_0", "gemma", "gpt_oss")
+)
 TENSORS: dict[str, dict[str, int]] = DATA["tensors"]
 
 
-def directory_bytes(model: Architecture, of_layer: dict[str, int]) -> int:
+def directory_bytes(model: Architecture, *layers: dict[str, int]) -> int:
     """Bytes of the list of tensors: name, dimensions, type and offset of each."""
     listed = {"token_embd.weight": 2, "output_norm.weight": 1}
     if not model.tied_embeddings:
         listed["output.weight"] = 2
     for layer in range(model.n_layers):
+        of_layer = layers[layer % len(layers)]
         listed |= {f"blk.{layer}.{name}": dims for name, dims in of_layer.items()}
     return sum(8 + len(name) + 4 + 8 * dims + 4 + 8 for name, dims in listed.items())
+
+
+def qwen35_layers(name: str) -> list[dict[str, int]]:
+    width = ("EXPERTS", "SHARED") if "-A" in name else ("GATED",)
+    linear, full = ("QWEN_NORMS", "STATE"), ("QWEN_NORMS", "ATTENTION", "NORMS_OF_HEADS")
+    layers = [(*linear, *width)] * 3 + [(*full, *width)]
+    return [{key: n for part in parts for key, n in TENSORS[part].items()} for parts in layers]
+
+
+def published(name: str) -> tuple[Architecture, int, int]:
+    """A model as a published file has it, and the bytes of its list of tensors and of the file."""
+    model = parse(DATA["configs"]["GEMMA_270M"]) if "270m" in name else load_model(name)
+    if name in Q8_0_FILES:
+        made = mixed(model, "q8_0")
+        return made, directory_bytes(made, *qwen35_layers(name)), Q8_0_FILES[name]
+    if name in GPT_OSS_FILES:
+        made = mixed(model, "mxfp4_moe")
+        return made, directory_bytes(made, TENSORS["GPT_OSS"]), GPT_OSS_FILES[name]
+    # Trained in Q4_0, all of it, and the table in Q8_0.
+    rules = {**MIXES["q4_0"].rules, "ffn_down": ()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MIXES, "q4_0", replace(MIXES["q4_0"], head="q8_0", rules=rules))
+        made = mixed(model, "q4_0")
+    return made, directory_bytes(made, TENSORS["GEMMA"]), GEMMA_FILES[name]
 
 
 def file_bytes(weight_bytes: float, metadata: int, directory: int) -> float:
@@ -244,27 +273,39 @@ def gpt_oss_metadata(size: str) -> int:
     return lists + sum(len(text(key) + value_bytes(value)) for key, value in metadata.items())
 
 
-def gpt_oss(size: str) -> tuple[float, int, int]:
-    """Return the bytes of a file's weights, of its list of tensors, and of all of it."""
-    name = f"openai/gpt-oss-{size}b"
-    model = mixed(load_model(name), "mxfp4_moe")
-    return (
-        model.weight_bytes,
-        directory_bytes(model, TENSORS["GPT_OSS"]),
-        DATA["gpt_oss_files"][name],
-    )
-
-
 def test_gpt_oss_to_the_byte_from_its_tokenizer_and_its_sizes() -> None:
-    weights, directory, size = gpt_oss("20")
-    assert file_bytes(weights, gpt_oss_metadata("20"), directory) == size
+    model, directory, size = published("openai/gpt-oss-20b")
+    assert file_bytes(model.weight_bytes, gpt_oss_metadata("20"), directory) == size
     # The large one is in three parts, each with counts and three keys of its own and with padding,
     # of which only the sum is known, as nobody says where they are cut.
-    weights, directory, size = gpt_oss("120")
+    model, directory, size = published("openai/gpt-oss-120b")
     keys = (("split.no", 2), ("split.count", 2), ("split.tensors.count", 4))
     of_a_part = 24 + sum(len(text(key)) + 4 + n_bytes for key, n_bytes in keys)
-    padding = size - weights - directory - gpt_oss_metadata("120") - 3 * of_a_part
+    padding = size - model.weight_bytes - directory - gpt_oss_metadata("120") - 3 * of_a_part
     assert 0 <= padding <= 3 * 31
+
+
+# What publishers write into the metadata of the others (a template of chats, where files come from,
+# how they were made) nobody can know; it is as long in each file of a kind, up to names. So one
+# length of it must make every file of its kind as long as it is.
+@pytest.mark.parametrize(
+    "names",
+    [[*Q8_0_FILES][:2], [*GEMMA_FILES][:2], [*GEMMA_FILES][2:]],
+    ids=["Qwen3.5", "small gemma-3", "gemma-3"],
+)
+def test_one_length_of_metadata_makes_all_files_of_a_kind_to_the_byte(names: list[str]) -> None:
+    files = [published(name) for name in names]
+    model, directory, size = files[0]
+    longest = int(size - model.weight_bytes - directory) - 24
+    lengths = [
+        metadata
+        for metadata in range(longest - 31, longest + 1)
+        if all(
+            file_bytes(model.weight_bytes, metadata, directory) == size
+            for model, directory, size in files
+        )
+    ]
+    assert lengths
 
 
 @pytest.mark.parametrize(("name", "published", "off"), rows("values", "recipes_per_model"))
