@@ -64,17 +64,8 @@ def test_rows_are_what_predict_says_of_each_load() -> None:
         length = other["tried_draft_len"]
         assert length == others[0]["tried_draft_len"]
         assert other["tried_speedup"] == pytest.approx(ngram.speedup[0, i, length])
-        # 2 x 2.95 $ an hour, as the hardware file has it.
-        dollars = 2 * 2.95 * 1e6 / (3600 * row["tokens_per_s"])
-        assert row["usd_per_million_tokens"] == pytest.approx(dollars)
-        assert row["usd_per_million_tokens_low"] < dollars < row["usd_per_million_tokens_high"]
-        without = "speedup_without_"
-        limits = {
-            name.removeprefix(without): gain
-            for name, gain in row.items()
-            if name.startswith(without)
-        }
-        assert row["limited_by"] == max(limits, key=limits.__getitem__)
+        limits = {name: row[name] for name in row if name.startswith("speedup_without_")}
+        assert f"speedup_without_{row['limited_by']}" == max(limits, key=limits.__getitem__)
         assert min(limits.values()) >= row["speedup"] * (1 - 1e-9) or row["limited_by"] != "prefill"
         assert found["choice"]["own_lengths"][i] == {
             "concurrency": row["concurrency"],
@@ -138,13 +129,9 @@ def test_a_drafter_that_the_server_refuses_is_no_choice() -> None:
     refused = ["dflash,accept=0.97", "eagle3,accept=0.95"]
     given = " --drafter ".join(["", *refused, "mtp,accept=0.6"])
     found = answer(f"{words} --framework sglang{given}")
-    assert (found["choice"]["drafter"], [*found["choice"]["refused"]]) == (
-        "mtp,accept=0.6",
-        refused,
-    )
-    assert found["choice"]["engine_config"]["sglang"].startswith("--speculative-algorithm EAGLE ")
-    decision = page(f"{words} --framework sglang{given}").replace("\n", " ").split("load  ")[0]
-    assert "eagle3,accept=0.95 is left out: SGLang 0.5.23 has no eagle3" in decision
+    choice = found["choice"]
+    assert (choice["drafter"], [*choice["refused"]]) == ("mtp,accept=0.6", refused)
+    assert choice["engine_config"]["sglang"].startswith("--speculative-algorithm EAGLE ")
     # A share of time stands for any drafter, and vLLM runs all of these.
     shares = f"{words} --framework sglang --drafter autoregressive,cost=0.05,accept=0.8"
     assert answer(shares)["choice"]["refused"] == {}
@@ -209,7 +196,6 @@ def test_loads_that_differ_are_on_up_to_one() -> None:
     assert found["choice"]["decision"] == "depends"
     on = [row["concurrency"] for row in found["rows"] if row["decision"] == "on"]
     assert found["choice"]["on_up_to"] == max(on)
-    assert f"decision: on at 1 to {max(on):g}, " in page(f"{words} --drafter ngram,accept=0.3")
 
 
 def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
@@ -225,10 +211,8 @@ def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
     bound = replace(load_hardware("l4"), generic=None)
     found_too = advise("Qwen/Qwen3-32B", [bound, "b200"], **SMALL)
     assert [c.setup.hardware.name for c in found_too.chips] == ["NVIDIA B200 SXM", "NVIDIA L4"]
-    assert any("has no measured engine" in one for one in found_too.warnings)
     # What all chips share is said once, without their names.
     assert sum("<YOUR-DRAFT-MODEL>" in one for one in found.warnings) == 1
-    assert sum(one.startswith("NVIDIA L4: ") for one in found_too.warnings) == 1
     fixed = advise("Qwen/Qwen3-8B", ["b200", "h100"], tensor_parallel=4, **SMALL)
     assert [c.setup.placement.devices for c in fixed.chips] == [4, 4]
 
@@ -261,14 +245,11 @@ def test_a_head_count_that_does_not_divide_is_passed_over() -> None:
 def test_targets_out_of_reach_give_the_ceiling() -> None:
     found = answer(f"{EXAMPLE} --ttft 1 --tpot 0.1 --min-speedup 9")
     least = 1e3 * min(row["tpot_s"] for row in found["rows"])
-    assert f"a TPOT of 0.1 ms is out of reach: the least is {least:.3g} ms, at 1" in " ".join(
-        found["warnings"]
-    )
-    assert any(one.startswith("a TTFT of 1 ms is out of reach") for one in found["warnings"])
+    said = " ".join(found["warnings"])
+    assert f"a TPOT of 0.1 ms is out of reach: the least is {least:.3g} ms, at 1" in said
+    assert "a TTFT of 1 ms is out of reach" in said
     assert found["choice"]["decision"] == "off"
     assert {row["meets_targets"] for row in found["rows"]} == {"no"}
-    told = "0.1 ms: met at no load, with drafts and without"
-    assert told in page(f"{EXAMPLE} --ttft 1 --tpot 0.1 --min-speedup 9")
     # What is advised against at every load is in no schedule, and has no flags.
     assert found["choice"]["schedule"] == [[1, 128, 0]]
     assert set(found["choice"]["engine_config"].values()) == {""}
@@ -296,8 +277,6 @@ def test_a_price_is_the_users_else_the_files_else_asked_for() -> None:
     free = replace(load_hardware("h100"), price=None)
     found = advise(load_model("Qwen/Qwen3-8B"), free, **SMALL).to_dict()
     assert found["rows"][0]["usd_per_million_tokens"] is None
-    table = str(advise("Qwen/Qwen3-8B", [free, "b200"], **SMALL))
-    assert re.search(r"^NVIDIA H100 .* - +-$", table, re.MULTILINE)
     assert any("--price-per-hour" in one for one in found["warnings"])
 
 
@@ -379,7 +358,6 @@ def test_a_day_gets_one_schedule_and_its_gain(tmp_path: Path) -> None:
     ends = [rows[0], rows[2]]
     assert all(row["speedup"] > 1 for row in ends)
     assert day["gain_of"] == "tokens"
-    assert f"over the day: {day['gain']:+.1%} tokens against no drafts" in page(words)
     assert found["choice"]["schedule_lost"] is None
 
 
@@ -391,19 +369,13 @@ def test_a_day_that_goes_to_and_fro_says_what_holding_the_drafts_gives(tmp_path:
     assert day["held_margin"] == 0.1
     assert day["held_changes"] < day["changes"]
     assert day["held_gain"] < day["gain"]
-    told = (
-        f"drafts change {day['changes']} times, or {day['held_changes']} times for "
-        f"{day['held_gain']:+.1%} if a change waits until the load is 10% past the edge of a range"
-    )
-    assert told in " ".join(page(words).split())
+    assert f"or {day['held_changes']} times for {day['held_gain']:+.1%}" in page(words)
 
 
 def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
     path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
-    printed = page(f"{EXAMPLE} --traffic {path}")
-    printed = " ".join(printed.split())
+    printed = " ".join(page(f"{EXAMPLE} --traffic {path}").split())
     assert "in hours 1 more requests arrive than the server answers" in printed
-    assert "% speed against no drafts" in printed
 
 
 def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
@@ -433,14 +405,9 @@ def test_the_point_to_measure_has_commands() -> None:
     found = answer(f"{EXAMPLE} --framework vllm")["choice"]["to_measure"]
     assert (found["concurrency"], found["drafter"]) == (128, "eagle3,accept-length=2.8@3")
     assert found["moved_by"] == max(found["swings"], key=found["swings"].__getitem__)
-    titles = [one["title"] for one in found["commands"]]
-    assert all("vLLM" in title for title in titles[:3:2])
     assert "--speculative-config" in found["commands"][2]["command"]
-    heads = answer("Qwen/Qwen3.5-9B -H h100 --isl 9 --osl 9 --steady --drafter mtp,accept=.7")[
-        "choice"
-    ]["to_measure"]
-    assert "draft-model" not in str(heads["commands"])
-    assert "sglang" in heads["commands"][0]["command"]
+    heads = answer("Qwen/Qwen3.5-9B -H h100 --isl 9 --osl 9 --steady --drafter mtp,accept=.7")
+    assert "draft-model" not in str(heads["choice"]["to_measure"]["commands"])
 
 
 @pytest.mark.parametrize("least", [1.0, 1.2, 1.3, 1.5])
@@ -482,18 +449,13 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     assert chip.advised is chip.plan  # a name of old
     assert "memory" not in str(found).splitlines()[1]
     assert [one.rate for one in chip.break_even] == [None, None]
-    assert "break-even" not in page(
-        "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --choose-draft-len 5 --drafter mtp,rates=.9/.8 --notes"
-    )
 
 
 def test_flags_for_several_nodes_say_what_they_lack() -> None:
     words = SMALL | {"drafters": "ngram,accept=0.3", "concurrency": 1}
     for devices, told in ((8, False), (16, True)):
         found = advise("Qwen/Qwen3-235B-A22B", "h100", tensor_parallel=devices, **words)
-        said = [one for one in found.warnings if "--node-rank" in one]
-        assert bool(said) == told
-        assert all(one.startswith("16 devices are in 2 hosts") for one in said)
+        assert any("--node-rank" in one for one in found.warnings) == told
         assert ("--nnodes 2 --node-rank 0" in str(found)) == told
 
 
@@ -522,9 +484,7 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     runs = Case(kept.deployment, load, "queue", raises=False)
     (told,) = predicted(runs, kept.drafters).end_to_end
     assert default["ttft_s"] == pytest.approx(told.ttft_s[0, 0, many["draft_len"]])
-    printed = " ".join(page(words).split())
-    assert "--server running=64 is in the flags of sglang" in printed
-    assert f"64 in flight get {default['tokens_per_s']:.0f} tok/s at $" in printed
+    assert f"64 in flight get {default['tokens_per_s']:.0f} tok/s at $" in page(words)
     # Of a chip that nobody knows the wait has no figure that is of use.
     h100: Any = load_hardware("h100")
     unknown = replace(h100.generic, architecture=None)
@@ -546,8 +506,7 @@ def test_throughput_that_is_bought_with_waiting_is_not_simply_on() -> None:
     assert many["draft_len"] > 0
     assert many["ttft_s"] > 10 * many["plain_ttft_s"]
     assert found["choice"]["decision"] == "depends"
-    told = "of 56 run with drafts"
-    assert told in " ".join(page(words).split())
+    assert "of 56 run with drafts" in " ".join(page(words).split())
 
 
 def test_a_target_that_drafts_miss_turns_them_off_and_is_named() -> None:

@@ -83,6 +83,7 @@ def test_look_ups_say_what_they_need() -> None:
         ([*EAGLE, "--kv-cache", "int8"], "--kv-cache is 'int8'"),
         ([*EAGLE, "--prefill", "1x1", "--decode", "1x1", "--steady"], "no draft can be tried"),
         (["--drafter", "ngram,accept=0.5", "--framework", "llama.cpp"], "sglang or vllm"),
+        ([*EAGLE, "--prefix-hit-rate", 0.5], "--prefix-hit-rate is 0.5; allowed: prompts that"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_when_it_is_asked_for(
@@ -129,11 +130,3 @@ def test_servers_are_started_with_the_settings_that_were_predicted(
         assert all(words.count(flag) == 1 for flag in flags[::2])
     for words in reads:
         assert words[words.index("--server") + 1] == "memory=0.7,running=24"
-
-
-def test_prompts_that_are_cached_in_part_are_not_benchmarked() -> None:
-    done = told("-H", "h100", *EAGLE, *LOAD, "--prefix-hit-rate", 0.5)
-    assert (done.exit_code, done.stderr) == (
-        2,
-        "specroof: --prefix-hit-rate is 0.5; allowed: prompts that share nothing\n",
-    )
