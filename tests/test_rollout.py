@@ -12,7 +12,7 @@ from specroof import MeasurementError, OptionError, rollout, speedup_curve, trai
 from specroof.arrays import Array
 from specroof.questions.rollout import step_speedup
 from specroof.serving.workload import LENGTH_LAWS
-from tables import rows
+from tables import present, rows
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
 #: What pays up to some batch alone.
@@ -67,10 +67,8 @@ def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     assert drafts == ([1, 0] if spec == SOMETIMES else [3, 2])  # fewer at large batches
     assert found.rows[2].draft_len is None
     # Where fixed drafts do not pay, the schedule still may.
-    assert [row.decision for row in found.rows[1:]] == (
-        ["off", "on"] if spec == SOMETIMES else ["on"] * 2
-    )
-    assert ("by its schedule alone" in " ".join(str(found).split())) == (spec == SOMETIMES)
+    decisions = [row.decision for row in found.rows[1:]]
+    assert decisions == (["off", "on"] if spec == SOMETIMES else ["on"] * 2)
     # A drafter misses the tokens of the rounds without it.
     assert any("turns drafting off" in note for note in found.notes) == (spec == SOMETIMES)
 
@@ -95,7 +93,6 @@ def test_the_slowest_server_ends_the_rollout(engine: str) -> None:
         price = 2 / 3600 * both.rows[0].makespan_s / TAILED.sum() * 1e6
         paid = asked(engine=engine, replicas=2, price_per_hour=1.0).rows[0]
         assert paid.usd_per_million_tokens == pytest.approx(price)
-    assert "2 servers" in both.title
     # More servers than answers: each has one, and the longest ends.
     alone = asked(lengths=TAILED[:1], engine=engine)
     assert asked(engine=engine, replicas=99).rows[0].makespan_s == alone.rows[0].makespan_s
@@ -129,10 +126,8 @@ def test_bands_hold_the_figures_and_the_ideal_engine_has_none() -> None:
         assert row.speedup_low < row.speedup < row.speedup_high
         assert row.makespan_s_low < row.makespan_s < row.makespan_s_high
         assert row.decision == ("on" if row.speedup_low > 1 else "unclear")
-    ideal = asked(engine="ideal")
-    assert ideal.rows[1].speedup_low is None
-    assert ideal.records[1]["speedup_low"] is None
-    assert ideal.rows[1].decision == "on"
+    ideal = asked(engine="ideal").rows[1]
+    assert (ideal.speedup_low, ideal.decision) == (None, "on")
 
 
 def test_a_limit_holds_and_without_limits_all_run() -> None:
@@ -212,8 +207,7 @@ def test_a_drafter_is_trained_anew_where_drift_loses_more_than_training() -> Non
     halves = 0.5 ** (np.arange(0, 40, 1e-3) + 5e-4) * 1e-3 * anew.least_half_life_steps[1]
     assert halves.sum() * (takes_s[-1] - takes_s[0]) == pytest.approx(anew.seconds[1], rel=1e-4)
     few, many = (asked(**drifts, retraining_samples=n) for n in (1, 100_000))
-    assert few.drafters[0].retraining.every[1] is not None
-    assert f"pays every {few.drafters[0].retraining.every[1]} steps" in str(few)
+    assert f"pays every {present(few.drafters[0].retraining.every[1])} steps" in str(few)
     assert many.drafters[0].retraining.every == (None,) * 3
     assert "does not pay" in str(many)
     # Nothing is lost, the share is not known, or there is nothing to train.
@@ -262,10 +256,14 @@ def test_draws_are_whole_cut_and_the_same_with_the_same_seed() -> None:
     assert len(found.output_len) == 50
     assert found.output_len.max() <= 1000
     assert np.all(found.output_len == np.rint(found.output_len))
-    again = asked(lengths="lognormal=400/2000", n_requests=50, max_output_len=1000)
-    assert np.array_equal(found.output_len, again.output_len)
-    other = asked(lengths="lognormal=400/2000", n_requests=50, seed=1)
-    assert not np.array_equal(found.output_len, other.output_len)
+    again, other = (
+        asked(
+            lengths="lognormal=400/2000", n_requests=50, max_output_len=1000, seed=seed
+        ).output_len
+        for seed in (0, 1)
+    )
+    assert np.array_equal(found.output_len, again)
+    assert not np.array_equal(found.output_len, other)
     assert len(asked(lengths="pareto=400/3").output_len) == 256
 
 
@@ -303,7 +301,6 @@ def test_chips_are_rows_of_one_answer() -> None:
         pytest.approx(s) for one in both.drafters for s in one.makespan_s
     ]
     assert [int(row["draft_len"]) for row in points] == [*range(7)] * 2
-    assert all(f"{one.setup.hardware.name}: {SPEC}" in str(both) for one in both.drafters)
     drifting = asked(hardware=chips, accept_length=[2.8, 2.0], step_share=0.5)
     assert len(drifting.figures()["-steps"].axes[0].lines) == 1 + 2 * 2
     low, high = drifting.drafters[0].steps[0].bands["speedup"]

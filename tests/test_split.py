@@ -24,7 +24,7 @@ from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.launch import Speculation, launch, worker_launches
 from specroof.serving.prefills import request_s
 from specroof.serving.served import ServedCurve, served_curve
-from specroof.serving.split import PromptTimes, Split, prompt_times, wire_s, worker_batch
+from specroof.serving.split import PromptTimes, Split, prompt_times, worker_batch
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from tables import present
@@ -76,7 +76,6 @@ def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
     engine = replace(served.setup.engine, request_latency_s=0.0, tokenize_s=0.0)
     served = replace(served, setup=replace(served.setup, engine=engine))
     loads, split = [1.0, 7.0, 64.0], Split(setup_of(), 1, 1, math.inf)
-    assert split.mean(setup_of("h200"), lambda chip: 2.0 if "H100" in chip.name else None) is None
     whole, workers = requests_of(served, split, loads)
     shape: dict[str, Any] = {"context_len": [REQUESTS.mean_context_len], "max_draft_len": 3}
     decoding = decoding_curve(served, EAGLE, acceptance_of(EAGLE), loads, **shape)
@@ -116,11 +115,7 @@ def test_a_request_alone_waits_for_its_own_prompt_and_transfer() -> None:
     one, eight = (
         requests_of(served, Split(served.setup, 1, workers), [1.0, 64.0]) for workers in (1, 8)
     )
-    whole, workers = (figures[:, 0] for figures in (one[0].ttft_s, one[1].transfer_s))
-    alone_s, engine = request_s(served, REQUESTS), served.setup.engine
-    lost_s = engine.request_latency_s + engine.tokenize_s * REQUESTS.input_len
-    np.testing.assert_allclose(one[1].prefill_s[:, 0], alone_s, rtol=1e-6)
-    np.testing.assert_allclose(whole, alone_s + workers + lost_s, rtol=1e-6)
+    np.testing.assert_allclose(one[1].prefill_s[:, 0], request_s(served, REQUESTS), rtol=1e-6)
     # It is alone on one of many workers, too.
     np.testing.assert_allclose(eight[0].tpot_s[:, 0], one[0].tpot_s[:, 0])
     np.testing.assert_allclose(8 * eight[1].decode_batch[:, 0], one[1].decode_batch[:, 0])
@@ -173,6 +168,7 @@ def test_a_figure_of_workers_is_the_mean_over_their_devices() -> None:
     # 6 devices of 5 and 8 of 2.
     mean = split.mean(decode, lambda chip: 5.0 if "H200" in chip.name else 2.0)
     assert mean == pytest.approx((6 * 5 + 8 * 2) / 14)
+    assert split.mean(decode, lambda chip: 2.0 if "H100" in chip.name else None) is None
 
 
 @pytest.mark.parametrize("field", ["prefill_workers", "decode_workers", "link_bytes_per_s"])
@@ -306,14 +302,6 @@ def test_the_cache_of_a_drafter_is_moved_besides() -> None:
     assert drafted == pytest.approx([plain + more_s] * 3)
 
 
-def test_fewer_senders_send_more_each() -> None:
-    link = {"link_bytes_per_s": 1e9}
-    one = float(wire_s(3e9, receivers=1, senders=1, **link))
-    assert one == 4.0
-    assert float(wire_s(3e9, receivers=8, senders=2, **link)) == 4 * one
-    assert float(wire_s(3e9, receivers=2, senders=8, **link)) == one
-
-
 @pytest.mark.parametrize(
     ("prefill", "decode", "links"),
     [((8, 1), (1, 8), 8), ((1, 8), (8, 1), 8), ((2, 4), (1, 2), 2), ((3, 2), (3, 2), 6)],
@@ -348,12 +336,10 @@ PLAN = Speculation(kind="eagle3", schedule=((1, 64, 3),), draft_model="me/head")
 def test_both_workers_of_vllm_draft_alike_and_say_what_they_do() -> None:
     flags = launch(PLAN, "vllm")
     workers = worker_launches("vllm", flags, Placement(8), input_len=100)
-    roles = {}
-    for role, found in workers.items():
-        words = shlex.split(found.text)
-        assert found.text.endswith(flags.text)
-        roles[role] = json.loads(words[words.index("--kv-transfer-config") + 1])["kv_role"]
-    assert roles == {"prefill": "kv_producer", "decode": "kv_consumer"}
+    for role, kind in {"prefill": "kv_producer", "decode": "kv_consumer"}.items():
+        words = shlex.split(workers[role].text)
+        assert workers[role].text.endswith(flags.text)
+        assert json.loads(words[words.index("--kv-transfer-config") + 1])["kv_role"] == kind
 
 
 def test_tensorrt_llm_drafts_where_it_decodes() -> None:

@@ -13,33 +13,25 @@ import pytest
 import yaml
 
 from commands import refused, run
-from specroof import advise, breakeven, capacity, frontier, load_hardware, predict, sweep, worth
+from specroof import advise, capacity, frontier, load_hardware, predict, sweep
 from specroof.errors import OptionError, reject
 from specroof.hardware.engine import UNMEASURED
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Setup, engine_setup
 from specroof.questions.request import workers_of
 from specroof.questions.splits import candidate_splits, worker_schedule
-from tables import rows
+from tables import present, rows
 
 # --- advise ---------------------------------------------------------------------------------------
 
 ASKED: dict[str, Any] = {
     "drafters": "eagle3,accept=0.7", "input_len": 3000, "output_len": 300, "concurrency": [1, 32]
 }  # fmt: skip
-
-
 MODEL, CHIP = "Qwen/Qwen3-8B", "h100"
 
 
 def of_workers(question: Callable[..., Any], **changes: Any) -> Any:
     return question(MODEL, CHIP, **ASKED | changes)
-
-
-def usd_per_hour(*chips: str) -> float:
-    """Return the price of some chips together."""
-    prices = [load_hardware(chip).price for chip in chips]
-    return sum(price.usd_per_hour for price in prices if price)
 
 
 @pytest.mark.parametrize("targets", [{}, {"tpot_ms": 4.0, "draft_len": [2, 3]}])
@@ -71,9 +63,6 @@ def test_the_best_split_is_the_best_of_all(targets: dict[str, Any]) -> None:
     if not targets:
         assert row.plain_tokens_per_s == pytest.approx(max(plain))
     assert row.speedup == pytest.approx(row.tokens_per_s / row.plain_tokens_per_s)
-    assert row.plain_usd_per_million_tokens == pytest.approx(
-        3 * 2.95 / 3600 / row.plain_tokens_per_s * 1e6
-    )
 
 
 @pytest.mark.parametrize(
@@ -93,17 +82,15 @@ def test_nothing_without_drafts_is_better_than_the_baseline(
 def test_servers_without_a_split_are_candidates_too() -> None:
     asked = {"input_len": 10, "output_len": 1000, "concurrency": 64}
     chip = of_workers(advise, devices=4, **asked).chips[0]
-    (said,) = [note for note in chip.notes if "unsplit" in note]
     whole = of_workers(advise, tensor_parallel=1, **asked | {"concurrency": 16})
     (each,), (row,) = whole.chips[0].rows, chip.rows
     assert row.plain_tokens_per_s >= 4 * each.plain_tokens_per_s
     # Prompts of ten tokens keep no prefill worker busy.
     assert 4 * each.tokens_per_s > row.tokens_per_s
-    assert "no split is the best use" in said
+    assert "no split is the best use" in " ".join(chip.notes)
 
 
 def test_prefill_limits_what_drafts_gain() -> None:
-    """Speculation multiplies what decode workers do, and leaves prefill workers as they are."""
     asked = {"concurrency": [256], "framework": "vllm"}
     few, many = (
         of_workers(advise, prefill=f"{n}x1", decode="1x1", **asked).chips[0].rows[0] for n in (1, 6)
@@ -139,10 +126,12 @@ def test_workers_of_a_budget_hold_the_model_and_divide_it() -> None:
         )
         return [
             (
-                *(one.prefill_workers, one.prefill.placement.devices),
-                *(one.decode_workers, setup.placement.devices),
+                one.prefill_workers,
+                one.prefill.placement.devices,
+                one.decode_workers,
+                each.placement.devices,
             )
-            for setup, one in found
+            for each, one in found
         ]
 
     assert splits(4) == []
@@ -196,9 +185,9 @@ WORKERS: dict[str, Any] = {"prefill": "2x1", "decode": "2x2"}
 def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
     asked: dict[str, Any] = {"max_draft_len": 3, "decode": "1x1", **ASKED}
     mixed = of_workers(predict, prefill="1x1@h200", **asked)
-    usd = usd_per_hour("h100", "h200") / 3600 * 1e6
+    prices = [present(load_hardware(chip).price).usd_per_hour for chip in ("h100", "h200")]
+    usd = sum(prices) / 3600 * 1e6
     assert mixed.money.of(1.0)["usd_per_million_tokens"] == pytest.approx(usd)
-    assert sum(note.startswith("price:") for note in mixed.messages["notes"]) == 2
     unknown = of_workers(predict, prefill="1x1@a100-40gb", link=25e9, **asked)
     assert unknown.money.of(1.0)["usd_per_million_tokens"] is None
 
@@ -230,20 +219,6 @@ def test_a_frontier_of_workers_ends_where_requests_wait_for_memory() -> None:
     assert told == {1: None, 32: None, 160: 80}
 
 
-@pytest.mark.parametrize("question", [predict, advise, worth, breakeven, frontier])
-def test_every_answer_says_which_workers_serve(question: Callable[..., Any]) -> None:
-    asked: dict[str, Any] = ASKED | WORKERS | {"concurrency": [1]}
-    if question in {worth, breakeven}:
-        asked["drafter"] = str(asked.pop("drafters")).partition(",")[0]
-    if question is worth:
-        asked |= {"accept_length": 2, "draft_len": 3}
-    found = question(MODEL, CHIP, **asked)
-    chip = load_hardware(CHIP).name
-    assert f" on 6 x {chip} (2 x 1 prefill, 2 x 2 decode), engine " in found.title
-    split = found.to_dict()["case"].get("split")
-    assert question is frontier or split["devices"] == 2 * 1 + 2 * 2
-
-
 def test_memory_of_workers_is_that_of_servers_of_their_size() -> None:
     asked: dict[str, Any] = {"context_len": 8192, "engine": "vllm"}
     found = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", **WORKERS, **asked)
@@ -254,10 +229,6 @@ def test_memory_of_workers_is_that_of_servers_of_their_size() -> None:
     assert kept == [absent | row for row in (*alone.records, *prefill.records)]
     assert [row.worker for row in found.rows] == ["decode", "decode", "prefill"]
     assert found.to_dict()["case"]["split"]["decode"]["workers"] == 2
-    (line,) = (line for line in str(found).splitlines() if line.startswith("- over all workers"))
-    counts = [2 * row.largest_batch for row in (*alone.rows, *prefill.rows)]
-    assert [int(word) for word in line.split()[-3:]] == counts
-    assert "over all workers" not in str(alone)
     assert "split" not in alone.to_dict()["case"]
 
 
@@ -287,14 +258,11 @@ def test_studies_take_workers(tmp_path: Path) -> None:
     again = yaml.safe_dump({**STUDY, "targets": [TARGETS[0] | {"link": 1e9}, TARGETS[1]]})
     (tmp_path / "study.yaml").write_text(again)
     assert "split_sha256" in refused(f"sweep {tmp_path}/study.yaml -o {tmp_path}/csv")
-    overviews = {overview.target: overview for overview in found.overviews()}
-    assert [overview.devices for overview in overviews.values()] == [6, 2]
+    first, second = found.overviews()
+    assert (first.devices, second.devices) == (6, 2)
     # Prices are of all devices.
-    usd, best = overviews[1].usd_per_million_tokens[0, 1], split.end_to_end[0].curve
-    draft_len = best.best_draft_len[0, 1]
-    assert usd == pytest.approx(
-        split.money.of(best.tokens_per_s)["usd_per_million_tokens"][0, 1, draft_len]  # type: ignore[index]  # known
-    )
+    usd = split.rows[1].usd_per_million_tokens
+    assert first.usd_per_million_tokens[0, 1] == pytest.approx(usd)
     rows = list(found.frames())
     assert rows[0]["devices"].unique().tolist() == [6]
     assert "devices" not in rows[1]
