@@ -1,6 +1,7 @@
 """What it takes to pay: every inverse against the forward model, and what it says at the ends."""
 
 import re
+import shlex
 import sys
 from itertools import product
 from pathlib import Path
@@ -8,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import specroof
+from commands import run
 from specroof import breakeven, plot, predict
-from specroof.cli import app
-from tables import rows
+from tables import present, rows
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 
@@ -33,16 +33,10 @@ def test_each_load_has_the_acceptance_that_gives_the_speedup_there() -> None:
         curve = forward(EXPERTS, f"eagle3,accept={row.value!r}", row)
         assert curve.best_speedup.item() == pytest.approx(1.3, rel=1e-9)
         assert curve.best_draft_len.item() == row.draft_len
-    asked: dict[str, Any] = {"solve": "cost", "speedup": 2.0, "batch_size": 1}
+    # What a cost is of: a drafter that is timed, and one of which a share is stated.
     for spec, unit in (("mtp", "factor on its time"), ("block,cost=0,drafts=3", "share of a")):
-        share = breakeven(DENSE, CHIP, drafter=f"{spec},accept=0.8", **asked)
+        share = breakeven(DENSE, CHIP, drafter=f"{spec},accept=0.8", solve="cost", batch_size=1)
         assert share.sought.startswith(f"largest cost of drafting ({unit}")
-    (row,) = share.rows
-    curve = forward(DENSE, f"block,cost={row.value!r},drafts=3,accept=0.8", row)
-    assert curve.best_speedup.item() == pytest.approx(2, rel=1e-9)
-
-
-# --- never and always ----------------------------------------------------------------------------
 
 
 def test_a_played_break_even_is_the_nearest_of_its_plays() -> None:
@@ -66,35 +60,6 @@ def test_a_played_break_even_is_met_where_it_is_asked_back(rate: float) -> None:
     assert there.speedup[0, 3] == pytest.approx(1, abs=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("speedup", "answer"), [(0.5, "always"), (2.5, "at"), (4, "never")]
-)  # in closed form 1.79x at most
-def test_requests_may_reach_what_the_closed_form_does_not(speedup: float, answer: str) -> None:
-    load: dict[str, Any] = {"input_len": 1000, "output_len": 200, "rate": 14, "requests": 200}
-    asked: dict[str, Any] = {"model": DENSE, "hardware": "h100", "engine": "vllm", **load}
-    wish: dict[str, Any] = {"drafter": "eagle3,accept-length=2.8@3", "draft_len": 3}
-    (row,) = breakeven(**asked, **wish, speedup=speedup).rows
-    assert row.answer == answer
-    (best,) = predict(**asked, drafters="eagle3,accept=1", max_draft_len=3).played
-    assert (row.ceiling < speedup) == (answer == "never") == (best.speedup[0, 3] < speedup)
-
-
-def test_a_free_drafter_always_pays_and_a_dear_one_never() -> None:
-    # Free drafts whose verification costs less than the bonus token is worth: even at rate 0 a
-    # round is a plain step on an engine whose passes are bound by memory.
-    never = breakeven(DENSE, CHIP, drafter="block,cost=5,drafts=3", batch_size=1)
-    (row,) = never.rows
-    assert (row.answer, row.value) == ("never", None)
-    best = forward(DENSE, "block,cost=5,drafts=3,accept=1", row).speedup[0, 0, 1:].max()
-    assert row.ceiling == pytest.approx(best)
-    free = "autoregressive,cost=0,accept=0.9"
-    always = breakeven(DENSE, CHIP, drafter=free, solve="batch", most=4, engine="ideal")
-    assert always.rows[0].answer == "beyond"
-    assert always.rows[0].runs == ((1, 4),)
-    least = breakeven(DENSE, CHIP, drafter=free, batch_size=1, speedup=0.5)
-    assert (least.rows[0].answer, least.rows[0].value) == ("always", 0.0)
-
-
 def test_the_end_of_a_search_is_no_answer() -> None:
     free = "autoregressive,cost=0,accept=0.9"
     asked: dict[str, Any] = {"drafter": free, "solve": "batch", "engine": "ideal"}
@@ -104,20 +69,9 @@ def test_the_end_of_a_search_is_no_answer() -> None:
     (row,) = found.rows
     assert (row.answer, row.value, row.unknown_from) == ("beyond", None, 17)
     assert row.draft_len
-    assert row.record["unknown_from"] == found.records[0]["unknown_from"] == 17
-    text = found.text()
-    assert "> 16" in text
-    assert "from 17 on" in text
+    assert found.records[0]["unknown_from"] == 17
+    assert "> 16" in found.text()
     assert any("from 17 on" in note for note in found.notes)
-
-
-def test_what_lies_beyond_a_search_is_unknown_where_its_end_does_not_pay_too() -> None:
-    asked: dict[str, Any] = {"drafter": "block,cost=5,drafts=3,accept=0.5", "solve": "batch"}
-    never = breakeven(DENSE, CHIP, **asked, most=16, capacity=False)
-    assert (never.rows[0].answer, never.rows[0].unknown_from) == ("never", 17)
-    limited = breakeven(DENSE, CHIP, **asked, context_len=1 << 20)
-    assert limited.rows[0].unknown_from is None
-    assert not any("nothing is known" in note for note in limited.notes)
 
 
 def test_a_batch_needs_room() -> None:
@@ -133,8 +87,7 @@ def test_a_batch_needs_room() -> None:
     nowhere = breakeven(
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=200_000, most=64
     )
-    assert nowhere.rows[0].record["ceiling"] is None
-    assert "no room" in nowhere.text()
+    assert (nowhere.rows[0].record["ceiling"], nowhere.rows[0].answer) == (None, "no room")
 
 
 def test_the_largest_context_is_the_last_that_is_predicted() -> None:
@@ -146,20 +99,10 @@ def test_the_largest_context_is_the_last_that_is_predicted() -> None:
     assert np.isfinite(curve.best_speedup).ravel().tolist() == [True, False]
 
 
-# --- refusals ------------------------------------------------------------------------------------
-
-
 def test_a_break_even_needs_no_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     with_it = breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     assert breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1).rows == with_it.rows
-
-
-# --- the shell, tables and charts ----------------------------------------------------------------
-
-
-def shell(*words: str) -> Any:
-    return CliRunner().invoke(app, ["breakeven", DENSE, "-H", CHIP, *words])
 
 
 @pytest.mark.slow
@@ -186,8 +129,6 @@ def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -
     assert endless.rows[0].value == inside.value
     assert endless.rows[1].value is not None
     assert not endless.warnings
-    cells = found.text().splitlines()[5].split()
-    assert cells == ["4096", "8", "-", "-", "-", "-", "no", "room"]
 
 
 @pytest.mark.parametrize("question", [breakeven, specroof.worth])
@@ -238,15 +179,13 @@ def test_drafts_without_room_are_not_the_answer() -> None:
     (row,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one).rows
     assert row.draft_len == 1
     (free,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one, capacity=False).rows
-    assert free.draft_len is not None
-    assert free.draft_len > 1
+    assert present(free.draft_len) > 1
 
 
 @pytest.mark.parametrize("words", rows("values", "break_evens"))
 def test_every_answer_is_drawn(words: tuple[str, ...], tmp_path: Path) -> None:
     picture = tmp_path / "chart.png"
-    done = shell(*words, "--plot", str(picture))
-    assert done.exit_code == 0, done.output
+    run(f"breakeven {DENSE} -H {CHIP} --plot", picture, *map(shlex.quote, words))
     assert picture.read_bytes()[1:4] == b"PNG"
 
 
@@ -257,7 +196,6 @@ def test_a_chart_shows_the_values_it_is_of() -> None:
     values = [row.value for row in found.rows]
     assert values[-1] is None
     np.testing.assert_allclose(drawn, [np.nan if v is None else v for v in values])
-    assert axes.get_ylabel() == "Least acceptance rate"
     never = plot.plot_breakeven(found).axes[0].lines[1].get_xdata()
     assert np.asarray(never).tolist() == [2048]
 
@@ -267,13 +205,12 @@ def test_rates_at_which_drafts_pay_always_or_never_are_told_in_words() -> None:
     pays = breakeven("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.8", solve="rate", **asked)
     loses = breakeven("Qwen/Qwen3-8B", "h100", drafter="ngram,accept=0.1", solve="rate", **asked)
     assert (pays.rows[0].answer, pays.rows[0].value) == ("always", 6)
-    assert str(pays).count("every rate asked that the server keeps up with") == 1
+    assert "every rate asked that the server keeps up with" in str(pays)
     assert (loses.rows[0].answer, "no rate asked" in str(loses)) == ("never", True)
 
 
 def test_a_context_that_pays_beyond_the_positions_of_a_model_is_told() -> None:
     found = breakeven("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.7", solve="context")
-    longest = found.rows[0].value  # of 349407 tokens' room, and 40960 positions
-    assert longest is not None
+    longest = present(found.rows[0].value)  # of 349407 tokens' room, and 40960 positions
     assert longest > 40960
     assert any(f"40960 tokens, and {longest:.0f} are" in note for note in found.notes)

@@ -147,16 +147,6 @@ def test_the_ceiling_is_what_the_easier_end_gains(parameter: str, easy: float) -
     assert found.ceiling == pytest.approx(best.curve.speedup[0, 0, 3])
 
 
-def test_devices_that_hold_a_request_are_named() -> None:
-    # 141 GB of weights: one chip of 85 GB does not hold them, and two do.
-    case = case_of(Load([1], [2048]))
-    served = Deployment(load_model("meta-llama/Llama-3.3-70B-Instruct"), case.deployment.setup)
-    large = replace(case, deployment=served)
-    found = outcomes(large, load_drafter("eagle3,accept=0.7"), max_draft_len=1)
-    (said,) = found.warnings(large)
-    assert said.endswith("--tp 2 has room")
-
-
 def test_a_server_without_room_for_drafts_solves_nothing() -> None:
     case, drafter = case_of(replace(BATCH, batch_size=[1000])), load_drafter("eagle3,accept=0.7")
     found = solve(case, drafter, "accept", Wish(max_draft_len=3))

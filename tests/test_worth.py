@@ -34,14 +34,10 @@ def test_users_are_the_most_that_wait_no_longer() -> None:
     asked: dict[str, Any] = {"draft_len": 15, "accept_length": 4, "capacity": False}
     found = worth(MODEL, CHIP, drafter=SPEC, tpot_s=0.01, **asked)
     (row,) = found.rows
-    around = specroof.predict(
-        MODEL,
-        CHIP,
-        drafters=f"{SPEC},accept-length=4@15",
-        batch_size=[row.users, row.users + 1],
-        max_draft_len=15,
-        capacity=False,
-    ).curves[0]
+    (around,) = specroof.predict(
+        MODEL, CHIP, drafters=f"{SPEC},accept-length=4@15", batch_size=[row.users, row.users + 1],
+        max_draft_len=15, capacity=False,
+    ).curves  # fmt: skip
     fastest = np.nanmax(around.tokens_per_s_per_user[0], axis=-1)
     assert fastest[0] >= 100 > fastest[1]
     limited = worth(MODEL, CHIP, drafter=SPEC, tpot_s=1.0, draft_len=15, accept_length=4)
@@ -103,8 +99,7 @@ def test_lengths_take_the_place_of_the_acceptance_of_a_spec() -> None:
 def test_a_chip_without_a_price_says_which_flag() -> None:
     found = worth(MODEL, "b300", drafter=SPEC, accept_length=3)
     assert found.rows[0].usd_per_million_tokens is None
-    assert found.notes[0] == "price of NVIDIA B300 SXM unknown: --price-per-hour USD"
-    assert "$/Mtok" not in found.text()
+    assert "--price-per-hour USD" in found.notes[0]
     given = worth(MODEL, "b300", drafter=SPEC, accept_length=3, price_per_hour=3.6)
     assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
 
@@ -122,10 +117,6 @@ def test_several_batch_sizes_are_those_of_each_alone() -> None:
     alone = [worth(MODEL, CHIP, **asked, batch_size=batch) for batch in (1, 16)]
     found = worth(MODEL, CHIP, **asked, batch_size=[1, 16])
     assert found.rows == alone[0].rows + alone[1].rows
-    assert [row.batch_size for row in found.rows] == [1.0, 1.0, 16.0, 16.0]
-    assert [row.tpot_limit_s for row in found.rows] == [
-        row.tpot_limit_s for one in alone for row in one.rows
-    ]
     drawn = found.plot().axes[0].lines[1:]
     assert [np.asarray(line.get_ydata()).tolist() for line in drawn] == [
         [row.speedup for row in one.rows] for one in alone
@@ -139,5 +130,4 @@ def test_a_job_is_one_load_whatever_its_lengths() -> None:
     found = worth(MODEL, CHIP, drafter="ngram", accept_length=[2, 3], lengths=job)
     (same,) = specroof.predict(MODEL, CHIP, drafters="ngram,accept-length=3@16", lengths=job).rows
     assert found.rows[1].speedup == pytest.approx(same.speedup)
-    assert ", 3 requests at once, " in str(found)
     assert [*found.by_load.values()] == [[*found.rows]]
