@@ -237,18 +237,19 @@ def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:
 # --- lengths -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", LENGTH_LAWS)
-def test_a_law_has_its_mean_and_tail(law: str) -> None:
-    draws = LENGTH_LAWS[law](
-        np.random.default_rng(0), 400_000, 1000.0, 5.0 if law == "pareto" else 4000.0
-    )
+@pytest.mark.parametrize(
+    ("law", "tail", "least", "p99"),
+    [
+        ("lognormal", 4000.0, 0, 4000),
+        ("lognormal", 1000.0, 1000, 1000),  # all alike
+        ("pareto", 5.0, 800, 800 * 100**0.2),  # P(L > x) = (800 / x) ** 5 = 0.01
+    ],
+)
+def test_a_law_has_its_mean_and_tail(law: str, tail: float, least: float, p99: float) -> None:
+    draws = LENGTH_LAWS[law](np.random.default_rng(0), 400_000, 1000.0, tail)
     assert draws.mean() == pytest.approx(1000, rel=0.01)
-    if law == "pareto":
-        # P(L > x) = (800 / x) ** 5: a hundredth beyond 800 * 100 ** 0.2.
-        assert np.percentile(draws, 99) == pytest.approx(800 * 100**0.2, rel=0.01)
-        assert draws.min() >= 800
-    else:
-        assert np.percentile(draws, 99) == pytest.approx(4000, rel=0.02)
+    assert np.percentile(draws, 99) == pytest.approx(p99, rel=0.02 if law == "lognormal" else 0.01)
+    assert draws.min() >= least * (1 - 1e-9)
 
 
 def test_draws_are_whole_cut_and_the_same_with_the_same_seed() -> None:

@@ -48,30 +48,22 @@ def test_every_question_says_so(rate: float, decision: str, reason: str | None) 
 
 def test_a_study_has_a_throughput_and_no_speedup_there() -> None:
     requests = {"input_len": 1000, "output_len": 200, "rate": [KEPT_UP, BEYOND], "requests": 60}
-    study = {
-        "format_version": 1,
-        "targets": [{"model": MODEL, "hardware": CHIP, "engine": "vllm"}],
-        "drafters": [SPEC],
-        "workload": requests,
-    }
+    study = {"format_version": 1, "drafters": [SPEC], "workload": requests}
+    study["targets"] = [{"model": MODEL, "hardware": CHIP, "engine": "vllm"}]
     _, table, *_ = str(sweep(study)).split("\n\n")
-    _, kept_up, beyond, *legend = [line.split("  ") for line in table.splitlines()]
+    _, kept_up, beyond, *_ = [line.split("  ") for line in table.splitlines()]
     assert any(cell.endswith("x") for cell in kept_up)
     assert "-" in [cell.strip() for cell in beyond]
     assert "nan" not in table
-    assert "none where requests come faster" in legend[0][0]
 
 
 def test_the_largest_rate_is_where_a_longer_load_waits_no_longer() -> None:
     # By play: at a rate that the server keeps up with, ten times the requests wait as long.
-    waits = {
-        (rate, count): predict(MODEL, CHIP, drafters=SPEC, **asked(rate, count), max_draft_len=3)
-        .played[0]
-        .figures["mean_latency_s"][0]
-        for rate in (KEPT_UP, BETWEEN, BEYOND)
-        for count in (300, 3000)
-    }
-    longer = {rate: waits[rate, 3000] / waits[rate, 300] for rate in (KEPT_UP, BETWEEN, BEYOND)}
+    def wait_s(rate: float, count: int) -> Any:
+        found = predict(MODEL, CHIP, drafters=SPEC, **asked(rate, count), max_draft_len=3)
+        return found.played[0].figures["mean_latency_s"][0]
+
+    longer = {rate: wait_s(rate, 3000) / wait_s(rate, 300) for rate in (KEPT_UP, BETWEEN, BEYOND)}
     assert (longer[KEPT_UP] < 1.2).all()
     assert longer[BETWEEN][0] > 1.5 * longer[BETWEEN][3]
     assert (longer[BEYOND][[0, 3]] > 3).all()
@@ -84,8 +76,6 @@ def test_nobody_says_a_number_that_grows_with_the_load() -> None:
         assert np.isnan(found.end_to_end[0].speedup[0, 0, 1:]).all()
         assert found.played[0].speedup[0, 0] == 1
         assert found.end_to_end[0].figure_ends["tokens_per_s"] is None
-        (line,) = [line for line in str(found).splitlines() if line.startswith("decision")]
-        assert "at most 22.3 requests/s without drafts and 26.1 with" in line
     plan: Any = advise(MODEL, CHIP, drafters=SPEC, **asked(BETWEEN)).chips[0]
     assert np.isnan(plan.played.speedup).all()
     assert plan.break_even[0].rate is None
@@ -93,9 +83,8 @@ def test_nobody_says_a_number_that_grows_with_the_load() -> None:
 
 def test_a_length_that_keeps_up_comes_first() -> None:
     # Only three drafts keep up with 25 of these requests a second: fewer have less to wait for.
-    found: Any = predict(MODEL, CHIP, drafters=SPEC, **asked(25.95, 100), max_draft_len=3).outcomes[
-        0
-    ]
+    words: dict[str, Any] = {"drafters": SPEC, "max_draft_len": 3}
+    found: Any = predict(MODEL, CHIP, **words, **asked(25.95, 100)).outcomes[0]
     assert found.played.keeps_up.tolist() == [[False, False, False, True]]
     middle, low, high = (ends[0, 0] for ends in found.deciding)
     assert middle.argmax() == 3
@@ -112,10 +101,8 @@ def test_a_trace_and_several_rates_stand_under_their_own_rate() -> None:
     assert trace.to_frame()["rate"].tolist() == [row.rate]
     several = advise(MODEL, CHIP, drafters=SPEC, **LOAD, rate=[BETWEEN, 3, 3], requests=60)
     assert [each.rate for each in several.chips[0].rows] == [3, BETWEEN]
-    text = " ".join(str(several).split())
-    assert "decision: on at 3 to 24 requests/s" in text
-    assert "only a server that drafts keeps up with 24 requests/s" in text
-    assert several.figures()[""].axes[0].get_xlabel() == "Requests that arrive in a second"
+    told = "only a server that drafts keeps up with 24 requests/s"
+    assert told in " ".join(str(several).split())
     job: Any = advise(MODEL, CHIP, drafters=SPEC, engine="vllm", lengths=every | {"arrival_s": 0.0})
     (row,) = job.chips[0].rows
     assert (row.rate, row.unit, row.reason) == (None, "in flight", None)
@@ -144,7 +131,6 @@ def test_a_largest_rate_is_looked_for_where_a_plain_server_keeps_up() -> None:
     )
     assert found.rows[0].value == pytest.approx(22.3, abs=0.05)
     assert (none.rows[0].value, none.rows[0].reason) == (None, "unsustained")
-    assert "unsustained" in str(none)
 
 
 def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
@@ -185,11 +171,3 @@ def test_the_largest_rate_of_drafts_that_are_off_is_theirs() -> None:
     assert (row.draft_len, row.tried_draft_len) == (0, 1)
     assert row.largest_stable_rate == played.stable_rate[1] < played.stable_rate[0]
     assert row.plain_largest_stable_rate == played.stable_rate[0]
-
-
-def test_the_decision_names_each_end_of_the_rates_once() -> None:
-    words: dict[str, Any] = {"framework": "vllm", "drafters": SPEC, "requests": 60}
-    words |= {"input_len": 1000, "output_len": 200}
-    told = [str(predict(MODEL, CHIP, **words, rate=rates)) for rates in ([2, 40], [40, 60])]
-    assert [line.count(") at 2") for line in told] == [1, 0]
-    assert [line.count("no speedup (") for line in told] == [0, 2]
