@@ -44,18 +44,11 @@ def test_steps_gain_nothing_on_an_h20_at_the_batches_of_rollouts() -> None:
     asked: dict[str, Any] = {"framework": "vllm", "lengths": "lognormal=2000/8000"}
 
     def gain(chip: str, answers: int, length: float) -> float:
-        return float(
-            specroof.rollout(
-                "Qwen/Qwen3-8B",
-                chip,
-                drafters=f"eagle3,accept-length={length}@3",
-                n_requests=answers,
-                max_draft_len=3,
-                **asked,
-            )
-            .drafters[0]
-            .speedup[3]
-        )
+        found = specroof.rollout(
+            "Qwen/Qwen3-8B", chip, drafters=f"eagle3,accept-length={length}@3",
+            n_requests=answers, max_draft_len=3, **asked,
+        )  # fmt: skip
+        return float(found.drafters[0].speedup[3])
 
     gains = {answers: gain("h20", answers, 2.4) for answers in (64, 512)}
     assert gains[512] < 1 < gains[64] < 1.2

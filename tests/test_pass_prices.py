@@ -35,43 +35,42 @@ def deployment(model: str, chip: str, engine: str, devices: int) -> Deployment:
 
 
 def priced(
-    served: Deployment, rules: PrefillRules, drafter: Drafter | None = None, drafts: int = 0
-) -> PassPrices:
-    return pass_prices(
-        served,
-        rules,
-        running=RUNNING,
-        input_len=(SHORTEST, PROMPT),
-        longest=LONGEST,
-        drafting=None if drafter is None else (drafter, acceptance_of(drafter), drafts),
-    )[-1]
+    served: Deployment,
+    rules: PrefillRules,
+    drafter: Drafter | None = None,
+    drafts: int = 0,
+    **bounds: Any,
+) -> tuple[PassPrices, ...]:
+    usual: dict[str, Any] = {"running": RUNNING, "input_len": (SHORTEST, PROMPT), "longest": LONGEST}
+    drafting = (drafter, acceptance_of(drafter), drafts) if drafter and drafts else None
+    return tuple(pass_prices(served, rules, drafting=drafting, **usual | bounds))
 
 
 @pytest.mark.parametrize("where", SERVED)
 def test_passes_between_the_points_take_what_they_take(where: tuple[str, str, str, int]) -> None:
     served = deployment(*where)
     rules = prefill_rules(served)
-    prices, rng = priced(served, rules), np.random.default_rng(0)
+    (prices,), rng = priced(served, rules), np.random.default_rng(0)
     for _ in range(40):
         batch = int(np.exp(rng.uniform(0, np.log(RUNNING))))
         context = rng.uniform(SHORTEST, LONGEST)
         decode = ForwardPass(batch, 1.0, context)
-        assert prices.round_s.at(batch, context) == pytest.approx(
-            float(engine_pass_s(served, decode)), rel=0.01
-        )
+        alone_s = float(engine_pass_s(served, decode))
+        assert prices.round_s.at(batch, context) == pytest.approx(alone_s, rel=0.01)
         # One chunk of a prompt that is partly cached; several whole prompts of a pass.
         tokens, cached = rng.uniform(1024, rules.chunk), rng.uniform(0, 6000)
         prompts = rng.integers(2, 9)
         chunk = prefill_pass(tokens, context_len=cached)
         whole = prefill_pass(tokens / prompts, batch_size=prompts)
         for prompt, attended in ((chunk, cached + tokens / 2), (whole, tokens / prompts / 2)):
-            assert prices.prompt_s.at(tokens, attended) == pytest.approx(
-                float(engine_pass_s(served, prompt)), rel=0.01
-            )
+            prompt_s = float(engine_pass_s(served, prompt))
+            assert prices.prompt_s.at(tokens, attended) == pytest.approx(prompt_s, rel=0.01)
             beside = Work(served.model, prompt, kind="prompts")
-            assert prices.mixed_s(batch, context, tokens, attended) == pytest.approx(
-                float(engine_pass_s(served, decode, beside)), rel=0.01
+            both_s, mixed_s = (
+                float(engine_pass_s(served, decode, beside)),
+                prices.mixed_s(batch, context, tokens, attended),
             )
+            assert mixed_s == pytest.approx(both_s, rel=0.01)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
@@ -79,20 +78,11 @@ def test_passes_between_the_points_take_what_they_take(where: tuple[str, str, st
 def test_draft_lengths_are_priced_together_as_one_by_one(engine: str, spec: str) -> None:
     served, drafter = deployment("Qwen/Qwen3-8B", "h100", engine, 1), load_drafter(spec)
     rules = prefill_rules(served, drafter.kind)
-    bounds = {"running": 16, "longest": 2048}
-    together = pass_prices(
-        served,
-        rules,
-        input_len=(800, 1000),
-        drafting=(drafter, acceptance_of(drafter), 3),
-        **bounds,
-    )
+    bounds = {"running": 16, "longest": 2048, "input_len": (800, 1000)}
+    together = priced(served, rules, drafter, 3, **bounds)
     assert len(together) == (4 if "eagle" in spec else 3)  # the drafter ends before
     for drafts, prices in enumerate(together):
-        alone = pass_prices(
-            served, rules, input_len=(800, 1000),
-            drafting=(drafter, acceptance_of(drafter), drafts) if drafts else None, **bounds,
-        )[-1]  # fmt: skip
+        alone = priced(served, rules, drafter, drafts, **bounds)[-1]
         for name in ("round_s", "prompt_s", "sharing_s", "context_s"):
             one, other = getattr(prices, name).values, getattr(alone, name).values
             np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15, err_msg=name)
@@ -106,7 +96,7 @@ def test_rounds_are_those_of_a_curve_and_mixed_passes_draft_as_the_server_does(
 ) -> None:
     served, drafter = deployment(*SERVED[0]), load_drafter("eagle3,accept=0.7")
     rules = PrefillRules(8192, shares_passes=True, drafts_beside=drafts_beside)
-    prices = priced(served, rules, drafter, drafts=3)
+    prices = priced(served, rules, drafter, drafts=3)[-1]
     assert prices.survival == pytest.approx((0.7, 0.49, 0.343))
     assert prices.tokens_per_round == pytest.approx(2.533)
     assert prices.positions == (4 if drafts_beside else 1)
@@ -119,9 +109,8 @@ def test_rounds_are_those_of_a_curve_and_mixed_passes_draft_as_the_server_does(
         for j, batch in enumerate(curve.batch_size):
             round_s = curve.round_s[i, j, -1]
             assert prices.round_s.at(batch, context) == pytest.approx(round_s, rel=0.01)
-            wanted = float(
-                engine_pass_s(served, ForwardPass(batch, prices.positions, context), chunk)
-            )
+            decode = ForwardPass(batch, prices.positions, context)
+            wanted = float(engine_pass_s(served, decode, chunk))
             if drafts_beside:
                 wanted += round_s - curve.verify_s[i, j, -1]
             assert prices.mixed_s(batch, context, 2048, 1024) == pytest.approx(wanted, rel=0.01)
@@ -130,7 +119,7 @@ def test_rounds_are_those_of_a_curve_and_mixed_passes_draft_as_the_server_does(
 def test_a_tree_keeps_its_tokens_per_round() -> None:
     served = deployment(*SERVED[0])
     drafter = load_drafter("eagle3,accept=0.6,tree=3/2/1,siblings=.1/.05")
-    prices = priced(served, prefill_rules(served, "eagle3"), drafter, drafts=3)
+    prices = priced(served, prefill_rules(served, "eagle3"), drafter, drafts=3)[-1]
     curve = decoding_curve(
         served, drafter, acceptance_of(drafter), [8], context_len=[4096], max_draft_len=3
     )
@@ -142,8 +131,8 @@ def test_a_tree_keeps_its_tokens_per_round() -> None:
 def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     served = deployment(*SERVED[0])
     whole = PrefillRules(0, shares_passes=False, drafts_beside=False)
-    asked: Any = {"running": 1, "input_len": (512, 512), "longest": 512}
-    (prices,) = pass_prices(served, whole, **asked)
+    bounds: Any = {"input_len": (512, 512), "longest": 512}
+    (prices,) = priced(served, whole, running=1, **bounds)
     assert prices.prompt_s.at(512, 256) == pytest.approx(
         float(engine_pass_s(served, prefill_pass(512))), rel=0.01
     )
@@ -155,7 +144,7 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     assert prices.request_latency_s == engine.request_latency_s
     assert prices.tokenize_s == engine.tokenize_s
     # More requests while answers are short: the points of fewer stay where they are.
-    few, many = (pass_prices(served, whole, **asked, most=n)[0].round_s.x for n in (1, 40))
+    few, many = (priced(served, whole, running=1, **bounds, most=n)[0].round_s.x for n in (1, 40))
     assert few == prices.round_s.x == [1, 2]
     assert (many[:2], many[-1]) == ([1, 2], 40)
 
