@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from commands import answered, refused, run
-from specroof import Options, advise, load_hardware, load_model, predict
+from gridded import gridded
+from specroof import Options, advise, load_drafter, load_hardware, load_model, predict
+from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
 from specroof.policies.decision import decide
@@ -148,23 +151,6 @@ def test_a_server_that_refuses_all_drafters_is_refused() -> None:
     assert re.search("128256 tokens beside a model of 151936.*no layers for mtp", told)
 
 
-def test_layers_of_mtp_from_elsewhere_are_to_be_filled_in() -> None:
-    # MiMo-7B has such layers, of the width of Qwen3-8B, whose own checkpoint has none.
-    words = "advise Qwen/Qwen3-8B -H h100 --isl 1000 --osl 100 --concurrency 1 --framework vllm"
-    found = answered(f"{words} --drafter mtp,config=XiaomiMiMo/MiMo-7B-Base,accept=0.7")
-    told = found["choice"]["engine_config"]["vllm"]
-    assert '"method": "mtp", "model": "<YOUR-DRAFT-MODEL>"' in told
-
-
-def test_memory_is_ignored_where_that_is_asked_for() -> None:
-    # 145 GB of weights on chips of 80 GB: two would have 15 GB left, most of it not the server's.
-    words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --concurrency 900"
-    found = answer(f"{words} --drafter eagle3,accept=.7 --no-capacity")
-    assert found["case"]["capacity"] is None
-    assert found["rows"][0]["plain_running"] > 500
-    assert found["choice"]["raised"] == {}
-
-
 def flags_of(words: str, framework: str) -> list[str]:
     """Return the words of the flags that a call prints for a framework."""
     found = answer(f"{words} --isl 9 --osl 9 --concurrency 4 --steady --framework {framework}")
@@ -290,23 +276,17 @@ def test_a_framework_without_a_fit_is_stood_in_for() -> None:
     assert answer(f"{words} --framework vllm --engine generic")["case"]["engine"] == "generic"
 
 
-def test_cached_prompts_come_sooner(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "concurrency": [8], "steady": True}
-    lengths: dict[str, Any] = {"input_len": 4000, "output_len": 500}
-    none, half = (
-        advise("Qwen/Qwen3-8B", "h100", **asked, **lengths, prefix_hit_rate=share)
-        for share in (None, 0.5)
-    )
-    (first,), (sooner,) = (found.to_dict()["rows"] for found in (none, half))
-    assert sooner["ttft_s"] < first["ttft_s"]
-    assert sooner["tokens_per_s"] > first["tokens_per_s"]
-    # The mean request of a mix has the same hits.
+def test_the_mean_request_of_a_mix_has_the_same_hits(tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "steady": True}
+    asked |= {"prefix_hit_rate": 0.5}
+    lengths: dict[str, Any] = {"input_len": 4000, "output_len": 500, "concurrency": 8}
+    (row,) = advise("Qwen/Qwen3-8B", "h100", **asked, **lengths).rows
     mix = tmp_path / "day.yaml"
     mix.write_text(
         "hours: [{hour: 0, concurrency: 8}]\nmix: [{input_len: 4000, output_len: 500, weight: 1}]\n"
     )
-    day = advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(mix), prefix_hit_rate=0.5)
-    assert day.to_dict()["rows"][0]["ttft_s"] == pytest.approx(sooner["ttft_s"])
+    day = advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(mix))
+    assert day.rows[0].ttft_s == pytest.approx(row.ttft_s)
 
 
 def banded(verdicts: list[tuple[float, float, float]]) -> Any:
@@ -561,3 +541,123 @@ def test_an_engine_of_another_server_has_the_flags_of_that_server() -> None:
             "Qwen/Qwen3-8B", "h100", engine=engine, drafters="eagle3,accept=0.7", **asked
         )
         assert [*found.chips[0].engine_config] == servers
+
+
+# --- the benchmark to run -------------------------------------------------------------------------
+
+LOAD = ("--input-len", 1024, "--output-len", 1024, "--concurrency", 1)
+EAGLE = ("--drafter", "eagle3,accept=0.7")
+
+
+def benched(*words: object) -> Any:
+    fixed = ["advise", "Qwen/Qwen3-8B", "--draft-model", "org/eagle3", "--choose-draft-len", "3"]
+    return CliRunner().invoke(app, [*fixed, *map(str, words), "--bench"])
+
+
+def to_measure(*words: object) -> Any:
+    done = benched(*words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout.splitlines()[-1])["choice"]["to_measure"]
+
+
+def test_what_to_do_with_the_results_repeats_what_was_asked(
+    hardware_folder: Path, tmp_path: Path
+) -> None:
+    chip = tmp_path / "my chips" / "b200.yaml"
+    chip.parent.mkdir()
+    chip.write_text((hardware_folder / "b200.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    done = benched(
+        *("-H", chip, *EAGLE, *LOAD, "--tp", 2, "--engine", "vllm"),
+        *("--family", "qwen3", "--weights", "fp8", "--kv-cache", "fp8"),
+    )
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.stdout.splitlines() if line.startswith("specroof ")]
+    validate, calibrate = map(shlex.split, lines)
+    words = ["bench.jsonl", "-H", str(chip), "--model", "Qwen/Qwen3-8B"]
+    words += ["--drafter", "eagle3,accept=0.7", "--draft-len", "3", "--tp", "2"]
+    words += ["--family", "qwen3", "--engine", "vllm", "--kv-cache", "fp8", "--weights", "fp8"]
+    assert validate == ["specroof", "validate", *words]
+    assert calibrate == ["specroof", "calibrate", *words, "-o", "my-b200.yaml"]
+
+
+def test_it_shows_what_predict_says_of_the_same_requests() -> None:
+    words = ["-H", "b200", *EAGLE, "--concurrency", 8, "--input-len", 4000, "--output-len", 200]
+    words += ["--weights", "fp8", "--kv-cache", "fp8"]
+    found = to_measure(*words)
+    grid = answered("predict Qwen/Qwen3-8B", *words, "--max-draft-len 3 --grid")
+    rates = gridded(grid, "tokens_per_s")[0, 0, [0, 3]].tolist()
+    assert [found["plain_tokens_per_s"], found["tokens_per_s"]] == pytest.approx(rates)
+    assert len(found["commands"]) == 6
+    assert "--random-input-len 4000 --random-output-len 200" in found["commands"][1]["command"]
+
+
+@pytest.mark.parametrize(("chip", "words", "server"), rows("values", "bench_commands"))
+def test_the_commands_are_those_of_the_server_that_predicts(
+    chip: str, words: list[str], server: str
+) -> None:
+    found = to_measure("-H", chip, *EAGLE, *LOAD, *words)
+    assert found["commands"][0]["title"].startswith(server)
+
+
+def test_look_ups_say_what_they_need() -> None:
+    done = benched("-H", "b200", "--drafter", "ngram,accept=0.5", *LOAD)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "# note: random prompts" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--drafter", "eagle3,accept=0.7,tree=3/1/1,siblings=.1/.05"], "allowed: a chain"),
+        (["--drafter", "autoregressive,accept=0.7,cost=0.1"], "allowed: mtp, eagle"),
+        ([*EAGLE, "--tp", 2, "--dp-attention", 2], "allowed: devices of one node"),
+        ([*EAGLE, "--kv-cache", "int8"], "--kv-cache is 'int8'"),
+        ([*EAGLE, "--prefill", "1x1", "--decode", "1x1", "--steady"], "no draft can be tried"),
+        (["--drafter", "ngram,accept=0.5", "--framework", "llama.cpp"], "sglang or vllm"),
+        ([*EAGLE, "--prefix-hit-rate", 0.5], "--prefix-hit-rate is 0.5; allowed: prompts that"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_when_it_is_asked_for(
+    words: list[object], said: str
+) -> None:
+    done = benched("-H", "h100", *LOAD, *words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert said in line
+    assert "--bench" not in run("advise Qwen/Qwen3-8B -H h100", *LOAD, *words)
+
+
+def test_python_and_the_former_name_print_the_same() -> None:
+    words = "Qwen/Qwen3.5-27B -H b200 --drafter mtp,accept=0.8 --draft-len 3"
+    printed = run("mock", words)
+    answer = advise(
+        *("Qwen/Qwen3.5-27B", "b200"), drafters=load_drafter("mtp,accept=0.8"), draft_len=3,
+        input_len=1024, output_len=1024, concurrency=1, tensor_parallel=1, bench=True,
+    )  # fmt: skip
+    assert printed == f"{answer}\n"
+    with pytest.raises(OptionError, match=r"^bench is True, and no draft"):
+        advise(
+            *("Qwen/Qwen3-8B", "b200"), drafters="mtp,rates=.9/.8", draft_len=5,
+            input_len=9, output_len=9, concurrency=1, bench=True,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("framework", "flags"),
+    [
+        ("vllm", ["--gpu-memory-utilization", "0.7", "--max-num-seqs", "24"]),
+        ("sglang", ["--mem-fraction-static", "0.7", "--max-running-requests", "24"]),
+    ],
+)
+def test_servers_are_started_with_the_settings_that_were_predicted(
+    framework: str, flags: list[str]
+) -> None:
+    asked = ["-H", "h100", *EAGLE, *LOAD, "--framework", framework]
+    found = to_measure(*asked, "--server", "memory=0.7,running=24,prefix-cache=on")
+    commands = [shlex.split(one["command"]) for one in found["commands"]]
+    servers, reads = [commands[0], commands[2]], commands[-2:]
+    for words in servers:
+        assert [words[words.index(flag) + 1] for flag in flags[::2]] == flags[1::2]
+        assert all(words.count(flag) == 1 for flag in flags[::2])
+    for words in reads:
+        assert words[words.index("--server") + 1] == "memory=0.7,running=24"

@@ -41,7 +41,11 @@ def priced(
     drafts: int = 0,
     **bounds: Any,
 ) -> tuple[PassPrices, ...]:
-    usual: dict[str, Any] = {"running": RUNNING, "input_len": (SHORTEST, PROMPT), "longest": LONGEST}
+    usual: dict[str, Any] = {
+        "running": RUNNING,
+        "input_len": (SHORTEST, PROMPT),
+        "longest": LONGEST,
+    }
     drafting = (drafter, acceptance_of(drafter), drafts) if drafter and drafts else None
     return tuple(pass_prices(served, rules, drafting=drafting, **usual | bounds))
 

@@ -14,7 +14,7 @@ from specroof import OptionError, load_drafter, predict
 from specroof.arrays import Array
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, pass_prices
-from specroof.serving.played import Memory, joined, play, steady_rounds
+from specroof.serving.played import Memory, joined, play
 from specroof.serving.workload import Requests, Workload, closed_loop, open_loop, trace
 from specroof.speedup.curve import acceptance_of
 from tables import refusal, rows
@@ -521,27 +521,6 @@ def test_contexts_of_drawn_rounds_end_at_the_length_of_the_answer() -> None:
     rounds = int(played_rounds((0.5,), 40, 1, 1)[0])
     mean = 100 + (40 / rounds) * (rounds - 1) / 2
     assert run.end_s[0] == pytest.approx(rounds * mean)
-
-
-# --- Sums of rounds ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_rounds_add_up_as_one_by_one(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    contexts = np.cumsum(1 + 20 * rng.random(5)).tolist()
-    seconds = np.cumsum(rng.random(5)).tolist()
-    grid = Grid([0.0, 1.0], contexts, np.array([seconds, seconds]))
-    start, growth = 120 * rng.random(), 9 * rng.random() + 0.1
-    most = int(rng.integers(1, 40))
-    until_s = math.inf if seed % 3 == 0 else 20 * rng.random()
-    rounds, passed_s = 0, 0.0
-    while rounds < most and passed_s < until_s:
-        passed_s += grid.at(0.0, start + growth * rounds)
-        rounds += 1
-    found = steady_rounds(contexts, seconds, start, growth, most, until_s)
-    assert found[0] == rounds
-    assert found[1] == pytest.approx(passed_s, rel=1e-12)
 
 
 # --- Refusals ------------------------------------------------------------------------------------
