@@ -20,8 +20,7 @@ from specroof import Options, advise, load_drafter, load_hardware, load_model, p
 from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
-from specroof.policies.decision import decide
-from specroof.questions.advise import _conditions, _unreached, chip_decision
+from specroof.questions.advise import _conditions, _unreached
 from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targets
 from specroof.questions.predict import predicted
 from specroof.serving.workload import Load
@@ -106,12 +105,6 @@ def test_drafts_that_change_nothing_are_no_gain() -> None:
     )  # fmt: skip
     (chip,) = found.chips
     assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip)
-    # At a rate that the plain server cannot keep up with, there is no speedup, and a gain.
-    rates: dict[str, Any] = {"plain_largest_stable_rate": 4.0, "largest_stable_rate": 5.0}
-    behind = [replace(row, speedup=math.nan, **rates) for row in chip.rows if row.is_open]
-    late = replace(chip, plan=replace(chip.plan, rows=tuple(behind)))
-    told = "drafting stays on at 128 in flight: with them the server answers more requests"
-    assert told in _conditions(late)
 
 
 @pytest.mark.parametrize(("framework", "weights", "is_served"), rows("values", "served_weights"))
@@ -287,36 +280,6 @@ def test_the_mean_request_of_a_mix_has_the_same_hits(tmp_path: Path) -> None:
     )
     day = advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(mix))
     assert day.rows[0].ttft_s == pytest.approx(row.ttft_s)
-
-
-def banded(verdicts: list[tuple[float, float, float]]) -> Any:
-    """Return the advice for a chip whose loads have such speedups and bands."""
-    found = advise("Qwen/Qwen3-8B", "h100", **SMALL | {"concurrency": [1, 8, 32]})
-    (chip,) = found.chips
-    ends = (np.array([[1.0, end] for end in ends]) for ends in zip(*verdicts, strict=True))
-    low, speedup, high = ends
-    told = decide((speedup, low, high), np.zeros(3, dtype=bool))
-    rows = [
-        replace(
-            row,
-            draft_len=int(told.draft_len[i]),
-            decision=told.decision[i].item(),
-            is_open=bool(told.verdict[i] == "unclear"),
-            tried_speedup=told.speedup[i].item(),
-            bands={"tried_speedup": (told.low[i].item(), told.high[i].item())},
-        )
-        for i, row in enumerate(chip.rows)
-    ]
-    return replace(chip, plan=replace(chip.plan, rows=tuple(rows)))
-
-
-@pytest.mark.parametrize(("verdicts", "decision", "said"), rows("values", "said_decisions"))
-def test_the_decision_is_said_with_how_sure_it_is(
-    verdicts: list[tuple[float, float, float]], decision: str, said: str
-) -> None:
-    chip = banded(verdicts)
-    assert chip.decision == decision
-    assert said in chip_decision(chip)
 
 
 def day_file(folder: Path, rows: list[float], unit: str = "concurrency") -> Path:

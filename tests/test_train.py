@@ -180,15 +180,6 @@ def test_a_server_that_a_traffic_leaves_idle_is_said() -> None:
     assert [any(said in note for note in found.notes) for found in (few, many)] == [True, False]
 
 
-def test_no_temperature_moves_lengths_that_are_given_and_limits_are_said() -> None:
-    found = train(MODEL, "h100", **ASKED, temperature=0.8, batch_size=64)
-    assert any("temperature" in note for note in found.notes)
-    asked: dict[str, Any] = {"input_len": 64, "output_len": 32, "concurrency": 64}
-    raised = train(MODEL, "h100", **ASKED, framework="sglang", **asked)
-    assert any("running" in note for note in raised.notes)
-    assert not any("temperature" in note for note in raised.notes)
-
-
 def test_a_kind_without_published_training_says_so() -> None:
     found = train(MODEL, "h100", drafter="dflash", samples=7, unrolled_steps=2, training_devices=1)
     assert (found.unrolled_steps, found.training.devices) == (2, 1)
