@@ -42,15 +42,10 @@ def test_points_are_those_of_predictions_that_no_other_beats() -> None:
                 name = SPEC if draft_len else "plain"
                 every[name].append((user, user * batch / devices))
     for name, points in found.items():
-        kept = {(one.tokens_per_s_per_user, one.tokens_per_s_per_device) for one in points}
-        unbeaten = {
-            (user, device)
-            for user, device in every[name]
-            if not any(
-                u >= user and d >= device and (u > user or d > device) for u, d in every[name]
-            )
-        }
-        np.testing.assert_allclose(sorted(kept), sorted(unbeaten), rtol=1e-12)
+        kept = [(one.tokens_per_s_per_user, one.tokens_per_s_per_device) for one in points]
+        user, each = np.array(every[name]).T
+        unbeaten = pareto({"speedup": user, "tokens_per_s": each}, "speedup", "tokens_per_s")
+        np.testing.assert_allclose(sorted(kept), np.array(every[name])[unbeaten], rtol=1e-12)
     assert {one.devices for one in found[SPEC]} == {1, 2}
 
 

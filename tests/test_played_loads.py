@@ -195,8 +195,6 @@ def test_who_has_no_room_waits_or_has_no_figures() -> None:
     none = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=1, requests=5)
     assert np.isnan(none.played[0].figures["p99_ttft_s"]).all()
     assert none.curves[0].batch_size.tolist() == [1.0]
-    assert "-" in str(none)
-    assert [*none.figures()] == ["", "-requests", "-running"]
     several = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=[1, 2])
     assert several.plot() is not None
     ideal = {**ASKED, "engine": "ideal"}
@@ -320,17 +318,10 @@ def test_the_case_says_which_requests_come(tmp_path: Path) -> None:
     found = answered(f"{words} --grid")
     lengths = {"input_len", "output_len", "prefix_hit_rate", "context_len"}
     load = {name: one for name, one in found["case"]["load"].items() if name not in lengths}
-    assert load == {
-        "kind": "rate",
-        "requests": [60, 60, 60],
-        "rate": [1, 2, 4],
-        "arrivals": "poisson",
-        "length_range": [0.8, 1.0],
-        "seed": 0,
-        "steady": False,
-        "wait_s": load["wait_s"],
-        "request_latency_s": load["request_latency_s"],
-    }
+    assert [load.pop(name) for name in ("kind", "arrivals", "seed")] == ["rate", "poisson", 0]
+    assert (load.pop("rate"), load.pop("requests")) == ([1, 2, 4], [60, 60, 60])
+    assert (load.pop("length_range"), load.pop("steady")) == ([0.8, 1.0], False)
+    assert {*load} == {"wait_s", "request_latency_s"}
     table = tmp_path / "a.csv"
     run(f"{words} --points {table}")
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
@@ -453,21 +444,17 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
         load: dict[str, Any] = {"rate": [row.rate], "requests": 80, **REQUESTS, "engine": "vllm"}
         (one,) = predict(MODEL, CHIP, drafters=spec, max_draft_len=3, **load).played
         assert row.tpot_limit_s == pytest.approx(one.figures["p99_tpot_s"][0, 0])
-        # The largest rate is the edge, to 1%.
-        assert row.largest_rate is not None
-        assert row.rate is not None
-        assert row.largest_rate > row.rate
-        beside = [row.largest_rate, 1.02 * row.largest_rate]
-        (edge,) = predict(
-            MODEL, CHIP, drafters=spec, max_draft_len=3, **load | {"rate": beside}
+        # The largest rate that is in time, to 1%.
+        edge = [present(row.largest_rate)]
+        (there,) = predict(
+            MODEL, CHIP, drafters=spec, max_draft_len=3, **load | {"rate": edge}
         ).played
-        slow_s = np.nanmin(edge.figures["p99_tpot_s"][:, 1:], axis=1)
-        assert slow_s[0] <= row.tpot_limit_s * (1 + 1e-9)
-        assert slow_s[1] > row.tpot_limit_s or row.largest_rate > 0.98 * one.stable_rate.max()
+        slow_s = np.nanmin(there.figures["p99_tpot_s"][:, 1:])
+        assert edge[0] > present(row.rate)
+        assert slow_s <= row.tpot_limit_s * (1 + 1e-9)
+        assert slow_s > 0.9 * row.tpot_limit_s or edge[0] > 0.98 * one.stable_rate.max()
     first, second = found.rows[:2]
-    assert first.speedup is not None
-    assert second.speedup is not None
-    assert second.gain_per_token == pytest.approx(second.speedup - first.speedup)
+    assert second.gain_per_token == pytest.approx(present(second.speedup) - present(first.speedup))
 
 
 def test_better_drafters_for_traces(trace_file: Path) -> None:
