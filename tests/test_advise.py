@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from commands import answered, refused, run
+from commands import answered, invoked, refused, run
 from gridded import gridded
 from specroof import Options, advise, load_drafter, load_hardware, load_model, predict
-from specroof.cli import app
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
 from specroof.questions.advise import _conditions, _unreached
@@ -488,9 +486,8 @@ def test_a_family_without_the_usual_head_is_asked_about_with_look_ups() -> None:
     beam = "reflection/Beam-1.0-501B-A23B"
     found = advise(beam, "b200", framework="sglang", concurrency=1, **asked)
     assert found.chips[0].drafter.kind == "ngram"
-    assert advise(beam, "b200", framework="vllm", concurrency=1, **asked).chips[0].drafter.kind == (
-        "eagle3"
-    )
+    found = advise(beam, "b200", framework="vllm", concurrency=1, **asked)
+    assert found.chips[0].drafter.kind == "eagle3"
 
 
 def test_an_engine_of_another_server_has_the_flags_of_that_server() -> None:
@@ -500,9 +497,7 @@ def test_an_engine_of_another_server_has_the_flags_of_that_server() -> None:
         ("tensorrt-llm", ["tensorrt-llm"]),
         ("sglang", ["vllm", "sglang"]),
     ):
-        found = advise(
-            "Qwen/Qwen3-8B", "h100", engine=engine, drafters="eagle3,accept=0.7", **asked
-        )
+        found = advise("Qwen/Qwen3-8B", "h100", engine=engine, drafters=SMALL["drafters"], **asked)
         assert [*found.chips[0].engine_config] == servers
 
 
@@ -514,7 +509,7 @@ EAGLE = ("--drafter", "eagle3,accept=0.7")
 
 def benched(*words: object) -> Any:
     fixed = ["advise", "Qwen/Qwen3-8B", "--draft-model", "org/eagle3", "--choose-draft-len", "3"]
-    return CliRunner().invoke(app, [*fixed, *map(str, words), "--bench"])
+    return invoked(*fixed, *words, "--bench")
 
 
 def to_measure(*words: object) -> Any:

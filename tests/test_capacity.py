@@ -26,6 +26,7 @@ from specroof.frameworks import LOCAL_FRAMEWORKS
 from specroof.hardware.engine import EngineProfile, ServerSettings
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment, Setup, engine_setup
+from specroof.serving.blocks import padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
 from specroof.serving.workload import Workload
@@ -420,6 +421,12 @@ def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
         for drafter, verify in ((None, 1), ("mtp,accept=0.8", 2))
     )
     assert spec == pytest.approx(plain * 3 / 2 * 27 / 24)
+
+
+def test_layers_are_alike_below_one_and_a_half_times_as_many() -> None:
+    # v1/core/kv_cache_planning.py, _get_kv_cache_groups_uniform_page_size.
+    assert padded_layers(12, 17, alike=1.5) == (17, 17)
+    assert padded_layers(12, 18, alike=1.5) == (12, 24)
 
 
 def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:

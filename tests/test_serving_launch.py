@@ -304,9 +304,7 @@ def test_vllm_drafts_a_dspark_block_whole() -> None:
 def test_weights_that_nobody_named_are_left_to_fill_in(framework: str) -> None:
     found = launch(planned("eagle3", draft_model=None), framework)
     assert YOUR_DRAFT_MODEL in found.text + "".join(found.files.values())
-    assert found.notes[0] == (
-        f"replace {YOUR_DRAFT_MODEL} by the drafter's weights (--draft-model)"
-    )
+    assert YOUR_DRAFT_MODEL in found.notes[0]
 
 
 def told(framework: str, **settings: Any) -> tuple[str, tuple[str, ...]]:

@@ -39,7 +39,7 @@ from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.launch import Speculation, launch, worker_launches
 from specroof.serving.prefills import request_s
 from specroof.serving.served import ServedCurve, served_curve
-from specroof.serving.split import PromptTimes, Split, prompt_times, worker_batch
+from specroof.serving.split import PromptTimes, Split, prompt_times, wire_s, worker_batch
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from tables import present, rows
@@ -317,6 +317,14 @@ def test_the_cache_of_a_drafter_is_moved_besides() -> None:
     assert drafted == pytest.approx([plain + more_s] * 3)
 
 
+def test_fewer_senders_send_more_each() -> None:
+    link = {"link_bytes_per_s": 1e9}
+    one = float(wire_s(3e9, receivers=1, senders=1, **link))
+    assert one == 4.0
+    assert float(wire_s(3e9, receivers=8, senders=2, **link)) == 4 * one
+    assert float(wire_s(3e9, receivers=2, senders=8, **link)) == one
+
+
 @pytest.mark.parametrize(
     ("prefill", "decode", "links"),
     [((8, 1), (1, 8), 8), ((1, 8), (8, 1), 8), ((2, 4), (1, 2), 2), ((3, 2), (3, 2), 6)],
@@ -449,15 +457,6 @@ def test_servers_without_a_split_are_candidates_too() -> None:
     # Prompts of ten tokens keep no prefill worker busy.
     assert 4 * each.tokens_per_s > row.tokens_per_s
     assert "no split is the best use" in " ".join(chip.notes)
-
-
-def test_prefill_limits_what_drafts_gain() -> None:
-    asked = {"concurrency": [256], "framework": "vllm"}
-    few, many = (
-        of_workers(advise, prefill=f"{n}x1", decode="1x1", **asked).chips[0].rows[0] for n in (1, 6)
-    )
-    assert few.tried_speedup < many.tried_speedup
-    assert few.limited_by == "prefill"
 
 
 def test_workers_are_read_from_text_alone() -> None:
