@@ -142,6 +142,14 @@ def test_a_server_that_refuses_all_drafters_is_refused() -> None:
     assert re.search("128256 tokens beside a model of 151936.*no layers for mtp", told)
 
 
+def test_layers_of_mtp_from_elsewhere_are_to_be_filled_in() -> None:
+    # MiMo-7B has such layers, of the width of Qwen3-8B, whose own checkpoint has none.
+    words = "advise Qwen/Qwen3-8B -H h100 --isl 1000 --osl 100 --concurrency 1 --framework vllm"
+    found = answered(f"{words} --drafter mtp,config=XiaomiMiMo/MiMo-7B-Base,accept=0.7")
+    told = found["choice"]["engine_config"]["vllm"]
+    assert '"method": "mtp", "model": "<YOUR-DRAFT-MODEL>"' in told
+
+
 def flags_of(words: str, framework: str) -> list[str]:
     """Return the words of the flags that a call prints for a framework."""
     found = answer(f"{words} --isl 9 --osl 9 --concurrency 4 --steady --framework {framework}")
@@ -254,6 +262,8 @@ def test_a_price_is_the_users_else_the_files_else_asked_for() -> None:
     free = replace(load_hardware("h100"), price=None)
     found = advise(load_model("Qwen/Qwen3-8B"), free, **SMALL).to_dict()
     assert found["rows"][0]["usd_per_million_tokens"] is None
+    table = str(advise("Qwen/Qwen3-8B", [free, "b200"], **SMALL))
+    assert re.search(r"^NVIDIA H100 .* - +-$", table, re.MULTILINE)
     assert any("--price-per-hour" in one for one in found["warnings"])
 
 
@@ -390,6 +400,8 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     assert chip.advised is chip.plan  # a name of old
     assert "memory" not in str(found).splitlines()[1]
     assert [one.rate for one in chip.break_even] == [None, None]
+    words = "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --choose-draft-len 5 --drafter mtp,rates=.9/.8"
+    assert "break-even" not in page(f"{words} --notes")
 
 
 def test_flags_for_several_nodes_say_what_they_lack() -> None:
