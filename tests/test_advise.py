@@ -18,7 +18,7 @@ from gridded import gridded
 from specroof import Options, advise, load_drafter, load_hardware, load_model, predict
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
-from specroof.questions.advise import _conditions, _unreached
+from specroof.questions.advise import _conditions, _unreached, chip_decision
 from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targets
 from specroof.questions.predict import predicted
 from specroof.serving.workload import Load
@@ -288,6 +288,13 @@ def test_the_mean_request_of_a_mix_has_the_same_hits(tmp_path: Path) -> None:
     )
     day = advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(mix))
     assert day.rows[0].ttft_s == pytest.approx(row.ttft_s)
+
+
+def test_a_speedup_whose_band_says_too_little_has_no_figure() -> None:
+    (chip,) = advise("Qwen/Qwen3-8B", "h100", **SMALL).chips
+    unsure = [replace(row, bands={**row.bands, "tried_speedup": (0.4, 1.5)}) for row in chip.rows]
+    told = chip_decision(replace(chip, plan=replace(chip.plan, rows=tuple(unsure))))
+    assert "speedup not usefully predicted here at 1" in told
 
 
 def day_file(folder: Path, rows: list[float], unit: str = "concurrency") -> Path:
