@@ -109,3 +109,18 @@ def test_a_played_load_costs_its_device_hours_everywhere(how: dict[str, Any]) ->
     if "rate" in how:  # drafts make no more tokens of what arrives: the hours are the same
         assert np.ptp(paid) < 0.02 * paid[0]
         assert paid[0] == pytest.approx(2.84, abs=0.005)
+
+
+def test_the_band_of_a_figure_of_which_more_is_better_is_the_right_way_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = predict("Qwen/Qwen3-8B", "h100", drafters=SPEC, max_draft_len=3)
+    assert found.rows  # which have prices, and are kept
+    monkeypatch.setattr(
+        "specroof.speedup.price.Money.of",
+        lambda _, rates: {"tokens_per_usd": np.asarray(rates) * 3600 / USD_PER_HOUR},
+    )
+    told = found.grid["quantities"]
+    low, high = (np.array(told[f"tokens_per_usd_{side}"]) for side in ("low", "high"))
+    assert (low <= high).all()
+    assert (low < high).any()

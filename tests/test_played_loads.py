@@ -336,6 +336,7 @@ def test_lengths_that_are_shown_are_those_that_are_played() -> None:
     assert one.load.requests == [6]
     assert np.isfinite(one.figures["tokens_per_s"][0, [0, 2]]).all()
     assert found.to_csv("points").count("\n") == 5
+    assert repr(one) == f"<PlayedLoads: {SPEC}; 1 loads, 4 draft lengths>"
     charts = found.figures()
     # Over time the requests that run are, on average, those of the whole run.
     plain, drafted = charts["-running"].axes[0].lines
@@ -378,8 +379,10 @@ def test_the_largest_rate_within_a_target_is_the_edge(name: str, most_s: float) 
     assert found.to_dict()["choice"]["chips"][0]["largest_rates"][1]["rate"] == drafted.rate
     assert {point.rate for one in found.series for point in one.points} <= {1, 256}
     target_ms: Any = {f"{name[:4]}_ms": 1e3 * most_s}
-    plan: Any = advise(MODEL, CHIP, **asked, rate=[1, 256], **target_ms).chips[0].played
-    off, on = plan.largest_rates
+    advised: Any = advise(MODEL, CHIP, **asked, rate=[1, 256], **target_ms)
+    off, on = advised.chips[0].played.largest_rates
+    for answer, rate in ((found, drafted.rate), (advised, on)):
+        assert f"{plain.rate:.3g} requests/s without drafts; {rate:.3g} with" in str(answer)
     assert off == pytest.approx(plain.rate, rel=1e-9)
     assert on > off
 
@@ -453,6 +456,7 @@ def test_a_better_drafter_is_worth_what_its_requests_gain() -> None:
         assert edge[0] > present(row.rate)
         assert slow_s <= row.tpot_limit_s * (1 + 1e-9)
         assert slow_s > 0.9 * row.tpot_limit_s or edge[0] > 0.98 * one.stable_rate.max()
+    assert "most req/s" in found.text()
     first, second = found.rows[:2]
     assert second.gain_per_token == pytest.approx(present(second.speedup) - present(first.speedup))
 
