@@ -509,18 +509,19 @@ def test_vllm_schedules_suffix_trees_alone_without_overlap() -> None:
 
 
 def test_sglang_defines_every_flag_and_algorithm() -> None:
-    fields = annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/spec.py"), "Spec")
-    fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/schedule.py"), "Schedule")
-    fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/parallel.py"), "Parallel")
-    for file, record in (("exec_", "ExecGraph"), ("exec_", "ExecMamba"), ("memory", "Memory")):
-        fields |= annotated(source("sglang", "0.5.23", f"srt/arg_groups/fields/{file}.py"), record)
-    assert {flag[2:].replace("-", "_") for flag in SGLANG_FLAGS} <= fields
-    fields |= annotated(source("sglang", "0.5.23", "srt/arg_groups/fields/model.py"), "Model")
-    assert {flag[2:].replace("-", "_") for flag in SGLANG_SERVER} <= fields
+    records = {
+        "spec": ["Spec"], "schedule": ["Schedule"], "parallel": ["Parallel"],
+        "exec_": ["ExecGraph", "ExecMamba"], "memory": ["Memory"], "model": ["Model"],
+    }  # fmt: skip
+    fields = set[str]()
+    for file, names in records.items():
+        tree = source("sglang", "0.5.23", f"srt/arg_groups/fields/{file}.py")
+        fields |= set().union(*(annotated(tree, name) for name in names))
+    assert {flag[2:].replace("-", "_") for flag in SGLANG_FLAGS | SGLANG_SERVER} <= fields
     tree = source("sglang", "0.5.23", "srt/speculative/spec_info.py")
-    names: set[object] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    names |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    assert {shlex.split(one.text)[1] for one in every_launch("sglang")} <= names
+    known: set[object] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    known |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert {shlex.split(one.text)[1] for one in every_launch("sglang")} <= known
 
 
 def test_vllm_reads_a_schedule_as_it_is_meant() -> None:
