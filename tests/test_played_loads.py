@@ -518,6 +518,8 @@ def test_no_rate_is_largest_where_none_is_in_time() -> None:
     assert late.to_dict()["choice"]["chips"][0]["largest_rates"] == []
     (plain, drafted) = frontier(MODEL, CHIP, **asked, rate=[1, 2], tpot_s=1.0).series
     assert plain.largest_rates[0].rate == drafted.largest_rates[0].rate == 2
+    both = frontier(MODEL, [CHIP, "l40s"], **asked, rate=[1, 2], tpot_s=1.0)
+    assert "on 1 device of NVIDIA L40S" in " ".join(str(both).split())
     # Without targets there is nothing to be within.
     assert not frontier(MODEL, CHIP, **asked, rate=1).series[0].largest_rates
 

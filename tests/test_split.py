@@ -548,6 +548,7 @@ def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
     prices = [present(load_hardware(chip).price).usd_per_hour for chip in ("h100", "h200")]
     usd = sum(prices) / 3600 * 1e6
     assert mixed.money.of(1.0)["usd_per_million_tokens"] == pytest.approx(usd)
+    assert sum(note.startswith("price:") for note in mixed.messages["notes"]) == 2
     unknown = of_workers(predict, prefill="1x1@a100-40gb", link=25e9, **asked)
     assert unknown.money.of(1.0)["usd_per_million_tokens"] is None
 
@@ -589,6 +590,9 @@ def test_memory_of_workers_is_that_of_servers_of_their_size() -> None:
     assert kept == [absent | row for row in (*alone.records, *prefill.records)]
     assert [row.worker for row in found.rows] == ["decode", "decode", "prefill"]
     assert found.to_dict()["case"]["split"]["decode"]["workers"] == 2
+    (line,) = (line for line in str(found).splitlines() if line.startswith("- over all workers"))
+    counts = [2 * row.largest_batch for row in (*alone.rows, *prefill.rows)]
+    assert [int(word) for word in line.split()[-3:]] == counts
     assert "split" not in alone.to_dict()["case"]
 
 

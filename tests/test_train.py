@@ -75,6 +75,7 @@ def test_answers_are_written_at_the_rate_that_predict_says() -> None:
     assert once.training.answers_hours == pytest.approx(hours)
     assert once.training.hours == pytest.approx([one + hours for one in at_hand.training.hours])
     assert at_hand.training.answer_len == 0
+    assert "answers: you have them already" in " ".join(str(at_hand).split())
     with pytest.raises(OptionError, match="answer_len is 300"):
         train(MODEL, "h100", **ASKED, sample_len=300, answer_len=300)
     # On two devices a server, each token takes twice its device-hours.
@@ -178,6 +179,13 @@ def test_a_server_that_a_traffic_leaves_idle_is_said() -> None:
     plain: Any = few.rows[0].plain_tokens_per_s
     said = f"{1e7 / (24 * 3600 * plain):.0%} of the time"
     assert [any(said in note for note in found.notes) for found in (few, many)] == [True, False]
+
+
+def test_the_load_of_a_decision_is_named_where_there_are_several() -> None:
+    found = train(MODEL, "h100", **ASKED, temperature=0.8, batch_size=[8, 32], tokens_per_day=1e7)
+    assert "(batch 8)" in str(found)
+    # No temperature moves lengths that are given.
+    assert any("temperature" in note for note in found.notes)
 
 
 def test_a_kind_without_published_training_says_so() -> None:
