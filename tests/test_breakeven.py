@@ -81,6 +81,8 @@ def test_a_played_break_even_is_met_where_it_is_asked_back(rate: float) -> None:
     (row,) = breakeven(**asked, drafter="eagle3,accept-length=2.8@3", draft_len=3).rows
     (there,) = predict(**asked, drafters=f"eagle3,accept={row.value!r}", max_draft_len=3).played
     assert there.speedup[0, 3] == pytest.approx(1, abs=2e-3)
+    half: Any = {"drafter": "eagle3,accept-length=2.8@3", "draft_len": 3, "speedup": 0.05}
+    assert breakeven(**asked, **half).rows[0].answer == "always"
 
 
 def test_the_end_of_a_search_is_no_answer() -> None:
