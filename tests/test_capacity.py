@@ -736,6 +736,14 @@ def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:
     assert "with autoregressive,cost=0.1" in found["warnings"][1]
 
 
+def test_groups_of_devices_are_said_where_their_requests_are_added_up() -> None:
+    placed: dict[str, Any] = {"tensor_parallel": 2, "attention_data_parallel": 2}
+    found = capacity("Qwen/Qwen3-30B-A3B", "h100", framework="vllm", engine="vllm", **placed)
+    assert found.notes[0].startswith("2 groups of devices serve separate requests")
+    (row,) = found.rows
+    assert row.largest_batch == 2 * int(row.cache_limit)  # the limits are those of a group
+
+
 def test_workers_need_no_link_to_be_counted() -> None:
     # Of VR200 no source gives the bytes/s between workers; where known, they count no byte.
     for chip in ("vr200", "h100"):

@@ -239,6 +239,9 @@ def test_a_chip_that_is_not_fast_enough_stands_last() -> None:
     answer = frontier(MODEL, ["rtx-4090", "h100"], drafters=SPEC, batch_size=[1], tpot_s=0.006)
     assert [chip.cheapest is None for chip in answer.chips] == [False, True]
     assert answer.chips[1].reach is None
+    with on_screen(None):
+        show_notes()
+        assert "engines differ: " in str(answer)
     none = frontier(MODEL, ["h100", "b200"], drafters=SPEC, batch_size=[8], tpot_s=1e-4)
     assert none.cheapest is None
 

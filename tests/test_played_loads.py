@@ -837,6 +837,8 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
 def test_the_largest_rate_of_drafts_that_are_off_is_theirs() -> None:
     found = predict(MODEL, CHIP, drafters="eagle3,accept=0.01", **asked(5))
     (row,), (played,) = found.rows, found.played
+    late = predict(MODEL, CHIP, drafters=LONG, **KEPT, rate=[40, BEYOND], requests=60)
+    assert str(late).count("no speedup (") == 2
     assert (row.draft_len, row.tried_draft_len) == (0, 1)
     assert row.largest_stable_rate == played.stable_rate[1] < played.stable_rate[0]
     assert row.plain_largest_stable_rate == played.stable_rate[0]

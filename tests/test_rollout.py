@@ -42,6 +42,7 @@ def test_a_schedule_drafts_less_at_large_batches_and_loses_to_no_fixed_length(sp
     # Where fixed drafts do not pay, the schedule still may.
     decisions = [row.decision for row in found.rows[1:]]
     assert decisions == (["off", "on"] if spec == SOMETIMES else ["on"] * 2)
+    assert ("by its schedule alone" in " ".join(str(found).split())) == (spec == SOMETIMES)
     # A drafter misses the tokens of the rounds without it.
     assert any("turns drafting off" in note for note in found.notes) == (spec == SOMETIMES)
 
