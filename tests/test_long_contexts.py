@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from specroof.evidence import LongContext, load_long_contexts
-from specroof.questions.validate import long_context_json
+from specroof.questions.validate import long_context_json, long_context_tables
 from specroof.scoring.long_contexts import LongContextScore, long_context_scores, mean_off
 
 SCORES = long_context_scores()
@@ -62,6 +62,13 @@ def test_a_round_is_compared_with_a_step_a_short_round_or_a_split_one() -> None:
     assert short.predicted == short.once == pytest.approx(1)
     step = predicted(quantity="round_over_step")
     assert step.predicted > step.once > 1
+
+
+def test_tables_have_every_row_and_the_mean_of_each_set_up() -> None:
+    tables = list(long_context_tables(SCORES))
+    assert sum(len(table.splitlines()) - 2 for table in tables) == len(SCORES)
+    mean = np.mean([abs(score.off) for score in SCORES if score.row.source == "vllm issue 54691"])
+    assert f"{mean:.1%} off on average" in tables[0]
 
 
 def test_json_has_what_was_measured_and_both_predictions() -> None:

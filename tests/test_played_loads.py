@@ -197,6 +197,7 @@ def test_who_has_no_room_waits_or_has_no_figures() -> None:
     none = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=1, requests=5)
     assert np.isnan(none.played[0].figures["p99_ttft_s"]).all()
     assert none.curves[0].batch_size.tolist() == [1.0]
+    assert "memory does not hold this load" in " ".join(str(none).split())
     several = predict("meta-llama/Llama-3.1-70B", CHIP, **ASKED, **REQUESTS, rate=[1, 2])
     assert several.plot() is not None
     ideal = {**ASKED, "engine": "ideal"}
