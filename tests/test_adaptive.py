@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from typer.testing import CliRunner
 
+from commands import invoked
 from specroof import OptionError, adaptive, advise
-from specroof.cli import app
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
     _THRESHOLDS,
@@ -107,14 +106,6 @@ def test_one_length_is_tokens_over_the_time_of_a_round() -> None:
     assert fixed_rates(costs_of(4, is_block=True), CURVE)[3] == pytest.approx(4 * 2.6 / 2.8)
 
 
-def test_drafts_that_are_never_right_are_never_made() -> None:
-    costs, survival = costs_of(4), [0.8, 0.0, 0.0]
-    found = simulated_policies(costs, survival, known=0.0, n_rounds=4000, seed=3)
-    for name, one in found.items():
-        assert one.draft_len <= 1, name
-        assert one.tokens_per_s >= fixed_rates(costs, survival).max() - 4 * one.error, name
-
-
 def test_one_length_for_all_loads_weighs_them_by_how_long_they_last() -> None:
     rates = np.array([[1.0, 2.0], [9.0, 7.5]])
     assert best_fixed(rates) == 0
@@ -192,7 +183,6 @@ def test_a_round_costs_what_is_drafted_and_verified() -> None:
 
 
 def test_a_block_is_drafted_for_every_sequence() -> None:
-    """Sequences that stop early save verification, and not drafting."""
     steps = np.array([[0.0, 0.1, 100.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     flat = np.ones(7)
     # A block of one sequence is cheap, but it is made for both: drafting never pays.
@@ -294,10 +284,8 @@ def test_policies_save_requests_what_they_save_of_each_token() -> None:
         saved_s = 1 / rounds - 1 / here.tokens_per_s
         assert 1 / base - 1 / there.tokens_per_s == pytest.approx(saved_s, rel=1e-3)
         # Of the same seconds the error: d(1/x) is dx / x^2.
-        ends = [1 / (1 / there.tokens_per_s + side * 1e-9) for side in (-1, 1)]
-        slope = (ends[0] - ends[1]) / 2e-9
-        errors = there.gain_error * base, here.gain_error * rounds
-        assert errors[0] == pytest.approx(errors[1] / here.tokens_per_s**2 * slope, rel=1e-3)
+        error_s = here.gain_error * rounds / here.tokens_per_s**2
+        assert there.gain_error * base == pytest.approx(error_s * there.tokens_per_s**2, rel=1e-3)
     assert served.records[0]["concurrency"] == 1
 
 
@@ -313,7 +301,6 @@ def test_an_error_of_rounds_is_as_many_seconds_of_requests() -> None:
 
 def test_flags_are_for_servers_that_have_them() -> None:
     ideal = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=1, n_rounds=200, engine="ideal")
-    assert ideal.launch is None
     assert ideal.to_dict()["choice"]["launch"] is None
     none = adaptive(MODEL, CHIP, drafter="medusa,accept=0.7", batch_size=1, n_rounds=200)
     assert none.launch is None
@@ -354,22 +341,13 @@ def test_a_block_drafter_is_drafted_whole() -> None:
 # --- text, chart, the shell ----------------------------------------------------------------------
 
 
-def shell(words: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(app, ["adaptive", *words.split()])
-    note, _, err = done.stderr.partition("\n")
-    assert note == "note: specroof adaptive is specroof advise --policies now"
-    return done.exit_code, done.stdout, err
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    rows("refusals", "policies"),
-)
+@pytest.mark.parametrize(("changes", "said"), rows("refusals", "policies"))
 def test_refusals_are_one_line(changes: str, said: str) -> None:
-    words = f"{MODEL} -H {CHIP}" + ("" if "--drafter" in changes else f" --drafter {SPEC}")
-    code, out, err = shell(f"{words} {changes}")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert said in err
+    words = f"adaptive {MODEL} -H {CHIP}" + f" --drafter {SPEC}" * ("--drafter" not in changes)
+    done = invoked(f"{words} {changes}")
+    former, line = done.stderr.splitlines()
+    assert former == "note: specroof adaptive is specroof advise --policies now"
+    assert (done.exit_code, done.stdout, said in line) == (2, "", True)
 
 
 def test_advice_has_the_policies_of_its_own_loads() -> None:

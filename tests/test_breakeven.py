@@ -1,19 +1,42 @@
-"""What it takes to pay: every inverse against the forward model, and what it says at the ends."""
+"""What it takes to pay, by the forward model; and what better drafters would bring."""
 
 import re
+import shlex
 import sys
-from itertools import product
+from dataclasses import replace
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import specroof
-from specroof import breakeven, plot, predict
-from specroof.cli import app
-from tables import rows
+from commands import run
+from specroof import (
+    OptionError,
+    breakeven,
+    load_drafter,
+    load_hardware,
+    load_model,
+    plot,
+    predict,
+    worth,
+)
+from specroof.acceptance import acceptance_from_length, constant_acceptance
+from specroof.drafters import Drafter, DraftTime
+from specroof.latency.setup import Deployment, engine_setup
+from specroof.outcomes.case import Case
+from specroof.outcomes.outcomes import outcomes
+from specroof.outcomes.solve import AXES, Wish, crossing, largest_rate, runs_of, slowed, solve
+from specroof.serving.played import played_server
+from specroof.serving.served import served_curve
+from specroof.serving.workload import Load, Workload
+from specroof.speedup import curve as axes
+from specroof.speedup.curve import drafting_gain
+from tables import present, rows
 
 DENSE, EXPERTS, CHIP = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "h100"
 
@@ -33,16 +56,10 @@ def test_each_load_has_the_acceptance_that_gives_the_speedup_there() -> None:
         curve = forward(EXPERTS, f"eagle3,accept={row.value!r}", row)
         assert curve.best_speedup.item() == pytest.approx(1.3, rel=1e-9)
         assert curve.best_draft_len.item() == row.draft_len
-    asked: dict[str, Any] = {"solve": "cost", "speedup": 2.0, "batch_size": 1}
+    # What a cost is of: a drafter that is timed, and one of which a share is stated.
     for spec, unit in (("mtp", "factor on its time"), ("block,cost=0,drafts=3", "share of a")):
-        share = breakeven(DENSE, CHIP, drafter=f"{spec},accept=0.8", **asked)
+        share = breakeven(DENSE, CHIP, drafter=f"{spec},accept=0.8", solve="cost", batch_size=1)
         assert share.sought.startswith(f"largest cost of drafting ({unit}")
-    (row,) = share.rows
-    curve = forward(DENSE, f"block,cost={row.value!r},drafts=3,accept=0.8", row)
-    assert curve.best_speedup.item() == pytest.approx(2, rel=1e-9)
-
-
-# --- never and always ----------------------------------------------------------------------------
 
 
 def test_a_played_break_even_is_the_nearest_of_its_plays() -> None:
@@ -64,35 +81,8 @@ def test_a_played_break_even_is_met_where_it_is_asked_back(rate: float) -> None:
     (row,) = breakeven(**asked, drafter="eagle3,accept-length=2.8@3", draft_len=3).rows
     (there,) = predict(**asked, drafters=f"eagle3,accept={row.value!r}", max_draft_len=3).played
     assert there.speedup[0, 3] == pytest.approx(1, abs=2e-3)
-
-
-@pytest.mark.parametrize(
-    ("speedup", "answer"), [(0.5, "always"), (2.5, "at"), (4, "never")]
-)  # in closed form 1.79x at most
-def test_requests_may_reach_what_the_closed_form_does_not(speedup: float, answer: str) -> None:
-    load: dict[str, Any] = {"input_len": 1000, "output_len": 200, "rate": 14, "requests": 200}
-    asked: dict[str, Any] = {"model": DENSE, "hardware": "h100", "engine": "vllm", **load}
-    wish: dict[str, Any] = {"drafter": "eagle3,accept-length=2.8@3", "draft_len": 3}
-    (row,) = breakeven(**asked, **wish, speedup=speedup).rows
-    assert row.answer == answer
-    (best,) = predict(**asked, drafters="eagle3,accept=1", max_draft_len=3).played
-    assert (row.ceiling < speedup) == (answer == "never") == (best.speedup[0, 3] < speedup)
-
-
-def test_a_free_drafter_always_pays_and_a_dear_one_never() -> None:
-    # Free drafts whose verification costs less than the bonus token is worth: even at rate 0 a
-    # round is a plain step on an engine whose passes are bound by memory.
-    never = breakeven(DENSE, CHIP, drafter="block,cost=5,drafts=3", batch_size=1)
-    (row,) = never.rows
-    assert (row.answer, row.value) == ("never", None)
-    best = forward(DENSE, "block,cost=5,drafts=3,accept=1", row).speedup[0, 0, 1:].max()
-    assert row.ceiling == pytest.approx(best)
-    free = "autoregressive,cost=0,accept=0.9"
-    always = breakeven(DENSE, CHIP, drafter=free, solve="batch", most=4, engine="ideal")
-    assert always.rows[0].answer == "beyond"
-    assert always.rows[0].runs == ((1, 4),)
-    least = breakeven(DENSE, CHIP, drafter=free, batch_size=1, speedup=0.5)
-    assert (least.rows[0].answer, least.rows[0].value) == ("always", 0.0)
+    half: Any = {"drafter": "eagle3,accept-length=2.8@3", "draft_len": 3, "speedup": 0.05}
+    assert breakeven(**asked, **half).rows[0].answer == "always"
 
 
 def test_the_end_of_a_search_is_no_answer() -> None:
@@ -104,20 +94,9 @@ def test_the_end_of_a_search_is_no_answer() -> None:
     (row,) = found.rows
     assert (row.answer, row.value, row.unknown_from) == ("beyond", None, 17)
     assert row.draft_len
-    assert row.record["unknown_from"] == found.records[0]["unknown_from"] == 17
-    text = found.text()
-    assert "> 16" in text
-    assert "from 17 on" in text
+    assert found.records[0]["unknown_from"] == 17
+    assert "> 16" in found.text()
     assert any("from 17 on" in note for note in found.notes)
-
-
-def test_what_lies_beyond_a_search_is_unknown_where_its_end_does_not_pay_too() -> None:
-    asked: dict[str, Any] = {"drafter": "block,cost=5,drafts=3,accept=0.5", "solve": "batch"}
-    never = breakeven(DENSE, CHIP, **asked, most=16, capacity=False)
-    assert (never.rows[0].answer, never.rows[0].unknown_from) == ("never", 17)
-    limited = breakeven(DENSE, CHIP, **asked, context_len=1 << 20)
-    assert limited.rows[0].unknown_from is None
-    assert not any("nothing is known" in note for note in limited.notes)
 
 
 def test_a_batch_needs_room() -> None:
@@ -133,8 +112,7 @@ def test_a_batch_needs_room() -> None:
     nowhere = breakeven(
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=200_000, most=64
     )
-    assert nowhere.rows[0].record["ceiling"] is None
-    assert "no room" in nowhere.text()
+    assert (nowhere.rows[0].record["ceiling"], nowhere.rows[0].answer) == (None, "no room")
 
 
 def test_the_largest_context_is_the_last_that_is_predicted() -> None:
@@ -146,48 +124,10 @@ def test_the_largest_context_is_the_last_that_is_predicted() -> None:
     assert np.isfinite(curve.best_speedup).ravel().tolist() == [True, False]
 
 
-# --- refusals ------------------------------------------------------------------------------------
-
-
 def test_a_break_even_needs_no_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     with_it = breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1)
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)
     assert breakeven(DENSE, CHIP, drafter="eagle3", batch_size=1).rows == with_it.rows
-
-
-# --- the shell, tables and charts ----------------------------------------------------------------
-
-
-def shell(*words: str) -> Any:
-    return CliRunner().invoke(app, ["breakeven", DENSE, "-H", CHIP, *words])
-
-
-@pytest.mark.slow
-@pytest.mark.long
-@pytest.mark.parametrize("draft_len", [None, 2])
-@pytest.mark.parametrize("solve", ["accept", "accept-length", "cost"])
-def test_a_batch_without_room_has_no_answer(solve: str, draft_len: int | None) -> None:
-    asked: dict[str, Any] = {
-        "drafter": "eagle3,accept=0.7", "solve": solve, "draft_len": draft_len, "batch_size": [7, 8]
-    }  # fmt: skip
-    # The server is told to run 7 requests at most: an 8th has no figure in predict either.
-    found = breakeven(DENSE, CHIP, server="running=7", **asked)
-    curve = specroof.predict(
-        DENSE, CHIP, drafters="eagle3,accept=0.7", server="running=7", batch_size=[7, 8]
-    ).curves[0]
-    assert np.isfinite(curve.speedup[0, :, 1:]).any(axis=-1).tolist() == [True, False]
-    inside, beyond = found.rows
-    assert (inside.room_ends, beyond.room_ends) == (False, True)
-    assert inside.value is not None
-    shown = beyond.record
-    assert (shown["answer"], shown["value"], shown["ceiling"]) == ("no room", None, None)
-    assert [note.split()[:3] for note in found.warnings] == [["requests", "at", "once"]]
-    endless = breakeven(DENSE, CHIP, server="running=7", capacity=False, **asked)
-    assert endless.rows[0].value == inside.value
-    assert endless.rows[1].value is not None
-    assert not endless.warnings
-    cells = found.text().splitlines()[5].split()
-    assert cells == ["4096", "8", "-", "-", "-", "-", "no", "room"]
 
 
 @pytest.mark.parametrize("question", [breakeven, specroof.worth])
@@ -238,15 +178,13 @@ def test_drafts_without_room_are_not_the_answer() -> None:
     (row,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one).rows
     assert row.draft_len == 1
     (free,) = breakeven(model, chip, drafter=spec, speedup=1.2, batch_size=one, capacity=False).rows
-    assert free.draft_len is not None
-    assert free.draft_len > 1
+    assert present(free.draft_len) > 1
 
 
 @pytest.mark.parametrize("words", rows("values", "break_evens"))
 def test_every_answer_is_drawn(words: tuple[str, ...], tmp_path: Path) -> None:
     picture = tmp_path / "chart.png"
-    done = shell(*words, "--plot", str(picture))
-    assert done.exit_code == 0, done.output
+    run(f"breakeven {DENSE} -H {CHIP} --plot", picture, *map(shlex.quote, words))
     assert picture.read_bytes()[1:4] == b"PNG"
 
 
@@ -257,7 +195,6 @@ def test_a_chart_shows_the_values_it_is_of() -> None:
     values = [row.value for row in found.rows]
     assert values[-1] is None
     np.testing.assert_allclose(drawn, [np.nan if v is None else v for v in values])
-    assert axes.get_ylabel() == "Least acceptance rate"
     never = plot.plot_breakeven(found).axes[0].lines[1].get_xdata()
     assert np.asarray(never).tolist() == [2048]
 
@@ -267,13 +204,363 @@ def test_rates_at_which_drafts_pay_always_or_never_are_told_in_words() -> None:
     pays = breakeven("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.8", solve="rate", **asked)
     loses = breakeven("Qwen/Qwen3-8B", "h100", drafter="ngram,accept=0.1", solve="rate", **asked)
     assert (pays.rows[0].answer, pays.rows[0].value) == ("always", 6)
-    assert str(pays).count("every rate asked that the server keeps up with") == 1
+    assert "every rate asked that the server keeps up with" in str(pays)
     assert (loses.rows[0].answer, "no rate asked" in str(loses)) == ("never", True)
 
 
 def test_a_context_that_pays_beyond_the_positions_of_a_model_is_told() -> None:
     found = breakeven("Qwen/Qwen3-8B", "h100", drafter="eagle3,accept=0.7", solve="context")
-    longest = found.rows[0].value  # of 349407 tokens' room, and 40960 positions
-    assert longest is not None
+    longest = present(found.rows[0].value)  # of 349407 tokens' room, and 40960 positions
     assert longest > 40960
     assert any(f"40960 tokens, and {longest:.0f} are" in note for note in found.notes)
+
+
+# --- what better drafters would bring -------------------------------------------------------------
+
+SPEC = "block,cost=0.1,drafts=15"
+
+
+def test_enough_drafts_are_within_a_percent_of_the_best_and_gains_are_by_token() -> None:
+    lengths = [2.5, 4, 7]
+    found = worth(DENSE, CHIP, drafter=SPEC, accept_length=lengths, draft_len=15, batch_size=16)
+    for row, length in zip(found.rows, lengths, strict=True):
+        spec = f"{SPEC},accept-length={length}@15"
+        curve = specroof.predict(
+            DENSE, CHIP, drafters=spec, batch_size=16, max_draft_len=15
+        ).curves[0]
+        near = curve.speedup[0, 0] >= 0.99 * row.speedup
+        assert row.enough_drafts == int(np.flatnonzero(near)[0])
+    first, second, third = found.rows
+    assert first.gain_per_token is None
+    gains = np.diff([row.speedup or np.nan for row in found.rows])
+    assert second.gain_per_token == pytest.approx(gains[0] / 1.5)
+    assert third.gain_per_token == pytest.approx(gains[1] / 3)
+
+
+def test_users_are_the_most_that_wait_no_longer() -> None:
+    asked: dict[str, Any] = {"draft_len": 15, "accept_length": 4, "capacity": False}
+    found = worth(DENSE, CHIP, drafter=SPEC, tpot_s=0.01, **asked)
+    (row,) = found.rows
+    (around,) = specroof.predict(
+        DENSE, CHIP, drafters=f"{SPEC},accept-length=4@15", batch_size=[row.users, row.users + 1],
+        max_draft_len=15, capacity=False,
+    ).curves  # fmt: skip
+    fastest = np.nanmax(around.tokens_per_s_per_user[0], axis=-1)
+    assert fastest[0] >= 100 > fastest[1]
+    limited = worth(DENSE, CHIP, drafter=SPEC, tpot_s=1.0, draft_len=15, accept_length=4)
+    room = specroof.capacity(DENSE, CHIP, server="running=128").rows[0].largest_batch
+    assert limited.rows[0].users == room
+    none = worth(DENSE, CHIP, drafter=SPEC, tpot_s=1e-6, **asked)
+    assert none.rows[0].users == 0
+    plain = worth(DENSE, CHIP, drafter=SPEC, batch_size=8, **asked)
+    step_s = specroof.predict(DENSE, CHIP, drafters="ideal", batch_size=8).curves[0].decode_s
+    assert plain.rows[0].tpot_limit_s == pytest.approx(step_s.item())
+    assert plain.rows[0].users > 8
+
+
+def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All of 4096 x 1025 points were held at once: over 1 GB.
+    held: list[int] = []
+
+    def counted(*words: Any, **more: Any) -> Any:
+        served = served_curve(*words, **more)
+        held.append(served.curve.round_s.size)
+        return served
+
+    def users(tpot_s: float, limited: bool) -> int:
+        asked: dict[str, Any] = {"drafter": SPEC, "draft_len": 15, "accept_length": 4}
+        return worth(DENSE, CHIP, **asked, tpot_s=tpot_s, capacity=limited).rows[0].users
+
+    cases = [(1e-6, True), (6e-3, False), (1.0, True), (1.0, False)]
+    whole = [users(*case) for case in cases]
+    monkeypatch.setattr("specroof.outcomes.outcomes.served_curve", counted)
+    monkeypatch.setattr(axes, "_CHUNK_POINTS", 1 << 12)
+    assert [users(*case) for case in cases] == whole
+    assert len({*whole}) == len(cases)
+    assert max(held) == 1 << 12
+
+
+def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:
+    found = worth(DENSE, CHIP, drafter=SPEC, draft_len=4)
+    assert [row.accept_length for row in found.rows] == [3, 4, 5]
+    assert worth(DENSE, CHIP, drafter="eagle3").draft_len == 16
+    with pytest.raises(OptionError, match="accept_length is 9; allowed: numbers from 1 to 5"):
+        worth(DENSE, CHIP, drafter=SPEC, draft_len=4, accept_length=[3, 9])
+    with pytest.raises(OptionError, match=r"^accept_length .*2; allowed"):
+        worth(DENSE, CHIP, drafter=SPEC, draft_len=1)
+    with pytest.raises(OptionError, match=r"^drafter is 'ideal'"):
+        worth(DENSE, CHIP, drafter="ideal")
+    twice = worth(DENSE, CHIP, drafter=SPEC, accept_length=[4, 3, 3])
+    assert [row.accept_length for row in twice.rows] == [3, 4]
+
+
+def test_lengths_take_the_place_of_the_acceptance_of_a_spec() -> None:
+    # They are measured with as many drafts as the SPEC says, as those of predict are.
+    found = worth(DENSE, CHIP, drafter="eagle3,accept-length=2.8@3,weights=fp8", accept_length=2)
+    assert (found.draft_len, found.drafter) == (3, "eagle3,weights=fp8")
+    same = specroof.predict(DENSE, CHIP, drafters="eagle3,accept-length=2@3,weights=fp8")
+    assert found.rows[0].speedup == pytest.approx(same.rows[0].speedup)
+    assert found.rows[0].drafter == found.drafter
+
+
+def test_a_chip_without_a_price_says_which_flag() -> None:
+    found = worth(DENSE, "b300", drafter=SPEC, accept_length=3)
+    assert found.rows[0].usd_per_million_tokens is None
+    assert "--price-per-hour USD" in found.notes[0]
+    given = worth(DENSE, "b300", drafter=SPEC, accept_length=3, price_per_hour=3.6)
+    assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
+
+
+def test_as_many_users_wait_as_long_as_clients_that_do() -> None:
+    # Users are counted in a steady state; the clients that were played said 0 of 1, and 61 of 64.
+    sizes: dict[str, Any] = {"input_len": 2000, "output_len": 200}
+    asked: dict[str, Any] = {"drafter": "eagle3", "accept_length": 1, "draft_len": 3, **sizes}
+    rows = worth(DENSE, CHIP, **asked, concurrency=[1, 16]).rows
+    assert [row.users for row in rows] == [1, 16]
+
+
+def test_several_batch_sizes_are_those_of_each_alone() -> None:
+    asked: dict[str, Any] = {"drafter": SPEC, "accept_length": [3, 5]}
+    alone = [worth(DENSE, CHIP, **asked, batch_size=batch) for batch in (1, 16)]
+    found = worth(DENSE, CHIP, **asked, batch_size=[1, 16])
+    assert found.rows == alone[0].rows + alone[1].rows
+    drawn = found.plot().axes[0].lines[1:]
+    assert [np.asarray(line.get_ydata()).tolist() for line in drawn] == [
+        [row.speedup for row in one.rows] for one in alone
+    ]
+    with pytest.raises(OptionError, match="batch_size"):
+        worth(DENSE, CHIP, **asked, batch_size=[])
+
+
+def test_a_job_is_one_load_whatever_its_lengths() -> None:
+    job = {"input_len": [300, 900, 500], "output_len": [40, 80, 200]}
+    found = worth(DENSE, CHIP, drafter="ngram", accept_length=[2, 3], lengths=job)
+    (same,) = specroof.predict(DENSE, CHIP, drafters="ngram,accept-length=3@16", lengths=job).rows
+    assert found.rows[1].speedup == pytest.approx(same.speedup)
+    assert [*found.by_load.values()] == [[*found.rows]]
+
+
+# --- the one inverse ------------------------------------------------------------------------------
+
+MODEL = load_model("Qwen/Qwen3-8B")
+WORK = Workload(2000, 200)
+BATCH = Load([8], [4096])
+DRAWN: dict[str, Any] = {"requests": [80], "length_range": (0.5, 1.5)}
+CLIENTS = Load([8], [WORK.mean_context_len], WORK, **DRAWN)
+ARRIVALS = Load([1], [WORK.mean_context_len], WORK, rate=[4], **DRAWN)
+
+
+def case_of(load: Load, engine: str = "vllm") -> Case:
+    setup = engine_setup(load_hardware("h100"), engine, None, None)
+    return Case(Deployment(MODEL, setup), load, "queue" if load.requests else "drop")
+
+
+def given_value(drafter: Drafter, parameter: str, value: float, drafts: int) -> Drafter:
+    """Return the drafter with what was found, made by hand."""
+    if parameter == "accept":
+        return replace(drafter, acceptance=constant_acceptance(value))
+    if parameter == "accept-length":
+        accepted = acceptance_from_length(value, drafts, kind=drafter.kind)
+        return replace(drafter, acceptance=accepted)
+    if drafter.with_cost is None:
+        return slowed(drafter, value)
+    return replace(drafter.with_cost(value), acceptance=drafter.acceptance)
+
+
+@given(
+    st.sampled_from(["eagle3,accept=0.7", "block,cost=0.2,drafts=7,accept=0.7"]),
+    st.sampled_from(["accept", "accept-length", "cost"]),
+    st.sampled_from([None, 1, 3]),
+    st.floats(1.0, 1.6),
+    st.sampled_from([(BATCH, 1e-9), (CLIENTS, 2e-3), (ARRIVALS, 1e-2)]),
+)
+@example("eagle3,accept=0.7", "cost", None, 1.125, (ARRIVALS, 1e-2))  # best of 1, of 2 when steady
+@settings(max_examples=12, deadline=None)
+def test_what_is_found_gives_the_wish_and_more_takes_more(
+    spec: str, parameter: str, drafts: int | None, speedup: float, load: tuple[Load, float]
+) -> None:
+    case, drafter = case_of(load[0]), load_drafter(spec)
+    wish = Wish(max_draft_len=3, draft_len=drafts, speedup=speedup)
+    found, harder = (
+        solve(case, drafter, parameter, replace(wish, speedup=wanted))
+        for wanted in (speedup, 1.1 * speedup)
+    )
+    assert found.ceiling == harder.ceiling
+    if found.value is None or harder.value is None:
+        assert harder.answer == "never"
+        assert harder.ceiling < 1.1 * speedup
+        return
+    takes = given_value(drafter, parameter, found.value, drafts or 1)
+    lengths = [drafts] if drafts else []
+    there = outcomes(case, takes, max_draft_len=3, draft_lens=lengths)
+    gains, made = drafting_gain(there.curve, drafts)
+    if found.answer == "at":  # whose played gain jumps, as rounds end together
+        assert gains[0, 0] == pytest.approx(speedup, rel=load[1])
+        assert made[0, 0] == found.draft_len
+    assert (found.value >= harder.value) if parameter == "cost" else (found.value <= harder.value)
+
+
+@given(st.floats(0, 0.5), st.integers(1, 12), st.floats(0.05, 0.95))
+def test_acceptance_that_reaches_a_speedup_solves_the_published_theorem(
+    cost: float, draft_len: int, share: float
+) -> None:
+    # Leviathan et al. 2022, theorem 3.8: tokens per round over γ c + 1 plain steps.
+    tokens, steps = 1 + share * draft_len, draft_len * cost + 1
+
+    def gain(rate: float) -> tuple[float, int]:
+        return float(constant_acceptance(rate).tokens_per_round(draft_len)) / steps, draft_len
+
+    rate = crossing(gain, tokens / steps, (0.0, 1.0))
+    assert (rate.answer, rate.draft_len) == ("at", draft_len)
+    assert sum(present(rate.value) ** n for n in range(draft_len + 1)) == pytest.approx(
+        tokens, rel=1e-9
+    )
+    assert rate.ceiling == pytest.approx((draft_len + 1) / steps)
+
+
+def test_the_largest_batch_within_a_time_per_token() -> None:
+    case, drafter = case_of(BATCH), load_drafter("eagle3,accept=0.7")
+    every = outcomes(
+        case.at(load=replace(BATCH, batch_size=[*range(1, 101)])), drafter, max_draft_len=3
+    )
+    fastest_s = every.tpot_s[0].min(axis=-1)
+    found = solve(
+        case, drafter, "batch", Wish(max_draft_len=3, tpot_s=(1 - 1e-13) * fastest_s[39], most=100)
+    )
+    fast = 1 + np.flatnonzero(fastest_s <= fastest_s[39])
+    assert fast.tolist() == [n for first, last in found.runs for n in range(first, last + 1)]
+
+
+@pytest.mark.parametrize(("parameter", "most", "speedup"), rows("values", "runs_over_an_axis"))
+def test_runs_over_an_axis_are_those_of_trying_each_number(
+    parameter: str, most: int, speedup: float
+) -> None:
+    # 80 GB hold some 100 requests of 4096 tokens: 16 GB of weights, 0.6 GB each.
+    case, drafter = case_of(BATCH), load_drafter("eagle3,accept=0.7")
+    numbers: Any = {AXES[parameter]: [*range(1, most + 2)]}
+    load = replace(BATCH, **numbers)
+    curve = outcomes(case.at(load=load), drafter, max_draft_len=3).curve
+    all_gains, lengths = drafting_gain(curve, None)
+    *gains, beyond = all_gains.ravel().tolist()
+    wish = Wish(max_draft_len=3, speedup=speedup, most=most)
+    found = solve(case.at(room="queue"), drafter, parameter, wish)
+    pays = [number for number, gain in enumerate(gains, 1) if gain >= speedup]
+    assert pays == [n for first, last in found.runs for n in range(first, last + 1)]
+    assert found.ceiling == pytest.approx(max(gains), rel=1e-12)
+    assert not pays or found.draft_len == lengths.ravel()[pays[-1] - 1]
+    ends = beyond == -np.inf
+    assert (found.unknown_from, found.room_ends) == (None if ends else most + 1, bool(pays) & ends)
+    have_room = [number for number, gain in enumerate(gains, 1) if gain > -np.inf]
+    told = (
+        "always" if ends and pays == have_room else "at" if ends or most not in pays else "beyond"
+    )
+    assert found.answer == (told if pays else "never")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "easy"), [("accept", 1.0), ("accept-length", 4.0), ("cost", 0.0)]
+)
+def test_the_ceiling_is_what_the_easier_end_gains(parameter: str, easy: float) -> None:
+    case, drafter = case_of(BATCH), load_drafter("eagle3,accept=0.7")
+    found = solve(case, drafter, parameter, Wish(max_draft_len=3, draft_len=3, speedup=1.2))
+    best = outcomes(case, given_value(drafter, parameter, easy, 3), max_draft_len=3)
+    assert found.ceiling == pytest.approx(best.curve.speedup[0, 0, 3])
+
+
+def test_a_server_without_room_for_drafts_solves_nothing() -> None:
+    case, drafter = case_of(replace(BATCH, batch_size=[1000])), load_drafter("eagle3,accept=0.7")
+    found = solve(case, drafter, "accept", Wish(max_draft_len=3))
+    assert (found.answer, found.value, found.room_ends) == ("no room", None, True)
+
+
+def test_rates_beyond_a_plain_server_are_not_looked_at() -> None:
+    drafter, wish = load_drafter("eagle3,accept=0.7"), Wish(max_draft_len=1)
+    few = replace(ARRIVALS, requests=[40])
+    rates = present(outcomes(case_of(few), drafter, max_draft_len=1).stable_rates(1))
+    plain, drafted = rates
+    assert plain < drafted
+    slow, fast = (
+        solve(case_of(replace(few, rate=[least, 1e4])), drafter, "rate", wish)
+        for least in (plain / 4, (plain + drafted) / 2)
+    )
+    assert present(slow.value) <= plain
+    assert fast.answer == "unsustained"
+
+
+def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
+    case, rates = case_of(ARRIVALS), [0.5, 40.0]
+    load = replace(ARRIVALS, rate=rates, requests=[40, 40])
+    server = played_server(
+        case.deployment, load_drafter("eagle3,accept=0.7"), load.part(0), "queue", 2
+    )
+    targets = 0.5, 0.012
+
+    def meets(rate: float, drafts: int) -> bool:
+        (requests,) = replace(load, rate=[rate], requests=[40]).played()
+        seen = server.play(requests, drafts).figures()
+        return seen["p99_ttft_s"] <= targets[0] and seen["p99_tpot_s"] <= targets[1]
+
+    found = present(largest_rate(server, load, [2, 1, 0], targets))
+    assert meets(*found)
+    assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
+    # Of one rate it is that one, or none.
+    assert largest_rate(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
+    assert largest_rate(server, load, [0, 1, 2], (1e-6, 1.0)) is None
+    answered = present(largest_rate(server, load, [0], (np.inf, np.inf)))
+    assert answered[0] == pytest.approx(server.answers(0))
+
+
+def test_a_slowed_drafter_takes_the_factor() -> None:
+    drafter = Drafter("mine", lambda _: DraftTime(np.array([1.0, 2.0])))
+    nothing: Any = None
+    assert slowed(drafter, 3.0).draft(nothing).serial_s.tolist() == [3.0, 6.0]
+    hidden = replace(drafter, draft=lambda _: DraftTime(np.array(1.0), np.array(1.0)))
+    with pytest.raises(OptionError, match=r"^drafter 'mine' "):
+        slowed(hidden, 3.0).draft(nothing)
+
+
+@given(st.floats(1, 20), st.floats(0.01, 0.99), st.booleans())
+def test_a_crossing_is_as_exact_as_numbers_are(power: float, at: float, falls: bool) -> None:
+    # 1 + x^p, whose slope is at most p: two neighbouring numbers x differ by 1e-16.
+    ends = (1.0, 0.0) if falls else (0.0, 1.0)
+    evaluated: list[float] = []
+
+    def gain(x: float) -> tuple[float, int]:
+        evaluated.append(x)
+        return 1 + (1 - x if falls else x) ** power, 1
+
+    value = present(crossing(gain, 1 + at, ends).value)
+    assert gain(value)[0] == pytest.approx(1 + at, rel=1e-15 * power + 1e-15)
+    assert len(evaluated) < 200
+
+
+def test_a_coarse_crossing_takes_the_ends_and_no_more_than_halving_does() -> None:
+    tried: list[float] = []
+
+    def gain(x: float) -> tuple[float, int]:
+        tried.append(x)
+        return 1 + x**20, 1
+
+    assert crossing(gain, 1.5, (0.0, 1.0), within=0.1).value == pytest.approx(0.966, rel=0.1)
+    assert len(tried) <= 2 + 4  # a tenth is four halves
+    tried.clear()
+    assert crossing(gain, 1.5, (0.0, 1.0)).value == pytest.approx(0.5**0.05, rel=1e-14)
+    assert len(tried) <= 16  # halving alone takes more than 40
+
+
+def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
+    assert crossing(lambda x: (1 + x, 1), 2.0, (0.0, 1.0)).value == 1.0
+    assert crossing(lambda x: (1 + x, 1), 1.0, (0.0, 1.0)).answer == "always"
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 7), st.data())
+def test_runs_are_those_of_counting(pays: list[bool], step: int, data: Any) -> None:
+    # Runs are wide enough that two neighbours of the places never hide one.
+    wide = np.repeat(pays, step + 1)
+    every = np.arange(1, len(wide) + 1)
+    inner = sorted({1, len(wide), *data.draw(st.sets(st.sampled_from(every.tolist())))})
+    places = np.array([n for n in every if n in inner or n % step == 0])
+    runs = runs_of(lambda n: bool(wide[n - 1]), places, wide[places - 1])
+    told = [n for first, last in runs for n in range(first, last + 1)]
+    assert told == every[wide].tolist()
+    assert all(a[1] + 1 < b[0] for a, b in pairwise(runs))

@@ -1,6 +1,5 @@
 """How `explain` shows a round against a plain step: lines, JSON, bars and refusals."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,6 @@ from specroof import explain, plot
 from specroof.speedup.waterfall import RoundParts
 
 CHIP = "h100"
-
-
 EXPLAIN = f"explain Qwen/Qwen3-8B -H {CHIP} --drafter"
 
 
@@ -22,8 +19,6 @@ def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "w-roofline.png", "w-time.png", "w.png"
     ]  # fmt: skip
-    for line in ("plain step", "+ drafting", "= round", "acceptance that breaks even"):
-        assert re.search(rf"^{re.escape(line)} .*\d", printed, re.MULTILINE), line
     assert found.why in printed
     assert "never (" in run(f"{EXPLAIN} block,accept=.9,cost=5,drafts=3 --draft-len 2")
     assert "acceptance that breaks even" not in run(f"{EXPLAIN} ideal")

@@ -26,10 +26,7 @@ def test_the_targets_of_kimi_k3_are_reached(context_len: int, target: float) -> 
 
 
 def test_rounds_of_kimi_k3_are_those_of_the_published_comment() -> None:
-    measured = {
-        2048: [1.47, 1.42, 1.55, 1.63, 1.74],
-        32768: [1.91, 2.09, 2.82, 3.77, 4.94],
-    }
+    measured = {2048: [1.47, 1.42, 1.55, 1.63, 1.74], 32768: [1.91, 2.09, 2.82, 3.77, 4.94]}
     rows = [row for row in load_long_contexts() if row.source == "vllm issue 54691"]
     assert {row.decode_context_parallel for row in rows} == {8}
     for context_len, rounds in measured.items():
@@ -72,7 +69,6 @@ def test_tables_have_every_row_and_the_mean_of_each_set_up() -> None:
     assert sum(len(table.splitlines()) - 2 for table in tables) == len(SCORES)
     mean = np.mean([abs(score.off) for score in SCORES if score.row.source == "vllm issue 54691"])
     assert f"{mean:.1%} off on average" in tables[0]
-    assert "8 x b300" in tables[0]
 
 
 def test_json_has_what_was_measured_and_both_predictions() -> None:

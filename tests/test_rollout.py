@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specroof import MeasurementError, OptionError, rollout, speedup_curve, train
-from specroof.arrays import Array
+from published_models import published
+from specroof import MeasurementError, OptionError, rollout, train
 from specroof.questions.rollout import step_speedup
 from specroof.serving.workload import LENGTH_LAWS
-from tables import rows
+from tables import present, rows
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
 #: What pays up to some batch alone.
@@ -25,39 +25,12 @@ def asked(**changes: Any) -> Any:
     return rollout(given.pop("model", MODEL), given.pop("hardware", CHIP), **given)
 
 
-# --- the job by hand ------------------------------------------------------------------------------
-
-
-def by_hand_s(lengths: Array, spec: str, ranges: tuple[tuple[int, int, int], ...]) -> float:
-    """Return the seconds from the prompts to the last token, each round at its own context."""
-    curve = speedup_curve(
-        *(MODEL, CHIP),
-        drafter=spec,
-        engine="ideal",
-        batch_size=np.arange(1.0, len(lengths) + 1),
-        context_len=512 + np.arange(lengths.max()),
-        max_draft_len=3,
-    )
-    left, seconds = lengths - 1.0, 0.0  # the first token comes with the prompt
-    while (going := left > 1e-6).any():
-        batch = int(going.sum())
-        drafts = next(drafts for _, last, drafts in ranges if batch <= last)
-        known = curve.round_s[:, batch - 1, drafts]
-        context = (lengths - 1 - left)[going].mean()
-        seconds += float(np.interp(context, np.arange(len(known)), known))
-        left = np.where(going, left - curve.tokens_per_round[0, batch - 1, drafts], left)
-    return seconds
-
-
 @pytest.mark.parametrize("spec", [SPEC, SOMETIMES])
 @pytest.mark.usefixtures("expected_rounds")
-def test_policies_take_as_long_as_by_hand(spec: str) -> None:
+def test_a_schedule_drafts_less_at_large_batches_and_loses_to_no_fixed_length(spec: str) -> None:
     lengths = np.random.default_rng(3).integers(20, 300, 256).astype(np.float64)
     found = asked(lengths=lengths, engine="ideal", drafters=spec, max_draft_len=3)
     for row in found.rows:
-        # All prompts are one pass: all answers begin at once.
-        decoding_s = row.makespan_s - row.played.first_s.max()
-        assert decoding_s == pytest.approx(by_hand_s(lengths, spec, row.ranges), rel=1e-3)
         assert row.tokens_per_s == pytest.approx(lengths.sum() / row.makespan_s)
         assert row.speedup == pytest.approx(found.rows[0].makespan_s / row.makespan_s)
     off, fixed, schedule = (row.makespan_s for row in found.rows)
@@ -67,9 +40,8 @@ def test_policies_take_as_long_as_by_hand(spec: str) -> None:
     assert drafts == ([1, 0] if spec == SOMETIMES else [3, 2])  # fewer at large batches
     assert found.rows[2].draft_len is None
     # Where fixed drafts do not pay, the schedule still may.
-    assert [row.decision for row in found.rows[1:]] == (
-        ["off", "on"] if spec == SOMETIMES else ["on"] * 2
-    )
+    decisions = [row.decision for row in found.rows[1:]]
+    assert decisions == (["off", "on"] if spec == SOMETIMES else ["on"] * 2)
     assert ("by its schedule alone" in " ".join(str(found).split())) == (spec == SOMETIMES)
     # A drafter misses the tokens of the rounds without it.
     assert any("turns drafting off" in note for note in found.notes) == (spec == SOMETIMES)
@@ -95,7 +67,6 @@ def test_the_slowest_server_ends_the_rollout(engine: str) -> None:
         price = 2 / 3600 * both.rows[0].makespan_s / TAILED.sum() * 1e6
         paid = asked(engine=engine, replicas=2, price_per_hour=1.0).rows[0]
         assert paid.usd_per_million_tokens == pytest.approx(price)
-    assert "2 servers" in both.title
     # More servers than answers: each has one, and the longest ends.
     alone = asked(lengths=TAILED[:1], engine=engine)
     assert asked(engine=engine, replicas=99).rows[0].makespan_s == alone.rows[0].makespan_s
@@ -129,10 +100,8 @@ def test_bands_hold_the_figures_and_the_ideal_engine_has_none() -> None:
         assert row.speedup_low < row.speedup < row.speedup_high
         assert row.makespan_s_low < row.makespan_s < row.makespan_s_high
         assert row.decision == ("on" if row.speedup_low > 1 else "unclear")
-    ideal = asked(engine="ideal")
-    assert ideal.rows[1].speedup_low is None
-    assert ideal.records[1]["speedup_low"] is None
-    assert ideal.rows[1].decision == "on"
+    ideal = asked(engine="ideal").rows[1]
+    assert (ideal.speedup_low, ideal.decision) == (None, "on")
 
 
 def test_a_limit_holds_and_without_limits_all_run() -> None:
@@ -212,8 +181,7 @@ def test_a_drafter_is_trained_anew_where_drift_loses_more_than_training() -> Non
     halves = 0.5 ** (np.arange(0, 40, 1e-3) + 5e-4) * 1e-3 * anew.least_half_life_steps[1]
     assert halves.sum() * (takes_s[-1] - takes_s[0]) == pytest.approx(anew.seconds[1], rel=1e-4)
     few, many = (asked(**drifts, retraining_samples=n) for n in (1, 100_000))
-    assert few.drafters[0].retraining.every[1] is not None
-    assert f"pays every {few.drafters[0].retraining.every[1]} steps" in str(few)
+    assert f"pays every {present(few.drafters[0].retraining.every[1])} steps" in str(few)
     assert many.drafters[0].retraining.every == (None,) * 3
     assert "does not pay" in str(many)
     # Nothing is lost, the share is not known, or there is nothing to train.
@@ -243,18 +211,19 @@ def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:
 # --- lengths -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", LENGTH_LAWS)
-def test_a_law_has_its_mean_and_tail(law: str) -> None:
-    draws = LENGTH_LAWS[law](
-        np.random.default_rng(0), 400_000, 1000.0, 5.0 if law == "pareto" else 4000.0
-    )
+@pytest.mark.parametrize(
+    ("law", "tail", "least", "p99"),
+    [
+        ("lognormal", 4000.0, 0, 4000),
+        ("lognormal", 1000.0, 1000, 1000),  # all alike
+        ("pareto", 5.0, 800, 800 * 100**0.2),  # P(L > x) = (800 / x) ** 5 = 0.01
+    ],
+)
+def test_a_law_has_its_mean_and_tail(law: str, tail: float, least: float, p99: float) -> None:
+    draws = LENGTH_LAWS[law](np.random.default_rng(0), 400_000, 1000.0, tail)
     assert draws.mean() == pytest.approx(1000, rel=0.01)
-    if law == "pareto":
-        # P(L > x) = (800 / x) ** 5: a hundredth beyond 800 * 100 ** 0.2.
-        assert np.percentile(draws, 99) == pytest.approx(800 * 100**0.2, rel=0.01)
-        assert draws.min() >= 800
-    else:
-        assert np.percentile(draws, 99) == pytest.approx(4000, rel=0.02)
+    assert np.percentile(draws, 99) == pytest.approx(p99, rel=0.02 if law == "lognormal" else 0.01)
+    assert draws.min() >= least * (1 - 1e-9)
 
 
 def test_draws_are_whole_cut_and_the_same_with_the_same_seed() -> None:
@@ -262,10 +231,14 @@ def test_draws_are_whole_cut_and_the_same_with_the_same_seed() -> None:
     assert len(found.output_len) == 50
     assert found.output_len.max() <= 1000
     assert np.all(found.output_len == np.rint(found.output_len))
-    again = asked(lengths="lognormal=400/2000", n_requests=50, max_output_len=1000)
-    assert np.array_equal(found.output_len, again.output_len)
-    other = asked(lengths="lognormal=400/2000", n_requests=50, seed=1)
-    assert not np.array_equal(found.output_len, other.output_len)
+    again, other = (
+        asked(
+            lengths="lognormal=400/2000", n_requests=50, max_output_len=1000, seed=seed
+        ).output_len
+        for seed in (0, 1)
+    )
+    assert np.array_equal(found.output_len, again)
+    assert not np.array_equal(found.output_len, other)
     assert len(asked(lengths="pareto=400/3").output_len) == 256
 
 
@@ -303,7 +276,6 @@ def test_chips_are_rows_of_one_answer() -> None:
         pytest.approx(s) for one in both.drafters for s in one.makespan_s
     ]
     assert [int(row["draft_len"]) for row in points] == [*range(7)] * 2
-    assert all(f"{one.setup.hardware.name}: {SPEC}" in str(both) for one in both.drafters)
     drifting = asked(hardware=chips, accept_length=[2.8, 2.0], step_share=0.5)
     assert len(drifting.figures()["-steps"].axes[0].lines) == 1 + 2 * 2
     low, high = drifting.drafters[0].steps[0].bands["speedup"]
@@ -315,3 +287,55 @@ def test_a_chart_of_drafts_that_lose_names_no_gain() -> None:
     assert {row.decision for row in found.rows if row.drafter} == {"off"}
     titles = [text.get_text() for text in found.plot().texts]
     assert titles[0].startswith("Drafts end these answers no sooner")
+
+
+# --- beside what was published --------------------------------------------------------------------
+
+
+def test_steps_of_nemo_rl() -> None:
+    file = published("arxiv-2604.26779-steps.yaml")
+    asked, missed, missed_s = dict(file["options"]), list[float](), list[float]()
+    for vector in file["vectors"]:
+        plain_s, generation_s = vector["generation_s"]
+        whole_s, step_s = vector["step_s"]
+        mean = vector["mean_len"]
+        found = rollout(
+            **asked,
+            drafters=f"eagle3,accept-length={vector['accept_length']}@3",
+            lengths=f"lognormal={mean}/{4 * mean}",
+            n_requests=vector["answers"],
+            max_draft_len=3,
+            step_share=plain_s / whole_s,
+        )
+        off, fixed = found.rows[:2]
+        assert fixed.draft_len == 3
+        # Lengths are such that generation takes as long as it did without drafts.
+        assert off.makespan_s == pytest.approx(plain_s, rel=0.06)
+        assert fixed.step_speedup is not None
+        assert whole_s / fixed.step_speedup == pytest.approx(step_s, rel=file["tolerance"])
+        missed_s.append(plain_s / fixed.speedup / generation_s - 1)
+        low, high = fixed.bands["speedup"]
+        assert low < plain_s / generation_s < high
+        missed.append(whole_s / fixed.step_speedup / step_s - 1)
+    # What is not printed, answers per GPU, is the whole difference: too short at 256, not at 1024.
+    for errors, least, most in ((missed, -0.075, 0.03), (missed_s, -0.145, 0.045)):
+        assert least < min(errors[:2]) <= max(errors[:2]) < 0 < min(errors[2:]) < most
+
+
+def test_steps_gain_nothing_on_an_h20_at_the_batches_of_rollouts() -> None:
+    # verl says that EAGLE-3 gained nothing on H20, about 50 % slower in one report of it
+    # (Tencent-Hunyuan/UniRL issue 94); neither lengths nor batches are printed.
+    asked: dict[str, Any] = {"framework": "vllm", "lengths": "lognormal=2000/8000"}
+
+    def gain(chip: str, answers: int, length: float) -> float:
+        found = rollout(
+            "Qwen/Qwen3-8B", chip, drafters=f"eagle3,accept-length={length}@3",
+            n_requests=answers, max_draft_len=3, **asked,
+        )  # fmt: skip
+        return float(found.drafters[0].speedup[3])
+
+    gains = {answers: gain("h20", answers, 2.4) for answers in (64, 512)}
+    assert gains[512] < 1 < gains[64] < 1.2
+    # An H20 computes 37 operations in the time of a byte, an H100 295: the same load gains there.
+    assert gain("h100", 512, 2.4) > 1.2
+    assert gain("h20", 512, 3.0) > gains[512]

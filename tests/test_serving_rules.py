@@ -17,13 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof import Placement, load_drafter, load_hardware, load_model
+from specroof import Placement, load_hardware
 from specroof.architecture.model import VisionTower
 from specroof.frameworks import release
-from specroof.hardware.engine import Server, ServerSettings
-from specroof.latency.setup import Deployment, engine_setup
+from specroof.hardware.engine import Server
 from specroof.serving import blocks, pools
-from specroof.serving.capacity import ServedRoom, in_server, served_room
+from test_capacity import GIB, chip_of, room
 
 TESTS = Path(__file__).parent
 STORED = TESTS / "golden" / "serving-rules.json"
@@ -157,25 +156,16 @@ def test_vllm_holds_these_copies_of_a_state(row: dict[str, Any]) -> None:
     assert copies == row["copies"]
 
 
-def room_of(model: str, engine: str, drafter: str | None, tp: int = 1, **asked: Any) -> ServedRoom:
-    """Return the room on chips of 2 TB at 4096 tokens, 3 drafts or as many as asked for."""
-    chip, served = load_hardware("h200"), load_model(model)
-    chip = replace(chip, peak=replace(chip.peak, memory_bytes=2e12), usable_memory_bytes=2e12)
-    setup = engine_setup(chip, engine, Placement(tensor_parallel=tp), None)
-    positions = 1 + asked.pop("drafts", 3 if drafter else 0)
-    return served_room(
-        Deployment(served, in_server(served, setup, ServerSettings(**asked))),
-        context_len=4096,
-        drafter=None if drafter is None else load_drafter(drafter),
-        verify_len=positions,
-    )
+#: Of 2 TB.
+LARGE = chip_of(2e12 / GIB)
 
 
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["sglang_cells"])
 def test_sglang_takes_these_bytes_for_a_token(row: dict[str, Any]) -> None:
-    drafter = "eagle3,accept=0.8" if row["drafting"] else None
-    found = room_of(row["model"], "sglang", drafter, row["tp"])
+    drafter, verify = ("eagle3,accept=0.8", 4) if row["drafting"] else (None, 1)
+    place = Placement(tensor_parallel=row["tp"])
+    found = room(row["model"], "sglang", drafter, verify=verify, chip=LARGE, placement=place)
     # Tokens of the pool: what is left over a token's bytes, windows with 0.8 of the tokens.
     held = 4096 + (8 if row["drafting"] else 1)
     tokens = found.room.cache_pool_bytes // row["cell"]
@@ -191,8 +181,8 @@ def test_vllm_holds_blocks_for_whole_groups_of_layers(row: dict[str, Any]) -> No
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["vllm_drafted"])
 def test_vllm_runs_as_many_as_a_block_drafter_has_tokens_for(row: dict[str, Any]) -> None:
-    told = {"drafts": row["drafts"], "chunk": row["tokens"], "running": 1024}
-    limits = room_of("Qwen/Qwen3-8B", "vllm", f"{row['kind']},accept=0.8", **told).room.limits
+    told = {"verify": 1 + row["drafts"], "chunk": row["tokens"], "running": 1024, "chip": LARGE}
+    limits = room("Qwen/Qwen3-8B", "vllm", f"{row['kind']},accept=0.8", **told).room.limits
     assert min(limits["drafted tokens"], limits["running"]) == row["running"]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from specroof import speedup_curve
+from specroof import load_drafter, load_hardware, load_model, speedup_curve
 from specroof.acceptance import (
     Acceptance,
     acceptance_from_length,
@@ -28,7 +28,7 @@ from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.errors import OptionError
-from specroof.hardware.profile import Placement
+from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, drafting_gain, grid_axes
 from specroof.speedup.overview import Overview, _thinned
@@ -464,3 +464,46 @@ def test_a_model_that_does_not_fit_is_a_note_with_the_numbers(
     words = (f"{devices} x toy device", f"batch size {first} at context 1024", weights, cache)
     assert len(notes) == (first is not None)
     assert all(word in note for note in notes for word in words)
+
+
+# --- the ideal drafter is the bound of all others, but where captured sizes end -------------------
+
+MIMO = load_model("XiaomiMiMo/MiMo-7B-Base")
+B300 = load_hardware("b300")
+LOOKUP = load_drafter("ngram,accept=0.373,match=0.5")
+
+
+def speedups(chip: HardwareProfile, engine: str) -> tuple[SpeedupCurve, ...]:
+    """Return the curves of a lookup that finds something in half of its rounds, and the ideal."""
+    curves = [
+        speedup_curve(
+            MIMO, chip, drafter=drafter, batch_size=[1, 512], context_len=[1, 4096], engine=engine
+        )
+        for drafter in (LOOKUP, IDEAL)
+    ]
+    return tuple(curves)
+
+
+def test_a_lookup_beats_the_ideal_drafter_only_where_it_alone_fits_a_captured_graph() -> None:
+    vllm = B300.engine("vllm")
+    graphs = vllm.graphs
+    assert graphs is not None
+    # Layers of some fifty kernels hide their launching in 1536 tokens; slow ones do not.
+    lookup, ideal = speedups(B300, "vllm")
+    assert np.all(lookup.speedup <= ideal.speedup)
+    slow = replace(vllm, graphs=replace(graphs, eager_kernel_s=5.4e-5))
+    lookup, ideal = speedups(replace(B300, engines={"vllm": slow}), "vllm")
+    beaten = lookup.speedup > ideal.speedup
+    # Two drafts: the lookup verifies 2 positions of a sequence on average, 1024 in all, which is
+    # the largest captured size; the ideal drafter 3, 1536, which no graph holds.
+    assert [tuple(place) for place in np.argwhere(beaten)] == [(0, 1, 2)]
+    assert lookup.verify_len[2] * 512 == max(graphs.sizes) == 1024
+    assert ideal.verify_len[2] * 512 == 1536
+    assert np.all(lookup.best_speedup <= ideal.best_speedup)
+
+
+@pytest.mark.parametrize("engine", ["ideal", "sglang", "tensorrt-llm", "vllm"])
+def test_without_captured_sizes_of_tokens_nothing_beats_the_ideal_drafter(engine: str) -> None:
+    engines = {name: replace(one, graphs=None) for name, one in B300.engines.items()}
+    lookup, ideal = speedups(replace(B300, engines=engines), engine)
+    assert np.all(lookup.speedup <= ideal.speedup)
