@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from published_models import published
-from specroof import MeasurementError, OptionError, rollout, train
+from specroof import MeasurementError, OptionError, rollout, speedup_curve, train
+from specroof.arrays import Array
 from specroof.questions.rollout import step_speedup
 from specroof.serving.workload import LENGTH_LAWS
 from tables import present, rows
@@ -25,12 +26,36 @@ def asked(**changes: Any) -> Any:
     return rollout(given.pop("model", MODEL), given.pop("hardware", CHIP), **given)
 
 
+def by_hand_s(lengths: Array, spec: str, ranges: tuple[tuple[int, int, int], ...]) -> float:
+    """Return the seconds from the prompts to the last token, each round at its own context."""
+    curve = speedup_curve(
+        *(MODEL, CHIP),
+        drafter=spec,
+        engine="ideal",
+        batch_size=np.arange(1.0, len(lengths) + 1),
+        context_len=512 + np.arange(lengths.max()),
+        max_draft_len=3,
+    )
+    left, seconds = lengths - 1.0, 0.0  # the first token comes with the prompt
+    while (going := left > 1e-6).any():
+        batch = int(going.sum())
+        drafts = next(drafts for _, last, drafts in ranges if batch <= last)
+        known = curve.round_s[:, batch - 1, drafts]
+        context = (lengths - 1 - left)[going].mean()
+        seconds += float(np.interp(context, np.arange(len(known)), known))
+        left = np.where(going, left - curve.tokens_per_round[0, batch - 1, drafts], left)
+    return seconds
+
+
 @pytest.mark.parametrize("spec", [SPEC, SOMETIMES])
 @pytest.mark.usefixtures("expected_rounds")
 def test_a_schedule_drafts_less_at_large_batches_and_loses_to_no_fixed_length(spec: str) -> None:
     lengths = np.random.default_rng(3).integers(20, 300, 256).astype(np.float64)
     found = asked(lengths=lengths, engine="ideal", drafters=spec, max_draft_len=3)
     for row in found.rows:
+        # All prompts are one pass: all answers begin at once.
+        decoding_s = row.makespan_s - row.played.first_s.max()
+        assert decoding_s == pytest.approx(by_hand_s(lengths, spec, row.ranges), rel=1e-3)
         assert row.tokens_per_s == pytest.approx(lengths.sum() / row.makespan_s)
         assert row.speedup == pytest.approx(found.rows[0].makespan_s / row.makespan_s)
     off, fixed, schedule = (row.makespan_s for row in found.rows)
