@@ -191,10 +191,9 @@ def test_capacity_takes_a_borrowed_engine() -> None:
         ("generic_total", "verdict_accuracy", 0.92, 1),
         ("generic_engines_total", "speedup_mean_error", 0, 0.10),
         ("generic_engines_total", "unclear_share", 0, 0.15),
-        # 87.0 %: the bands that hold 80 % of them are unclear there
-        missed("0.92", "generic_engines_total", "verdict_accuracy", 0.92, 1),
-        # 68.5 %: servers fitted anew, with all-reduces as they are timed
-        missed("0.75", "generic_engines_total", "band80_coverage", 0.75, 0.85),
+        # The bands that hold 80 % of them are unclear there.
+        missed("87.0 %", "generic_engines_total", "verdict_accuracy", 0.92, 1),
+        missed("63.0 %", "generic_engines_total", "band80_coverage", 0.75, 0.85),
     ],
 )
 def test_the_targets_of_strange_chips_and_engines_are_reached(

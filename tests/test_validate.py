@@ -561,7 +561,7 @@ def test_every_source_is_left_out_once() -> None:
     [
         missed("5.1 %", "speedup_mean_error", 0, 0.05),
         missed("5.1 %", "speedup_mean_error", 0, 0.045),
-        missed("4.1 %", "speedup_median_error", 0, 0.04),
+        missed("4.2 %", "speedup_median_error", 0, 0.04),
         ("speedup_p90_error", 0, 0.10),
         ("shape_mean_error", 0, 0.04),
         ("verdict_accuracy", 0.96, 1),
