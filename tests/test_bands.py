@@ -276,6 +276,19 @@ def test_tpot_falls_where_the_speedup_rises_and_ttft_does_not_care() -> None:
     assert set(grid({}, requests=True).figure_ends.values()) == {None}
 
 
+def test_tpot_of_a_batch_is_as_sure_as_its_throughput() -> None:
+    found = predict(
+        "Qwen/Qwen3-8B", "h100", drafters="eagle3,accept-length=2.8@3", batch_size=[1, 64]
+    )
+    ends = found.outcomes[0].figure_ends
+    (slow, fast), (short, long) = (present(ends[name]) for name in ("tokens_per_s", "tpot_s"))
+    batch = np.array([1.0, 64.0])[:, None]
+    for product in (slow * long, fast * short):
+        known = np.isfinite(product)
+        assert known.any()
+        assert product[known] == pytest.approx(np.broadcast_to(batch, product.shape)[known])
+
+
 # --- chips that nobody measured -------------------------------------------------------------------
 
 BATCHES: Final = np.array([1, 2, 4, 5, 8, 9, 32, 33, 64, 256, 257, 512, 4096])

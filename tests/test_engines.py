@@ -24,6 +24,7 @@ from specroof.errors import OptionError
 from specroof.hardware.engine import (
     CapturedGraphs,
     EngineProfile,
+    ExpectedError,
     ExpertKernel,
     ExpertLocality,
     ExpertTile,
@@ -698,3 +699,7 @@ def test_what_is_priced_otherwise_is_said(
         place("rtx-4090+cpu-2ch-ddr5", "llama.cpp", 1, n_cpu_moe=1, weight_dtype="q8_0"),
     )
     assert not any(key in note for other in quiet for note in notes(other))
+    error = ExpectedError(speedup_mean=0.061, speedup_median=0.05, plain_median=0.07)
+    fitted = chip(real(expected_error=error), sources={"engines.real": "a fit"})
+    (note,) = engine_notes(engine_setup(fitted, "real", None, None))
+    assert all(figure in note for figure in ("a fit", "6.1%", "5.0%", "7.0%"))

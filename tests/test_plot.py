@@ -301,6 +301,7 @@ CHARTS = {
         grid(20, 30, context_len=np.geomspace(128, 1e6, 20).round())
     ),
     "map of a long drafter": lambda: plot_best_draft_len_map(grid(2, 2, drafter=LONG_SPEC)),
+    "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1), title="Mine"),
     "roofline of equal operations": lambda: roofline(
         [op(f"mlp.{i}", compute_s=1e-4, memory_s=1e-3, kind=f"kind {i}") for i in range(9)]
     ),

@@ -40,6 +40,7 @@ from specroof.serving.capacity import PrefillRules
 from specroof.serving.pass_prices import Grid, PassPrices
 from specroof.serving.played import PlayedServer
 from specroof.serving.workload import Workload, trace
+from specroof.speedup.result import TIE
 from tables import rows
 
 
@@ -67,6 +68,7 @@ def test_only_lengths_that_can_be_are_chosen() -> None:
     speedups = [1.0, 1.2, 1.6, np.nan]
     assert best_choice(speedups).draft_len == 2
     assert best_choice([1.0, 1.2, np.nan, np.nan]).draft_len == 1
+    assert best_choice([1.0, 1.0 + TIE]).draft_len == 0  # a tie with no drafts
     nothing = best_choice([1.0, np.nan, np.nan])
     assert (nothing.draft_len, nothing.tried, nothing.verdict) == (0, 0, "loses")
 

@@ -158,6 +158,12 @@ def test_drafted_over_plain_tpot_of_pull_request_2607_is_predicted_in_shape(
     assert np.abs(np.expm1(off - off.mean())).max() <= 0.08
 
 
+def test_split_loads_are_scored_by_this_code(split_validated: tuple[SplitScore, ...]) -> None:
+    for stored in (one for one in split_validated if one.point.source == "inferencex-pr2607"):
+        if not stored.point.drafts:
+            assert split_score(stored.point).off == pytest.approx(stored.off, abs=1e-4)
+
+
 def test_fewer_devices_decode_more_each_where_prefill_is_short() -> None:
     """Pull request 2607: at 128 in flight, 4 devices for decoding serve 1.83 times as much each."""
     drafted = next(p for p in load_splits() if p.source == "inferencex-pr2607" and p.drafts)

@@ -11,18 +11,19 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
+from specroof import validate
 from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.evidence import Measurement
 from specroof.hardware.engine import Band
 from specroof.latency.setup import Deployment, engine_setup
-from specroof.questions.calibrate import throughput_chart
 from specroof.questions.validate import own_json, own_row, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
 from tables import rows
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
 SETUP = engine_setup(CHOSEN, None, None, None)
+BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
 
 
 def compared(bench: Sequence[Measurement], sources: Sequence[str] | None = None) -> OwnValidation:
@@ -159,12 +160,13 @@ def test_a_row_has_what_is_measured_predicted_and_ideal() -> None:
 
 
 def test_the_chart_draws_each_point_twice() -> None:
-    found = compared(points(drafts=(0, 3)))
-    twice = [[(one.source, one.rate) for one in some] for some in (found.points, found.ideal)]
-    _, *drawn = throughput_chart(*twice, engine="true").axes[0].lines
-    for line, some in zip(drawn, twice, strict=True):
+    results: Any = {"a.csv": BENCH + "1,2048,0,150\n"}
+    found: Any = validate(results, MODEL, CHIP)
+    (figure,) = found.figures().values()
+    _, *drawn = figure.axes[0].lines
+    for line, name in zip(drawn, ("predicted", "ideal"), strict=True):
         predicted = np.asarray(line.get_ydata(), dtype=float)
-        assert predicted == pytest.approx([rate.predicted for _, rate in some])
+        assert predicted == pytest.approx([getattr(row, name) for row in found.rows])
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -175,9 +177,6 @@ def run(*words: object) -> Any:
 
 
 WORDS = ("-H", "b200", "--model", "Qwen/Qwen3-8B")
-
-
-BENCH = "batch_size,context_len,draft_len,tokens_per_s\n8,2048,0,900\n"
 
 
 @pytest.mark.parametrize(("words", "message"), rows("refusals", "own_results"))
