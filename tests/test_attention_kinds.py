@@ -129,6 +129,14 @@ def test_kinds_of_layers_are_those_of_hardware_files() -> None:
     assert named == {*LAYER_KINDS}
 
 
+def test_feed_forward_layers_are_those_that_are_dense_or_share_an_expert() -> None:
+    setup = engine_setup(load_hardware("b200"), "ideal", None, None)
+    # Of DeepSeek-V3 three layers are dense, and 58 have a shared expert; Qwen3 shares none.
+    counts = {"Qwen/Qwen3-8B": 36, "deepseek-ai/DeepSeek-V3": 3 + 58, "Qwen/Qwen3-30B-A3B": 0}
+    for name, count in counts.items():
+        assert layer_kinds(load_model(name), setup).get("feed_forward", 0) == count
+
+
 def test_a_new_kind_needs_its_file_alone() -> None:
     toy = with_cores(RING)
     ops = [op.name for op in forward_cost(toy, ForwardPass(1, 1, 0))]

@@ -252,3 +252,22 @@ def test_drafts_of_a_schedule_have_the_band_that_they_have_where_they_are_best(d
         )
         assert there == pytest.approx(by_itself, rel=1e-9)
         assert name in {"speedup", "tpot_s"} or there != pytest.approx(by_default, rel=1e-2)
+
+
+def test_an_answer_takes_its_rounds_what_a_request_loses_and_the_prompts_of_others() -> None:
+    one = predict(
+        *("Qwen/Qwen3-8B", "h100"),
+        drafters="eagle3,accept-length=2.8@3",
+        concurrency=16,
+        input_len=2000,
+        output_len=300,
+        draft_len=3,
+    ).outcomes[0]
+    requests = present(one.end_to_end)
+    curve = requests.curve
+    # Little's law: as many run as come a second times the seconds of each.
+    taken_s = curve.running_batch * 300 / requests.tokens_per_s
+    rounds_s = requests.decoding_round_s / curve.tokens_per_round * 300
+    others_s = curve.running_batch * requests.delay_s
+    parts_s = rounds_s + requests.latency_s + others_s
+    assert parts_s[0, 0, [0, 3]] == pytest.approx(taken_s[0, 0, [0, 3]])
