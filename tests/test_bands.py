@@ -276,6 +276,13 @@ def test_tpot_falls_where_the_speedup_rises_and_ttft_does_not_care() -> None:
     assert set(grid({}, requests=True).figure_ends.values()) == {None}
 
 
+def test_drafts_that_are_off_gain_1_for_sure_and_are_tried_in_a_band() -> None:
+    (row,) = predict("Qwen/Qwen3-8B", "h100", drafters="eagle3,accept=0.05", batch_size=8).records
+    assert row["decision"] == "off"
+    assert [row[f"speedup{end}"] for end in ("", "_low", "_high")] == [1, 1, 1]
+    assert row["tried_speedup_low"] < row["tried_speedup"] < row["tried_speedup_high"]
+
+
 def test_tpot_of_a_batch_is_as_sure_as_its_throughput() -> None:
     found = predict(
         "Qwen/Qwen3-8B", "h100", drafters="eagle3,accept-length=2.8@3", batch_size=[1, 64]
