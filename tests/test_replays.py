@@ -271,3 +271,15 @@ def test_an_answer_takes_its_rounds_what_a_request_loses_and_the_prompts_of_othe
     others_s = curve.running_batch * requests.delay_s
     parts_s = rounds_s + requests.latency_s + others_s
     assert parts_s[0, 0, [0, 3]] == pytest.approx(taken_s[0, 0, [0, 3]])
+
+
+def test_lengths_that_may_be_best_are_played_and_of_requests_at_a_rate_all() -> None:
+    # Of clients without targets those lengths are played that may be best, of others all.
+    asked: dict[str, Any] = {"input_len": 200, "output_len": 20, "drafters": "eagle3,accept=0.5"}
+    some, every = (
+        present(predict("Qwen/Qwen3-8B", "h100", **asked | more).outcomes[0].played)
+        for more in ({"concurrency": 4}, {"rate": 2.0, "requests": 40})
+    )
+    seen = [np.isfinite(played.figures["tokens_per_s"][0, 1:]) for played in (some, every)]
+    assert not seen[0].all()
+    assert seen[1].all()
