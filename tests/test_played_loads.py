@@ -573,13 +573,17 @@ def test_an_interrupted_play_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_study_plays_rates_and_traces(trace_file: Path, tmp_path: Path) -> None:
-    text = f"""
+STUDIED = f"""
 format_version: 1
 targets: [{{model: {MODEL}, hardware: {CHIP}}}]
 drafters: ["{SPEC}"]
 engine: vllm
 max_draft_len: 2
+"""
+
+
+def test_a_study_plays_rates_and_traces(trace_file: Path, tmp_path: Path) -> None:
+    text = f"""{STUDIED}
 workload:
   - {{input_len: 1000, output_len: 100, rate: [2, 8, 60], requests: 40, arrivals: even,
      length_range: 0.8..1.0, seed: 2}}
@@ -629,12 +633,7 @@ def test_a_study_of_arrivals_that_cannot_be_is_refused(workload: str, says: str)
     assert "\n" not in str(refusal.value)
 
 
-STUDY = f"""
-format_version: 1
-targets: [{{model: {MODEL}, hardware: {CHIP}}}]
-drafters: ["{SPEC}"]
-engine: vllm
-max_draft_len: 2
+STUDY = f"""{STUDIED}
 batch_size: [1, 4]
 workload:
   - {{input_len: 1000, output_len: 100, requests: 3x, length_range: 0.8..1.0, seed: 2}}

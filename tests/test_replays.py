@@ -268,8 +268,7 @@ def test_an_answer_takes_its_rounds_what_a_request_loses_and_the_prompts_of_othe
     # Little's law: as many run as come a second times the seconds of each.
     taken_s = curve.running_batch * 300 / requests.tokens_per_s
     rounds_s = requests.decoding_round_s / curve.tokens_per_round * 300
-    others_s = curve.running_batch * requests.delay_s
-    parts_s = rounds_s + requests.latency_s + others_s
+    parts_s = rounds_s + requests.latency_s + curve.running_batch * requests.delay_s
     assert parts_s[0, 0, [0, 3]] == pytest.approx(taken_s[0, 0, [0, 3]])
 
 
