@@ -44,9 +44,11 @@ from specroof.engines.calibration import (
     coordinate,
     estimate,
     noise_of,
+    own_cases,
     prior_width,
     uncertainty,
 )
+from specroof.engines.record import Record
 from specroof.evidence import Measurement, read_benchmark, refuse_other_kinds
 from specroof.hardware.engine import Band, EngineProfile, ExpertKernel, ExpertTile, SparseKernel
 from specroof.hardware.profile import HardwareProfile, parse_hardware, scaled_engine
@@ -221,8 +223,8 @@ def test_kernels_of_a_prompt_keep_their_distance_from_matmuls() -> None:
     assert found.mean_error < 0.001
 
 
-def test_a_result_with_prefills_is_predicted_with_them() -> None:
-    setup = engine_setup(CHIP, "ideal", None, None)
+def test_a_steady_state_with_prefills_is_predicted_with_them() -> None:
+    served = Deployment(MODEL, engine_setup(CHIP, "ideal", None, None))
     point = Measurement(
         place="here", batch_size=4, context_len=4050, tokens_per_s=1.0, input_len=4000,
         output_len=100, includes_prefill=True,
@@ -235,9 +237,7 @@ def test_a_result_with_prefills_is_predicted_with_them() -> None:
     prefills = forward_latency(MODEL, CHIP, prompts, engine="ideal").total_s
     # Four answers of 100 tokens: the prefill gives the first, and four of them hold all up.
     seconds = 99 * float(step) + 4 / together * float(prefills)
-    assert predicted_tokens_per_s([point], Deployment(MODEL, setup), None) == pytest.approx(
-        400 / seconds
-    )
+    assert Record(own_cases([point], served, None)).rates().measured == pytest.approx(400 / seconds)
 
 
 # --- timed passes ------------------------------------------------------------------------------

@@ -11,9 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
-from specroof import validate
+from specroof import predict, validate
 from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
+from specroof.engines.calibration import own_cases
+from specroof.engines.record import Record
 from specroof.evidence import Measurement
 from specroof.hardware.engine import Band
 from specroof.latency.setup import Deployment, engine_setup
@@ -137,6 +139,29 @@ def test_repeated_plain_runs_count_by_their_mean() -> None:
     runs = [replace(plain, tokens_per_s=factor * plain.rate) for factor in (0.9, 1.1)]
     found = compared([*runs, fast])
     assert found.points[2].scored.measured == pytest.approx(fast.rate / plain.rate)
+
+
+def test_results_with_prompts_are_predicted_as_questions_about_them_are() -> None:
+    plain, fast = points((8,), (2048,), (0, 2), prefills=True)
+    fast = replace(fast, batch_size=7.6, concurrency=8, tokens_per_round=2.8)
+    bench = [replace(one, requests=24) for one in (plain, fast)]
+    lengths: Any = {"input_len": plain.input_len, "output_len": plain.output_len}
+    asked: Any = lengths | {"batch_size": 8, "requests": 24, "max_draft_len": 2}
+    found = compared(bench)
+    for chip, (first, second) in ((CHOSEN, found.points), (CHIP, found.ideal)):
+        (row,) = predict(MODEL, chip, drafters="eagle3,accept-length=2.8@2", **asked).rows
+        assert row.draft_len == 2
+        assert second.rate.predicted == pytest.approx(row.tokens_per_s)
+        assert second.scored.predicted == pytest.approx(row.speedup)
+        assert first.rate.predicted == pytest.approx(row.tokens_per_s / row.speedup)
+
+
+def test_what_memory_does_not_hold_is_not_simulated() -> None:
+    bench = points((8,), (2048,), (0,), prefills=True)
+    small = replace(CHOSEN, peak=replace(CHOSEN.peak, memory_bytes=1e10))
+    served = Deployment(MODEL, engine_setup(small, None, None, None))
+    steady = Record(own_cases(bench, served, None)).rates().measured
+    assert predicted_tokens_per_s(bench, served, None).tolist() == steady.tolist()
 
 
 def test_arms_may_lie_in_two_files() -> None:

@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import product
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
 from specroof.arrays import Array
 from specroof.cost import Options
-from specroof.drafters import Drafter, TokensPerRound
+from specroof.drafters import Drafter, TokensPerRound, ideal_drafter
 from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
 from specroof.engines.record import BARE, ONLY, MeasuredCase, Record, case_of, of_bare_passes
 from specroof.engines.row_steps import FEW_ROWS, kernel_of, with_row_kernels
@@ -22,11 +22,18 @@ from specroof.evidence import (
     acceptance_of,
     refuse_other_drafts,
     refuse_other_setup,
+    request_lengths,
 )
 from specroof.frameworks import LOCAL_FRAMEWORKS
 from specroof.hardware.engine import IDEAL_ENGINE, Band, EngineProfile
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment, check_placement, engine_setup, served_options
+from specroof.outcomes.case import served_case
+from specroof.outcomes.outcomes import outcomes
+from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
+
+if TYPE_CHECKING:
+    from specroof.serving.end_to_end import EndToEnd
 
 # --- What an engine predicts for results of one's own, and whether they can be compared with it --
 
@@ -37,6 +44,8 @@ _SLOWEST: Final = 1 / 200
 #: A file may state a bandwidth that is so many times too low: of another card of the same name, of
 #: one module of two, or without overclocking. What is faster still has other causes.
 _MORE_BANDWIDTH: Final = 2.0
+#: So many are simulated for all results together: about 10 seconds.
+_MOST_REQUESTS: Final = 1_000_000
 
 
 def own_cases(
@@ -95,9 +104,55 @@ def predicted_tokens_per_s(
         As `own_cases` does.
 
     Source
-        See `specroof.engines.record`.
+        See `specroof.engines.record`; of `runs`, what is simulated.
     """
-    return Record(own_cases(points, served, drafter)).rates().measured
+    rates = Record(own_cases(points, served, drafter)).rates().measured
+    return np.asarray(rates * runs(points, served, drafter, rates))
+
+
+def runs(
+    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None, rates: Array
+) -> Array:
+    """Return what runs of requests make of the throughput of their steady states, as factors.
+
+    Requests of known lengths are simulated as questions do, with their start and their end; other
+    points, those whose drafts are trees, more clients than may be simulated, and loads that the
+    server has no memory for, keep the closed form: a factor of 1.
+
+    Parameters
+    ----------
+    points, served, drafter
+        As of `predicted_tokens_per_s`.
+    rates
+        Tokens per second of the steady states, one for each point.
+
+    Source
+        See `specroof.outcomes.outcomes.outcomes`.
+    """
+    factors, most = np.ones(len(points)), _MOST_REQUESTS // max(len(points), 1)
+    for row, point in enumerate(points):
+        clients = max(round(point.concurrency or point.batch_size or 1), 1)
+        if not point.includes_prefill or point.branches or clients > most:
+            continue
+        prompt, answer, context = request_lengths(point)
+        load = Load(
+            [clients],
+            [context],
+            Workload(prompt, answer),
+            requests=[min(point.requests or REQUESTS_PER_CLIENT * clients, most)],
+            length_range=(point.shortest, 1.0),
+        )
+        drafts = point.draft_len or 0
+        drafting, tokens = _drafting(point, drafter) or (ideal_drafter(), None)
+        case, lengths = served_case(served, load), {drafts} - {0}
+        seen = outcomes(
+            case, drafting, max_draft_len=drafts, acceptance=tokens, draft_lens=lengths, only=True
+        )
+        whole = cast("EndToEnd", seen.end_to_end)  # requests have lengths
+        rate = float(whole.tokens_per_s[0, 0, drafts])
+        if rate > 0:
+            factors[row] = rate / rates[row]
+    return factors
 
 
 def ideal_rates(
@@ -141,11 +196,12 @@ def ideal_rates(
     )
     refuse_other_setup(points, stated)
 
-    def cases_on(hardware: HardwareProfile) -> list[MeasuredCase]:
+    def ideal_on(hardware: HardwareProfile) -> Deployment:
         ideal = engine_setup(hardware, IDEAL_ENGINE.name, setup.placement, stored)
-        return own_cases(points, Deployment(model, ideal), drafter)
+        return Deployment(model, ideal)
 
-    cases = cases_on(setup.hardware)
+    ideal = ideal_on(setup.hardware)
+    cases = own_cases(points, ideal, drafter)
     for case in cases:
         if case.drafter is not None:
             refuse_other_drafts(case.point, case.drafter.name, branches=case.branches)
@@ -155,10 +211,11 @@ def ideal_rates(
     slowest = [0.0 if point.engine in LOCAL_FRAMEWORKS else _SLOWEST for point in points]
     beyond = np.flatnonzero((measured > _FASTEST * rates) | (measured < slowest * rates))
     if not beyond.size:
-        return rates
+        return np.asarray(rates * runs(points, ideal, drafter, rates))
     peak = setup.hardware.peak
     faster = replace(peak, memory_bytes_per_s=_MORE_BANDWIDTH * peak.memory_bytes_per_s)
-    freed = Record(cases_on(replace(setup.hardware, peak=faster))).rates().measured
+    freed_cases = own_cases(points, ideal_on(replace(setup.hardware, peak=faster)), drafter)
+    freed = Record(freed_cases).rates().measured
     at = int(beyond[0])
     message = _impossible(points[at], float(rates[at]), float(freed[at]), served)
     raise MeasurementError(message)
@@ -450,6 +507,8 @@ _WIDTHS: Final = np.geomspace(0.05, 1.0, 14)
 _REFUTED: Final = 1.64
 _SLOPE_STEP: Final = 1e-4
 _INSIDE: Final = 1e-6
+#: Runs that differ by more than this from those that a fit was made with are fitted again.
+_MOVED: Final = 1e-3
 #: Shares from which a search begins, beside the profile's. Where memory binds, a share of the peak
 #: in FLOP/s has no slope, and the other way round: a search that begins there never finds a machine
 #: that computes at a fifth of its peak.
@@ -478,7 +537,19 @@ class Problem:
     ) -> None:
         self.points = points
         self.base = served.setup.engine
+        self._served, self._drafter = served, drafter
         self._record = Record(own_cases(points, served, drafter))
+        self._factors = self._runs(self.base)
+
+    def _runs(self, engine: EngineProfile) -> Array:
+        own = replace(self._served, setup=replace(self._served.setup, engine=engine))
+        rates = self._record.rates({ONLY: engine, BARE: of_bare_passes(engine)}).measured
+        return runs(self.points, own, self._drafter, rates)
+
+    def simulated_in(self, engine: EngineProfile) -> bool:
+        """Take what runs make of throughput from another engine; tell if that moves a point."""
+        before, self._factors = self._factors, self._runs(engine)
+        return bool(np.any(np.abs(self._factors / before - 1) > _MOVED))
 
     @property
     def measured(self) -> Array:
@@ -488,7 +559,7 @@ class Problem:
     def predicted(self, engine: EngineProfile) -> Array:
         """Return logarithms of the predicted tokens per second, shape (points,)."""
         engines = {ONLY: engine, BARE: of_bare_passes(engine)}
-        return np.asarray(np.log(self._record.rates(engines).measured))
+        return np.asarray(np.log(self._record.rates(engines).measured * self._factors))
 
     def engine(self, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
         """Return the profile at some coordinates."""
@@ -860,7 +931,9 @@ def calibrate(
         reasons = "; ".join(f"{name}: {reason}" for name, reason in kept)
         message = f"{len(points)} points determine nothing ({reasons})"
         raise MeasurementError(message)
-    engine, fitted, kept = _solved(problem, determined, kept)
+    engine, fitted, left = _solved(problem, determined, kept)
+    if problem.simulated_in(engine):
+        engine, fitted, left = _solved(problem, determined, kept)
     engine, steps, reason = _with_steps(engine, points, served, drafter)
     # What passes are made of depends on the kernels.
     own = replace(served, setup=replace(served.setup, engine=engine))
@@ -883,7 +956,7 @@ def calibrate(
         engine=engine,
         base=problem.base.name,
         fitted=(*(replace(figure, value=now[figure.name]) for figure in fitted), *steps),
-        kept=(*kept, *([("row_kernels", reason)] if reason else [])),
+        kept=(*left, *([("row_kernels", reason)] if reason else [])),
         residuals=residuals,
     )
 

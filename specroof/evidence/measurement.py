@@ -47,6 +47,8 @@ class Measurement:
     concurrency
         Sequences in flight as they were asked for, which two runs of one load have in common;
         None if `batch_size` is that.
+    requests
+        How many ended in the run.
     context_len, input_len, output_len
         Tokens of a request: mean while it is decoded, prompt, answer.
     shortest
@@ -109,6 +111,7 @@ class Measurement:
     includes_prefill: bool = False
     batch_size: float | None = None
     concurrency: float | None = None
+    requests: int | None = None
     context_len: float | None = None
     input_len: float | None = None
     output_len: float | None = None

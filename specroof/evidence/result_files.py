@@ -275,7 +275,8 @@ class _Served(Extract):
             tokens / self.completed
             for tokens in (self.total_input_tokens, self.total_output_tokens)
         )
-        return answered(place, prompt, answer, self.output_throughput)
+        point = answered(place, prompt, answer, self.output_throughput)
+        return replace(point, requests=int(self.completed))
 
 
 def _not_in_groups(switch: Any) -> Any:
