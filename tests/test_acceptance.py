@@ -194,6 +194,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
         lambda value: acceptance_from_length(value, 3), [*NOT_A_NUMBER, 0.99, 0, -2, 4.01],
         "tokens_per_round is ", "from 1 to 4",
     ),
+    (lambda value: falling_odds_acceptance(0.8, value), [-5.01, 5.01], "power is ", "-5 to 5"),
     (lambda law: acceptance_from_length(2.8, 3, law=law), ["linear"], "law is ", "typical, const"),
     # With 0 drafts the length is 1 for every rate, and says nothing.
     (

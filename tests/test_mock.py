@@ -59,6 +59,7 @@ def test_sglang_counts_the_root_among_the_draft_tokens() -> None:
     sent = flags(bench)
     assert (sent["--random-input-len"], sent["--random-output-len"]) == ("1000", "200")
     assert (sent["--max-concurrency"], sent["--random-range-ratio"]) == ("8", "1")
+    assert sent["--num-prompts"] == "32"  # four of each client
 
 
 @pytest.mark.parametrize(("batch_size", "requests"), [(1, "48"), (48, "48"), (256, "256")])

@@ -160,6 +160,10 @@ def test_decode_workers_without_room_let_requests_wait() -> None:
     before_s = workers.prefill_s + workers.transfer_s + 0.5
     started = 2 * 8 + whole.requests_per_s * before_s
     np.testing.assert_allclose(whole.curve.running_batch, started)
+    # A client finds the prompts of the 63 others (Reiser and Lavenberg 1980).
+    prompts = prompt_times(Deployment(served.model, setup_of()), REQUESTS, 4)
+    others_s = prompts.station_s(whole.requests_per_s, 63 / 64)
+    np.testing.assert_allclose(workers.prefill_s, others_s, rtol=1e-9)
     whole, workers = requests_of(tight, Split(setup_of(), 4, 2), [64.0])
     assert (workers.decode_batch == 8).all()
     assert (whole.curve.running_batch < 64).all()

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -585,7 +586,7 @@ def _lookup(values: Values, name: str) -> Drafter:
 
 def _with_config(  # noqa: PLR0913 - what kinds differ in
     build: Callable[..., Drafter],
-    sizes: Mapping[str, str] | None = None,
+    sizes: Mapping[str, str] = MappingProxyType({}),
     *,
     config: str = "drafter",
     required: bool = False,
@@ -612,7 +613,7 @@ def _with_config(  # noqa: PLR0913 - what kinds differ in
     design
         Keys of `_DESIGN` that it takes.
     """
-    keys, is_model = sizes or {}, config == "model"
+    is_model = config == "model"
 
     def built(values: Values, name: str) -> Drafter:
         if "block" in values and "drafts" in values:
@@ -635,7 +636,7 @@ def _with_config(  # noqa: PLR0913 - what kinds differ in
             link_latency_s=values.get("link-latency", 0.0),
             hit_rate=values.get("overlap"),
         )
-        given: dict[str, Any] = {key: _whole(key, values[key]) for key in keys if key in values}
+        given: dict[str, Any] = {key: _whole(key, values[key]) for key in sizes if key in values}
         layers = values.get("config")
         if design:
             given["design"] = _design(values)
@@ -653,7 +654,7 @@ def _with_config(  # noqa: PLR0913 - what kinds differ in
         keys={
             **_CONFIG,
             **(_MIX if is_model else {}),
-            **keys,
+            **sizes,
             **_WHERE,
             **(_TREE if tree else {}),
             **(_STOP if stops else {}),

@@ -165,7 +165,7 @@ class _Options:
 
 #: Which option each round takes, and how a rule is tuned, from a rate to begin with.
 _Choice = Callable[[_Options], NDArray[np.intp]]
-_Rule = Callable[[_Options, float], _Choice]
+_Rule = Callable[[_Options], _Choice]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,19 +244,19 @@ def _summed(values: NDArray[np.generic], first: float) -> Array:
     return np.concatenate([np.zeros_like(sums[..., :1]), sums], axis=-1) + first
 
 
-def _chosen_each_round(options: _Options, start: float) -> _Choice:
+def _chosen_each_round(options: _Options) -> _Choice:
     r"""Return the rule that makes most tokens per second in the long run over these rounds.
 
     .. math:: \max_o \; n_o - r \, t_o, \quad r = \frac{\sum n}{\sum t}
     """
-    rate, rows = start, np.arange(len(options.seconds))
+    rate, rows = 0.0, np.arange(len(options.seconds))
     for _ in range(_STEPS):
         taken = np.argmax(options.expected - rate * options.seconds, axis=1)
         rate = options.expected[rows, taken].sum() / options.seconds[rows, taken].sum()
     return lambda other: np.argmax(other.expected - rate * other.seconds, axis=1)
 
 
-def _chosen_once(options: _Options, _start: float) -> _Choice:
+def _chosen_once(options: _Options) -> _Choice:
     """Return the one option that makes most tokens per second over these rounds."""
     rates = options.expected.sum(axis=0) / options.seconds.sum(axis=0)
     best = int(np.argmax(rates))
@@ -320,10 +320,9 @@ def simulated_policies(
     rng = np.random.default_rng(seed)
     n_batches = max(-(-n_rounds // costs.batch_size), LEAST_ROUNDS)
     tuned, scored = (_drawn(costs, survival, known, n_batches, rng) for _ in range(2))
-    start = float(fixed_rates(costs, survival).max())
     outcomes = {}
     for name, (options_of, rule) in _POLICIES.items():
-        choose = rule(options_of(tuned), start)
+        choose = rule(options_of(tuned))
         options = options_of(scored)
         outcomes[name] = _outcome(options, choose(options), costs.batch_size)
     return outcomes

@@ -276,18 +276,16 @@ def _drafting_by_settings(found: Counted) -> dict[str, Any]:
     if verified > 1 or steps >= 1:
         # Block drafters take one step; look-ups count the root as one.
         drafts = verified - 1 if steps <= 1 else min(steps, max(verified - 1, 1.0))
-    elif rounds == 0 and shown is None:
+    elif not rounds and shown is None:
         return _NO_DRAFTS
     longest = None if drafts is None else max(round(drafts), 1)
-    seen = {"draft_len": drafts, "longest": longest}
-    if rounds > 0:
+    seen, how = {"draft_len": drafts, "longest": longest}, "as last shown: no request ended"
+    if rounds:
         # The first token of an answer comes from its prefill.
         shown = (found.counts.get("output_tokens", 0.0) - ended) / rounds
+        how = "by verifications of requests that ended"
     if shown is None:
         return seen
-    how = "as last shown: no request ended"
-    if rounds > 0:
-        how = "by verifications of requests that ended"
     return {**seen, "tokens_per_round": max(shown, 1.0), "length_from": how}
 
 
