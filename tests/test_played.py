@@ -337,6 +337,16 @@ def test_clients_see_what_vllms_own_scheduler_gives(row: dict[str, str]) -> None
         assert found[name] == pytest.approx(load[name], rel=1e-8 if exact else off), name
 
 
+@pytest.mark.parametrize(("answer_len", "reach_s"), [(1, 0.1), (3, 0.04), (9, 0.01)])
+def test_a_client_is_back_before_the_latency_of_a_long_answer_ends(
+    answer_len: int, reach_s: float
+) -> None:
+    prices = replace(flat_prices(0.03, 0.02), request_latency_s=0.1)
+    sent = replace(closed_loop(Workload(10, answer_len), 1, 2), turnaround_s=0.01)
+    found = play(prices, sent, SHARES, 8)
+    assert found.reached_s - found.sent_s == pytest.approx(reach_s)
+
+
 def in_flight_at(starts: Array, ends: Array, times: Array) -> Array:
     return np.array([np.sum((starts <= time) & (time < ends)) for time in times])
 
