@@ -814,6 +814,10 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     assert f"--max-running-requests {most:.0f}" in (chip.engine_config["sglang"] or "")
     calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]
     assert calm.raised == {}
+    # Of batches, which have no figures where memory ends, to the next power of two.
+    for load, told in ({"batch_size": 50}, 64), (words | {"concurrency": 50}, 50):
+        (one,) = predict(MODEL, CHIP, **{"framework": "sglang", "drafters": LONG} | load).outcomes
+        assert [*one.told] == [(None, told)]
     # At the larger rates more than 48 run plain, which has no such limit, and fewer with drafts.
     words = {"engine": "sglang", "drafters": LONG, "input_len": 2000, "output_len": 300}
     (one,) = predict(MODEL, CHIP, **words, rate=[2, 6.5, 8]).outcomes
