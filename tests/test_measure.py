@@ -562,9 +562,10 @@ def test_a_smooth_machine_gets_no_steps() -> None:
 
 def test_a_draft_model_reads_two_tokens_where_all_drafts_were_accepted() -> None:
     """A pass of one row takes 1 s, of two rows 5 s, and of more is not asked for."""
-    seconds = {1.0: 1.0, 2.0: 5.0}
+    seconds, seen = {1.0: 1.0, 2.0: 5.0}, []
 
     def pass_seconds(_: Any, forward: ForwardPass, *__: Any) -> Any:
+        seen.append((float(forward.query_len), np.asarray(forward.context_len).item()))
         return np.asarray(seconds[float(forward.query_len)])
 
     drafter = load_drafter("model,config=Qwen/Qwen3-0.6B,accept=0.9")
@@ -575,6 +576,7 @@ def test_a_draft_model_reads_two_tokens_where_all_drafts_were_accepted() -> None
         target=load_model("Qwen/Qwen3-8B"), all_accepted=0.25 * one,
     )  # fmt: skip
     assert drafter.draft(asked).serial_s == pytest.approx(1 + 0.25 * 4 + 2)  # two more drafts
+    assert seen == [(1, 100), (2, 99), (1, 101.5)]  # behind those, the mean of later ones
 
 
 def test_llama_cpp_keeps_drafts_in_the_cache_of_a_draft_model() -> None:

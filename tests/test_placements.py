@@ -197,6 +197,12 @@ def test_bytes_between_stages_by_hand(model: str, hidden: int) -> None:
     mixed = model_work(load_model(model), setup, pair, beside=beside)
     (hops,) = (one for one in mixed.exchanges if one.collective.block == "stage")
     assert float(hops.collective.message_bytes) == (2 / 4 * 4 + 2048 / 4) * hidden * 2 * 2
+    piece = replace(chunk, query_len=512, context_len=chunk.context_len + 768, matmul_len=512)
+    parts = [replace(beside[0], forward_pass=piece)]
+    half, whole = replace(pair, batch_size=0.5), setup_of(Placement(2))
+    alone = model_work(load_model(model), whole, half, beside=parts)
+    done, expected = (sum(np.sum(op.flops) for op in work.ops) for work in (mixed, alone))
+    assert done == pytest.approx(expected)
 
 
 def test_hops_inside_a_node_and_out_of_it_by_hand() -> None:
@@ -233,13 +239,14 @@ def test_sequences_come_in_as_many_micro_batches_as_there_are_stages() -> None:
     assert float(many.work_s) == float(pass_of(Placement(1), ForwardPass(4, 1, 1000)).work_s)
 
 
-def test_a_round_of_a_pipeline_drafts_in_its_last_stage() -> None:
+@pytest.mark.parametrize("spec", ["eagle3,accept=0.8", "ngram,accept=0.8,round-s=0"])
+def test_a_round_of_a_pipeline_drafts_in_its_last_stage(spec: str) -> None:
     # Playing it: a micro-batch passes 4 stages, then drafts where the last one is.
     model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
     setup = engine_setup(chip, "ideal", Placement(1, pipeline_parallel=4), None)
     assert draft_placement(model, setup) == Placement(1)
     curve = speedup_curve(
-        model, chip, drafter=load_drafter("eagle3,accept=0.8"), batch_size=[1, 2, 64],
+        model, chip, drafter=load_drafter(spec), batch_size=[1, 2, 64],
         context_len=1000, max_draft_len=3, engine="ideal", placement=setup.placement,
     )  # fmt: skip
     for column, (batch, micro) in enumerate(((1, 1), (2, 2), (64, 4))):

@@ -66,16 +66,6 @@ def test_errors_and_speedups_by_hand() -> None:
     assert found.total.tokens_per_s_mean_error == pytest.approx((0.25 + 0.375) / 2)
 
 
-def test_the_ideal_roofline_stands_beside_each_point() -> None:
-    bench = points((8,), (2048,), (0, 3))
-    ideal = predicted_tokens_per_s(
-        bench, Deployment(MODEL, engine_setup(CHIP, "ideal", None, None)), DRAFTER
-    )
-    found = compared(bench)
-    assert [one.rate.predicted for one in found.ideal] == pytest.approx(list(ideal))
-    assert found.ideal[1].scored.predicted == pytest.approx(ideal[1] / ideal[0])
-
-
 def test_a_band_that_holds_1_decides_nothing() -> None:
     plain, fast = points((8,), (2048,), (0, 3))
     found = compared([plain, replace(fast, tokens_per_s=plain.rate * 1.3)])

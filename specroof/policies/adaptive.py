@@ -385,6 +385,11 @@ def adaptive_verification(
     >>> sure = {"known": 0.0, "n_rounds": 100, "seed": 0}
     >>> adaptive_verification(costs, [0.9], draft_len=1, **sure)  # 1.9 / 9 is less than 1 / 1
     PolicyOutcome(tokens_per_s=1.0, error=0.0, draft_len=0.0)
+    >>> free = BatchCosts(np.array([1.0, 1.0]), np.array([[0.0, 0.0]]), 0.0)
+    >>> words = {"draft_len": 1, "known": 0.0, "seed": 0}
+    >>> few, many = (adaptive_verification(free, [0.5], n_rounds=n, **words) for n in (100, 10_000))
+    >>> round(few.error / many.error)  # by the root of the rounds
+    10
     """
     batch = costs.batch_size
     n_batches = max(-(-n_rounds // batch), LEAST_ROUNDS)
