@@ -197,10 +197,13 @@ def test_bytes_between_stages_by_hand(model: str, hidden: int) -> None:
     mixed = model_work(load_model(model), setup, pair, beside=beside)
     (hops,) = (one for one in mixed.exchanges if one.collective.block == "stage")
     assert float(hops.collective.message_bytes) == (2 / 4 * 4 + 2048 / 4) * hidden * 2 * 2
-    piece = replace(chunk, query_len=512, context_len=chunk.context_len + 768, matmul_len=512)
-    parts = [replace(beside[0], forward_pass=piece)]
-    half, whole = replace(pair, batch_size=0.5), setup_of(Placement(2))
-    alone = model_work(load_model(model), whole, half, beside=parts)
+    piece = replace(chunk, query_len=chunk.query_len / 4, matmul_len=chunk.query_len / 4)
+    piece = replace(piece, context_len=chunk.context_len + 768)
+    parts, half = (
+        [replace(beside[0], forward_pass=piece)],
+        replace(pair, batch_size=pair.batch_size / 4),
+    )
+    alone = model_work(load_model(model), setup_of(Placement(2)), half, beside=parts)
     done, expected = (sum(np.sum(op.flops) for op in work.ops) for work in (mixed, alone))
     assert done == pytest.approx(expected)
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
-from specroof import predict, validate
+from specroof import load_hardware, load_model, predict, validate
 from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.engines.calibration import own_cases
@@ -148,8 +148,9 @@ def test_results_with_prompts_are_predicted_as_questions_about_them_are() -> Non
 
 def test_what_memory_does_not_hold_is_not_simulated() -> None:
     bench = points((8,), (2048,), (0,), prefills=True)
-    small = replace(CHOSEN, peak=replace(CHOSEN.peak, memory_bytes=1e10))
-    served = Deployment(MODEL, engine_setup(small, None, None, None))
+    served = Deployment(
+        load_model("Qwen/Qwen3-32B"), engine_setup(load_hardware("l40s"), "vllm", None, None)
+    )
     steady = Record(own_cases(bench, served, None)).rates().measured
     assert predicted_tokens_per_s(bench, served, None).tolist() == steady.tolist()
 
