@@ -818,6 +818,11 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     for load, told in ({"batch_size": 50}, 64), (words | {"concurrency": 50}, 50):
         (one,) = predict(MODEL, CHIP, **{"framework": "sglang", "drafters": LONG} | load).outcomes
         assert [*one.told] == [(None, told)]
+    # 100 come at once, and then one every 2 seconds: few run on average.
+    times = [*[0.0] * 100, *range(20, 220, 2)]
+    burst = {"arrival_s": times, "input_len": [500] * 200, "output_len": [600] * 200}
+    (one,) = predict(MODEL, CHIP, framework="sglang", drafters=LONG, trace=burst).outcomes
+    assert (one.running[0, 0, 0] < 48, [*one.told]) == (True, [(None, 100)])
     # At the larger rates more than 48 run plain, which has no such limit, and fewer with drafts.
     words = {"engine": "sglang", "drafters": LONG, "input_len": 2000, "output_len": 300}
     (one,) = predict(MODEL, CHIP, **words, rate=[2, 6.5, 8]).outcomes

@@ -350,7 +350,8 @@ def outcomes(
         running = np.nan_to_num(played.figures["mean_running"][:, 0])
         batches = np.maximum(running, 1.0).tolist()
         served = in_closed_form(replace(load.steady, batch_size=batches), waits)
-        if served.told:
+        # More than on average may run at a time, and only as many are told.
+        if any(server.is_raised for server in servers):
             served = replace(served, told=_told_at_peaks(in_closed_form, played, waits))
     whole = _requests(served, played, places)
     replays = Replays(whole.curve, played, tuple(servers), tuple(places))

@@ -962,6 +962,8 @@ class PlayedServer:
         and those over the ones without drafts with the ends of the band, axes (3, draft_len).
     measured_draft_len
         The longest draft that acceptance was measured with; None where a law was given.
+    is_raised
+        Whether a default limit of running requests is raised.
     """
 
     drafter: str
@@ -973,6 +975,7 @@ class PlayedServer:
     stable_rate: Array
     stable_gain: Array
     measured_draft_len: int | None
+    is_raised: bool = False
 
     @property
     def choices(self) -> range:
@@ -1143,6 +1146,7 @@ def played_server(
         stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len.mean(),
         stable_gain=np.array([(gain if one is None else one)[0, 0] for one in (gain, low, high)]),
         measured_draft_len=busy.curve.measured_draft_len,
+        is_raised=any((plain, drafts)),
     )
 
 
