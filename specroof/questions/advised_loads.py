@@ -606,7 +606,7 @@ def _rows(
     wanted, one = grid.wanted, grid.outcome
     found = grid.decide(
         drafts,
-        allowed=_choices(grid, [k for _, _, k in course.schedule if k]),
+        allowed=_choices(grid),
         least=wanted.targets.least_speedup,
     )
     setup, told = prediction.setup, prediction.told[grid.drafter]
@@ -756,17 +756,14 @@ def _worth(
     return float(grid.in_time[at].sum()), round(gain / TIE), -sum(drafts)
 
 
-def _choices(grid: Grid, lengths: Sequence[int]) -> BoolArray:
+def _choices(grid: Grid) -> BoolArray:
     """Return the lengths to try at each load where the decision is off, axes (1, load, draft_len).
 
-    Those that are drafted at other loads, if any, and of them those that meet the targets, if any.
+    Those that meet the targets, if any: which lengths other loads have says nothing of this one.
     """
-    allowed = grid.allowed
-    if lengths:
-        allowed = allowed & np.isin(np.arange(len(allowed)), (0, *lengths))
-    meets = grid.in_time & allowed
+    meets = grid.in_time & grid.allowed
     some = meets[:, 1:].any(axis=1, keepdims=True)
-    return np.asarray(np.where(some, meets, allowed))[None]
+    return np.asarray(np.where(some, meets, grid.allowed))[None]
 
 
 #: What stands for a target that every draft misses.

@@ -36,7 +36,7 @@ from specroof.evidence.server_info import (
 )
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.latency.setup import Deployment, Setup, release_in
-from specroof.outcomes.case import Case
+from specroof.outcomes.case import Case, served_case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
 from specroof.questions import parameters as p
 from specroof.questions.answer import ServedAnswer
@@ -61,7 +61,6 @@ from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL, Launch, follows_load, launch
 from specroof.serving.metrics import counted, no_page
 from specroof.serving.observed import Observed, measured_acceptance, observed
-from specroof.serving.served import room_rule
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.reach import how_sure
 from specroof.units import format_seconds, plain_number
@@ -184,7 +183,7 @@ def prediction_of(case: ServedCase, load: Load | None = None) -> Prediction | No
         load = Load(loads, [case.context_len])
     deployment = Deployment(case.model, case.setup)
     # Of a server that runs, with the limits that it has.
-    runs = Case(deployment, load, room_rule(case.setup, None), raises=False)
+    runs = served_case(deployment, load, raises=False)
     return predicted(runs, [drafter])
 
 
@@ -207,9 +206,9 @@ def answers_of(case: ServedCase) -> EndToEnd | None:
         if prediction is None or now > prediction.max_draft_len:
             return None
         (answers,) = prediction.end_to_end
+        if prediction.limits and prediction.limits[0].largest[0, now] < math.floor(decoding):
+            return None  # nor did so many run by the prediction's account
         effective = answers.effective_batch[0, 0, now]
-        if not np.isfinite(effective):
-            return None
         if counts.seconds is None:
             return answers
         in_flight *= decoding / effective
@@ -588,7 +587,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     flags, unknown = _flags(case, change, request.draft_model, limit)
     answers = answers_of(case)
     of_prediction = () if prediction is None else (*prediction.warnings, *prediction.notes)
-    if prediction is not None and answers is None:
+    if prediction is not None and answers is None and not counts.input_len:
         of_prediction = (_PREFILLS, *of_prediction)
     of_case = [*_case_notes(case, facts, limit)]
     by_law = [*_law_notes(case, change)]
