@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
-from specroof import load_hardware, load_model, predict, validate
+from specroof import load_drafter, load_hardware, load_model, predict, validate
 from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.engines.calibration import own_cases
@@ -144,6 +144,19 @@ def test_results_with_prompts_are_predicted_as_questions_about_them_are() -> Non
         assert second.rate.predicted == pytest.approx(row.tokens_per_s)
         assert second.scored.predicted == pytest.approx(row.speedup)
         assert first.rate.predicted == pytest.approx(row.tokens_per_s / row.speedup)
+
+
+def test_clients_between_whole_ones_lie_between_them() -> None:
+    bench = [replace(one, batch_size=busy) for one in points((1,), (2048,), (0, 3), prefills=True)
+             for busy in (2, 2.5, 3)]  # fmt: skip
+    served = Deployment(MODEL, SETUP)
+    tree = load_drafter("eagle3,tree=eagle2,top-k=2,nodes=6,siblings=0.2")
+    for drafter in (DRAFTER, tree):
+        for least, middle, most in predicted_tokens_per_s(bench, served, drafter).reshape(2, 3):
+            assert least < middle < most
+    # What a tree commits was measured of all of it: siblings add nothing to that.
+    chain, branched = (predicted_tokens_per_s(bench[3:4], served, one) for one in (DRAFTER, tree))
+    assert branched == pytest.approx(chain, rel=0.02)
 
 
 def test_what_memory_does_not_hold_is_not_simulated() -> None:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Final, cast
 
@@ -44,8 +45,8 @@ _SLOWEST: Final = 1 / 200
 #: A file may state a bandwidth that is so many times too low: of another card of the same name, of
 #: one module of two, or without overclocking. What is faster still has other causes.
 _MORE_BANDWIDTH: Final = 2.0
-#: So many are simulated for all results together: about 10 seconds.
-_MOST_REQUESTS: Final = 1_000_000
+#: So many are simulated for one result: about a fifth of a second.
+_MOST_REQUESTS: Final = 20_000
 
 
 def own_cases(
@@ -72,7 +73,7 @@ def own_cases(
     return [
         case_of(point, alone, None, BARE)
         if point.method == STEP
-        else case_of(point, served, _drafting(point, drafter))
+        else case_of(_as_asked(point), served, _drafting(point, drafter))
         for point in points
     ]
 
@@ -107,52 +108,75 @@ def predicted_tokens_per_s(
         See `specroof.engines.record`; of `runs`, what is simulated.
     """
     rates = Record(own_cases(points, served, drafter)).rates().measured
-    return np.asarray(rates * runs(points, served, drafter, rates))
+    return np.asarray(rates * runs(points, served, drafter))
 
 
-def runs(
-    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None, rates: Array
-) -> Array:
+def runs(points: Sequence[Measurement], served: Deployment, drafter: Drafter | None) -> Array:
     """Return what runs of requests make of the throughput of their steady states, as factors.
 
-    Requests of known lengths are simulated as questions do, with their start and their end; other
-    points, those whose drafts are trees, more clients than may be simulated, and loads that the
-    server has no memory for, keep the closed form: a factor of 1.
+    Requests of known lengths are simulated as questions do, with their start and their end. Other
+    points, more clients than may be simulated, and loads that the server has no memory for, keep
+    the closed form: a factor of 1.
 
     Parameters
     ----------
     points, served, drafter
         As of `predicted_tokens_per_s`.
-    rates
-        Tokens per second of the steady states, one for each point.
 
     Source
         See `specroof.outcomes.outcomes.outcomes`.
     """
-    factors, most = np.ones(len(points)), _MOST_REQUESTS // max(len(points), 1)
-    for row, point in enumerate(points):
-        clients = max(round(point.concurrency or point.batch_size or 1), 1)
-        if not point.includes_prefill or point.branches or clients > most:
+    clients = [_clients(point) for point in points]
+    pairs = zip(points, clients, strict=True)
+    cases = own_cases(
+        [replace(point, batch_size=count, concurrency=None) for point, count in pairs],
+        served,
+        drafter,
+    )
+    steady, factors = Record(cases).rates().measured, np.ones(len(points))
+    for row, (case, count) in enumerate(zip(cases, clients, strict=True)):
+        point, requests = case.point, simulated_requests(case.point)
+        if not requests:
             continue
         prompt, answer, context = request_lengths(point)
         load = Load(
-            [clients],
+            [count],
             [context],
             Workload(prompt, answer),
-            requests=[min(point.requests or REQUESTS_PER_CLIENT * clients, most)],
+            requests=[requests],
             length_range=(point.shortest, 1.0),
         )
-        drafts = point.draft_len or 0
+        drafts, here = point.draft_len or 0, served_case(served, load)
         drafting, tokens = _drafting(point, drafter) or (ideal_drafter(), None)
-        case, lengths = served_case(served, load), {drafts} - {0}
-        seen = outcomes(
-            case, drafting, max_draft_len=drafts, acceptance=tokens, draft_lens=lengths, only=True
+        asked = partial(outcomes, drafter=drafting, max_draft_len=drafts, acceptance=tokens)
+        found = [asked(here, draft_lens={drafts} - {0}, only=True)]
+        if case.branches:  # what siblings add is in the measured length, and in both of these
+            found.append(asked(here.at(load=load.steady)))
+        rate, *beside = (
+            cast("EndToEnd", one.end_to_end).tokens_per_s[0, 0, drafts]  # requests have lengths
+            for one in found
         )
-        whole = cast("EndToEnd", seen.end_to_end)  # requests have lengths
-        rate = float(whole.tokens_per_s[0, 0, drafts])
         if rate > 0:
-            factors[row] = rate / rates[row]
+            factors[row] = rate / (beside or steady[row : row + 1])[0]
     return factors
+
+
+def simulated_requests(point: Measurement) -> int:
+    """Return how many requests of a result are simulated: none where it is not of requests."""
+    clients = _clients(point)
+    if not point.includes_prefill or clients > _MOST_REQUESTS:
+        return 0
+    return min(point.requests or REQUESTS_PER_CLIENT * clients, _MOST_REQUESTS)
+
+
+def _clients(point: Measurement) -> int:
+    return max(round(_as_asked(point).batch_size or 1.0), 1)
+
+
+def _as_asked(point: Measurement) -> Measurement:
+    """Return a point with its clients in flight: at the start and the end of a run are fewer."""
+    clients = point.concurrency if point.includes_prefill else None
+    return point if clients is None else replace(point, batch_size=clients)
 
 
 def ideal_rates(
@@ -205,17 +229,18 @@ def ideal_rates(
     for case in cases:
         if case.drafter is not None:
             refuse_other_drafts(case.point, case.drafter.name, branches=case.branches)
-    rates = Record(cases).rates().measured
+    factors = runs(points, ideal, drafter)
+    rates = np.asarray(Record(cases).rates().measured * factors)
     measured = np.array([point.rate for point in points])
     # One core may be a hundredth of a chip, and tools for one user write their units.
     slowest = [0.0 if point.engine in LOCAL_FRAMEWORKS else _SLOWEST for point in points]
     beyond = np.flatnonzero((measured > _FASTEST * rates) | (measured < slowest * rates))
     if not beyond.size:
-        return np.asarray(rates * runs(points, ideal, drafter, rates))
+        return rates
     peak = setup.hardware.peak
     faster = replace(peak, memory_bytes_per_s=_MORE_BANDWIDTH * peak.memory_bytes_per_s)
     freed_cases = own_cases(points, ideal_on(replace(setup.hardware, peak=faster)), drafter)
-    freed = Record(freed_cases).rates().measured
+    freed = Record(freed_cases).rates().measured * factors
     at = int(beyond[0])
     message = _impossible(points[at], float(rates[at]), float(freed[at]), served)
     raise MeasurementError(message)
@@ -543,8 +568,7 @@ class Problem:
 
     def _runs(self, engine: EngineProfile) -> Array:
         own = replace(self._served, setup=replace(self._served.setup, engine=engine))
-        rates = self._record.rates({ONLY: engine, BARE: of_bare_passes(engine)}).measured
-        return runs(self.points, own, self._drafter, rates)
+        return runs(self.points, own, self._drafter)
 
     def simulated_in(self, engine: EngineProfile) -> bool:
         """Take what runs make of throughput from another engine; tell if that moves a point."""

@@ -90,7 +90,8 @@ def acceptance_of(
             f"there or in the drafter's SPEC"
         )
         raise MeasurementError(message)
-    return acceptance_from_length(committed_tokens(point), int(point.draft_len or 0))
+    drafts = int(point.draft_len or 0)
+    return acceptance_from_length(committed_tokens(point), drafts, kind=drafter.kind)
 
 
 def has_drafter(method: str | None) -> bool:

@@ -11,6 +11,7 @@ from specroof.architecture.model import Architecture
 from specroof.catalog import read_text
 from specroof.catalog.files import is_there
 from specroof.drafters import Drafter
+from specroof.engines.calibration import simulated_requests
 from specroof.errors import MeasurementError, Urgent, expect
 from specroof.evidence import (
     Measurement,
@@ -37,6 +38,7 @@ from specroof.questions.objects import (
     options_of,
     server_of,
 )
+from specroof.questions.work import check_work
 from specroof.reading.yaml_text import shown
 from specroof.serving.capacity import in_server
 
@@ -165,6 +167,7 @@ class BenchmarkRequest(Recorded):
         if not isinstance(self.model, Architecture):
             refuse_others(points, os.fspath(self.model))
         refuse_mixed(points)
+        check_work(sum(map(simulated_requests, points)))
         engine, notes, stands_in = self.engine, list[str](), False
         if engine is None:
             engine, notes = engine_of_results(points, hardware)
