@@ -182,7 +182,8 @@ def test_a_server_that_a_traffic_leaves_idle_is_said() -> None:
 
 
 def test_the_load_of_a_decision_is_named_where_there_are_several() -> None:
-    found = train(MODEL, "h100", **ASKED, temperature=0.8, batch_size=[8, 32], tokens_per_day=1e7)
+    loads = np.array([8, 32])
+    found = train(MODEL, "h100", **ASKED, temperature=0.8, batch_size=loads, tokens_per_day=1e7)
     assert "(batch 8)" in str(found)
     # No temperature moves lengths that are given.
     assert any("temperature" in note for note in found.notes)

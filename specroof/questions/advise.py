@@ -334,7 +334,8 @@ def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> 
         cached = 0.0 if request.prefix_hit_rate is None else request.prefix_hit_rate
         workload = replace(mix.workload, prefix_hit_rate=cached)
         return Load(clients, [mix.mean_context_len], workload)
-    if any(one is None for one in given) and (request.trace, request.lengths) == (None, None):
+    one_by_one = request.trace is not None or request.lengths is not None
+    if any(one is None for one in given) and not one_by_one:
         missing = "input_len" if given[0] is None else "output_len"
         reject(
             f"{missing} is missing",

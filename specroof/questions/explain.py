@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.arrays import fields_of, grouped
+from specroof.arrays import fields_of, grouped, number_within
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
@@ -237,10 +237,21 @@ class Explanation(ServedAnswer, Charted):
         return f", an acceptance of {least.value:.2f}"
 
 
+#: Of one pass, each is one number.
+_OF_A_PASS: Final = {
+    "batch_size": "pass_batch_size",
+    "context_len": "pass_context_len",
+    "query_len": "query_len",
+}
+
+
 @question(ExplainRequest)
 def explain(request: ExplainRequest) -> Explanation:
     """Show where one pass spends its time: FLOP, bytes, bound and seconds per operation."""
     expect("prefill", request.prefill, bool, "True or False")
+    for name, quantity in _OF_A_PASS.items():
+        if getattr(request, name) is not None:
+            number_within(name, getattr(request, name), quantity)
     if request.drafter is not None:
         return _explained_round(request, request.drafter)
     if request.draft_len is not None:

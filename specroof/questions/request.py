@@ -590,9 +590,9 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
             alone, for requests that are played through, and for prefill workers that do not hold
             the model.
         """
-        if (self.prefill, self.decode, self.link) == (None, None, None):
+        if self.prefill is None and self.decode is None and self.link is None:
             return self.resolved(), None
-        if (self.prefill, self.decode) == (None, None):
+        if self.prefill is None and self.decode is None:
             refuse("link", self.link, "none where one server does both")
         if self.tensor_parallel != 1:
             refuse("tensor_parallel", self.tensor_parallel, "none beside workers, which say theirs")
@@ -674,8 +674,9 @@ class LoadsRequest(WorkerRequest, PlayedRequest):
     @property
     def has_clients(self) -> bool:
         """Whether requests of clients are asked about, on one server."""
-        workers = self.prefill, self.decode
-        return None not in (self.input_len, self.output_len) and workers == (None, None)
+        lengths, workers = (self.input_len, self.output_len), (self.prefill, self.decode)
+        told = [one is not None for one in lengths], [one is not None for one in workers]
+        return all(told[0]) and not any(told[1])
 
 
 _WORKERS: Final = re.compile(r"(\d{1,9})x(\d{1,9})(?:@(.+))?")

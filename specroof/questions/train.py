@@ -331,7 +331,8 @@ class Trained(OfDrafter):
 @question(TrainRequest, on_chips=OnChips)
 def train(request: TrainRequest) -> Trained:
     """Show what a drafter costs to train, what it would bring, and when it has paid for itself."""
-    if (request.batch_size, request.concurrency) == (None, None) and not request.is_played:
+    loads = request.batch_size, request.concurrency
+    if all(one is None for one in loads) and not request.is_played:
         request = replace(request, concurrency=_USUAL_IN_FLIGHT)
     case = one_context(request)
     drafter = request.sampled(request.drafter)
