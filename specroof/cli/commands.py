@@ -1,5 +1,6 @@
 """Commands from the rows of questions, whose parameters are the flags."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,8 @@ from specroof.cli.output import (
     write_folder,
 )
 from specroof.cli.schema import schema
-from specroof.errors import OptionError, refuse
+from specroof.errors import OptionError, OutputError, refuse, reject
+from specroof.questions.objects import as_list
 from specroof.questions.parameters import (
     OPTION_FIELDS,
     OPTIONS,
@@ -135,6 +137,9 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     if output is not None and row.output is not None and _is_file(row.output, output):
         check_file(output)
     check_files(csv_file, points_file, chart=plot_file)
+    _refuse_read(given, csv_file, points_file, plot_file)
+    # A hardware file may be calibrated in its own place.
+    _refuse_read({name: one for name, one in given.items() if name != "hardware"}, output)
     with _bar(row), limited(None if no_limit else _BUDGET):
         answer = row.question(**given)
     for form, is_wanted in {"": True, "JSON": with_grid, "CSV": points_file is not None}.items():
@@ -161,6 +166,22 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         say_json(found)
     else:
         say(row.text(answer), to_paste=row.to_paste)
+
+
+def _refuse_read(given: Given, *written: Path | None) -> None:
+    """Refuse to write a file that the question reads.
+
+    Raises
+    ------
+    OutputError
+        With the file.
+    """
+    words = [one for value in given.values() for one in as_list(value)]
+    # Path.is_file raises for names that are too long.
+    read = [one for one in words if isinstance(one, str | Path) and os.path.isfile(one)]  # noqa: PTH113
+    for path in written:
+        if path is not None and path.is_file() and any(map(path.samefile, read)):
+            reject(f"{path} is read, and would be written over", "another file", OutputError)
 
 
 @contextmanager
