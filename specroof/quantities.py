@@ -494,7 +494,9 @@ SPEEDUP_WITHOUT: Final = {
     }.items()
 }
 MEETS_TARGETS: Final = quantity(
-    "meets_targets", "in time", "Whether targets are met, as far as bands say, or unclear."
+    "meets_targets",
+    "in time",
+    "Whether targets are met, as far as bands say, or unclear: at p99 of simulated requests.",
 )
 PLAIN_MEETS_TARGETS: Final = _plain(MEETS_TARGETS)
 

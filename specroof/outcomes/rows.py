@@ -14,6 +14,7 @@ from specroof.outcomes.outcomes import Outcomes
 from specroof.policies.decision import Decisions, LoadDecision
 from specroof.serving.workload import Load
 from specroof.speedup.price import Money
+from specroof.speedup.result import within_measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +108,10 @@ def load_arrays(
         figures["requests_per_s"] = one.end_to_end.requests_per_s
     has_room = np.isfinite(plain["plain_tokens_per_s"])
     runs = (drafts > 0) | (found.reason != "")
+    # Lengths that were measured, of which memory holds none.
+    there = np.isfinite(within_measured(curve.tokens_per_round, curve.measured_draft_len))
+    held = np.isfinite(one.deciding[0]) & there
+    is_full = there[..., 1:].any(axis=-1) & ~held[..., 1:].any(axis=-1) & ~runs
     columns: dict[str, Any] = {
         "context_len": curve.context_len[:, None],
         **load_columns(load, curve.batch_size),
@@ -122,7 +127,7 @@ def load_arrays(
         "plain_usd_per_million_tokens": money.of(plain["plain_tokens_per_s"])[
             "usd_per_million_tokens"
         ],
-        "reason": np.where(has_room, found.reason, "memory"),
+        "reason": np.where(has_room & ~is_full, found.reason, "memory"),
     }
     bands = {name: (at(pair[0]), at(pair[1])) for name, pair in one.figure_ends.items() if pair}
     if one.speedup_ends is not None:

@@ -1293,7 +1293,7 @@ def advice_text(answer: Advice) -> str:
     sentences = [
         chip_decision(best),
         *_schedule_line(best),
-        *_conditions(best),
+        *_conditions(best, answer.targets.least_speedup),
         *_targets_lines(answer, best),
         *_day_lines(best.plan.courses[best.plan.chosen].day),
     ]
@@ -1366,7 +1366,7 @@ def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
         yield f"drafts by load: {q.ranges_spelt(chip.plan.schedule)}{every}"
 
 
-def _conditions(chip: ChipAdvice) -> Iterator[str]:
+def _conditions(chip: ChipAdvice, least_speedup: float) -> Iterator[str]:
     """Yield what changes the decision: refusals, targets, limits that are raised, and waits."""
     rows, server, unit = chip.rows, chip.setup.engine.rules, chip.rows[0].unit
     for name, why in chip.refused.items():
@@ -1375,7 +1375,7 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     if missed:
         yield f"off where drafts miss the {' and the '.join(missed)}"
     open_at = [row for row in rows if row.is_open and row.draft_len]
-    for why, at in grouped(open_at, _why_on).items():
+    for why, at in grouped(open_at, partial(_why_on, least_speedup=least_speedup)).items():
         yield f"drafting stays on at {_at(at)} {unit}: {why}"
     bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
@@ -1384,7 +1384,7 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
             f"{RAISED_LIMIT}: --server {key}={most} is in the flags of {server}; with its default of "
             f"{limit}, {_figures(default, f'{_at([row])} {unit}')}"
         )
-    only = [row for row in rows if row.reason and row.keeps_up]
+    only = [row for row in rows if row.reason == "unsustained" and row.keeps_up]
     if only:
         yield f"only a server that drafts keeps up with {_at(only)} {unit}"
     waits = [row for row in rows if row.waits]
@@ -1413,8 +1413,10 @@ def _figures(row: LoadRow, load: str) -> str:
     return f"{load} get {row.tokens_per_s:.0f} tok/s{price}{wait}"
 
 
-def _why_on(row: AdvisedRow) -> str:
+def _why_on(row: AdvisedRow, least_speedup: float) -> str:
     """Return why drafting stays on where the band holds both a gain and a loss."""
+    if 1 < row.speedup < least_speedup:
+        return f"less than {least_speedup:g}x, but waits are nearer to the targets"
     if math.isnan(row.speedup):  # the server falls behind the rate without drafts
         more = (row.largest_stable_rate or 0.0) > (row.plain_largest_stable_rate or 0.0)
         told = "the server answers more requests" if more else "waits are nearer to the targets"
@@ -1428,6 +1430,7 @@ def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
     """Yield at which loads users wait no longer than they may, as advised and without drafts."""
     limits = {"TTFT": answer.targets.ttft_ms, "TPOT": answer.targets.tpot_ms}
     promises = [f"{name} of {ms:g} ms" for name, ms in limits.items() if ms is not None]
+    of_whom = " for 99% of requests" if chip.prediction.played else ""
     words = list[str]()
     for side in (q.MEETS_TARGETS, q.PLAIN_MEETS_TARGETS):
         met, unclear = (
@@ -1440,7 +1443,7 @@ def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
         sides = f"{words[0]} with drafts, {words[1]} without"
         if words[0] == words[1]:
             sides = f"{words[0]}, with drafts and without"
-        yield f"{' and '.join(promises)}: met at {sides}"
+        yield f"{' and '.join(promises)}{of_whom}: met at {sides}"
 
 
 def _day_lines(day: Day | None) -> Iterator[str]:
