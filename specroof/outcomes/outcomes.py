@@ -113,7 +113,7 @@ class Outcomes(ServedCurve):
         if self.end_to_end is None:
             return []
         if self.played is None:
-            # Its bands take all of a request for decoding, where prompts have no workers of their own.
+            # Without workers for prompts, its bands take all of a request for decoding.
             is_wide = bool(np.all(self.end_to_end.curve.decoding_share == 1))
             return [Urgent(f"{STEADY_NOTE}: bands are wider")] if is_wide else [STEADY_NOTE]
         load = self.played.load

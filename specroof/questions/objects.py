@@ -65,8 +65,8 @@ def as_list(values: Any) -> list[Any]:
     """
     if n_entries(values, axes=0) > MOST_POINTS:
         return [values]
-    if isinstance(values, np.ndarray):
-        return list(np.atleast_1d(values).tolist())
+    if hasattr(values, "__array__"):  # a column of pandas too
+        return list(np.atleast_1d(np.asarray(values)).tolist())
     if isinstance(values, Sequence) and not isinstance(values, str):
         return list(values)
     return [values]
