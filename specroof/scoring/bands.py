@@ -236,17 +236,17 @@ def served_bands_of(
     >>> {name: list(cells) for name, cells in served_bands_of(scores, "vllm", "hopper").items()}
     {'tpot_s': ['to-32', 'any']}
     """
-    plain = [score for score in scores if not score.point.drafts]
+    placed = [(score, _place(score)) for score in scores if not score.point.drafts]
     here = (engine, family)
     if family:
-        pairs = {(_place(score), base_model(score.point)) for score in plain}
+        pairs = {(place, base_model(score.point)) for score, place in placed}
         models = Counter(place for place, _ in pairs)
-        plain = [one for one in plain if _place(one) == here or models[_place(one)] > 1]
+        placed = [(one, place) for one, place in placed if place == here or models[place] > 1]
     bands: dict[str, dict[str, Band]] = {}
     for figure in SERVED_FIGURES:
-        known = [score for score in plain if figure in score.off]
+        known = [score for score, _ in placed if figure in score.off]
         own = [score for score in known if score.point.engine == engine]
-        near = [score for score in own if _place(score) == here]
+        near = [score for score, place in placed if place == here and figure in score.off]
         widest = next(filter(_enough_loads, (near, own, known)), [])
         if not widest:
             continue
