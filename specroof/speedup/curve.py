@@ -247,6 +247,9 @@ def engine_round_s(
     >>> chain = proposals(drafter, constant_acceptance(1.0), np.array([1]))
     >>> engine_round_s(setup, drafter, chain, [2, 16])
     array([1.5, 5. ])
+    >>> slow = replace(setup, engine=replace(engine, tree_round_overhead_s=2.0))
+    >>> engine_round_s(slow, drafter, replace(chain, branches=np.array([True])), [2, 16])
+    array([3.5, 7. ])
     """
     engine = setup.engine
     batch = np.asarray(batch_size) / setup.placement.attention_data_parallel
