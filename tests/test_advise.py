@@ -105,6 +105,14 @@ def test_drafts_that_change_nothing_are_no_gain() -> None:
     assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip, 1.0)
 
 
+def test_a_server_that_holds_no_sequence_of_all_positions_starts_with_fewer() -> None:
+    # 40 960 tokens of 64 layers, 8 heads of 128 keys and values in bf16: 10 GiB, beside 62 of 80.
+    asked: Any = {"framework": "vllm", "input_len": 1000, "output_len": 500, "concurrency": 4}
+    for model, is_told in (("Qwen/Qwen3-32B", True), ("Qwen/Qwen3-8B", False)):
+        found = advise(model, "h100", drafters="eagle3,accept=0.7", **asked)
+        assert ("--max-model-len auto" in str(found)) is is_told
+
+
 @pytest.mark.parametrize(("framework", "weights", "is_served"), rows("values", "served_weights"))
 def test_weights_that_the_command_does_not_serve_are_named(
     framework: str, weights: str, is_served: bool

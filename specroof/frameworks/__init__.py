@@ -141,7 +141,8 @@ class SettingFlag:
 class Command:
     """What starts a server: the words, then those of each number above 1, in this order.
 
-    Those of a model that is named with its file on the Hub may be others.
+    Those of a model that is named with its file on the Hub may be others. `fitted` starts a server
+    whose memory holds no sequence of all positions of a model.
     """
 
     start: _Words
@@ -150,6 +151,7 @@ class Command:
     other_hosts: str
     own_code: _Words = ()
     own_code_families: _Names = ()
+    fitted: _Words = ()
     weights: _Words = ()
     cache: _Words = ()
     cache_config: _Config = field(default_factory=dict)

@@ -116,7 +116,7 @@ from specroof.questions.splits import (
 from specroof.reading.words import whole_numbers
 from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
 from specroof.serving.benchmark_commands import MockPoint, mock_commands, mocked_frameworks
-from specroof.serving.capacity import in_server, served_room
+from specroof.serving.capacity import in_server, served_room, server_room
 from specroof.serving.launch import (
     DRAFT_MODEL,
     FIRST_HOST,
@@ -1569,6 +1569,19 @@ def _workers(chip: ChipAdvice) -> Iterator[str]:
         yield from split_text(chip.prediction, chip.split, choices)
 
 
+def _holds_positions(model: Architecture, setup: Setup, chip: ChipAdvice) -> bool:
+    """Return whether a server holds a sequence of all positions of a model, beside its drafter."""
+    longest = max((k for _, _, k in chip.plan.schedule), default=0)
+    if model.positions is None or not chip.prediction.limits:
+        return True
+    drafter, contexts = (
+        chip.prediction.drafters[chip.plan.chosen],
+        np.array([float(model.positions)]),
+    )
+    room = server_room(Deployment(model, setup), drafter, contexts, np.arange(longest + 1) + 1.0)
+    return bool(room.largest[0, longest] >= 1)
+
+
 def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
     """Yield commands in lines that a shell joins again, for each framework.
 
@@ -1598,6 +1611,7 @@ def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
             kv_cache=options.kv_dtype,
             hosts=hosts_of(setup),
             family=answer.model.family,
+            is_fitted=not _holds_positions(answer.model, setup, chip),
         )
         if options.n_cpu_moe and flags.framework == "llama.cpp":
             start = f"{start} --n-cpu-moe {options.n_cpu_moe}"

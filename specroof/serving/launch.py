@@ -61,6 +61,7 @@ def server_command(  # noqa: PLR0913 - what a command says
     kv_cache: str | None = None,
     hosts: int = 1,
     family: str = "",
+    is_fitted: bool = False,
 ) -> str:
     """Return the command that serves a model without drafts; of several hosts, on the first.
 
@@ -78,6 +79,8 @@ def server_command(  # noqa: PLR0913 - what a command says
         Machines that the devices are in.
     family
         The family of the model, as its config says it; empty if not known.
+    is_fitted
+        Whether memory holds no sequence of all positions of the model, and others are served.
 
     Source
         The file of the release.
@@ -102,6 +105,7 @@ def server_command(  # noqa: PLR0913 - what a command says
     for key, flag in command.placement.items():
         words += filled(flag, **figures) if numbers[key] > 1 else []
     words += command.own_code if family in command.own_code_families else []
+    words += command.fitted if is_fitted else []
     return shell_line([*words, *format_words(framework, weights, kv_cache)])
 
 
