@@ -220,7 +220,7 @@ BACK_ENDS: Final = (
     BackEnd(
         "llama.cpp-vulkan",
         (8, 8),
-        ("amd", "nvidia", "intel"),
+        ("amd", "nvidia", "battlemage"),
         tile=32.0,
         unpacking={"3bit": 3.5, "mxfp4": 0.75, "5bit": 4.0, "6bit": 3.0, "8bit": 0.75},
         repeats=True,

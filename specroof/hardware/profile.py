@@ -203,7 +203,7 @@ class GenericEngines:
             )
         whose = "other chips" if self.family is None else self.family
         return (
-            f"engine {engine.name} of {chip}: nobody measured an engine on this chip; kernels are "
+            f"engine {engine.name} of {chip}: no engine was fitted to this server here; kernels are "
             f"those of {whose}, overheads those of other chips, memory rules those of "
             f"{engine.framework or STAND_IN}"
         )
@@ -608,8 +608,13 @@ class HardwareProfile(CheckedPart):
             return local[wanted]
         known = ", ".join(dict.fromkeys((_IDEAL, *self.engines, *stand_ins, *local)))
         message = f"engine is {shown(wanted)}; {self.name} has {known}"
-        if self.vendor is None and wanted.partition("-")[0] in LOCAL_FRAMEWORKS:
-            message += "; its file names no vendor, whose chips have others"
+        if wanted.partition("-")[0] in LOCAL_FRAMEWORKS:
+            is_unknown = self.vendor is None and self.architecture is None
+            message += (
+                "; its file names no vendor, whose chips have others"
+                if is_unknown
+                else "; specroof measure makes one of passes that you time"
+            )
         raise OptionError(message)
 
     def engine_of(self, tool: str | None) -> str | None:

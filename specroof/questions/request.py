@@ -381,7 +381,8 @@ def expect_runs_on(name: str, server: str | None, hardware: HardwareProfile) -> 
         If it does; `name` is how the caller asks for it.
     """
     vendor = BOUND_TO.get(server or "", hardware.vendor)
-    if vendor != hardware.vendor and hardware.vendor is not None:
+    is_known = hardware.vendor is not None or hardware.architecture is not None
+    if vendor != hardware.vendor and is_known:
         refuse(name, server, f"on {hardware.name} any other: it runs on {vendor} alone")
 
 

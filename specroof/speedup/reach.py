@@ -182,7 +182,9 @@ def _nearness_at(
         key: [word for word in asked if word not in getattr(reach, key)]
         for key, asked in deployment_words(deployment).items()
     }
-    is_known, is_new = chip in reach.chips, _is_new(deployment, reach)
+    # A chip that others' engines stand in for was measured under another server, if at all.
+    stands_in = setup.engine.name == GENERIC and not reach.family
+    is_known, is_new = chip in reach.chips and not stands_in, _is_new(deployment, reach)
     # What was never measured and decides whether drafts pay, and what else has no measurements.
     unmeasured = {
         "speculative decoding": drafters and not reach.drafters,
