@@ -115,6 +115,13 @@ def split_name(setup: Setup, split: "Split") -> str:
     return workers if len(chips) > 1 else f"{split.devices(setup)} x {chips[0]} ({workers})"
 
 
+#: What the columns of workers are.
+_COLUMNS: Final = (
+    "batch: requests that each decode worker has; off: these workers without drafts; prefill: waiting "
+    "included"
+)
+
+
 def split_text(
     prediction: "Prediction", split: "Split", choices: Sequence[tuple[int, int, int]]
 ) -> Iterator[str]:
@@ -157,7 +164,7 @@ def split_text(
         )
     header += ["drafter"] * (len(prediction.drafters) > 1)
     table = format_table(header, lines, left=[10])
-    yield f"{table}\n{wrapped('batch: requests that each decode worker has; prefill: waiting included')}"
+    yield f"{table}\n{wrapped(_COLUMNS)}"
 
 
 def split_json(setup: Setup, split: "Split") -> dict[str, Any]:
