@@ -120,6 +120,8 @@ def real_number(value: object) -> float:
     >>> real_number(2), real_number(True), real_number("2"), real_number(10**400)
     (2.0, nan, nan, inf)
     """
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
     # A bool is a number to Python, and a duration of numpy calls itself a whole one.
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
         return math.nan

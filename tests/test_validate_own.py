@@ -133,7 +133,7 @@ def test_repeated_plain_runs_count_by_their_mean() -> None:
 
 def test_results_with_prompts_are_predicted_as_questions_about_them_are() -> None:
     plain, fast = points((8,), (2048,), (0, 2), prefills=True)
-    fast = replace(fast, batch_size=7.6, concurrency=8, tokens_per_round=2.8)
+    fast = replace(fast, tokens_per_round=2.8)
     bench = [replace(one, requests=24) for one in (plain, fast)]
     lengths: Any = {"input_len": plain.input_len, "output_len": plain.output_len}
     asked: Any = lengths | {"batch_size": 8, "requests": 24, "max_draft_len": 2}
@@ -144,6 +144,15 @@ def test_results_with_prompts_are_predicted_as_questions_about_them_are() -> Non
         assert second.rate.predicted == pytest.approx(row.tokens_per_s)
         assert second.scored.predicted == pytest.approx(row.speedup)
         assert first.rate.predicted == pytest.approx(row.tokens_per_s / row.speedup)
+    # Lengths that differ leave fewer in flight on average: 5 make less than the 7.9 of one length.
+    few = replace(bench[0], batch_size=5, concurrency=8)
+    (rate,) = predicted_tokens_per_s([few], Deployment(MODEL, SETUP), None)
+    assert rate < 0.75 * found.points[0].rate.predicted
+    # What an ideal drafter committed was measured, too.
+    ideal = load_drafter("ideal")
+    told = replace(bench[1], tokens_per_round=1.5)
+    (rate,) = predicted_tokens_per_s([told], Deployment(MODEL, SETUP), ideal)
+    assert rate < 1.6 * found.points[0].rate.predicted
 
 
 def test_clients_between_whole_ones_lie_between_them() -> None:

@@ -102,7 +102,7 @@ def command(row: Command) -> Callable[..., None]:
     if row.chart:
         spelt = typer.Option("--plot", metavar="FILE", help=row.chart)
         parameters.append(_signed("plot_file", Annotated[Path | None, spelt], default=None))
-    if "requests" in parameters_of(row.question):
+    if {"requests", "results"} & parameters_of(row.question).keys():
         spelt = typer.Option("--no-limit", help="Play loads that take long, or much memory.")
         parameters.append(_signed("no_limit", Annotated[bool, spelt], default=False))
     if row.commands:
@@ -168,6 +168,14 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         say(row.text(answer), to_paste=row.to_paste)
 
 
+#: Parameters that may name a file, or a folder with a config; SPECs of drafters name theirs.
+_READ: Final = frozenset(
+    {"model", "model_a", "model_b", "hardware", "results", "trace", "lengths", "traffic", "pages"}
+    | {"drafter", "drafters", "against", "profile", "study"}
+)
+_IN_SPEC: Final = re.compile(r"(?:config|profile)=([^,]+)")
+
+
 def _refuse_read(given: Given, *written: Path | None) -> None:
     """Refuse to write a file that the question reads.
 
@@ -176,9 +184,11 @@ def _refuse_read(given: Given, *written: Path | None) -> None:
     OutputError
         With the file.
     """
-    words = [one for value in given.values() for one in as_list(value)]
+    words = [str(one) for name in given.keys() & _READ for one in as_list(given[name])]
+    words += [one for word in words for one in _IN_SPEC.findall(word)]
+    words += [os.path.join(word, "config.json") for word in words]  # noqa: PTH118 - as below
     # Path.is_file raises for names that are too long.
-    read = [one for one in words if isinstance(one, str | Path) and os.path.isfile(one)]  # noqa: PTH113
+    read = [word for word in words if os.path.isfile(word)]  # noqa: PTH113
     for path in written:
         if path is not None and path.is_file() and any(map(path.samefile, read)):
             reject(f"{path} is read, and would be written over", "another file", OutputError)

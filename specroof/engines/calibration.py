@@ -30,8 +30,9 @@ from specroof.hardware.engine import IDEAL_ENGINE, Band, EngineProfile
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment, check_placement, engine_setup, served_options
 from specroof.outcomes.case import served_case
-from specroof.outcomes.outcomes import outcomes
+from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
+from specroof.units import BOUNDS
 
 if TYPE_CHECKING:
     from specroof.serving.end_to_end import EndToEnd
@@ -45,6 +46,8 @@ _SLOWEST: Final = 1 / 200
 #: A file may state a bandwidth that is so many times too low: of another card of the same name, of
 #: one module of two, or without overclocking. What is faster still has other causes.
 _MORE_BANDWIDTH: Final = 2.0
+#: Less than this share of what is simulated at a time are fewer requests, not another clock.
+_FEWER: Final = 0.9
 #: So many are simulated for one result: about a fifth of a second.
 _MOST_REQUESTS: Final = 20_000
 
@@ -73,7 +76,7 @@ def own_cases(
     return [
         case_of(point, alone, None, BARE)
         if point.method == STEP
-        else case_of(_as_asked(point), served, _drafting(point, drafter))
+        else case_of(point, served, _drafting(point, drafter))
         for point in points
     ]
 
@@ -105,18 +108,21 @@ def predicted_tokens_per_s(
         As `own_cases` does.
 
     Source
-        See `specroof.engines.record`; of `runs`, what is simulated.
+        See `specroof.engines.record`, and `run_factors` of requests.
     """
     rates = Record(own_cases(points, served, drafter)).rates().measured
-    return np.asarray(rates * runs(points, served, drafter))
+    return np.asarray(rates * run_factors(points, served, drafter))
 
 
-def runs(points: Sequence[Measurement], served: Deployment, drafter: Drafter | None) -> Array:
-    """Return what runs of requests make of the throughput of their steady states, as factors.
+def run_factors(
+    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None
+) -> Array:
+    """Return the throughput of each run of requests over that of its steady state.
 
-    Requests of known lengths are simulated as questions do, with their start and their end. Other
-    points, more clients than may be simulated, and loads that the server has no memory for, keep
-    the closed form: a factor of 1.
+    Requests of known lengths are simulated as questions do, all of the mean length, with the start
+    and the end of the run. Where a result states how many were in flight on average, fewer than
+    were simulated stay fewer. Others have a factor of 1: bare passes, more requests than may be
+    simulated, and loads that the server has no memory for.
 
     Parameters
     ----------
@@ -126,57 +132,53 @@ def runs(points: Sequence[Measurement], served: Deployment, drafter: Drafter | N
     Source
         See `specroof.outcomes.outcomes.outcomes`.
     """
-    clients = [_clients(point) for point in points]
-    pairs = zip(points, clients, strict=True)
-    cases = own_cases(
-        [replace(point, batch_size=count, concurrency=None) for point, count in pairs],
-        served,
-        drafter,
-    )
-    steady, factors = Record(cases).rates().measured, np.ones(len(points))
-    for row, (case, count) in enumerate(zip(cases, clients, strict=True)):
-        point, requests = case.point, simulated_requests(case.point)
+    runs, rates, alike = list[int](), list[float](), list[Measurement]()
+    for row, point in enumerate(points):
+        requests, clients = simulated_requests(point), _clients(point)
         if not requests:
             continue
         prompt, answer, context = request_lengths(point)
-        load = Load(
-            [count],
-            [context],
-            Workload(prompt, answer),
-            requests=[requests],
-            length_range=(point.shortest, 1.0),
-        )
+        load = Load([clients], [context], Workload(prompt, answer), requests=[requests])
         drafts, here = point.draft_len or 0, served_case(served, load)
         drafting, tokens = _drafting(point, drafter) or (ideal_drafter(), None)
         asked = partial(outcomes, drafter=drafting, max_draft_len=drafts, acceptance=tokens)
-        found = [asked(here, draft_lens={drafts} - {0}, only=True)]
-        if case.branches:  # what siblings add is in the measured length, and in both of these
-            found.append(asked(here.at(load=load.steady)))
-        rate, *beside = (
-            cast("EndToEnd", one.end_to_end).tokens_per_s[0, 0, drafts]  # requests have lengths
-            for one in found
-        )
-        if rate > 0:
-            factors[row] = rate / (beside or steady[row : row + 1])[0]
+        seen = _seen(asked(here, draft_lens={drafts} - {0}, only=True))
+        rate = float(seen.tokens_per_s[0, 0, drafts])
+        if not rate > 0:
+            continue
+        in_flight = float(clients)
+        if point.concurrency is not None and point.batch_size is not None:
+            little = float((seen.requests_per_s * seen.answer_s)[0, 0, drafts])
+            in_flight = little if point.batch_size < _FEWER * little else point.batch_size
+        alone = replace(point, batch_size=in_flight, concurrency=None)
+        (case,) = own_cases([alone], served, drafter)
+        if case.branches or (drafts and drafting.is_ideal):
+            # What siblings add, or all drafts, is in the measured length, and in both of these.
+            steady = _seen(asked(here.at(load=replace(load.steady, batch_size=[in_flight]))))
+            (own,) = Record([case]).rates().measured.tolist()
+            rate *= own / float(steady.tokens_per_s[0, 0, drafts])
+        runs, rates, alike = [*runs, row], [*rates, rate], [*alike, alone]
+    factors = np.ones(len(points))
+    if runs:
+        factors[runs] = rates / Record(own_cases(alike, served, drafter)).rates().measured
     return factors
+
+
+def _seen(found: Outcomes) -> "EndToEnd":
+    return cast("EndToEnd", found.end_to_end)  # of requests that have lengths
 
 
 def simulated_requests(point: Measurement) -> int:
     """Return how many requests of a result are simulated: none where it is not of requests."""
-    clients = _clients(point)
-    if not point.includes_prefill or clients > _MOST_REQUESTS:
+    clients, most = _clients(point), BOUNDS["query_len"].most  # which the ideal engine has at once
+    too_many = clients > _MOST_REQUESTS or clients * (point.input_len or 0) > most
+    if not point.includes_prefill or too_many:
         return 0
     return min(point.requests or REQUESTS_PER_CLIENT * clients, _MOST_REQUESTS)
 
 
 def _clients(point: Measurement) -> int:
-    return max(round(_as_asked(point).batch_size or 1.0), 1)
-
-
-def _as_asked(point: Measurement) -> Measurement:
-    """Return a point with its clients in flight: at the start and the end of a run are fewer."""
-    clients = point.concurrency if point.includes_prefill else None
-    return point if clients is None else replace(point, batch_size=clients)
+    return max(round(point.concurrency or point.batch_size or 1.0), 1)
 
 
 def ideal_rates(
@@ -229,7 +231,7 @@ def ideal_rates(
     for case in cases:
         if case.drafter is not None:
             refuse_other_drafts(case.point, case.drafter.name, branches=case.branches)
-    factors = runs(points, ideal, drafter)
+    factors = run_factors(points, ideal, drafter)
     rates = np.asarray(Record(cases).rates().measured * factors)
     measured = np.array([point.rate for point in points])
     # One core may be a hundredth of a chip, and tools for one user write their units.
@@ -568,7 +570,7 @@ class Problem:
 
     def _runs(self, engine: EngineProfile) -> Array:
         own = replace(self._served, setup=replace(self._served.setup, engine=engine))
-        return runs(self.points, own, self._drafter)
+        return run_factors(self.points, own, self._drafter)
 
     def simulated_in(self, engine: EngineProfile) -> bool:
         """Take what runs make of throughput from another engine; tell if that moves a point."""

@@ -50,7 +50,12 @@ class _Statistics(Extract):
     successful: _Mean = REQUIRED
 
 
+class _Totals(Extract):
+    successful: WholeAmount | None = None
+
+
 class _GuidellmMetrics(Extract):
+    request_totals: _Totals | None = None
     prompt_token_count: _Statistics = REQUIRED
     output_token_count: _Statistics = REQUIRED
     output_tokens_per_second: _Statistics = REQUIRED
@@ -126,6 +131,7 @@ def guidellm_results(content: dict[str, Any], place: str) -> list[Result]:
                 metrics.output_tokens_per_second.successful.mean,
             ),
             model=None if backend is None else backend.model,
+            requests=None if metrics.request_totals is None else metrics.request_totals.successful,
         )
         busy = metrics.request_concurrency.successful.mean
         points.append((None, _in_flight(point, busy, streams)))
@@ -306,6 +312,7 @@ class _ClientResult(Extract):
     input_sequence_length: Annotated[_Metric, _in_unit("tokens")] = REQUIRED
     output_sequence_length: Annotated[_Metric, _in_unit("tokens")] = REQUIRED
     output_token_throughput: Annotated[_Metric, _in_unit("tokens/sec")] = REQUIRED
+    request_count: _Metric | None = None
     pooled_spec_decode_acceptance_histogram: Any = None
 
 
@@ -344,6 +351,7 @@ def client_result(content: dict[str, Any], place: str) -> Result:
         ),
         batch_size=min(busy, concurrency),
         concurrency=concurrency,
+        requests=None if result.request_count is None else round(result.request_count.avg),
         model=config.model,
     )
     if _HISTOGRAM not in result.model_fields_set:

@@ -38,6 +38,14 @@ STEADY_NOTE: Final = Urgent(
 )
 
 
+def steady_note(*, is_split: bool) -> Urgent:
+    """Return what is said of a steady state: without workers for prompts, its bands are wider.
+
+    They take all of a request for decoding.
+    """
+    return STEADY_NOTE if is_split else Urgent(f"{STEADY_NOTE}: bands are wider")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes(ServedCurve):
     """What drafts gain on a server under loads; axes (context_len, load, draft_len).
@@ -113,9 +121,7 @@ class Outcomes(ServedCurve):
         if self.end_to_end is None:
             return []
         if self.played is None:
-            # Without workers for prompts, its bands take all of a request for decoding.
-            is_wide = bool(np.all(self.end_to_end.curve.decoding_share == 1))
-            return [Urgent(f"{STEADY_NOTE}: bands are wider")] if is_wide else [STEADY_NOTE]
+            return [steady_note(is_split=bool(np.any(self.end_to_end.curve.decoding_share != 1)))]
         load = self.played.load
         counts = ", ".join(map(str, dict.fromkeys(load.requests)))
         notes = [f"simulated {counts} requests, accepted drafts drawn (--seed)"]

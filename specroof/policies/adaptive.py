@@ -163,7 +163,7 @@ class _Options:
     verified: Array
 
 
-#: Which option each round takes, and how a rule is tuned, from a rate to begin with.
+#: Which option each round takes, and how a rule is tuned.
 _Choice = Callable[[_Options], NDArray[np.intp]]
 _Rule = Callable[[_Options], _Choice]
 

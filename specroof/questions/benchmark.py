@@ -167,7 +167,8 @@ class BenchmarkRequest(Recorded):
         if not isinstance(self.model, Architecture):
             refuse_others(points, os.fspath(self.model))
         refuse_mixed(points)
-        check_work(sum(map(simulated_requests, points)))
+        # By the profile before and after, and by the roofline, with drafts and without.
+        check_work(6 * sum(map(simulated_requests, points)))
         engine, notes, stands_in = self.engine, list[str](), False
         if engine is None:
             engine, notes = engine_of_results(points, hardware)

@@ -14,7 +14,7 @@ from specroof.errors import expect, refuse, reject
 from specroof.latency.model import position_notes
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
-from specroof.outcomes.outcomes import STEADY_NOTE, Outcomes, outcomes
+from specroof.outcomes.outcomes import Outcomes, outcomes, steady_note
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
@@ -260,7 +260,11 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     grid = outcomes(here, drafter, acceptance=known, max_draft_len=wish.max_draft_len)
     answer = _at_loads if parameter in _PER_LOAD else _over_loads
     rows, own_notes, warnings = answer(case, drafter, parameter, wish)
-    state = [_PLAYED] if case.load.requests else [STEADY_NOTE] if case.load.workload else []
+    state: list[str] = []
+    if case.load.workload:
+        state = [steady_note(is_split=case.split is not None)]
+    if case.load.requests:
+        state = [_PLAYED]
     return Breakeven(
         case,
         drafter=drafter,

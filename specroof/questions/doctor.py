@@ -206,7 +206,9 @@ def answers_of(case: ServedCase) -> EndToEnd | None:
         if prediction is None or now > prediction.max_draft_len:
             return None
         (answers,) = prediction.end_to_end
-        if prediction.limits and prediction.limits[0].largest[0, now] < math.floor(decoding):
+        if prediction.limits and prediction.limits[0].largest[0, now] < max(
+            math.floor(decoding), 1
+        ):
             return None  # nor did so many run by the prediction's account
         effective = answers.effective_batch[0, 0, now]
         if counts.seconds is None:

@@ -66,7 +66,10 @@ def as_list(values: Any) -> list[Any]:
     if n_entries(values, axes=0) > MOST_POINTS:
         return [values]
     if hasattr(values, "__array__"):  # a column of pandas too
-        return list(np.atleast_1d(np.asarray(values)).tolist())
+        try:
+            return list(np.atleast_1d(np.asarray(values)).tolist())
+        except (TypeError, ValueError, RuntimeError):  # such as of a tensor on a device
+            return [values]
     if isinstance(values, Sequence) and not isinstance(values, str):
         return list(values)
     return [values]
