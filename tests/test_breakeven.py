@@ -564,3 +564,10 @@ def test_runs_are_those_of_counting(pays: list[bool], step: int, data: Any) -> N
     told = [n for first, last in runs for n in range(first, last + 1)]
     assert told == every[wide].tolist()
     assert all(a[1] + 1 < b[0] for a, b in pairwise(runs))
+
+
+@pytest.mark.parametrize("drafters", [[], ["eagle3", "mtp"]])
+def test_one_drafter_is_asked_about(drafters: Any) -> None:
+    for question in (specroof.worth, specroof.breakeven):
+        with pytest.raises(specroof.OptionError, match=r"^drafter is .*; allowed: one SPEC"):
+            question("Qwen/Qwen3-8B", "h100", drafter=drafters)

@@ -70,7 +70,7 @@ def as_list(values: Any) -> list[Any]:
             return list(np.atleast_1d(np.asarray(values)).tolist())
         except (TypeError, ValueError, RuntimeError):  # such as of a tensor on a device
             return [values]
-    if isinstance(values, Sequence) and not isinstance(values, str):
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray):
         return list(values)
     return [values]
 

@@ -461,7 +461,11 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
 
     def drafter_or_usual(self, given: DrafterLike | None) -> DrafterLike:
         """Return the drafter of a question about one; the first of the usual kinds for None."""
-        return usual_kinds(self.architecture, self._server)[0] if given is None else given
+        if given is None:
+            return usual_kinds(self.architecture, self._server)[0]
+        if len(as_list(given)) != 1:
+            refuse("drafter", given, "one SPEC, or one Drafter")
+        return given
 
     def speculation(
         self,
