@@ -815,9 +815,12 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]
     assert calm.raised == {}
     # Of batches, which have no figures where memory ends, to the next power of two.
-    for load, told in ({"batch_size": 50}, 64), (words | {"concurrency": 50}, 50):
-        (one,) = predict(MODEL, CHIP, **{"framework": "sglang", "drafters": LONG} | load).outcomes
-        assert [*one.told] == [(None, told)]
+    asked: Any = {"framework": "sglang", "drafters": LONG}
+    batches = predict(MODEL, CHIP, **asked, batch_size=[50, 100])
+    assert [*batches.outcomes[0].told] == [(None, 64), (None, 128)]
+    assert any("running=128 at a load of 100" in note for note in batches.notes)
+    (one,) = predict(MODEL, CHIP, **words, concurrency=50).outcomes
+    assert [*one.told] == [(None, 50)]
     # 100 come at once, and then one every 2 seconds: few run on average.
     times = [*[0.0] * 100, *range(20, 220, 2)]
     burst = {"arrival_s": times, "input_len": [500] * 200, "output_len": [600] * 200}
