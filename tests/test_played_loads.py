@@ -816,9 +816,9 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     assert calm.raised == {}
     # Of batches, which have no figures where memory ends, to the next power of two.
     asked: Any = {"framework": "sglang", "drafters": LONG}
-    batches = predict(MODEL, CHIP, **asked, batch_size=[50, 100])
-    assert [*batches.outcomes[0].told] == [(None, 64), (None, 128)]
-    assert any("running=128 at a load of 100" in note for note in batches.notes)
+    grid = predict(MODEL, CHIP, **asked, batch_size=[50, 100], context_len=512)
+    assert [*grid.outcomes[0].told] == [(None, 64), (None, 128)]
+    assert any("running=128 at a load of 100" in note for note in grid.notes)
     (one,) = predict(MODEL, CHIP, **words, concurrency=50).outcomes
     assert [*one.told] == [(None, 50)]
     # 100 come at once, and then one every 2 seconds: few run on average.
