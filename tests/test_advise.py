@@ -18,7 +18,7 @@ from gridded import gridded
 from specroof import Options, advise, load_drafter, load_hardware, load_model, predict
 from specroof.errors import OptionError
 from specroof.outcomes.case import Case
-from specroof.questions.advise import _conditions, _unreached, chip_decision
+from specroof.questions.advise import _conditions, _unreached, _why_on, chip_decision
 from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targets
 from specroof.questions.predict import predicted
 from specroof.serving.workload import Load
@@ -103,6 +103,8 @@ def test_drafts_that_change_nothing_are_no_gain() -> None:
     )  # fmt: skip
     (chip,) = found.chips
     assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip, 1.0)
+    gains = replace(chip.rows[-1], speedup=1.4)  # for a target alone
+    assert _why_on(gains, 1.5).startswith("less than 1.5x")
 
 
 def test_a_server_that_holds_no_sequence_of_all_positions_starts_with_fewer() -> None:

@@ -1574,10 +1574,8 @@ def _holds_positions(model: Architecture, setup: Setup, chip: ChipAdvice) -> boo
     longest = max((k for _, _, k in chip.plan.schedule), default=0)
     if model.positions is None or not chip.prediction.limits:
         return True
-    drafter, contexts = (
-        chip.prediction.drafters[chip.plan.chosen],
-        np.array([float(model.positions)]),
-    )
+    drafter = chip.prediction.drafters[chip.plan.chosen]
+    contexts = np.array([float(model.positions)])
     room = server_room(Deployment(model, setup), drafter, contexts, np.arange(longest + 1) + 1.0)
     return bool(room.largest[0, longest] >= 1)
 

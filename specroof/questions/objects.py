@@ -62,6 +62,9 @@ def as_list(values: Any) -> list[Any]:
     --------
     >>> as_list(1), as_list([1, 8]), as_list(np.array([1, 8])), as_list("ideal")
     ([1], [1, 8], [1, 8], ['ideal'])
+    >>> from types import SimpleNamespace
+    >>> len(as_list(SimpleNamespace(__array__=0)))  # says that it is an array, and gives none
+    1
     """
     if n_entries(values, axes=0) > MOST_POINTS:
         return [values]
