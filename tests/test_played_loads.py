@@ -139,6 +139,14 @@ def test_a_full_server_answers_what_the_steady_state_says(engine: str) -> None:
     assert served == pytest.approx(one.stable_rate[[0, 3]], rel=0.07)
 
 
+@pytest.mark.parametrize("target", [{"ttft_s": 0.5}, {"tpot_s": 0.01}])
+def test_every_length_is_played_where_goodput_is_asked_for(target: dict[str, Any]) -> None:
+    lengths: Any = {"concurrency": 4, "input_len": 300, "output_len": 60, "max_draft_len": 5}
+    for told, is_every in ((target, True), ({}, False)):
+        found = predict(MODEL, CHIP, drafters="eagle3,accept-length=2.8@5", **lengths, **told)
+        assert np.isfinite(found.played[0].figures["mean_ttft_s"]).all() == is_every
+
+
 def test_goodput_is_the_rate_of_requests_in_time() -> None:
     found = predict(
         MODEL, CHIP, **ASKED, **REQUESTS, rate=10, requests=200, ttft_s=0.1, tpot_s=0.012

@@ -561,6 +561,7 @@ def test_a_steady_state_keeps_its_counts(
     assert found.waited >= 1 - 1e-6
     assert rounds <= found.decoded <= rounds * slowed * (1 + 1e-9)
     assert 0 < found.mixed_frac <= 1
+    assert found.mixed_frac <= found.started * found.pieces * (1 + 1e-9)
     # No pass takes more tokens of prompts than it has room for beside those that decode.
     left = max(budget - positions * float(found.started) * rounds, 1.0)
     piece = new_len / float(found.pieces)
