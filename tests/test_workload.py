@@ -239,6 +239,8 @@ def test_a_server_without_a_cache_has_no_hits() -> None:
 def test_lengths_of_a_steady_state_are_at_least_a_token() -> None:
     load = Load([1.0], [1.0], Workload(1, 2), length_range=(0.2, 0.4))
     assert load.steady.workload == Workload(1, 1)
+    drawn = closed_loop(Workload(3, 2), 1, 60, length_range=(0.1, 1.0))  # whole numbers
+    assert ({*drawn.input_len}, {*drawn.output_len}) == ({1, 2, 3}, {1, 2})
 
 
 def test_a_law_without_a_mean_is_refused() -> None:
