@@ -170,8 +170,8 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
 
 #: Parameters that may name a file, or a folder with a config; SPECs of drafters name theirs.
 _READ: Final = frozenset(
-    {"model", "model_a", "model_b", "hardware", "results", "trace", "lengths", "traffic", "pages"}
-    | {"drafter", "drafters", "against", "profile", "study"}
+    {"model", "models", "hardware", "results", "trace", "lengths", "traffic", "pages", "names"}
+    | {"drafter", "drafters", "against"}
 )
 _IN_SPEC: Final = re.compile(r"(?:config|profile)=([^,]+)")
 

@@ -130,9 +130,10 @@ def run_factors(
         As of `predicted_tokens_per_s`.
 
     Source
-        See `specroof.outcomes.outcomes.outcomes`.
+        See `specroof.outcomes.outcomes.outcomes`; Little 1961 for requests in flight. From which
+        share on they are fewer is the choice of this library.
     """
-    runs, rates, alike = list[int](), list[float](), list[Measurement]()
+    factors, runs = np.ones(len(points)), dict[int, MeasuredCase]()
     for row, point in enumerate(points):
         requests, clients = simulated_requests(point), _clients(point)
         if not requests:
@@ -155,12 +156,11 @@ def run_factors(
         if case.branches or (drafts and drafting.is_ideal):
             # What siblings add, or all drafts, is in the measured length, and in both of these.
             steady = _seen(asked(here.at(load=replace(load.steady, batch_size=[in_flight]))))
-            (own,) = Record([case]).rates().measured.tolist()
-            rate *= own / float(steady.tokens_per_s[0, 0, drafts])
-        runs, rates, alike = [*runs, row], [*rates, rate], [*alike, alone]
-    factors = np.ones(len(points))
+            factors[row] = rate / float(steady.tokens_per_s[0, 0, drafts])
+        else:
+            factors[row], runs[row] = rate, case
     if runs:
-        factors[runs] = rates / Record(own_cases(alike, served, drafter)).rates().measured
+        factors[[*runs]] /= Record([*runs.values()]).rates().measured
     return factors
 
 

@@ -110,7 +110,7 @@ def load_arrays(
     runs = (drafts > 0) | (found.reason != "")
     # Lengths that were measured, of which memory holds none.
     there = np.isfinite(within_measured(curve.tokens_per_round, curve.measured_draft_len))
-    held = np.isfinite(one.deciding[0]) & there
+    held = np.isfinite(curve.speedup) & there
     is_full = there[..., 1:].any(axis=-1) & ~held[..., 1:].any(axis=-1) & ~runs
     columns: dict[str, Any] = {
         "context_len": curve.context_len[:, None],

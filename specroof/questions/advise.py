@@ -116,7 +116,7 @@ from specroof.questions.splits import (
 from specroof.reading.words import whole_numbers
 from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
 from specroof.serving.benchmark_commands import MockPoint, mock_commands, mocked_frameworks
-from specroof.serving.capacity import in_server, served_room, server_room
+from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
     DRAFT_MODEL,
     FIRST_HOST,
@@ -1571,13 +1571,16 @@ def _workers(chip: ChipAdvice) -> Iterator[str]:
 
 def _holds_positions(model: Architecture, setup: Setup, chip: ChipAdvice) -> bool:
     """Return whether a server holds a sequence of all positions of a model, beside its drafter."""
-    longest = max((k for _, _, k in chip.plan.schedule), default=0)
     if model.positions is None or not chip.prediction.limits:
         return True
-    drafter = chip.prediction.drafters[chip.plan.chosen]
-    contexts = np.array([float(model.positions)])
-    room = server_room(Deployment(model, setup), drafter, contexts, np.arange(longest + 1) + 1.0)
-    return bool(room.largest[0, longest] >= 1)
+    longest = max((k for _, _, k in chip.plan.schedule), default=0)
+    room = served_room(
+        Deployment(model, setup),
+        context_len=float(model.positions),
+        drafter=chip.prediction.drafters[chip.plan.chosen],
+        verify_len=longest + 1.0,
+    )
+    return bool(room.largest_batch >= 1)
 
 
 def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:

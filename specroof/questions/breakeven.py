@@ -260,11 +260,8 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     grid = outcomes(here, drafter, acceptance=known, max_draft_len=wish.max_draft_len)
     answer = _at_loads if parameter in _PER_LOAD else _over_loads
     rows, own_notes, warnings = answer(case, drafter, parameter, wish)
-    state: list[str] = []
-    if case.load.workload:
-        state = [steady_note(is_split=case.split is not None)]
-    if case.load.requests:
-        state = [_PLAYED]
+    steady = [steady_note(is_split=case.split is not None)] if case.load.workload else []
+    state: list[str] = [_PLAYED] if case.load.requests else [*steady]
     return Breakeven(
         case,
         drafter=drafter,

@@ -679,9 +679,8 @@ class LoadsRequest(WorkerRequest, PlayedRequest):
     @property
     def has_clients(self) -> bool:
         """Whether requests of clients are asked about, on one server."""
-        lengths, workers = (self.input_len, self.output_len), (self.prefill, self.decode)
-        told = [one is not None for one in lengths], [one is not None for one in workers]
-        return all(told[0]) and not any(told[1])
+        has_lengths = self.input_len is not None and self.output_len is not None
+        return has_lengths and self.prefill is None and self.decode is None
 
 
 _WORKERS: Final = re.compile(r"(\d{1,9})x(\d{1,9})(?:@(.+))?")
