@@ -359,14 +359,32 @@ def _sglang(content: dict[str, Any], place: str) -> Result:
     return speculative, point
 
 
+#: From sending a request to its last token; 0 of one that failed.
+_LatencySeconds = Annotated[float, within(Bounds(0, 86400), yaml=False)]
+
+
 class _VllmResult(_Served):
     """A result of `vllm bench serve --save-result` (0.33.0)."""
 
     model_id: str | None = None
     max_concurrency: Amount = REQUIRED
+    latencies: list[_LatencySeconds] | None = None
+    mean_ttft_ms: Amount | None = None
+    mean_tpot_ms: Amount | None = None
     spec_decode_acceptance_length: Amount | None = None
     spec_decode_num_drafts: WholeAmount | None = None
     spec_decode_draft_tokens: WholeAmount | None = None
+
+    @property
+    def in_flight(self) -> float:
+        """Mean requests in flight, by Little's law; infinite where the file states no times."""
+        if self.latencies:
+            return sum(self.latencies) / self.duration
+        if self.mean_ttft_ms is None or self.mean_tpot_ms is None:
+            return math.inf
+        later = self.total_output_tokens / self.completed - 1.0
+        latency_s = (self.mean_ttft_ms + later * self.mean_tpot_ms) * MILLISECOND
+        return self.completed * latency_s / self.duration
 
 
 def _vllm(content: dict[str, Any], place: str) -> Result:
@@ -378,6 +396,8 @@ def _vllm(content: dict[str, Any], place: str) -> Result:
     Ignores
         that the server counts accepted drafts beyond the end of an answer, too: fewer than those
         of a round for each request. Where that hides all rounds without drafts, its mean stands.
+        Without latencies, which older releases do not save, that long answers may have another time
+        per token than short ones.
     """
     result = read_model(content, _VllmResult, place=place, error=MeasurementError)
     tokens = result.spec_decode_acceptance_length
@@ -387,6 +407,7 @@ def _vllm(content: dict[str, Any], place: str) -> Result:
         # The mean of drafts that vary may be below what the longest of them give.
         drafts = max(drafts, math.ceil(tokens - 1.0))
     limits = (result.max_concurrency, result.completed, result.max_running_requests)
+    most = min(limit for limit in limits if limit is not None)
     if tokens is not None and rounds:
         decoded = result.total_output_tokens - result.completed
         # The server's mean is over rounds that drafted.
@@ -395,7 +416,8 @@ def _vllm(content: dict[str, Any], place: str) -> Result:
             tokens = decoded / every_round
     point = replace(
         result.answered(place),
-        batch_size=min(limit for limit in limits if limit is not None),
+        batch_size=min(result.in_flight, most),
+        concurrency=most,
         draft_len=drafts,
         tokens_per_round=tokens,
         engine=_SERVERS.get(result.backend or "", "vllm"),
@@ -430,6 +452,8 @@ _PRINTED: Final[Mapping[str, str]] = {
     # vLLM's alone.
     "Request rate configured (RPS)": "request_rate",
     "Maximum request concurrency": "max_concurrency",
+    "Mean TTFT (ms)": "mean_ttft_ms",
+    "Mean TPOT (ms)": "mean_tpot_ms",
     "Acceptance length": "spec_decode_acceptance_length",
     "Drafts": "spec_decode_num_drafts",
     "Draft tokens": "spec_decode_draft_tokens",
