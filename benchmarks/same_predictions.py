@@ -141,58 +141,6 @@ def answers(checkout: Path, setups: list[list[str]]) -> list[tuple[int, Any]]:
     ]
 
 
-#: Figures of decoding alone and of requests that version 2 has, which is BEFORE's, by its names.
-OF_DECODING: Final = (
-    *("tokens_per_round", "draft_s", "verify_s", "round_s", "speedup", "speedup_low"),
-    *("speedup_high", "tokens_per_s", "tokens_per_s_per_user", "usd_per_million_tokens"),
-    *("tokens_per_s_low", "tokens_per_s_high", "joules_per_million_tokens"),
-)
-OF_ROUNDS: Final = OF_DECODING[:4]
-OF_REQUESTS: Final = {
-    "tokens_per_s": "tokens_per_s",
-    "speedup": "speedup",
-    "requests_per_s": "requests_per_s",
-    "ttft_s": "ttft_s",
-    "tpot_s": "tpot_s",
-    "prefill_frac": "prefill_frac",
-    "effective_batch": "effective_batch",
-    "answer_s": "latency_s",
-    "tpot_low": "tpot_s_low",
-    "ttft_high": "ttft_s_high",
-}
-
-
-def figures(answer: Any) -> Any:
-    """Return what both versions of JSON have of a prediction, by the names of version 2."""
-    if "grid" not in answer:  # version 2
-        asked = "end_to_end" in answer["drafters"][0]
-        return [
-            {name: one.get(name) for name in (OF_ROUNDS if asked else OF_DECODING)}
-            | {"best": one.get("end_to_end", one)["best_draft_len"]}
-            | {"decision": one["decision"]}
-            | ({name: one["end_to_end"].get(name) for name in OF_REQUESTS} if asked else {})
-            for one in answer["drafters"]
-        ]
-    grid, case = answer["grid"]["quantities"], answer["case"]
-    asked = "ttft_s" in grid
-    contexts, each = len(case["load"]["context_len"]), len(answer["rows"]) // len(case["drafters"])
-
-    def nested(order: int, key: str, without_room: str | None = None) -> list[Any]:
-        rows = answer["rows"][order * each : (order + 1) * each]
-        values = [without_room if row.get("reason") == "memory" else row[key] for row in rows]
-        return [values[at : at + each // contexts] for at in range(0, each, each // contexts)]
-
-    def known(name: str, order: int) -> Any:
-        return grid[name][order] if name in grid else None
-
-    return [
-        {name: known(name, order) for name in (OF_ROUNDS if asked else OF_DECODING)}
-        | {"best": nested(order, "draft_len"), "decision": nested(order, "decision", "off")}
-        | ({name: known(new, order) for name, new in OF_REQUESTS.items()} if asked else {})
-        for order in range(len(case["drafters"]))
-    ]
-
-
 def leaves(answer: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every value of an answer with its path; notes, which are text, are left out."""
     if isinstance(answer, dict):
@@ -226,30 +174,17 @@ def main() -> int:
     parser.add_argument("after", type=Path, nargs="?", default=HERE)
     parser.add_argument("--setups", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--flag", action="append", default=[], help="added to AFTER's commands")
-    parser.add_argument("--constant-lengths", action="store_true", help="AFTER takes an acceptance "
-                        "length for a constant rate, as versions up to 0.1 do")  # fmt: skip
     asked = parser.parse_args()
     dice = random.Random(asked.seed)  # noqa: S311 - no secret
     models = sorted(file.stem.replace("--", "/", 1) for file in HERE.glob("model_configs/*.json"))
     # About half of what is drawn fits: a placement that divides, a model with MTP layers.
-    setups = [drawn(dice, models) for _ in range(4 * asked.setups)]
-    before = asked.before.resolve()
-    found = answers(before, [[*words, "--grid"] for words in setups])
-    if all(code for code, _ in found):  # version 2 prints every point, and knows no --grid
-        found = answers(before, setups)
-    answered = zip(setups, found, strict=True)
+    setups = [[*drawn(dice, models), "--grid"] for _ in range(4 * asked.setups)]
+    answered = zip(setups, answers(asked.before.resolve(), setups), strict=True)
     old = [(words, one) for words, (code, one) in answered if code == 0][: asked.setups]
-    length = ",accept-length=2.8@3"
-    known = f"{length},extrapolate=constant" if asked.constant_lengths else length
-    now = [
-        [*(word.replace(length, known) for word in words), "--grid", *asked.flag]
-        for words, _ in old
-    ]
-    new = answers(asked.after.resolve(), now)
+    new = answers(asked.after.resolve(), [words for words, _ in old])
     moved = 0
     for (words, one), (code, other) in zip(old, new, strict=True):
-        moves = [f"exit code {code}"] if code else list(differences(figures(one), figures(other)))
+        moves = [f"exit code {code}"] if code else list(differences(one, other))
         if moves:
             moved += 1
             print(" ".join(words), f"  {len(moves)} differ: {moves[0]}", sep="\n")
