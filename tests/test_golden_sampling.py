@@ -190,11 +190,25 @@ def test_what_is_stated_is_moved_and_says_how_far() -> None:
     for at_one in (0.93, 0.97):
         hot = replace(constant_acceptance(at_one), temperature=1.0)
         cold = resampled_acceptance(hot, 0.0)
-        assert at_one < float(cold.survival(1)) <= 1.0
+        low, high = cold.band(1)
+        assert at_one < low - 1 < float(cold.survival(1)) < high - 1 < 1.0
     nothing = replace(specroof.histogram_acceptance([5]), temperature=0.0)
     assert resampled_acceptance(nothing, 1.0) is nothing
     bounded = acceptance_from_length(2.8, 3)
     assert resampled_acceptance(replace(bounded, temperature=0.0), 1.0).measured_depth == 3
+
+
+def test_what_is_looked_up_is_accepted_as_a_greedy_draft() -> None:
+    # All probability lies on one token: 1 - TV(p, q) and p q both are what the target gives it.
+    greedy, rejection, exact = (
+        resampled_acceptance(GREEDY, 1.0, rule, kind="suffix").tokens_per_round(3)
+        for rule in ("greedy", "rejection", "exact")
+    )
+    assert greedy == rejection == exact < GREEDY.tokens_per_round(3)
+    hot = resampled_acceptance(GREEDY, 1.0, kind="ngram")
+    assert resampled_acceptance(hot, 1.0, "rejection", kind="ngram") == replace(
+        hot, rule="rejection"
+    )
 
 
 @pytest.mark.parametrize(("spec", "sampling"), rows("values", "stated_sampling"))
@@ -279,6 +293,22 @@ def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> N
     asked: dict[str, Any] = {"drafters": "mtp,accept=0.8", "temperature": 1, **at}
     line = refusal(OptionError, specroof.predict, "Qwen/Qwen3-8B", "h100", **asked)
     assert line.startswith("drafter 'mtp,accept=0.8': the acceptance states no temperature")
+
+
+def test_every_question_has_the_fall_beyond_a_window() -> None:
+    at: dict[str, Any] = {"batch_size": 1, "context_len": 11_000}
+    spec, length = (
+        "eagle3,accept-length=2.3@3,window=2048",
+        {"accept_length": [2.3], "draft_len": 3},
+    )
+    told = specroof.predict("Qwen/Qwen3-8B", "h100", drafters=spec, **at, show_draft_len=3)
+    worth = specroof.worth("Qwen/Qwen3-8B", "h100", drafter=spec, **at, **length).rows[0]
+    sought = specroof.breakeven(
+        "Qwen/Qwen3-8B", "h100", drafter=spec, **at, solve="accept-length", draft_len=3
+    ).rows[0]
+    (gain,) = {row.speedup for row in told.rows}
+    assert (worth.speedup, sought.speedup) == (gain, gain)
+    assert gain > 1.0 < sought.value < 2.3  # which is of the window, as the SPEC is
 
 
 def test_ends_of_a_band_that_state_no_temperature_stay_as_they_are() -> None:

@@ -1,5 +1,6 @@
 """What training a drafter costs, what it may bring, and when it has paid: by hand."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from specroof.acceptance.published.trained import expected_length, trained_rows
 from specroof.architecture.draft_heads import usual_eagle3, usual_mtp
 from specroof.drafters.training import training_work
 from tables import present
+from tables import refusal as of_call
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 MODEL = "Qwen/Qwen3-8B"
@@ -30,6 +32,11 @@ def test_the_work_of_a_token_is_counted_by_hand() -> None:
     )
     assert work.stored_bytes == (3 + 1) * 4096 * 2
     assert training_work(llama, usual_mtp(llama), 1, 1).stored_bytes == 4096 * 2
+    # Medusa's heads all lie in one pass: 5 of a square matrix and one over the vocabulary.
+    heads = train(MODEL, "h100", drafter="medusa", samples=1e5, epochs=1, accept_length=2).training
+    flops = 3 * 2 * 5 * (4096**2 + 4096 * 151_936) + 2 * 4096 * 151_936
+    usual = flops * 1e5 * 540 / (0.044 * 989e12) / 3600
+    assert heads.drafter_hours[1] == pytest.approx(usual, rel=0.01)
 
 
 def test_the_printed_run_on_eight_h100_is_met() -> None:
@@ -39,6 +46,9 @@ def test_the_printed_run_on_eight_h100_is_met() -> None:
     assert found.storage_bytes == pytest.approx(1.2e12, rel=0.05)
     assert found.states_hours / 8 * 60 == pytest.approx(20, rel=0.05)
     assert found.drafter_hours[1] / 8 * 60 == pytest.approx(30, rel=0.05)
+    # Eight nodes write eight times as fast.
+    asked: dict[str, Any] = {"samples": 68_000, "epochs": 1, "training_devices": 64}
+    assert train(LLAMA, "h100", **asked).training.states_hours == pytest.approx(found.states_hours)
 
 
 @pytest.mark.parametrize(
@@ -134,11 +144,21 @@ def test_what_is_saved_pays_for_the_training() -> None:
 
 
 def test_requests_that_arrive_are_answered_by_fewer_servers() -> None:
-    asked: dict[str, Any] = {"input_len": 512, "output_len": 64, "rate": 4, "requests": 40}
-    row = train(MODEL, "h100", **ASKED, **asked, tokens_per_day=1e9).rows[-1]
-    rates = 1 / present(row.plain_largest_stable_rate) - 1 / present(row.largest_stable_rate)
-    assert row.saved_hours_per_day == pytest.approx(rates / 64 / 3600 * 1e9)
-    assert row.requests_until_paid == pytest.approx((row.tokens_until_paid or 0) / 64)
+    asked: dict[str, Any] = {"input_len": 512, "output_len": 64, "requests": 40}
+    few, many = (
+        train(MODEL, "h100", **ASKED, **asked, rate=rate, tokens_per_day=1e9).rows[-1]
+        for rate in (4, 1000)
+    )
+    # Of more requests than are answered without drafts, the length is tried that answers most.
+    assert math.isnan(many.speedup)
+    rates = 1 / present(many.plain_largest_stable_rate) - 1 / present(many.largest_stable_rate)
+    for row in (few, many):
+        assert row.saved_hours_per_day == pytest.approx(rates / 64 / 3600 * 1e9)
+        assert row.requests_until_paid == pytest.approx((row.tokens_until_paid or 0) / 64)
+    assert few.bands["days_until_paid"] == many.bands["days_until_paid"]
+    trace = {"arrival_s": [0, 1], "input_len": [512, 512], "output_len": [64, 64]}
+    refused = of_call(OptionError, train, MODEL, "h100", **ASKED, trace=trace)
+    assert refused.startswith("trace is")
 
 
 def test_a_free_drafter_is_what_savings_are_beside() -> None:

@@ -1,5 +1,6 @@
 """How acceptance moves with the temperature, and with the rule by which drafts are accepted."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from specroof.acceptance.curve import RULES, Acceptance, rates_of_survival, survival_of_rates
+from specroof.acceptance.typical import LOOKUPS
 from specroof.arrays import Array, number_within
 from specroof.errors import Urgent, expect_word, refuse, reject
 from specroof.units import BOUNDS
@@ -20,8 +22,10 @@ USUAL_RULE: Final = "greedy"
 #: (llama.cpp pull request 27694) say 0.33 to 0.53. `tests/test_golden_sampling.py` has both.
 USUAL_ENTROPY: Final = 0.17
 USUAL_ENTROPIES: Final = (0.12, 0.4)
-#: A drafter is no better than this at temperature 0: a target on which it would have to be has less
-#: entropy.
+#: The least entropy that a target is taken to have: of text that is nearly certain.
+_LEAST_ENTROPY: Final = 0.005
+#: A drafter is no better than this at temperature 0, and misses no less than half of what it misses
+#: as measured: a target on which it would have to be better has less entropy.
 _BEST_DRAFTER: Final = 0.95
 
 #: Medusa's typical acceptance: the least probability, and its share of exp(-entropy).
@@ -181,7 +185,11 @@ class _Moved:
 
 
 def resampled_acceptance(
-    acceptance: Acceptance, temperature: float | None = None, rule: str | None = None
+    acceptance: Acceptance,
+    temperature: float | None = None,
+    rule: str | None = None,
+    *,
+    kind: str = "",
 ) -> Acceptance:
     """Return a measured curve as it would be at another temperature, or under another rule.
 
@@ -191,6 +199,9 @@ def resampled_acceptance(
         A curve that states its `temperature`; without a `rule` it is of greedy drafts.
     temperature, rule
         What is asked for; None for as it was measured.
+    kind
+        Of the drafter. One that looks drafts up samples none: rejection sampling and exact match
+        keep as many of its drafts as of greedy ones.
 
     Counts
         every conditional rate by itself, for a drafter of the quality that it says; the band is
@@ -224,6 +235,10 @@ def resampled_acceptance(
     is_as_measured = (asked, asked_rule) == (acceptance.temperature, measured_rule)
     if is_as_measured or acceptance.max_draft_len == 0:  # of no draft nothing can be moved
         return acceptance
+    measured = acceptance.temperature, _law_of(measured_rule, kind)
+    wanted = asked, _law_of(asked_rule, kind)
+    if wanted == measured:
+        return replace(acceptance, rule=asked_rule)
     if "lossy" in {measured_rule, asked_rule}:
         reject(
             f"rule is {asked_rule!r} for an acceptance measured with rule {measured_rule!r}",
@@ -236,16 +251,19 @@ def resampled_acceptance(
         )
     if asked == acceptance.temperature == 0:  # one token has all probability: every rule keeps it
         return replace(acceptance, rule=asked_rule)
-    measured = (acceptance.temperature, measured_rule)
+    measured, wanted = (acceptance.temperature, measured[1]), (asked, wanted[1])
     entropies: tuple[float, ...] = (acceptance.entropy or 0.0,)
     if acceptance.entropy is None:
         low, most = USUAL_ENTROPIES[0], _most_entropy(acceptance, measured)
         entropies = (min(USUAL_ENTROPY, most), low, most)
+        if most <= low:  # a draft that usual targets would not accept so often
+            low = _LEAST_ENTROPY
+            entropies = (math.sqrt(low * most), low, most)
     bare = replace(acceptance, between=())
     moved, *ends = (
         replace(
             bare,
-            law=_Moved(bare, gap_of_entropy(entropy), measured, (asked, asked_rule)),
+            law=_Moved(bare, gap_of_entropy(entropy), measured, wanted),
             parameters=(),
             temperature=asked,
             rule=asked_rule,
@@ -260,7 +278,9 @@ def resampled_acceptance(
         end
         for curve in acceptance.between
         for moved_end in [
-            curve if curve.temperature is None else resampled_acceptance(curve, temperature, rule)
+            curve
+            if curve.temperature is None
+            else resampled_acceptance(curve, temperature, rule, kind=kind)
         ]
         for end in (moved_end, *moved_end.between)
     ]
@@ -331,14 +351,20 @@ def acceptance_at_entropy(
 
 
 def _most_entropy(acceptance: Acceptance, measured: tuple[float, str]) -> float:
-    """Return the largest of the usual entropies with which a measured first rate is possible."""
+    """Return the largest entropy of a target with which a measured first rate is possible."""
     rate = float(acceptance.survival(1))
-    low, high = USUAL_ENTROPIES
-    for entropy in np.geomspace(high, low, 9).tolist():
+    usual_low, high = USUAL_ENTROPIES
+    usual = np.geomspace(high, usual_low, 9).tolist()
+    for entropy in [*usual, *np.geomspace(usual_low, _LEAST_ENTROPY, 17)[1:].tolist()]:
         possible = accepted_rates(gap_of_entropy(entropy), *measured)
-        if np.interp(rate, possible, _RATES) <= max(_BEST_DRAFTER, rate):
+        if np.interp(rate, possible, _RATES) <= max(_BEST_DRAFTER, (1 + rate) / 2):
             return float(entropy)
-    return low
+    return _LEAST_ENTROPY
+
+
+def _law_of(rule: str, kind: str) -> str:
+    """Return by which rule a kind's drafts are counted: one looked up has all probability."""
+    return USUAL_RULE if kind in LOOKUPS and rule in {"rejection", "exact"} else rule
 
 
 def _spelt(sampling: tuple[float, str]) -> str:

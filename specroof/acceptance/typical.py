@@ -68,6 +68,9 @@ FAMILIES: Final[Mapping[str, str]] = {
     "suffix": "ngram",
 }
 
+#: Kinds that look drafts up, without weights.
+LOOKUPS: Final = frozenset(kind for kind, family in FAMILIES.items() if family == "ngram")
+
 #: What a single acceptance length may be taken to say of other depths.
 LENGTH_LAWS: Final = ("typical", "constant")
 

@@ -493,7 +493,7 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
             message = str(refusal)
             raise OptionError(message if message.startswith(key) else f"{key}: {message}") from None
         if told:
-            acceptance = _as_told(acceptance, told, own)
+            acceptance = _as_told(acceptance, told, own, kind_name)
         design = [f"{key}={values[key]}" for key in KINDS[kind_name].design if key in values]
         if design:
             said = (
@@ -578,7 +578,10 @@ def _numbers(key: str, text: str) -> list[float]:
 
 
 def _as_told(
-    acceptance: Acceptance | ContextAcceptance, told: Mapping[str, str], own: Mapping[str, Any]
+    acceptance: Acceptance | ContextAcceptance,
+    told: Mapping[str, str],
+    own: Mapping[str, Any],
+    kind: str,
 ) -> Acceptance | ContextAcceptance:
     """Return acceptance that goes on, is sampled and falls with the context as a SPEC says.
 
@@ -592,6 +595,8 @@ def _as_told(
         Values by keys of `_OF_ACCEPTANCE`.
     own
         Values of the kind's own keys, which say how far its attention sees.
+    kind
+        Of the drafter.
     """
     # Imported here: few SPECs say any of this.
     from specroof.acceptance.law_fits import extrapolated_acceptance  # noqa: PLC0415
@@ -602,7 +607,7 @@ def _as_told(
             curve = extrapolated_acceptance(curve, told["extrapolate"])
         stated = {name: value for name, value in sampling.items() if getattr(curve, name) is None}
         return resampled_acceptance(
-            replace(curve, **stated), sampling.get("temperature"), sampling.get("rule")
+            replace(curve, **stated), sampling.get("temperature"), sampling.get("rule"), kind=kind
         )
 
     sampling: dict[str, Any] = {

@@ -1,13 +1,13 @@
 """A drafter: from one round to the seconds of drafting, and to what it proposes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.acceptance import ContextAcceptance
+from specroof.acceptance import Acceptance, ContextAcceptance
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array
@@ -241,3 +241,10 @@ class Drafter:
     def kind(self) -> str:
         """The kind that its name begins with."""
         return self.name.partition(",")[0].strip()
+
+    def accepted(self, acceptance: Acceptance) -> "Drafter":
+        """Return this with another acceptance, which falls beyond the window that it has."""
+        known = self.acceptance
+        if isinstance(known, ContextAcceptance) and known.window is not None:
+            return replace(self, acceptance=replace(known, curves=(acceptance,)))
+        return replace(self, acceptance=acceptance)

@@ -17,12 +17,16 @@ from specroof.units import dtype_bytes
 #: samples of Llama 4 fit between the ends if a sample has 800 to 2100 tokens, and 15 to 20 minutes
 #: on 4 H100 for 5 epochs of 5 000 samples of Qwen3-8B if it has 640 to 1700.
 TRAINING_SHARE: Final = (0.03, 0.044, 0.08)
-#: Bytes a second at which hidden states are written: 1.2 TB in 20 minutes, on 8 H100 of one node.
+#: Bytes a second at which a node of so many devices writes hidden states: 1.2 TB in 20 minutes, on
+#: 8 H100 of one node.
 WRITE_BYTES_PER_S: Final = 1e9
-#: Steps that a kind of drafter is unrolled for, its own predictions as input; 1 for others.
+WRITING_DEVICES: Final = 8
+#: Steps that a kind of drafter is unrolled for, its own predictions as input; of others the tokens
+#: of a block.
 #:
 #: Source: EAGLE-3, arXiv:2503.01840, *training-time test*; SafeAILab/EAGLE unrolls 7 steps.
-UNROLLED_STEPS: Final = {"eagle3": 7, "p_eagle": 7}
+#: Medusa's heads, arXiv:2401.10774, section 2.2.1: all of them in one pass.
+UNROLLED_STEPS: Final = {"eagle3": 7, "p_eagle": 7, "medusa": 1}
 _BACKWARD: Final = 3.0  # forward once, gradients of activations and of weights once each
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from specroof.acceptance.typical import LOOKUPS
 from specroof.errors import MeasurementError, reject
 from specroof.evidence.measurement import Measurement
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
@@ -13,7 +14,6 @@ from specroof.units import dtype_bytes
 
 #: Kinds of a SPEC whose costs are shares, or none: they stand for any drafter.
 _STAND_FOR_ANY: Final = frozenset({"ideal", "autoregressive", "block"})
-_LOOKUPS: Final = frozenset({"ngram", "prompt_lookup", "suffix"})
 #: The kinds that an algorithm may be priced as: SGLang 0.5.23 (`srt/speculative/spec_info.py`,
 #: where NEXTN becomes EAGLE, or FROZEN_KV_MTP), and InferenceX.
 _KINDS: Final = {
@@ -23,7 +23,7 @@ _KINDS: Final = {
     "MTP": frozenset({"eagle", "mtp"}),
     "EAGLE3": frozenset({"eagle3", "p_eagle"}),
     "STANDALONE": frozenset({"model", "pard"}),
-    "NGRAM": _LOOKUPS,
+    "NGRAM": LOOKUPS,
     "DFLASH": frozenset({"dflash"}),
     "DSPARK": frozenset({"dspark"}),
 }

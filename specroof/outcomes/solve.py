@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from specroof.acceptance import acceptance_from_length, constant_acceptance
+from specroof.acceptance import Acceptance, acceptance_from_length, constant_acceptance
 from specroof.arrays import Array, BoolArray, IntArray
 from specroof.drafters import Drafter, DraftTime, Round
 from specroof.errors import OptionError
@@ -271,8 +271,8 @@ def _varied(
 ) -> tuple[Callable[[float], Drafter], tuple[float, float]]:
     """Return the drafter by its acceptance or cost, and the values of least and most gain."""
 
-    def accepting(law: Callable[[float], Any]) -> Callable[[float], Drafter]:
-        return lambda value: replace(drafter, acceptance=law(value))
+    def accepting(law: Callable[[float], Acceptance]) -> Callable[[float], Drafter]:
+        return lambda value: drafter.accepted(law(value))
 
     if parameter == "accept":
         return accepting(constant_acceptance), (0.0, 1.0)

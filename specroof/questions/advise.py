@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
+from specroof.acceptance.typical import LOOKUPS
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, array_within, fields_of, grouped, to_json_array
 from specroof.drafters import SERVED_KINDS, Drafter
@@ -120,7 +121,6 @@ from specroof.serving.capacity import in_server, served_room
 from specroof.serving.launch import (
     DRAFT_MODEL,
     FIRST_HOST,
-    LOOKUPS,
     Launch,
     launch,
     other_hosts,

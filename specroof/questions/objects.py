@@ -559,7 +559,7 @@ def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | N
     try:
         acceptance = each_curve(
             cast("Acceptance | ContextAcceptance", drafter.acceptance),
-            lambda curve: resampled_acceptance(curve, temperature, rule),
+            lambda curve: resampled_acceptance(curve, temperature, rule, kind=drafter.kind),
         )
     except OptionError as refusal:
         message = f"drafter {drafter.name!r}: {refusal}"

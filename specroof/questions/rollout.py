@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance import Acceptance, acceptance_from_length
+from specroof.acceptance import Acceptance, ContextAcceptance, acceptance_from_length
 from specroof.acceptance.sampling import acceptance_at_entropy
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, array_within, fields_of, number_within, whole_within
@@ -627,7 +627,7 @@ def rollout(request: RolloutRequest) -> Rollout:
 
 
 #: The acceptance length of each training step, and the acceptance at each of them.
-_Drift: TypeAlias = tuple[list[float], dict[float, TokensPerRound]]
+_Drift: TypeAlias = tuple[list[float], dict[float, TokensPerRound | ContextAcceptance | None]]
 
 
 def _drafter_rollout(
@@ -730,9 +730,12 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
         at = int(outside[0])
         allowed = f"1 to {measured + 1}, as measured with {format_drafts(measured)}"
         refuse(f"accept_length[{at}]", float(lengths[at]), allowed)
-    return lengths.tolist(), {
+    curves = {
         length: acceptance_from_length(length, measured, kind=drafter.kind)
         for length in lengths.tolist()
+    }
+    return lengths.tolist(), {
+        length: drafter.accepted(curve).acceptance for length, curve in curves.items()
     }
 
 

@@ -1,7 +1,7 @@
 """Is a drafter worth training: what does it cost, what would it bring, when has it paid?"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
@@ -17,13 +17,14 @@ from specroof.drafters.training import (
     TRAINING_SHARE,
     UNROLLED_STEPS,
     WRITE_BYTES_PER_S,
+    WRITING_DEVICES,
     training_work,
 )
 from specroof.errors import Urgent, refuse, reject
 from specroof.latency.model import model_latency
 from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
-from specroof.outcomes.outcomes import outcomes
+from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
@@ -44,6 +45,7 @@ from specroof.report.layout import page, wrapped
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
+from specroof.speedup.result import within_measured
 from specroof.units import Bounds, format_count, format_drafts, format_si
 
 #: Output tokens a day, if not given: three traffics.
@@ -337,6 +339,11 @@ def train(request: TrainRequest) -> Trained:
     case = one_context(request)
     drafter = request.sampled(request.drafter)
     free = None
+    if request.trace is not None:
+        allowed = (
+            "a rate or lengths, since arrivals of a trace say how many tokens are made"
+        )
+        refuse("trace", request.trace, allowed)
     if request.against is not None:
         (free,) = request.drafters_with_acceptance(request.against)
     money = money_of(case.deployment.setup, case.split, request.price_per_hour)
@@ -347,19 +354,27 @@ def train(request: TrainRequest) -> Trained:
     notes = [*about, *length_notes(request)]
     if training.answers_hours:
         notes.append(f"answers are written with {_ANSWERS_IN_FLIGHT} requests in flight a server")
+    if request.rate is not None:
+        notes.append(
+            "savings of requests that arrive are those at the largest rate that servers answer, with "
+            "the drafts that answer most"
+        )
+    if request.power_cap is not None:
+        notes.append("devices train without the power cap, which is the server's")
     given = as_list(request.tokens_per_day) or [math.nan]
     traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
-    rows, warnings = list[TrainRow](), list[str]()
+    rows, warnings, plain_hours = list[TrainRow](), list[str](), list[float]()
     for one in at_lengths(case, drafter, lengths, drafts):
         notes += one.notes
         warnings += one.warnings
         saves = _Saves(one.case.load, money, training, traffic)
         if free is not None:
             found = outcomes(one.case, free, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
-            saves = replace(saves, against=next(load_fields(found, one.case.load, money)))
+            saves = replace(saves, against=found)
+        plain_hours.append(saves.hours(one.seen[0])[0])
         for length, reached in zip(lengths, one.seen, strict=True):
-            rows += saves.rows(next(load_fields(reached, one.case.load, money)), length)
-    notes += _idle_note(rows, saves)
+            rows += saves.rows(reached, length)
+    notes += _idle_note(rows[0], plain_hours[0], _of_first_load(rows), money.devices)
     return Trained(
         case,
         drafter=drafter.name,
@@ -382,14 +397,13 @@ def _of_first_load(rows: Sequence[TrainRow]) -> str:
     return f" ({load_words(rows[0])})" if len(loads) > 1 else ""
 
 
-def _idle_note(rows: Sequence[TrainRow], saves: "_Saves") -> Iterator[str]:
+def _idle_note(row: TrainRow, plain_hours: float, beside: str, devices: int) -> Iterator[str]:
     """Yield that the least traffic leaves a server idle at the first load, where it does."""
-    row, day_hours = rows[0], 24 * saves.money.devices
-    busy = saves.hours(vars(row), "plain_") * row.tokens_per_day / day_hours
+    busy = plain_hours * row.tokens_per_day / (24 * devices)
     if busy < 1:
         yield Urgent(
             f"{format_count(row.tokens_per_day)} tokens a day keep one server busy {busy:.0%} of the "
-            f"time without drafts{_of_first_load(rows)}: fewer device-hours are money only where devices are paid by use "
+            f"time without drafts{beside}: fewer device-hours are money only where devices are paid by use "
             "or have other work"
         )
 
@@ -480,7 +494,8 @@ def training_of(
     prompts = ForwardPass(batch_size=sequences, query_len=sample_len, context_len=0, head_len=0)
     prompts_s = float(model_latency(model, setup, prompts).total_s) * samples / sequences
     states_s = prompts_s * setup.placement.devices / devices * (epochs if is_online else 1.0)
-    states_hours = max(states_s, stored / WRITE_BYTES_PER_S) * devices / _HOUR_S
+    write_s = stored / (WRITE_BYTES_PER_S * math.ceil(devices / WRITING_DEVICES))
+    states_hours = max(states_s, write_s) * devices / _HOUR_S
     _, peak = setup.hardware.arithmetic("bf16")
     least, usual, most = (
         work.flops * tokens * epochs / (share * peak) / _HOUR_S for share in TRAINING_SHARE[::-1]
@@ -520,32 +535,41 @@ class _Saves:
     load, money, training, traffic
         The load, the price of devices, what training takes, and the tokens of a day.
     against
-        The figures of the drafter that is compared with; None for plain decoding.
+        What the drafter that is compared with reaches; None for plain decoding.
     """
 
     load: Load
     money: Money
     training: Training
     traffic: Sequence[float]
-    against: Mapping[str, Any] | None = None
+    against: Outcomes | None = None
 
-    def hours(self, fields: Mapping[str, Any], plain: str = "") -> float:
-        """Return the device-hours of an output token, at the largest rate where requests arrive."""
-        speed = float(fields[f"{plain}tokens_per_s"])
-        workload = self.load.steady.workload
-        if self.load.rate and workload is not None:
-            # Requests that arrive make as many tokens with drafts as without, on fewer servers.
-            speed = fields[f"{plain}largest_stable_rate"] * workload.output_len
-        return self.money.devices / speed / _HOUR_S
+    def hours(self, found: Outcomes) -> tuple[float, tuple[float, ...]]:
+        """Return the device-hours of an output token without drafts, and what drafts gain of them.
 
-    def rows(self, fields: dict[str, Any], length: float) -> Iterator[TrainRow]:
+        The gain, and the ends of its band. Requests that arrive make as many tokens with drafts as
+        without, on fewer servers: at the largest rate that each answers, with the drafts of that.
+        """
+        played, workload = found.played, self.load.steady.workload
+        if played is not None and self.load.rate and workload is not None:
+            rates = within_measured(played.stable_rate, played.measured_draft_len)
+            speed = float(rates[0]) * workload.output_len
+            gains = tuple(played.stable_gain[:, int(np.nanargmax(rates))].tolist())
+        else:
+            fields = next(load_fields(found, self.load, self.money))
+            speed, gain = fields["plain_tokens_per_s"], fields["speedup"]
+            gains = gain, *fields["bands"].get("speedup", (gain, gain))
+        return self.money.devices / speed / _HOUR_S, gains
+
+    def rows(self, found: Outcomes, length: float) -> Iterator[TrainRow]:
         """Yield the rows of one acceptance length."""
-        spent, before = self.hours(fields), self.hours(fields, "plain_")
+        fields = next(load_fields(found, self.load, self.money))
+        plain, gains = self.hours(found)
+        before = plain
         if self.against is not None:
-            before = self.hours(self.against)
-        gain = fields["speedup"]
-        low, high = fields["bands"].get("speedup", (gain, gain))
-        least, saved, most = (before - spent * gain / end for end in (low, gain, high))
+            other, (gain, *_) = self.hours(self.against)
+            before = other / gain
+        saved, least, most = (before - plain / gain for gain in gains)
         price, workload = self.money.usd_per_hour, self.load.steady.workload
         for tokens in self.traffic:
             hours = max(saved, 0.0) * tokens

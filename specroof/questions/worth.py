@@ -304,9 +304,7 @@ def at_lengths(
         For a load that the server has no memory for, even without drafts.
     """
     better = {
-        length: replace(
-            drafter, acceptance=acceptance_from_length(length, draft_len, kind=drafter.kind)
-        )
+        length: drafter.accepted(acceptance_from_length(length, draft_len, kind=drafter.kind))
         for length in lengths
     }
     for place in range(len(case.load.batch_size)):

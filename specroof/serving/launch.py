@@ -9,6 +9,7 @@ from string import Template
 from typing import Any, Final
 
 from specroof.acceptance.sampling import USUAL_RULE
+from specroof.acceptance.typical import LOOKUPS
 from specroof.errors import expect_word, reject
 from specroof.frameworks import (
     FRAMEWORKS,
@@ -208,8 +209,6 @@ def _not_told(release: str, key: str, value: object) -> str:
 YOUR_DRAFT_MODEL: Final = "<YOUR-DRAFT-MODEL>"
 #: What names them, for refusals.
 DRAFT_MODEL: Final = "a Hub name or a folder, or None"
-#: Kinds that look drafts up, without weights.
-LOOKUPS: Final = frozenset({"ngram", "prompt_lookup", "suffix"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
