@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import specroof
 from commands import answered
 from specroof import (
     Architecture,
@@ -30,7 +31,7 @@ from specroof.serving.blocks import padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
 from specroof.serving.workload import Workload
-from tables import present, rows
+from tables import present, refusal, rows
 
 FRAMEWORKS = (*MANY, *LOCAL_FRAMEWORKS, "ideal")
 
@@ -355,6 +356,30 @@ def test_a_state_has_one_dtype() -> None:
     assert half == full - 24 * 32 * 128 * 128 * 2  # columns of the convolution stay
     with pytest.raises(OptionError, match="state-dtype is 'bf16' and --state-dtype 'fp32'"):
         room("Qwen/Qwen3.5-4B", "sglang", state_dtype="bf16", options=Options(state_dtype="fp32"))
+
+
+def test_a_state_that_no_config_states_is_in_the_format_of_the_server() -> None:
+    # mamba_utils.py of both: vLLM takes the dtype of the model, SGLang float32.
+    full, half = (
+        room("Qwen/Qwen3-Next-80B-A3B-Instruct", name).need.target.state_bytes
+        for name in ("sglang", "vllm")
+    )
+    assert (full, half) == tuple(36 * (32 * 128 * 128 * size + 3 * 8192 * 2) for size in (4, 2))
+    stated = room("Qwen/Qwen3.5-4B", "vllm").need.target.state_bytes
+    assert stated == room("Qwen/Qwen3.5-4B", "sglang").need.target.state_bytes
+
+
+@pytest.mark.parametrize(
+    ("model", "server", "chip", "placement", "allowed"), rows("values", "whole_blocks")
+)
+def test_devices_do_not_cut_blocks_of_fp8_weights(
+    model: str, server: str, chip: str, placement: dict[str, int], allowed: str | None
+) -> None:
+    asked = {"framework": server, "context_len": 64, **placement}
+    if allowed is None:
+        assert specroof.capacity(model, chip, **asked).rows
+    else:
+        assert refusal(OptionError, specroof.capacity, model, chip, **asked).endswith(allowed)
 
 
 def test_windows_without_a_pool_of_their_own_take_all_tokens() -> None:

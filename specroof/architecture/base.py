@@ -36,12 +36,15 @@ class WeightFormat:
     parts
         Bytes of one weight and share of the weights, for each of several formats that
         `element_bytes` is the mean of; empty for one.
+    block
+        Outputs and inputs that share a scale, of blocks in both; 0 and 0 for none.
     """
 
     name: str
     element_bytes: float
     compute_dtype: str
     parts: tuple[tuple[float, float], ...] = field(default=(), repr=False)
+    block: tuple[int, int] = field(default=(0, 0), repr=False)
 
 
 BF16: Final = WeightFormat("bf16", 2.0, "bf16")
@@ -58,7 +61,7 @@ WEIGHT_FORMATS: Final[dict[str, WeightFormat]] = {
         FP32,
         WeightFormat("fp16", 2.0, "fp16"),
         WeightFormat("fp8", 1.0, "fp8"),
-        WeightFormat("fp8-block", 1.0 + 4 / 16384, "fp8"),
+        WeightFormat("fp8-block", 1.0 + 4 / 16384, "fp8", block=(128, 128)),
         WeightFormat("mxfp8", 1.0 + 1 / 32, "fp8"),
         WeightFormat("int8", 1.0, "int8"),
         WeightFormat("fp4", 0.5, "fp4"),

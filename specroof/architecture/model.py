@@ -192,6 +192,8 @@ class Architecture:
         learned positions, embeddings per layer.
     activation_dtype, kv_dtype, state_dtype
         Of activations and attention arithmetic, of cached keys and values, of recurrent state.
+    leaves_state
+        Whether the config leaves the format of recurrent state to the server.
     notes
         Sentences for the reader: what the config left open, what was left out.
     vision
@@ -219,6 +221,7 @@ class Architecture:
     activation_dtype: str = "bf16"
     kv_dtype: str = "bf16"
     state_dtype: str = "fp32"
+    leaves_state: bool = False
     notes: tuple[str, ...] = ()
     vision: VisionTower | None = None
     embedding: WeightFormat | None = None

@@ -436,6 +436,14 @@ class SpreadContext:
     block_capabilities: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeBlocks:
+    """Of which matrices, and on whose chips, devices must not cut blocks of FP8 weights."""
+
+    parts: tuple[Annotated[str, ("experts", "dense")], ...] = ()
+    vendors: _Names = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Release:
     """What a release does, whichever server it is of; the defaults are those of the ideal engine.
@@ -499,6 +507,10 @@ class Release:
         Whether the host schedules ahead in a pipeline.
     drafts_beside
         Whether requests draft in a pass that they share with prompts.
+    whole_blocks
+        What devices must not cut.
+    states_as_activations
+        Whether recurrent states are kept as activations are, where no config states their format.
     reserves
         Whether a request starts only where its whole answer fits besides those of all that run;
         where not, those that started last lose their memory when it is full. None where requests
@@ -551,6 +563,8 @@ class Release:
     waits_to: str = ""
     pipeline_overlaps: bool = True
     drafts_beside: bool = True
+    whole_blocks: WholeBlocks = WholeBlocks()
+    states_as_activations: bool = False
     reserves: bool | None = None
     reserved_tokens: int = 0
     divides_chunks: bool = False

@@ -454,7 +454,7 @@ def decoder(
     head_name: str = "lm_head",
     vector_params: int | None = None,
     lookup_params: int = 0,
-    state_dtype: str = "fp32",
+    state_dtype: str | None = "fp32",
     notes: Sequence[str] = (),
 ) -> Architecture:
     """Return the model whose layers have these parts, one behind the other.
@@ -508,7 +508,8 @@ def decoder(
         lookup_params=lookup_params,
         activation_dtype=config.activation_dtype,
         kv_dtype=config.quantization.kv_dtype or config.activation_dtype,
-        state_dtype=state_dtype,
+        state_dtype=state_dtype or "fp32",
+        leaves_state=state_dtype is None,
         notes=(*config.notes, *notes),
         vision=None if tower is None else VisionTower(*map(tower.optional_int, tower_sizes)),
         layer_order=order,

@@ -70,15 +70,18 @@ def block_format(section: Reader, key: str) -> WeightFormat:
     """Return FP8 with a float32 scale per block of `key`, or one per tensor where it is null."""
     if not section.has(key):
         return WEIGHT_FORMATS["fp8"]
-    return WeightFormat("fp8-block", 1.0 + _block_share(section, key), "fp8")
+    return _in_blocks(section, key, "fp8", 1.0, "fp8")
 
 
-def _block_share(section: Reader, key: str) -> float:
-    """Return the bytes of each weight's share of the float32 scale of a block of these sides."""
+def _in_blocks(
+    section: Reader, key: str, name: str, element_bytes: float, compute_dtype: str
+) -> WeightFormat:
+    """Return a format with a float32 scale per block of the sides of `key`."""
     block = section.ints(key, minimum=1)
     if len(block) != 2:
         section.refuse(key, "two whole numbers, such as [128, 128]")
-    return 4 / (block[0] * block[1])
+    n, k = block
+    return WeightFormat(f"{name}-block", element_bytes + 4 / (n * k), compute_dtype, block=(n, k))
 
 
 def packed_format(section: Reader, plain: WeightFormat, *, zero_points: bool) -> WeightFormat:
@@ -361,8 +364,7 @@ def quark_format(scheme: Reader, plain: WeightFormat) -> WeightFormat | None:
     element_bytes = dtype_bytes(name)
     kind = weight.text("qscheme", allowed=_SCHEMES)
     if kind == "per_block":
-        share = _block_share(weight, "block_size")
-        return WeightFormat(f"{name}-block", element_bytes + share, compute_dtype)
+        return _in_blocks(weight, "block_size", name, element_bytes, compute_dtype)
     if kind != "per_group":  # the scale of a tensor or of a row is too small to count
         return WeightFormat(name, element_bytes, compute_dtype)
     group_size = weight.positive_int("group_size")

@@ -340,9 +340,7 @@ def train(request: TrainRequest) -> Trained:
     drafter = request.sampled(request.drafter)
     free = None
     if request.trace is not None:
-        allowed = (
-            "a rate or lengths, since arrivals of a trace say how many tokens are made"
-        )
+        allowed = "a rate or lengths, since arrivals of a trace say how many tokens are made"
         refuse("trace", request.trace, allowed)
     if request.against is not None:
         (free,) = request.drafters_with_acceptance(request.against)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from specroof.architecture.base import TENSOR
+from specroof.architecture.experts import Experts
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, reject
-from specroof.frameworks import DEGREES, BlockRelease, ShareRelease, release
+from specroof.frameworks import DEGREES, BlockRelease, Release, ShareRelease, release
 from specroof.hardware.engine import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
 from specroof.latency.model import setup_notes
 from specroof.latency.setup import (
@@ -265,16 +267,16 @@ def in_server(
     ((1, 2, 3, 4), True)
     """
     options = setup.options
-    if user_settings.state_dtype is not None:
-        if options.state_dtype not in {None, user_settings.state_dtype}:
-            reject(
-                f"server: state-dtype is {user_settings.state_dtype!r} and --state-dtype "
-                f"{options.state_dtype!r}",
-                "one of them, or the same",
-            )
-        setup = replace(setup, options=replace(options, state_dtype=user_settings.state_dtype))
     facts = release(f"{setup.engine.rules}@{version}") if version else setup.release
     place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, facts=facts)
+    stated = user_settings.state_dtype or options.state_dtype
+    if user_settings.state_dtype and options.state_dtype not in {None, stated}:
+        reject(
+            f"server: state-dtype is {stated!r} and --state-dtype {options.state_dtype!r}",
+            "one of them, or the same",
+        )
+    if (stated or place.state_dtype) != (options.state_dtype or model.state_dtype):
+        setup = replace(setup, options=replace(options, state_dtype=stated or place.state_dtype))
     # One server for all lengths of drafts: some capture more the longer the rounds.
     longest = int(BOUNDS["draft_len"].most) + 1
     rules = RULES[facts.rules]
@@ -288,12 +290,53 @@ def in_server(
         user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
+    _check_blocks(model, setup, facts)
     graphs = setup.engine.graphs
     # A profile without graphs is of software that captures nothing, unless it is told to.
     if rules.captured and (graphs is not None or user_settings.capture is not None):
         sizes = tuple(rules.captured(setup, server))
         graphs = replace(graphs or CapturedGraphs(sizes=()), sizes=sizes, counts=rules.counts)
     return replace(setup, engine=replace(setup.engine, graphs=graphs))
+
+
+def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
+    """Refuse a placement that cuts blocks of FP8 weights, where a release refuses it.
+
+    Ignores
+        heads, of which nearly all models have whole blocks.
+    """
+    placement = setup.placement
+    tensor, experts = placement.tensor_parallel, placement.expert_parallel
+    parts = {
+        "experts": (
+            tensor // experts,
+            {(core.hidden_features, core.weight.block)
+             for _, core in model.counted_cores if isinstance(core, Experts)},
+        ),
+        "dense": (
+            tensor,
+            {(linear.in_features, linear.weight.block)
+             for layer in model.layers for block in layer.blocks for linear in block.matrices
+             if linear.shard == TENSOR and linear.name.endswith("down_proj")},
+        ),
+    }  # fmt: skip
+    whole = facts.whole_blocks
+    for what in whole.parts if setup.hardware.vendor in whole.vendors else ():
+        degree, widths = parts[what]
+        for width, block in widths:
+            if degree == 1 or not any(block) or width % (degree * max(block)) == 0:
+                continue
+            over = [n for n in range(1, tensor + 1) if tensor % n == 0 == width % (n * max(block))]
+            allowed = f"tensor_parallel of {', '.join(map(str, over))}"
+            if what == "experts":
+                groups = [str(tensor // n) for n in reversed(over)]
+                allowed = f"expert_parallel of {' or '.join(groups)}"
+            reject(
+                f"tensor_parallel is {tensor} with expert_parallel {experts}: {facts.name} keeps "
+                f"blocks of {max(block)} FP8 weights whole, which the width {width} of {what} matrices "
+                f"in {model.name} has not over {degree} devices",
+                allowed,
+            )
 
 
 def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRules:
@@ -516,9 +559,9 @@ def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:
         placement = replace(setup.placement, tensor_parallel=2**power)
         try:
             check_placement(model, placement)
+            here = in_server(model, replace(setup, placement=placement), setup.user_settings)
         except OptionError:  # it does not divide
             continue
-        here = in_server(model, replace(setup, placement=placement), setup.user_settings)
         if served_room(Deployment(model, here), context_len=context_len).largest_batch >= 1:
             return placement.tensor_parallel
     return None

@@ -199,6 +199,14 @@ class ServerSite:
     kind: str | None = None
 
     @property
+    def state_dtype(self) -> str:
+        """The format of recurrent state, where the user says none."""
+        model = self.model
+        if model.leaves_state and self.facts.states_as_activations:
+            return model.activation_dtype
+        return model.state_dtype
+
+    @property
     def ranks(self) -> int:
         """Groups of devices with separate sequences."""
         return self.placement.attention_data_parallel
@@ -218,7 +226,7 @@ class ServerSite:
         if user_settings.overlap == "plain" and self.kind is not None:
             stated["overlap"] = False  # a server that drafts takes rounds, which wait
         whose = {"framework": self.facts.framework, "version": self.facts.version}
-        defaults = {**whose, "state_dtype": self.model.state_dtype, **defaults}
+        defaults = {**whose, "state_dtype": self.state_dtype, **defaults}
         return Server(**{**defaults, **stated}, stated=user_settings)
 
 

@@ -266,6 +266,7 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
         config,
         LayerPart(_ling_kinds(keys, n_layers), mixer),
         feed_forward_of(config),
+        state_dtype="fp32" if has_delta else None,
     )
 
 

@@ -178,7 +178,7 @@ def parse_mamba(config: ModelConfig) -> Architecture:
     expanded = keys.positive_int("mamba_expand", default=2) * hidden_size
     channels = keys.positive_int("intermediate_size", default=expanded)
     build = scan_builder(keys, hidden_size, channels, module="mixer")
-    return decoder(config, same_part(config, build))
+    return decoder(config, same_part(config, build), state_dtype=None)
 
 
 def parse_mamba2(config: ModelConfig) -> Architecture:
@@ -189,7 +189,7 @@ def parse_mamba2(config: ModelConfig) -> Architecture:
         keys.refuse("expand", f"hidden_size times it is {core.inner_dim}, all heads")
     bias = keys.flag("use_bias", default=False)
     build = mamba2_builder(hidden_size, core, in_bias=bias, out_bias=bias, module="mixer")
-    return decoder(config, same_part(config, build))
+    return decoder(config, same_part(config, build), state_dtype=None)
 
 
 def parse_jamba(config: ModelConfig) -> Architecture:
@@ -213,7 +213,9 @@ def parse_jamba(config: ModelConfig) -> Architecture:
             return experts_block(experts, weights, config.routing.names)
         return feed_forward_block(hidden_size, width, weights, module="feed_forward")
 
-    return decoder(config, LayerPart(attends, mixer), LayerPart(sparse, feed_forward))
+    return decoder(
+        config, LayerPart(attends, mixer), LayerPart(sparse, feed_forward), state_dtype=None
+    )
 
 
 def _every(
@@ -249,6 +251,7 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         same_part(config, mamba),
         LayerPart([read_attention(keys, biased=True)] * config.n_layers, attention_block),
         feed_forward,
+        state_dtype=None,
     )
 
 
@@ -256,7 +259,8 @@ def parse_bamba(config: ModelConfig) -> Architecture:
     """Return a Bamba; without a list of layers with attention, all are Mamba."""
     attends = frozenset(config.keys.ints("attn_layer_indices"))
     mixers = ["attention" if n in attends else "mamba" for n in range(config.n_layers)]
-    return decoder(config, kinds_part(config, mixers, _GRANITE_MIXERS), feed_forward_of(config))
+    mixer = kinds_part(config, mixers, _GRANITE_MIXERS)
+    return decoder(config, mixer, feed_forward_of(config), state_dtype=None)
 
 
 def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
@@ -271,6 +275,7 @@ def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
         config,
         kinds_part(config, mixers[:n_layers], _GRANITE_MIXERS),
         same_part(config, _granite_feed_forward(config)),
+        state_dtype=None,
     )
 
 
@@ -642,4 +647,5 @@ def _zamba(
         )
 
     shared_parts = (attention_adapters, attention, adapters, feed_forward)
-    return decoder(config, *(in_hybrid(build) for build in shared_parts), LayerPart(places, mixer))
+    parts = (*(in_hybrid(build) for build in shared_parts), LayerPart(places, mixer))
+    return decoder(config, *parts, state_dtype=None)

@@ -49,6 +49,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
         config,
         LayerPart(_attending(config.keys, config.n_layers), mixer),
         feed_forward_of(config),
+        state_dtype=None,
     )
 
 

@@ -84,9 +84,15 @@ def _hybrid(config: ModelConfig, usual: Sequence[str]) -> Architecture:
         config,
         LayerPart(kinds, mixer),
         feed_forward_of(config),
-        # Qwen3-Next has no such key; SGLang and mlx-lm then keep the state in float32.
-        state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
+        state_dtype=_state_dtype(keys),
     )
+
+
+def _state_dtype(keys: Reader) -> str | None:
+    """Return the format of the state; Qwen3-Next has no such key, and leaves it to the server."""
+    if not keys.has("mamba_ssm_dtype"):
+        return None
+    return DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES)]
 
 
 def _by_interval(keys: Reader) -> tuple[str, ...]:
@@ -213,7 +219,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         same_part(config, feed_forward),
         vector_params=streams.mixer_params,
         lookup_params=table_params,
-        state_dtype=DTYPES[keys.text("mamba_ssm_dtype", allowed=DTYPES, default="float32")],
+        state_dtype=_state_dtype(keys),
     )
 
 
