@@ -10,7 +10,6 @@ import pytest
 
 from effort import cpu_bound
 from specroof import load_hardware, load_model
-from specroof.architecture.base import WEIGHT_FORMATS
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import VisionTower
 from specroof.cost.forward import kv_cache_bytes
@@ -378,7 +377,40 @@ def test_a_form_of_quantisation_has_its_bytes_and_arithmetic(
     found = {linear.weight for linear in linears(model).values()}
     assert {(form.name, form.compute_dtype) for form in found} == {(name, compute_dtype)}
     assert [form.element_bytes for form in found] == pytest.approx([element_bytes])
-    assert model.head.weight == WEIGHT_FORMATS["bf16"]  # no tool quantises it unless it is named
+    # Servers read the head of ModelOpt as the rest, those of other tools only where it is named.
+    head = name if "quant_algo" in section else "bf16"
+    assert model.head.weight.name == head
+
+
+def test_a_module_that_a_group_names_is_in_no_group_of_all() -> None:
+    # vLLM, compressed_tensors/utils.py, find_matched_target: names before classes.
+    def group(bits: int, kind: str, *targets: str) -> Config:
+        return {"targets": targets, "weights": {"num_bits": bits, "type": kind, "group_size": None}}
+
+    groups = {
+        "a": group(4, "int", "Linear", "re:.*lm_head"),
+        "b": group(8, "float", "re:.*down_proj"),
+    }
+    section = {"quant_method": "compressed-tensors", "config_groups": groups}
+    model = parse(TINY | {"quantization_config": section})
+    found = {name: linear.weight.name for name, linear in linears(model).items()}
+    assert found == dict.fromkeys(found, "int4") | {"down_proj": "fp8"}
+    assert model.head.weight.name == "int4"
+
+
+@pytest.mark.parametrize(
+    ("section", "bits"),
+    [({"group_size": 64, "bits": 4}, 4.5), ({"group_size": 32, "bits": 8, "mode": "mxfp8"}, 8.25)],
+)
+def test_files_of_mlx_say_their_bits(section: Config, bits: float) -> None:
+    # A scale and an offset of 16 bits for 64 elements, or 8 bits for 32: every matrix, both tables.
+    (alone, both) = (
+        parse(TINY | dict.fromkeys(keys, section))
+        for keys in (["quantization"], ["quantization", "quantization_config"])
+    )
+    assert {8 * linear.weight.element_bytes for linear in linears(alone).values()} == {bits}
+    assert 8 * alone.head.weight.element_bytes == bits
+    assert (alone.layers, alone.notes) == (both.layers, both.notes) == (both.layers, ())
 
 
 @pytest.mark.parametrize(("entry", "plain"), rows("values", "ignored_modules"))

@@ -10,8 +10,9 @@ from specroof.catalog import load_model
 from specroof.errors import ConfigError
 from tiny_configs import TINY, Config, formats, parse
 
-FP8: Config = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
-NVFP4: Config = {"quant_algo": "NVFP4", "quant_method": "modelopt"}
+BUT_HEAD: Config = {"exclude_modules": ["lm_head"]}
+FP8: Config = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", **BUT_HEAD}}
+NVFP4: Config = {"quant_algo": "NVFP4", "quant_method": "modelopt", **BUT_HEAD}
 
 
 def loaded(form: str, config: Config, sidecar: object, folder: Path) -> Architecture:
@@ -63,7 +64,7 @@ def test_a_sidecar_that_differs_from_the_config_is_said(form: str, tmp_path: Pat
 def test_two_files_that_say_the_same_in_other_words_are_no_news() -> None:
     section: Config = {"quant_method": "modelopt", "quant_algo": "FP8"}
     section["ignore"] = ["lm_head", "model.layers.1.mlp*"]
-    excluded = ["model.layers.1.mlp.gate_proj", "layers.1.mlp.down_proj"]
+    excluded = ["lm_head", "model.layers.1.mlp.gate_proj", "layers.1.mlp.down_proj"]
     sidecar = {"quantization": FP8["quantization"] | {"exclude_modules": excluded}}
     model = parse(TINY | {"quantization_config": section}, sidecar)
     assert (model.kv_dtype, model.notes) == ("fp8", ())  # the cache is in one of the two only

@@ -492,6 +492,7 @@ def bitsandbytes_format(section: Reader, plain: WeightFormat) -> WeightFormat:
 #     (`model_executor/layers/quantization/`), and published checkpoints of each form.
 
 _NONE: Final = ModuleNames(())
+_HEAD: Final = ModuleNames(("lm_head",))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -650,7 +651,7 @@ def _gptq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     if section.has("modules_in_block_to_quantize"):
         targets = _compiled(section, "modules_in_block_to_quantize", _block_modules(section))
     head = section.flag("lm_head", default=False)
-    head_rules = (Rule(form, ModuleNames(["lm_head"]), ignored),) if head else ()
+    head_rules = (Rule(form, _HEAD, ignored),) if head else ()
     return (*own, Rule(form, targets, ignored), *head_rules)
 
 
@@ -689,16 +690,28 @@ def _dynamic_rules(section: Reader, plain: WeightFormat) -> tuple[tuple[Rule, ..
 
 def _compressed_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     ignored = _names(section, "ignore")
-    rules = []
+    sparsity = section.section("sparsity_config")
+    for part in (section, *([] if sparsity is None else [sparsity])):
+        if part.text("format", default="dense").endswith(_SPARSE):
+            part.refuse("format", "a dense one: of two in four weights nothing is known")
+    own, rules = list[Rule](), list[Rule]()
     for group in section.sections("config_groups").values():
         form = compressed_format(group, plain)
         if form is not None:
-            # "Linear" is the class of every matrix; anything else is a module name.
-            every = "Linear" in group.texts("targets")
-            rules.append(Rule(form, None if every else _names(group, "targets"), ignored))
-    if not rules:
+            # "Linear" is the class of every matrix; anything else is a module name, which goes
+            # before it (vLLM ``compressed_tensors/utils.py``, ``find_matched_target``).
+            named = tuple(name for name in group.texts("targets") if name != "Linear")
+            if len(named) < len(group.texts("targets")):
+                rules.append(Rule(form, ignored=ignored))
+            if named:
+                own.append(Rule(form, _compiled(group, "targets", named), ignored))
+    if not own + rules:
         section.refuse("config_groups", "at least one group with weights")
-    return tuple(rules)
+    return (*own, *rules)
+
+
+#: Formats of compressed-tensors that keep two weights in four: marlin-24, sparse-24-bitmask.
+_SPARSE: Final = ("-24", "-24-bitmask", "sparse-bitmask")
 
 
 def _modelopt_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
@@ -706,9 +719,13 @@ def _modelopt_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
         section.refuse("quant_algo", "the algorithm of the weights, or null")
     # Null narrows the KV cache only; mixed precision is all in the list of modules.
     if section.values["quant_algo"] in _NO_ALGORITHM:
+        if section.values["quant_algo"] is not None and not section.sections("quantized_layers"):
+            section.refuse("quantized_layers", "the format of every matrix, with MIXED_PRECISION")
         return ()
     ignored = _names(section, "ignore", "exclude_modules")
-    return (Rule(modelopt_format(section, plain), ignored=ignored),)
+    form = modelopt_format(section, plain)
+    # vLLM 0.33.0 ``modelopt.py``: (LinearBase, ParallelLMHead), unless a list names it.
+    return (Rule(form, ignored=ignored), Rule(form, _HEAD, ignored))
 
 
 def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:

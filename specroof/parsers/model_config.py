@@ -272,8 +272,48 @@ def config_name(root: Reader) -> str:
 
 
 def quantization_section(keys: Reader, root: Reader) -> Reader | None:
-    """Return what a file says about the storage of its matrices, at either level."""
-    return keys.section("quantization_config") or root.section("quantization_config")
+    """Return what a file says about the storage of its matrices, at either level.
+
+    MLX says it in a way of its own: see `mlx_mix`.
+    """
+    section = keys.section("quantization_config") or root.section("quantization_config")
+    return None if section is not None and _is_mlx(section) else section
+
+
+#: Elements that share a scale in files of MLX, by how they are stored.
+_MLX_GROUPS: Final = {"affine": 64, "mxfp4": 32, "nvfp4": 16, "mxfp8": 32}
+_MLX_BITS: Final = (2, 3, 4, 5, 6, 8)
+
+
+def _is_mlx(section: Reader) -> bool:
+    others = section.has("quant_method") or "quant_algo" in section.values
+    return not others and section.has("bits") and section.has("group_size")
+
+
+def mlx_mix(root: Reader) -> str | None:
+    """Return the mix of weights that a file of MLX states, of `specroof.units.WEIGHT_MIXES`.
+
+    Ignores
+        matrices with a format of their own, such as routers: they stand in the note of keys that
+        are not understood.
+    Source
+        mlx-lm 0.32.2, ``mlx_lm/utils.py`` (``load_model``, ``quantize_model``), which writes the
+        same under both keys.
+    """
+    for key in ("quantization", "quantization_config"):
+        if not isinstance(root.value(key), dict):
+            continue
+        section = root.section(key)
+        if section is None or not _is_mlx(section):
+            continue
+        mode = section.text("mode", allowed=_MLX_GROUPS, default="affine")
+        if section.positive_int("group_size") != _MLX_GROUPS[mode]:
+            section.refuse("group_size", f"{_MLX_GROUPS[mode]}, with mode {mode}")
+        bits = section.positive_int("bits")
+        if mode == "affine" and bits not in _MLX_BITS:
+            section.refuse("bits", ", ".join(map(str, _MLX_BITS)))
+        return f"mlx-{bits}bit" if mode == "affine" else f"mlx-{mode}"
+    return None
 
 
 def activation_dtype(keys: Reader, root: Reader) -> str:
@@ -520,7 +560,13 @@ def parse_config(
         if family is None and typed.text("model_type", default="") not in PARSERS:
             _refuse_unknown_type(typed, root)
         config = open_config(root, name=name, family=family, sidecar=sidecar)
-        return config, parse_family(config)
+        model, mix = parse_family(config), mlx_mix(root)
+        if mix is not None:
+            # Imported here: few models are files of MLX.
+            from specroof.architecture.mixes import mixed  # noqa: PLC0415
+
+            model = mixed(model, mix)
+        return config, model
 
     config, model = read_whole(read)
     unread = list(unread_keys(config.keys.values))
