@@ -375,7 +375,7 @@ def test_a_state_that_no_config_states_is_in_the_format_of_the_server() -> None:
 def test_devices_do_not_cut_blocks_of_fp8_weights(
     model: str, server: str, chip: str, placement: dict[str, int], allowed: str | None
 ) -> None:
-    asked = {"framework": server, "context_len": 64, **placement}
+    asked: dict[str, Any] = {"framework": server, "context_len": 64, **placement}
     if allowed is None:
         assert specroof.capacity(model, chip, **asked).rows
     else:

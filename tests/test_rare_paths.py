@@ -49,7 +49,7 @@ def overview(model: str, hardware: str, drafter: str = "mtp") -> Overview:
     return Overview(
         target=1, drafter_number=1, workload=1, model=model, hardware=hardware, engine="vllm",
         drafter=drafter, devices=1, requests="", is_by_rate=False, context_len=np.array([4096.0]), batch_size=loads,
-        best_draft_len=table, best_speedup=table, tokens_per_s=table * 100, drafts_run=table,
+        best_draft_len=table, best_speedup=table, tokens_per_s=table * 100, drafts_run=table, pays=table,
         usd_per_million_tokens=table / 10,
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ def test_a_chip_without_a_price_leaves_prices_of_an_overview_open() -> None:
     axes = {"context_len": curve.context_len, "batch_size": curve.batch_size}
     empty: dict[str, Any] = {
         name: np.zeros((1, 2))
-        for name in ("best_draft_len", "best_speedup", "tokens_per_s", "drafts_run")
+        for name in ("best_draft_len", "best_speedup", "tokens_per_s", "drafts_run", "pays")
     }
     seen = replace(overview("model", "chip"), **empty)
     part = axes | dict.fromkeys(empty, curve.best_speedup)
@@ -150,8 +150,8 @@ def test_answers_say_what_they_hold() -> None:
         {"format_version": 1, "targets": targets, "drafters": ["ideal"], "batch_size": 4096}
     )
     assert any("requests" in one or "room" in one for one in told.warnings)
-    assert _stop(0, "context 4096", is_by_rate=False).startswith("no room")
-    assert _stop(2.5, "b200", is_by_rate=True) == "2.5/s (b200)"
+    assert _stop(0, False, "context 4096", False).startswith("no room")
+    assert _stop(2.5, True, "b200", True) == "2.5/s, unclear (b200)"
 
 
 def test_an_acceptance_without_a_band_is_taken_at_its_word() -> None:

@@ -59,7 +59,7 @@ class CapacityRequest(WorkerRequest):
         DrafterLike | Sequence[DrafterLike],
         p.like(
             p.Drafters,
-            about="Drafters, each KIND[,key=value…]; none for plain decoding alone. Needs no "
+            about="Drafters, each KIND[,key=value…]; left out for plain decoding alone. Needs no "
             f"acceptance. Kinds: {', '.join(KINDS)}.",
             in_python="",
         ),

@@ -860,7 +860,9 @@ def measured_near(
     from specroof.evidence import measured_speedups  # noqa: PLC0415 - for charts only
     from specroof.evidence.measurement import chip_of  # noqa: PLC0415
 
-    setup = prediction.setup
+    setup, load = prediction.setup, prediction.about.load
+    if load.kind != "concurrency":  # measured were requests in flight
+        return
     for point, speedup in measured_speedups():
         drafts, batch = point.draft_len, point.batch_size or point.concurrency
         if (

@@ -123,6 +123,7 @@ def _best(prediction: Prediction) -> dict[str, Any]:
         "best_draft_len": np.where(runs, found["draft_len"], np.nan),
         "best_speedup": found["speedup"],
         "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
+        "pays": (found["decision"] == "on") + 0.5 * (found["decision"] == "unclear"),
     }
 
 
@@ -566,7 +567,7 @@ def _stops_table(overviews: Sequence[Overview]) -> str:
     rows = []
     for (model, drafter), members in list(groups.items())[:_MOST_STOPS]:
         ends = [
-            (_stops_at(overview), f"{overview.devices} x {overview.hardware}", overview.is_by_rate)
+            (*_stops_at(overview), f"{overview.devices} x {overview.hardware}", overview.is_by_rate)
             for overview in members
         ]
         run = [end for end in ends if end[0]] or ends
@@ -578,29 +579,29 @@ def _stops_table(overviews: Sequence[Overview]) -> str:
     return table + (f"\nand {more} more" if more else "")
 
 
-def _stops_at(overview: Overview) -> float:
-    """Return the batch from which on no draft gains at some context; inf where there is none.
+def _stops_at(overview: Overview) -> tuple[float, bool]:
+    """Return the load from which on drafts are on at some context no more, and whether by a doubt.
 
-    0 where no draft has room.
+    0 where no draft has room, and inf where there is no such load.
     """
     if not overview.drafts_run.any():
-        return 0.0
+        return 0.0, False
     stops = []
-    for runs, best in zip(overview.drafts_run == 1, overview.best_draft_len, strict=True):
-        last = np.flatnonzero(runs & (best > 0)).max(initial=-1)
-        later = np.flatnonzero(runs[last + 1 :])
-        stops.append(
-            float(overview.batch_size[last + 1 + later[0]]) if later.size else float("inf")
-        )
+    for runs, pays in zip(overview.drafts_run == 1, overview.pays, strict=True):
+        last = np.flatnonzero(runs & (pays == 1)).max(initial=-1)
+        later = last + 1 + np.flatnonzero(runs[last + 1 :])
+        known = (float(overview.batch_size[later[0]]), pays[later[0]] > 0) if later.size else None
+        stops.append(known or (float("inf"), False))
     return min(stops)
 
 
-def _stop(batch: float, where: str, is_by_rate: bool) -> str:
+def _stop(batch: float, is_unclear: bool, where: str, is_by_rate: bool) -> str:
     if batch == 0:
         return f"no room ({_short(where)})"
     if batch == float("inf"):
         return "pays wherever it runs"
-    return f"{_of_load(batch, is_by_rate=is_by_rate)} ({_short(where)})"
+    doubt = ", unclear" if is_unclear else ""
+    return f"{_of_load(batch, is_by_rate=is_by_rate)}{doubt} ({_short(where)})"
 
 
 def _short(name: str) -> str:

@@ -15,7 +15,7 @@ _MOST_CONTEXTS: Final = 12
 _MOST_BATCHES: Final = 32
 #: What is known of each of them.
 _TABLES: Final = (
-    *("best_draft_len", "best_speedup", "drafts_run"),
+    *("best_draft_len", "best_speedup", "drafts_run", "pays"),
     *(q.TOKENS_PER_S.name, q.PRICE.name),
 )
 
@@ -45,6 +45,8 @@ class Overview:
         There; NaN where no price is known.
     drafts_run
         1 where the server has room for a draft, else 0.
+    pays
+        1 where drafts are decided to be on, 0.5 where that is unclear, else 0.
     """
 
     target: int
@@ -64,6 +66,7 @@ class Overview:
     tokens_per_s: Array
     usd_per_million_tokens: Array
     drafts_run: Array
+    pays: Array
 
     def to_dict(self) -> dict[str, Any]:
         """Return the overview as JSON has it."""
@@ -103,7 +106,8 @@ class Overview:
         batches = _thinned(batch_size, _MOST_BATCHES)
         shape = contexts.size, batches.size
         empty: dict[str, Any] = {
-            name: np.full(shape, 0.0 if name == "drafts_run" else np.nan) for name in _TABLES
+            name: np.full(shape, 0.0 if name in ("drafts_run", "pays") else np.nan)
+            for name in _TABLES
         }
         return cls(
             *position,
