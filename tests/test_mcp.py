@@ -114,6 +114,12 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
         ("predict", {}, "arguments: 'model' is a required property"),
         ("predict", PREDICT | {"batch_size": [1, "x"]}, "batch_size"),
         ("predict", PREDICT | {"model": "nobody"}, "nobody"),
+        ("predict", PREDICT | {"drafter": "mtp"}, "no key is 'drafter'; allowed: arrivals, "),
+        (
+            "predict",
+            PREDICT | {"batch_size": "1,8"},
+            "batch_size is '1,8'; allowed: number or array",
+        ),
         ("broken", {}, "a bug: ZeroDivisionError: one two"),
         ("long", {}, "ask for fewer points"),
         ("large", {}, "large: takes more than"),

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import version
 from inspect import Parameter as Signed
 from inspect import getdoc, signature
 from multiprocessing.connection import Connection
@@ -31,7 +32,7 @@ import typer
 
 from specroof.cli import GROUPS
 from specroof.cli.output import check_folder
-from specroof.errors import OptionError, SpecroofError, one_line, optional_library, refuse
+from specroof.errors import OptionError, SpecroofError, one_line, optional_library, refuse, reject
 from specroof.questions import QUESTIONS
 from specroof.questions.parameters import OPTION_FIELDS, OPTIONS, parameters_of
 from specroof.questions.request import Command
@@ -235,6 +236,13 @@ class Tool:
         mistake = jsonschema.exceptions.best_match(mistakes)
         if mistake is not None:
             place = ".".join(map(str, mistake.absolute_path)) or "arguments"
+            if mistake.validator == "additionalProperties":
+                extra = sorted(mistake.instance.keys() - mistake.schema["properties"].keys())
+                allowed = ", ".join(sorted(mistake.schema["properties"]))
+                reject(f"{place}: no key is {extra[0][:LONGEST_LIST]!r}", allowed)
+            if mistake.validator == "anyOf":
+                kinds = dict.fromkeys(str(one.get("type", "")) for one in mistake.validator_value)
+                refuse(place, mistake.instance, " or ".join(filter(None, kinds)))
             message = f"{place}: {mistake.message}"
             raise OptionError(message)
         answer = self.row.question(**arguments)
@@ -436,6 +444,7 @@ def mcp(
     async def serve() -> None:
         server = server_module.Server(
             "specroof",
+            version=version("specroof"),
             instructions=INSTRUCTIONS,
             on_list_tools=list_tools,
             on_call_tool=call_tool,
