@@ -752,20 +752,24 @@ globalThis.specroofPage = (() => {
       null,
       ...state.drafters.flatMap((drafter, d) => (setup.figures.batches[d] && drafter.kind !== "ideal" ? [d] : [])),
     ];
+    const [i] = at();
     const parts = ways.map((d) => {
-      const points = servedPoints(setup, d).filter(
-        (point) =>
-          (!state.tpot || point.tpot_s <= state.tpot) &&
-          (!state.ttft || !loadOf(setup.cell) || point.ttft_s <= state.ttft),
-      );
-      const best = points.reduce(
-        (most, point) => (!most || point.tokens_per_s > most.tokens_per_s ? point : most),
-        null,
+      // Within targets at the end of its band, or as the band may turn out.
+      const [sure, possible] = [1, 0].map((end) =>
+        servedPoints(setup, d)
+          .filter(({ batch, tpot_s, ttft_s }) => {
+            const within = (figure, value, target) =>
+              !target || value * bandOf(setup.cell, figure, i, tables.batch_size.indexOf(batch))[end] <= target;
+            return within("tpot_s", tpot_s, state.tpot) && (!loadOf(setup.cell) || within("ttft_s", ttft_s, state.ttft));
+          })
+          .reduce((most, point) => (!most || point.tokens_per_s > most.tokens_per_s ? point : most), null),
       );
       const name = d === null ? "without drafts" : nameOf(state.drafters[d]);
-      return best
-        ? `${name} ${plural(best.batch, "request")}, ${digits(best.tokens_per_s)} tokens/s${Number.isFinite(best.price) ? `, ${money(best.price)} a million tokens` : ""}`
-        : `${name} no load shown`;
+      const doubt = possible && possible.batch !== sure?.batch ? `unclear to ${plural(possible.batch, "request")}` : "";
+      const known = sure
+        ? `${plural(sure.batch, "request")}, ${digits(sure.tokens_per_s)} tokens/s${Number.isFinite(sure.price) ? `, ${money(sure.price)} a million tokens` : ""}`
+        : "";
+      return `${name} ${[known, doubt].filter(Boolean).join(", ") || "no load shown"}`;
     });
     return [element("p", `Within a ${asked}: ${parts.join("; ")}.`)];
   }
@@ -821,7 +825,8 @@ globalThis.specroofPage = (() => {
     const ofDrafts = (read) => ["–", ...drafted.map((curve, d) => (curve ? read(curve, state.drafters[d]) : "–"))];
     const batch_s = (curve, length) => curve.tokens_per_s_per_user[length] * state.batch;
     const requests = loadOf(cell),
-      ttft = isUseful(...firstTokenBand(setup)) ? millis : () => "?";
+      ttft = isUseful(...firstTokenBand(setup)) ? millis : () => "?",
+      tpot = isPlayed(setup) || isUseful(...bandOf(cell, "tpot_s", ...at())) ? millis : () => "?";
     const lines = [
       ["Decision", ofDrafts((curve, { kind }) => (kind === "ideal" ? "bound" : curve.choice.decision))],
       ["Speedup", of((curve, length) => times(curve.speedup[length])), "speedup"],
@@ -835,7 +840,7 @@ globalThis.specroofPage = (() => {
       ...(requests
         ? [
             ["TTFT (ms)", of((curve, length) => ttft(curve.ttft_s[length]))],
-            ["TPOT (ms)", of((curve, length) => millis(curve.tpot_s[length]))],
+            ["TPOT (ms)", of((curve, length) => tpot(curve.tpot_s[length]))],
           ]
         : []),
       ["Drafting (ms)", of((curve, length) => (length ? millis(curve.draft_s[length]) : "–"))],
@@ -868,7 +873,12 @@ globalThis.specroofPage = (() => {
   function firstTokenBand({ cell, figures }) {
     const played = figures.curves[inFocus()]?.played;
     if (played) return played.ttft_ends;
-    const [width] = cell.ttft_width ? specroof.row(cell.ttft_width, ...at()) : [0];
+    return bandOf(cell, "ttft_s", ...at());
+  }
+
+  /** The band of a figure of requests in closed form, as times the prediction; equal ends where none is known. */
+  function bandOf({ widths }, figure, i, j) {
+    const [width] = widths[figure] ? specroof.row(widths[figure], i, j) : [0];
     return [Math.exp(-width), Math.exp(width)];
   }
 

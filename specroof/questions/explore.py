@@ -1408,7 +1408,10 @@ def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     scale_s, engine = _scale_s(cell), cell.setup.engine
     contexts = np.array(axes.context_len)[:, None]
-    width = served_width(cell.evidence.served_bands, "ttft_s", axes.batch_size, contexts)
+    widths = {
+        figure: served_width(cell.evidence.served_bands, figure, axes.batch_size, contexts)
+        for figure in ("ttft_s", "tpot_s")
+    }
     rules = list(cell.requests)
     return {
         "engine_round_s": cell.engine_round_s,
@@ -1425,9 +1428,12 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
         "requests": [_requests_json(cell.requests[rule], axes) for rule in rules],
         "rules": {kind: rules.index(rule) for kind, rule in cell.rules.items()},
         # 0 where no band is known.
-        "ttft_width": None
-        if width is None
-        else PageGrid(np.nan_to_num(width), _WIDTH_QUANTUM, (0, 1)),
+        "widths": {
+            figure: None
+            if width is None
+            else PageGrid(np.nan_to_num(width), _WIDTH_QUANTUM, (0, 1))
+            for figure, width in widths.items()
+        },
         "bands": {
             kind: fields_of(band, "width", "batch_size", "context_len")
             for kind, band in cell.bands.items()
