@@ -663,7 +663,7 @@ globalThis.specroofPage = (() => {
     if (state.length !== null) {
       const best = draft_len || tried;
       if (length !== best) parts.push(`The best length is ${best}: ${times(curve.speedup[best])}${draft_len ? "" : ", and the decision is off"}.`);
-      if (curve.played && length !== best && length) parts.push("Other lengths are in closed form.");
+      if (curve.played && length !== best && length) parts.push(`Simulated is ${drafts(best)}; other lengths are estimated from it.`);
     } else if (missed) parts.push("Drafts miss the target, plain decoding meets it.");
     else if (waits)
       parts.push(
@@ -1408,6 +1408,7 @@ globalThis.specroofPage = (() => {
 
   function command() {
     return commandLine("predict", [
+      ...(state.length ? ["--show-draft-len", state.length] : []),
       ...(loadOf(setups[0].cell) ? requestFlags() : ["--context", state.context]),
       ...[isPlayed(setups[0]) ? "--concurrency" : "--batch", state.batch],
       ...state.drafters.flatMap((one) => ["--drafter", sampledSpec(one)]),
@@ -1427,6 +1428,7 @@ globalThis.specroofPage = (() => {
     if (!loadOf(setups[0].cell) || !state.limited || tables.options.cost_of) return "";
     const inMilliseconds = (flag, target_s) => (target_s ? [flag, Number((target_s * 1e3).toFixed(3))] : []);
     return commandLine("advise", [
+      ...(state.length ? ["--choose-draft-len", state.length] : []),
       ...requestFlags(),
       ...["--concurrency", state.batch],
       ...["--drafter", sampledSpec(state.drafters[inFocus()])],
@@ -1450,6 +1452,7 @@ globalThis.specroofPage = (() => {
     if (movedByFlag()) lines.push(`temperature=${state.temperature},`);
     if (options.length) lines.push(`options={${options.join(", ")}},`);
     if (!state.limited) lines.push("capacity=False,");
+    if (state.length) lines.push(`draft_len=${state.length},`);
     if (served()) lines.push(`server=${text(served())},`);
     return `import specroof\n\nspecroof.predict(\n${lines.map((line) => `    ${line}`).join("\n")}\n)`;
   }

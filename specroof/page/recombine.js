@@ -361,8 +361,9 @@ globalThis.specroof = (() => {
     };
   }
 
-  /** A curve with what becomes of simulated requests, without drafts and with those that are
-   * best: see specroof.questions.page_loads. Other lengths stay in closed form. Null where drafts have no room. */
+  /** A curve with what becomes of simulated requests, without drafts and with those that are best: see
+   * specroof.questions.page_loads. Other lengths are in closed form, times what simulating changes of the length that
+   * was tried. Null where drafts have no room. */
   function played(curve, tables, { choices, figures }, place) {
     const read = (grid) => Array.from({ length: grid.shape[0] }, (_, k) => row(grid, k, ...place)[0]);
     const [draft_len, tried, shortest, longest, decision] = read(choices);
@@ -372,16 +373,21 @@ globalThis.specroof = (() => {
     const clients = tables.clients[place.at(-1)];
     const verdict = low > 1 ? "pays" : high < 1 ? "loses" : "unclear";
     const put = (values, length, one) => values?.map((other, n) => (n === length ? one : other)) ?? null;
-    const both = (values, plain, drafted) => put(put(values, 0, plain), draft_len, drafted);
+    const both = (values, plain, drafted, change) =>
+      put(put(values?.map((one) => one * change) ?? null, 0, plain), draft_len, drafted);
+    const users = curve.tokens_per_s_per_user,
+      gain = speedup / curve.speedup[tried],
+      faster = (speedup * plain_tokens_per_s) / clients / users[tried];
+    const gains = (values, one) => put(put(values?.map((other) => other * gain) ?? null, 0, 1), tried, one);
     return {
       ...curve,
       played: { ttft_ends },
-      speedup: put(put(curve.speedup, 0, 1), tried, speedup),
-      speedup_low: put(put(curve.speedup_low, 0, 1), tried, low),
-      speedup_high: put(put(curve.speedup_high, 0, 1), tried, high),
-      tokens_per_s_per_user: both(curve.tokens_per_s_per_user, plain_tokens_per_s / clients, tokens_per_s / clients),
-      tpot_s: both(curve.tpot_s, plain_tpot_s, tpot_s),
-      ttft_s: both(curve.ttft_s, plain_ttft_s, ttft_s),
+      speedup: gains(curve.speedup, speedup),
+      speedup_low: gains(curve.speedup_low, low),
+      speedup_high: gains(curve.speedup_high, high),
+      tokens_per_s_per_user: both(users, plain_tokens_per_s / clients, tokens_per_s / clients, faster),
+      tpot_s: both(curve.tpot_s, plain_tpot_s, tpot_s, 1 / faster),
+      ttft_s: both(curve.ttft_s, plain_ttft_s, ttft_s, curve.ttft_s && ttft_s / curve.ttft_s[draft_len]),
       near_best: [shortest, longest],
       verdict,
       choice: {
