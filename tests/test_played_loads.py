@@ -238,6 +238,8 @@ def test_a_schedule_is_played_by_the_requests_that_are_decoded() -> None:
     assert server.answers(drafts) == pytest.approx(np.max(server.stable_rate[[0, 1, 3]]))
     assert server.runs(drafts)
     assert not server.runs({1: 4})
+    kept = replace(server, measured_draft_len=2)  # none is chosen beyond what was measured
+    assert ([*server.choices], [*kept.choices]) == ([1, 2, 3], [1, 2])
     tight = replace(server, capacity=np.array([9.0, 9.0, 9.0, 2.0]))  # room is for the longest
     assert tight.play(requests, drafts).figures()["mean_running"] <= 2
 

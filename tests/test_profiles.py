@@ -456,6 +456,9 @@ def test_log_windows_weigh_by_their_rounds() -> None:
     assert one(small).n_rounds == 15_000
     single = "Accepted: 0 tokens, Drafted: 100 tokens, Per-position acceptance rate: 0.000"
     assert one(single).n_rounds == 100
+    # Drafts of one length are counted to the token, whatever the rate was rounded to.
+    exact = "Accepted: 667 tokens, Drafted: 2000 tokens, Per-position acceptance rate: 0.333"
+    assert one(exact).n_rounds == 2000
     # SGLang's windows show lengths alone; the draft length is asked for.
     text = SGLANG_LINE.format(length="2.50") + SGLANG_LINE.format(length="3.50")
     assert one(text, drafts=7).lengths == ((7, 3.0),)

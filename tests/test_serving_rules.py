@@ -103,7 +103,7 @@ def test_sglang_has_this_room_for_recurrent_state(row: dict[str, Any]) -> None:
 def test_older_sglang_sets_aside_what_drafts_need_before_the_pools() -> None:
     # Of 1000 bytes, for 4 requests and one of padding: states of 10 for each of 3 positions, and
     # 50 to replay them; 9/19 of what is left are states, one of them of padding.
-    taken, slots, _ = pools.state_pool(
+    taken, slots, requests = pools.state_pool(
         server(version="0.5.9", running=4),
         OLDER_SGLANG,
         rest_bytes=1000.0,
@@ -113,6 +113,7 @@ def test_older_sglang_sets_aside_what_drafts_need_before_the_pools() -> None:
     )
     assert slots.tolist() == [950 * 9 // 190 - 1, 800 * 9 // 190 - 1] == [44, 36]
     assert taken.tolist() == [50 + 45 * 10, 200 + 37 * 10]
+    assert requests.tolist() == [44 // 3, 36 // 3]  # three states a request, without tracking
 
 
 @pytest.mark.golden

@@ -34,6 +34,8 @@ def pareto(points: Mapping[str, npt.ArrayLike], x: str, y: str) -> IntArray:
     [0, 1]
     >>> pareto({**rates, "tokens_per_s_per_user": [0.3, 0.1 + 0.2, 0.2]}, *rates).tolist()
     [0]
+    >>> pareto({name: [1e-14, 2e-14] for name in rates}, *rates).tolist()  # small, not equal
+    [1]
     """
     across, up = (
         _rounded(points[name]) * (-1 if QUANTITIES[name].better == "less" else 1) for name in (x, y)

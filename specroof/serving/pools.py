@@ -96,6 +96,11 @@ def reserve_mib(  # noqa: PLR0913 - figures by name
     >>> from specroof.frameworks import release
     >>> reserve_mib(release("sglang"), memory_mib=46068, chunk=4096, capture=32)
     6848.0
+
+    Two groups, of which each keeps as much again for every batch: 32 * 2 * 3 more.
+
+    >>> reserve_mib(release("sglang"), memory_mib=46068, chunk=4096, capture=32, ranks=2)
+    7040.0
     """
     facts = release.memory
     tokens = max(chunk or facts.whole_prompt_tokens, facts.least_tokens)
