@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from specroof import quantities as q
 from specroof.acceptance import (
     Acceptance,
     acceptance_from_length,
@@ -671,6 +672,14 @@ class Section:
     default_engine: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class PageRow(q.Row):
+    """A model on a chip, of which a page tells."""
+
+    model: Annotated[str, q.MODEL]
+    hardware: Annotated[str, q.HARDWARE]
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Exploration(Noted):
     """A page to play with: grids of seconds, and the acceptance of drafts.
@@ -824,11 +833,11 @@ class Exploration(Noted):
         )
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def rows(self) -> tuple["PageRow", ...]:
         """A row for each model on each chip."""
-        return [
-            {"model": model, "hardware": chip} for model in self.models for chip in self.hardware
-        ]
+        return tuple(
+            PageRow(model=model, hardware=chip) for model in self.models for chip in self.hardware
+        )
 
     def _repr_html_(self) -> str:
         """Return the page in a frame, for notebooks."""
