@@ -126,7 +126,7 @@ def decide(
     allowed
         Which lengths there are to choose from, shaped alike; all if None, and 0 always is.
     least
-        The speedup from which drafting pays.
+        The speedup from which drafting pays; 1 where a server without drafts does not keep up.
     scheduled
         The lengths that were decided for all loads together, 0 for off; the best of each if None.
 
@@ -145,8 +145,9 @@ def decide(
         return np.take_along_axis(whole_grid, lengths[..., None], axis=-1)[..., 0]
 
     gain, fewest, most = (np.where(tried > 0, at(ends, tried), 1.0) for ends in (middle, low, high))
-    draft_len = np.where(gain > least * (1 + TIE), tried, 0) if scheduled is None else scheduled
-    pays = np.where(tried > 0, verdict(fewest, most, least=least), "loses")
+    pays_from = np.where(unsustained, 1.0, least)
+    draft_len = np.where(gain > pays_from * (1 + TIE), tried, 0) if scheduled is None else scheduled
+    pays = np.where(tried > 0, verdict(fewest, most, least=pays_from), "loses")
     late = np.zeros(tried.shape, dtype=bool)
     if ttft_s is not None:
         late = is_late(at(ttft_s, draft_len), at(ttft_s, np.zeros_like(draft_len)))

@@ -732,16 +732,19 @@ def _follows_load(grid: Grid) -> bool:
 def _worthwhile(grid: Grid) -> Array:
     """Return 1 for lengths that may be taken, and next to nothing for others.
 
-    Those that miss targets which another length meets, and those that lose for certain.
+    Those that miss targets which another length meets, and those by which a load would be decided
+    otherwise than alone: that gain nothing, or not for certain where the best one does.
     """
     meets = grid.in_time & grid.allowed
     refused = ~meets & meets.any(axis=1, keepdims=True)
-    least = grid.wanted.targets.least_speedup
-    loses = grid.ends[2] < least
-    if least > 1.0:
-        loses |= grid.ends[0] <= least
-    loses[:, 0] = False
-    return np.where(refused | loses, _REFUSED, 1.0)
+    late = np.broadcast_to(grid.outcome.unsustained, (1, len(refused)))[0]
+    least = np.where(late, 1.0, grid.wanted.targets.least_speedup)[:, None]
+    middle, low, _ = grid.ends
+    refused[:, 1:] |= ~(middle > least * (1 + TIE))[:, 1:]
+    best = best_index(np.where(refused | ~grid.allowed, np.nan, middle))[:, None]
+    is_sure = low > least
+    refused[:, 1:] |= (np.take_along_axis(is_sure, best, axis=1) & ~is_sure)[:, 1:]
+    return np.where(refused, _REFUSED, 1.0)
 
 
 def _worth(

@@ -175,7 +175,9 @@ def best_index(values: npt.ArrayLike) -> npt.NDArray[np.intp]:
     return np.asarray(np.argmax(known >= most * (1 - TIE), axis=-1))
 
 
-def verdict(low: npt.ArrayLike, high: npt.ArrayLike, *, least: float = 1.0) -> npt.NDArray[np.str_]:
+def verdict(
+    low: npt.ArrayLike, high: npt.ArrayLike, *, least: npt.ArrayLike = 1.0
+) -> npt.NDArray[np.str_]:
     """Return whether speedups pay, from the bands around them.
 
     Parameters
@@ -183,7 +185,7 @@ def verdict(low: npt.ArrayLike, high: npt.ArrayLike, *, least: float = 1.0) -> n
     low, high
         Ends of the bands, of the same shape; both the same where none is known.
     least
-        The speedup from which it pays.
+        The speedup from which it pays, of all or of each.
 
     Source
         The choice of this library: a side is told where the whole band lies on it.
