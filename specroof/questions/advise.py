@@ -816,6 +816,9 @@ def advise(request: AdviseRequest) -> Advice:
         raise OptionError(point.refused)
     policies = _policies(request, wanted, chips[0])
     notes = [chip.notes for chip in chips] + ([] if policies is None else [policies.notes])
+    has_targets = wanted.targets.least_speedup > 1 or min(wanted.targets.seconds) < math.inf
+    if policies is not None and has_targets:
+        notes.append(("policies are compared by tokens per second, whatever the targets",))
     return Advice(
         model=wanted.model,
         workload=wanted.workload,
@@ -1310,7 +1313,12 @@ def advice_text(answer: Advice) -> str:
         *_played_parts(best.played),
     ]
     if shows_notes():
-        more += [wrapped(best.prediction.bands_line(_loads(best))), *_ends(best)]
+        more += [
+            wrapped(
+                best.prediction.bands_line(_loads(best), can_play="traffic" not in answer.asked)
+            ),
+            *_ends(best),
+        ]
     return page(
         answer,
         _chips_table(answer) if len(answer.chips) > 1 else "",
@@ -1393,10 +1401,12 @@ def _conditions(chip: ChipAdvice, least_speedup: float) -> Iterator[str]:
         load = last.at_once
         runs = math.inf if capacity is None else capacity["speculative"]["largest_batch"]
         held = f", since {runs:g} of {load:g} run with drafts" if runs < load else ""
+        after = ""
+        if is_told(*last.bands.get(q.TTFT.name, (None, None))):
+            instead = format_seconds(last.plain_ttft_s)
+            after = f": after {format_seconds(last.ttft_s or 0.0)} instead of {instead}"
         yield (
-            f"at {_at(waits)} {unit} the first token comes later: after "
-            f"{format_seconds(last.ttft_s or 0.0)} instead of {format_seconds(last.plain_ttft_s)}"
-            f"{held} (--ttft sets a limit)"
+            f"at {_at(waits)} {unit} the first token comes later{after}{held} (--ttft sets a limit)"
         )
 
 

@@ -205,7 +205,10 @@ class Breakeven(ServedAnswer, Charted):
         ends = [spelt.format(value) for value in values]
         ends += filter(None, map(_beyond, self.rows))  # larger than every value
         ends = list(dict.fromkeys(ends[:1] + ends[-1:]))
-        return f"{self.sought}: {' to '.join(ends) or 'nowhere'}"
+        nowhere = "nowhere"
+        if all(row.reason == "unsustained" for row in self.rows):
+            nowhere = "not found where more requests arrive than are answered without drafts"
+        return f"{self.sought}: {' to '.join(ends) or nowhere}"
 
     @property
     def sureness(self) -> str:

@@ -727,9 +727,9 @@ def _chips_table(answer: FrontierAnswer) -> str:
 
 def _cheapest(answer: FrontierAnswer) -> str:
     """Return the cheapest point that is fast enough, in one line."""
-    wanted = (
-        "" if answer.tpot_s is None else f" within {answer.tpot_s / MILLISECOND:g} ms per token"
-    )
+    limits = {"to the first token": answer.ttft_s, "per token": answer.tpot_s}
+    within = [f"{s / MILLISECOND:g} ms {what}" for what, s in limits.items() if s is not None]
+    wanted = f" within {' and '.join(within)}" if within else ""
     point = answer.cheapest
     if point is None:
         return f"cheapest{wanted}: none"

@@ -216,14 +216,14 @@ class Prediction(ServedAnswer, Charted):
         alone = self.setup.placement.devices
         return alone if self.split is None else self.split.devices(self.setup)
 
-    def bands_line(self, batch_size: Sequence[float]) -> str:
+    def bands_line(self, batch_size: Sequence[float], *, can_play: bool = True) -> str:
         """Return the bands of TPOT, TTFT and throughput at these loads, or why there are none."""
         return served_bands_line(
             evidence_engine(self.deployment),
             batch_size,
             requests=self.load.workload is not None,
             played=bool(self.played),
-            can_play=not self.played and self.split is None,
+            can_play=can_play and not self.played and self.split is None,
         )
 
     @property

@@ -347,7 +347,11 @@ def _rows(
             )
             largest = next(filter(None, within), None)
         within_s = tpot_s * steady_s / plain_s
-        wish = Wish(max_draft_len=max_draft_len, tpot_s=within_s, most=_MOST_USERS)
+        most_users = _MOST_USERS
+        if case.split is not None and one.largest is not None:  # beyond which users wait
+            held = case.split.decode_workers * float(np.min(one.largest))
+            most_users = int(min(held, _MOST_USERS))
+        wish = Wish(max_draft_len=max_draft_len, tpot_s=within_s, most=max(most_users, 1))
         runs = solve(case, drafter, "batch", wish).runs
         (fields,) = load_fields(one, load, money)
         deciding, reached = one.deciding[0][0, 0], fields["speedup"]
