@@ -378,6 +378,16 @@ def test_the_point_to_measure_has_commands() -> None:
     assert "draft-model" not in str(heads["choice"]["to_measure"]["commands"])
 
 
+@pytest.mark.parametrize("loads", [[48, 64, 96, 128, 256], [64, 128, 256, 512]])
+def test_a_schedule_decides_no_load_otherwise_than_alone(loads: list[float]) -> None:
+    asked: dict[str, Any] = {"drafters": "ngram,accept-length=1.35@3", "framework": "vllm"}
+    asked |= {"input_len": 1000, "output_len": 300}
+    for row in advise("Qwen/Qwen3-8B", "h100", **asked, concurrency=loads).chips[0].rows:
+        at = asked | {"concurrency": row.concurrency}
+        (alone,) = advise("Qwen/Qwen3-8B", "h100", **at).chips[0].rows
+        assert (row.decision, row.draft_len > 0) == (alone.decision, alone.draft_len > 0)
+
+
 @pytest.mark.parametrize("least", [1.0, 1.2, 1.3, 1.5])
 def test_the_point_to_measure_is_the_least_certain(least: float) -> None:
     told = SMALL | {"concurrency": [1, 8, 32, 64, 128], "min_speedup": least}

@@ -506,6 +506,11 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     # Of one rate it is that one, or none.
     assert largest_rate(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
     assert largest_rate(server, load, [0, 1, 2], (1e-6, 1.0)) is None
+    # Where the least rate is too much the largest lies below it.
+    below = present(
+        largest_rate(server, replace(load, rate=[3 * found[0], 40.0]), [found[1]], targets)
+    )
+    assert below[0] == pytest.approx(found[0], rel=0.03)
     answered = present(largest_rate(server, load, [0], (np.inf, np.inf)))
     assert answered[0] == pytest.approx(server.answers(0))
 

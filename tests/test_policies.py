@@ -113,6 +113,10 @@ def test_a_length_that_was_decided_is_the_one_that_is_told() -> None:
     assert found.tried.tolist() == [1, 2, 1]
     assert found.speedup.tolist() == [1.2, 1.6, 0.9]
     assert found.decision.tolist() == ["on", "off", "unclear"]
+    # Where the server does not keep up without drafts, a larger capacity is worth it at any gain.
+    falls_behind = np.array([False, True])
+    wanted = decide((loads[:2],) * 3, falls_behind, least=1.7)
+    assert wanted.decision.tolist() == ["off", "on"]
 
 
 #: By hand: a round of 2 + 4 + 1 s commits 2 tokens; 4 of 8 requests run; prompts take 1 s each,
