@@ -1,6 +1,8 @@
 """The notebooks: each runs from top to bottom, and through the public door only."""
 
 import ast
+import os
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,13 @@ def imports(source: str) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.module or "."
+
+
+def figures(notebook: nbformat.NotebookNode) -> list[float]:
+    """Return the numbers that code cells print and show as text."""
+    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
+    texts = [one.get("text", "") or one.get("data", {}).get("text/plain", "") for one in outputs]
+    return [float(one) for one in re.findall(r"\d+(?:\.\d+)?(?:e[+-]\d+)?", "\n".join(texts))]
 
 
 def errors(notebook: nbformat.NotebookNode) -> list[str]:
@@ -77,9 +86,18 @@ def test_a_notebook_asks_one_question_in_ten_cells_and_is_stored_with_outputs(pa
 @pytest.mark.slow
 @every_notebook
 @pytest.mark.usefixtures("children_uncovered")
-def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
-    notebook = read(path)
+def test_a_notebook_runs_and_says_what_is_stored(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # charts are shown in the notebook
+    # SPECROOF_STORE=1 keeps what it says now: the prose beside it is to be read again then.
+    notebook, stored = read(path), figures(read(path))
     NotebookClient(
-        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
-    ).execute()
+        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": tmp_path}},
+        record_timing=False,
+    ).execute()  # fmt: skip
     assert errors(notebook) == []
+    if os.environ.get("SPECROOF_STORE"):
+        notebook.metadata["language_info"] = read(path).metadata["language_info"]
+        nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+    assert figures(notebook) == pytest.approx(stored, abs=0.011)  # a last digit

@@ -742,8 +742,9 @@ def _worthwhile(grid: Grid) -> Array:
     middle, low, _ = grid.ends
     refused[:, 1:] |= ~(middle > least * (1 + TIE))[:, 1:]
     best = best_index(np.where(refused | ~grid.allowed, np.nan, middle))[:, None]
-    is_sure = low > least
-    refused[:, 1:] |= (np.take_along_axis(is_sure, best, axis=1) & ~is_sure)[:, 1:]
+    gain, surely = (np.take_along_axis(ends, best, axis=1) for ends in (middle, low))
+    # A length that is scheduled has the band of the best one, around itself.
+    refused[:, 1:] |= ((surely > least) & ~(surely * middle > least * gain))[:, 1:]
     return np.where(refused, _REFUSED, 1.0)
 
 
