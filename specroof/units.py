@@ -71,6 +71,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
     "expert_rows": Bounds(1e-9, 1e9),
     "kernel_heads": Bounds(1, 4096, whole=True),
     "weight_bits": Bounds(0.5, 64),
+    "message_bytes": Bounds(1, 1e12),
     "vector_share": Bounds(1e-6, 1e3),  # of the float32 peak: matrix units do many times more
     "expected_error": Bounds(0, 1000),
     "band": Bounds(0, 10),  # half-width, in natural logarithms

@@ -34,7 +34,7 @@ from specroof.cost import ForwardPass
 from specroof.evidence import Measurement, load_measurements
 from specroof.hardware.profile import Placement
 from specroof.latency.model import model_latency
-from specroof.latency.pass_seconds import all_reduce_s
+from specroof.latency.pass_seconds import _Links
 from specroof.latency.setup import engine_setup
 from specroof.scoring.left_out import SERVED_GROUPS, served_group
 
@@ -119,15 +119,9 @@ def test_no_factor_moves_all_reduces_that_were_timed_alone(shared: dict[str, flo
     factors = {f"{name} of {whose}": 2.0 for name in ("collective", "link") for whose in WHOSE}
     link: Any = load_hardware("h200").interconnect
     reached: Any = served_engine("tensorrt-llm", "h200", {**shared, **factors}).collective
-    # TensorRT-LLM 1.3.0rc20 on 4 H200, 8 and 64 KiB (aiconfigurator).
-    for size, timed_us in ((8192, 3.18), (65536, 3.61)):
-        seconds = all_reduce_s(
-            size,
-            devices=4,
-            link_bytes_per_s=reached.link_frac * link.link_bytes_per_s,
-            latency_s=reached.latency_s + 3 * reached.device_latency_s,
-            switch_reduces=link.switch_reduces,
-        )
+    # TensorRT-LLM 1.3.0rc20 on 4 and 8 H200, 8 KiB to 1 MiB (aiconfigurator).
+    for devices, size, timed_us in ((4, 8192, 3.18), (4, 65536, 3.61), (8, 2**20, 25.7)):
+        seconds = _Links(link, reached).all_reduce(np.array(size), devices)
         assert float(seconds) * 1e6 == pytest.approx(timed_us, rel=0.1)
 
 

@@ -146,6 +146,8 @@ KERNEL_CHIPS: Final = tuple(_KERNELS)
 #: Factors of what was timed alone, by how they begin: these have none. Loads took all-reduces for
 #: 1.0 to 1.1 times what is timed, without gpt-oss for 0.55 and without DeepSeek-R1 for 1.3 to 1.5.
 _TIMED: Final = ("experts", "collective", "link")
+#: Bytes of the longest message that one-shot kernels reduce: at 2 MiB 8 H200 take little longer.
+_LONGEST_ONE_SHOT: Final = 2.0**20
 
 #: A dtype without timings reaches what the one beside it does.
 _STANDS_IN: Final = {"fp32": "bf16", "fp16": "bf16", "int8": "bf16", "fp6": "fp8"}
@@ -231,6 +233,8 @@ def _collective(
     r"""Return the all-reduce that fits the timings best, in relative least squares.
 
     .. math:: t = t_0 + t_1 (g - 1) + \frac{2 (g - 1)}{g} \frac{n}{f W}
+
+    and :math:`(g - 1) n / (f_1 W)` of messages that one-shot kernels reduce.
     """
     link = hardware.interconnect
     if link is None or fitted.collective is None:
@@ -238,11 +242,13 @@ def _collective(
     columns, seconds = [], []
     for devices, times_us in timed.all_reduce_us.items():
         for size, us in zip(_SIZES, times_us, strict=True):
-            crossing_s = 2 * (devices - 1) / devices * size / link.link_bytes_per_s
-            columns.append((1.0, devices - 1.0, crossing_s))
+            whole_s = (devices - 1) * size / link.link_bytes_per_s
+            is_short = size <= _LONGEST_ONE_SHOT
+            crossing_s = (0.0, whole_s) if is_short else (2 / devices * whole_s, 0.0)
+            columns.append((1.0, devices - 1.0, *crossing_s))
             seconds.append(us * MICROSECOND)
     measured = np.array(seconds)
-    (latency_s, device_s, slowness), *_ = np.linalg.lstsq(
+    (latency_s, device_s, slowness, one_shot), *_ = np.linalg.lstsq(
         np.array(columns) / measured[:, None], np.ones(len(measured)), rcond=None
     )
     return replace(
@@ -250,4 +256,6 @@ def _collective(
         latency_s=float(latency_s),
         device_latency_s=float(device_s),
         link_frac=float(1 / slowness),
+        one_shot_frac=float(1 / one_shot),
+        one_shot_bytes=_LONGEST_ONE_SHOT,
     )

@@ -272,6 +272,9 @@ class Collective:
         Seconds that each device beyond the first adds.
     link_frac
         Share of the link's bytes/s that a long one reaches.
+    one_shot_frac, one_shot_bytes
+        That which a short one reaches in whose kernel each device reads all others' whole message,
+        and the longest of them; None where such kernels are not told apart.
     scale_out_latency_s
         Seconds of the shortest one between groups of devices; None if it was not measured.
     """
@@ -279,6 +282,8 @@ class Collective:
     latency_s: LatencySeconds
     device_latency_s: Seconds = 0.0
     link_frac: Share = 1.0
+    one_shot_frac: Share | None = None
+    one_shot_bytes: Annotated[float, "message_bytes"] = 2.0**20
     scale_out_latency_s: LatencySeconds | None = None
 
 

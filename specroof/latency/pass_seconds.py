@@ -111,10 +111,14 @@ def all_reduce_s(
     link_bytes_per_s: float,
     latency_s: float,
     switch_reduces: bool = False,
+    one_shot: tuple[float, float] | None = None,
 ) -> Array:
     r"""Return the seconds of an all-reduce.
 
     .. math:: t = t_0 + \phi \, n / W, \quad \phi = 2 (g - 1) / g
+
+    and :math:`t_0 + (g - 1) \, n / W_1` of a short message in a one-shot kernel; no longer message
+    takes less.
 
     Parameters
     ----------
@@ -128,20 +132,31 @@ def all_reduce_s(
         Of a short message.
     switch_reduces
         The switch adds: each byte crosses a link once, so that :math:`\phi = 1`.
+    one_shot
+        W_1, of kernels in which each device reads the whole message of all others, and the longest
+        such message; None where `latency_s` carries what such kernels take.
 
-    Ignores
-        one-shot kernels for short messages, whose cost `latency_s` carries.
     Source
-        Thakur et al. 2005, IJHPCA 19(1), section 4 (ring); NVLink SHARP for the switch.
+        Thakur et al. 2005, IJHPCA 19(1), section 4 (ring); NVLink SHARP for the switch;
+        TensorRT-LLM ``customAllReduceKernels.cu`` and vLLM ``csrc/custom_all_reduce.cuh`` (one-shot
+        kernels).
 
     Examples
     --------
     >>> link = {"devices": 8, "link_bytes_per_s": 1e12, "latency_s": 1e-6}
     >>> float(all_reduce_s(8e6, **link)) * 1e6  # 1 + 2 * 7/8 * 8, in microseconds
     15.0
+    >>> float(all_reduce_s(1e6, **link, one_shot=(1e12, 2e6))) * 1e6  # 1 + 7 * 1
+    8.0
     """
     share = 1.0 if switch_reduces else 2 * (devices - 1) / devices
-    return latency_s + share * np.asarray(message_bytes, dtype=np.float64) / link_bytes_per_s
+    message = np.asarray(message_bytes, dtype=np.float64)
+    long_s = latency_s + share * message / link_bytes_per_s
+    if one_shot is None:
+        return long_s
+    bytes_per_s, most = one_shot
+    short_s = latency_s + (devices - 1) * np.minimum(message, most) / bytes_per_s
+    return np.where(message <= most, short_s, np.maximum(long_s, short_s))
 
 
 def all_to_all_s(
@@ -246,12 +261,14 @@ class _Links:
         group = min(devices, self.node_devices or self.within.max_devices)
         link_bytes_per_s = self.reached.link_frac * self.within.link_bytes_per_s
         if devices == group:
+            share, most = self.reached.one_shot_frac, self.reached.one_shot_bytes
             return all_reduce_s(
                 message_bytes,
                 devices=devices,
                 link_bytes_per_s=link_bytes_per_s,
                 latency_s=self.latency_s(devices),
                 switch_reduces=self.within.switch_reduces,
+                one_shot=None if share is None else (share * self.within.link_bytes_per_s, most),
             )
         return hierarchical_all_reduce_s(
             message_bytes,
