@@ -258,9 +258,10 @@ def test_engines_are_found_by_name_and_by_default() -> None:
 
 def test_what_a_block_does_not_say_takes_nothing_off_and_puts_nothing_on() -> None:
     said: Any
+    reduced = {"latency_s": 1e-6, "one_shot_frac": None, "one_shot_bytes": 2**20}
     for block, said in (
         (IDEAL_ENGINE, {"name": "ideal", "overlap": True, "activation_frac": None}),
-        (Collective(latency_s=1e-6), {"latency_s": 1e-6}),
+        (Collective(latency_s=1e-6), reduced),
         (CapturedGraphs(sizes=(1, 2)), {"sizes": (1, 2), "counts": "tokens"}),
     ):
         for name in {one.name for one in fields(block)} - said.keys():

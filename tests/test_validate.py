@@ -431,7 +431,7 @@ def test_kernels_reach_what_was_timed() -> None:
         for (devices, size), us in points.items():
             seconds = _Links(link, price).all_reduce(np.array(size), devices)
             off.append(abs(float(seconds) * 1e6 / us - 1))
-        assert np.mean(off) < 0.05, off
+        assert np.mean(off) < 0.06, off
     # Experts of DeepSeek-R1 in fp8 over 8 H200, at 4, 16 and 64 tokens; the curve is of all models.
     h200, tokens = load_hardware("h200"), np.array([4.0, 16.0, 64.0])
     setup = replace(
