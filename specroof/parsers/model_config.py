@@ -564,6 +564,10 @@ def parse_config(
         if mix is not None:
             # Imported here: few models are files of MLX.
             model = import_module("specroof.architecture.mixes").mixed(model, mix)
+            note = (
+                f"weights as files of MLX have them ({mix}), which mlx-lm reads and servers do not"
+            )
+            model = replace(model, notes=(*model.notes, note))
         return config, model
 
     config, model = read_whole(read)
