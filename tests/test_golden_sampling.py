@@ -192,6 +192,8 @@ def test_what_is_stated_is_moved_and_says_how_far() -> None:
         cold = resampled_acceptance(hot, 0.0)
         low, high = cold.band(1)
         assert at_one < low - 1 < float(cold.survival(1)) < high - 1 < 1.0
+    sure = replace(constant_acceptance(0.999), temperature=1.0, entropy=0.4)
+    assert resampled_acceptance(sure, 0.0).survival(1) == 1.0  # at most all are accepted
     nothing = replace(specroof.histogram_acceptance([5]), temperature=0.0)
     assert resampled_acceptance(nothing, 1.0) is nothing
     bounded = acceptance_from_length(2.8, 3)
