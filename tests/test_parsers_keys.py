@@ -412,6 +412,13 @@ def test_files_of_mlx_say_their_bits(section: Config, bits: float) -> None:
     assert 8 * alone.head.weight.element_bytes == bits
     assert (alone.layers, alone.notes) == (both.layers, both.notes)
     assert "mlx-lm" in alone.notes[-1]
+    nested = parse({"text_config": TINY | {"quantization_config": section}})
+    assert nested.layers == alone.layers
+    # Nobody reads a draft head of such a file.
+    with pytest.raises(ConfigError, match="quant_method is missing"):
+        parse_drafter_config(
+            json.dumps(TINY | {"quantization_config": section}), source="d.json", kind="eagle"
+        )
 
 
 @pytest.mark.parametrize(("entry", "plain"), rows("values", "ignored_modules"))

@@ -235,9 +235,8 @@ def resampled_acceptance(
     is_as_measured = (asked, asked_rule) == (acceptance.temperature, measured_rule)
     if is_as_measured or acceptance.max_draft_len == 0:  # of no draft nothing can be moved
         return acceptance
-    measured = acceptance.temperature, _law_of(measured_rule, kind)
-    wanted = asked, _law_of(asked_rule, kind)
-    if wanted == measured:
+    before_law, law = (_law_of(each, kind) for each in (measured_rule, asked_rule))
+    if (asked, law) == (acceptance.temperature, before_law):
         return replace(acceptance, rule=asked_rule)
     if "lossy" in {measured_rule, asked_rule}:
         reject(
@@ -251,7 +250,7 @@ def resampled_acceptance(
         )
     if asked == acceptance.temperature == 0:  # one token has all probability: every rule keeps it
         return replace(acceptance, rule=asked_rule)
-    measured, wanted = (acceptance.temperature, measured[1]), (asked, wanted[1])
+    measured, wanted = (acceptance.temperature, before_law), (asked, law)
     entropies: tuple[float, ...] = (acceptance.entropy or 0.0,)
     if acceptance.entropy is None:
         low, most = USUAL_ENTROPIES[0], _most_entropy(acceptance, measured)

@@ -51,7 +51,7 @@ GGUF_BLOCKS: Final = {
     "nvfp4": (64, 36),
 }
 #: Of MLX: groups with a scale and an offset of 16 bits each, or a scale of one byte.
-_MLX_BLOCKS: Final = {
+MLX_BLOCKS: Final = {
     **{f"mlx-{bits}bit": (64, 8 * bits + 4) for bits in (2, 3, 4, 5, 6, 8)},
     "mlx-mxfp4": (32, 17),
     "mlx-nvfp4": (16, 9),
@@ -69,9 +69,9 @@ GGUF_FORMATS: Final = {
 }
 #: MLX expands its groups to the 16-bit floats of the activations.
 _FORMATS: Final = GGUF_FORMATS | {
-    name: WeightFormat(name, size / n, "bf16") for name, (n, size) in _MLX_BLOCKS.items()
+    name: WeightFormat(name, size / n, "bf16") for name, (n, size) in MLX_BLOCKS.items()
 }
-_BLOCKS: Final = GGUF_BLOCKS | _MLX_BLOCKS
+_BLOCKS: Final = GGUF_BLOCKS | MLX_BLOCKS
 
 #: What a row that is no whole blocks has instead; beyond those, 16 bits.
 _NARROWER_BLOCKS: Final = {
@@ -287,7 +287,7 @@ MIXES: Final[dict[str, FormatMix]] = {
     "iq1_m": _tiny("iq1_m", "q2_k", "q2_k", "iq2_xxs"),
     "iq1_s": _tiny("iq1_s", "q2_k", "q2_k", "iq2_xxs"),
     "mxfp4_moe": FormatMix("q8_0", "q8_0", rules={"experts": _all("mxfp4")}),
-    **{name: FormatMix(name, name, vectors="bf16", router=None) for name in _MLX_BLOCKS},
+    **{name: FormatMix(name, name, vectors="bf16", router=None) for name in MLX_BLOCKS},
 }
 
 # --- A model as such a file has it ----------------------------------------------------------------
@@ -438,7 +438,7 @@ def _format(name: str, row_len: int) -> WeightFormat:
     for stand_in in (name, _NARROWER_BLOCKS.get(name, name)):
         if row_len % _BLOCKS[stand_in][0] == 0:
             return _FORMATS[stand_in]
-    return BF16 if name in _MLX_BLOCKS else GGUF_FORMATS["f16"]
+    return BF16 if name in MLX_BLOCKS else GGUF_FORMATS["f16"]
 
 
 def blend(*parts: tuple[WeightFormat, int]) -> WeightFormat:

@@ -349,7 +349,7 @@ def _places(most: int) -> IntArray:
 # --- Rates within targets ------------------------------------------------------------------------
 
 #: Of the least rate that is asked for, where the search for a smaller one begins.
-_LEAST_SHARE: Final = 0.01
+LEAST_SHARE: Final = 0.01
 _Drafts = TypeVar("_Drafts", int, Mapping[int, int])
 
 
@@ -390,7 +390,7 @@ def largest_rate(
         if found is not None:  # what is no better than the best so far is not looked at
             low = found[0] * (1 + _RATE_WITHIN)
         if low > high or not meets(low, drafts):
-            low, high = _LEAST_SHARE * low, min(low, high)
+            low, high = LEAST_SHARE * low, min(low, high)
             if found is not None or not meets(low, drafts):
                 continue
         if meets(high, drafts):

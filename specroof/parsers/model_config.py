@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import PurePath
 from typing import Final, NoReturn
 
+from specroof.architecture.base import MIXES_BY_FILE
 from specroof.architecture.model import Architecture
 from specroof.errors import ConfigError, expect_word, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
@@ -207,7 +208,7 @@ def open_config(
     """
     keys = root.section("text_config") or root
     typed = typed_section(root)
-    section = quantization_section(keys, root)
+    section = None if mlx_section(root, keys) else quantization_section(keys, root)
     dtype = activation_dtype(keys, root)
     name = name or config_name(root)
     notes = []
@@ -272,48 +273,51 @@ def config_name(root: Reader) -> str:
 
 
 def quantization_section(keys: Reader, root: Reader) -> Reader | None:
-    """Return what a file says about the storage of its matrices, at either level.
+    """Return what a file says about the storage of its matrices, at either level."""
+    return keys.section("quantization_config") or root.section("quantization_config")
 
-    MLX says it in a way of its own: see `mlx_mix`.
+
+def mlx_section(*parts: Reader) -> Reader | None:
+    """Return what a file of MLX says about the storage of its matrices, in these parts of it.
+
+    Source
+        mlx-lm 0.32.2, ``mlx_lm/utils.py`` (``load_model``, ``quantize_model``), which writes the
+        same under both keys, and no `quant_method`.
     """
-    section = keys.section("quantization_config") or root.section("quantization_config")
-    return None if section is not None and _is_mlx(section) else section
+    keys = ("quantization", "quantization_config")
+    told = [(part, key) for part in parts for key in keys if isinstance(part.value(key), dict)]
+    for section in [part.section(key) for part, key in told]:  # each is read, for what is not
+        if section is None or section.has("quant_method") or "quant_algo" in section.values:
+            continue
+        if section.has("bits") and section.has("group_size"):
+            return section
+    return None
 
 
-#: Elements that share a scale in files of MLX, by how they are stored.
-_MLX_GROUPS: Final = {"affine": 64, "mxfp4": 32, "nvfp4": 16, "mxfp8": 32}
-_MLX_BITS: Final = (2, 3, 4, 5, 6, 8)
-
-
-def _is_mlx(section: Reader) -> bool:
-    others = section.has("quant_method") or "quant_algo" in section.values
-    return not others and section.has("bits") and section.has("group_size")
-
-
-def mlx_mix(root: Reader) -> str | None:
-    """Return the mix of weights that a file of MLX states, of `specroof.units.WEIGHT_MIXES`.
+def as_mlx(model: Architecture, section: Reader) -> Architecture:
+    """Return a model with its weights as a file of MLX has them.
 
     Ignores
         matrices with a format of their own, such as routers: they stand in the note of keys that
         are not understood.
-    Source
-        mlx-lm 0.32.2, ``mlx_lm/utils.py`` (``load_model``, ``quantize_model``), which writes the
-        same under both keys.
     """
-    for key in ("quantization", "quantization_config"):
-        if not isinstance(root.value(key), dict):
-            continue
-        section = root.section(key)
-        if section is None or not _is_mlx(section):
-            continue
-        mode = section.text("mode", allowed=_MLX_GROUPS, default="affine")
-        if section.positive_int("group_size") != _MLX_GROUPS[mode]:
-            section.refuse("group_size", f"{_MLX_GROUPS[mode]}, with mode {mode}")
-        bits = section.positive_int("bits")
-        if mode == "affine" and bits not in _MLX_BITS:
-            section.refuse("bits", ", ".join(map(str, _MLX_BITS)))
-        return f"mlx-{bits}bit" if mode == "affine" else f"mlx-{mode}"
-    return None
+    # Imported here: few models are files of MLX.
+    mixes = import_module("specroof.architecture.mixes")
+    mode, names = section.text("mode", default="affine"), MIXES_BY_FILE["mlx"]
+    bits = section.positive_int("bits")
+    mix = f"mlx-{bits}bit" if mode == "affine" else f"mlx-{mode}"
+    if mix not in names:
+        known = [name.removeprefix("mlx-").removesuffix("bit") for name in names]
+        if mode != "affine":
+            modes = (name for name in known if not name.isdigit())
+            section.refuse("mode", f"affine, {', '.join(modes)}")
+        section.refuse("bits", ", ".join(name for name in known if name.isdigit()))
+    group = mixes.MLX_BLOCKS[mix][0]
+    if section.positive_int("group_size") != group:
+        section.refuse("group_size", f"{group}, with {mix}")
+    note = f"weights as files of MLX have them ({mix}), which mlx-lm reads and servers do not"
+    mixed: Architecture = mixes.mixed(model, mix)
+    return replace(mixed, notes=(*mixed.notes, note))
 
 
 def activation_dtype(keys: Reader, root: Reader) -> str:
@@ -560,15 +564,8 @@ def parse_config(
         if family is None and typed.text("model_type", default="") not in PARSERS:
             _refuse_unknown_type(typed, root)
         config = open_config(root, name=name, family=family, sidecar=sidecar)
-        model, mix = parse_family(config), mlx_mix(root)
-        if mix is not None:
-            # Imported here: few models are files of MLX.
-            model = import_module("specroof.architecture.mixes").mixed(model, mix)
-            note = (
-                f"weights as files of MLX have them ({mix}), which mlx-lm reads and servers do not"
-            )
-            model = replace(model, notes=(*model.notes, note))
-        return config, model
+        model, section = parse_family(config), mlx_section(root, config.keys)
+        return config, model if section is None else as_mlx(model, section)
 
     config, model = read_whole(read)
     unread = list(unread_keys(config.keys.values))

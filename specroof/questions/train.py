@@ -1,7 +1,7 @@
 """Is a drafter worth training: what does it cost, what would it bring, when has it paid?"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
@@ -361,18 +361,21 @@ def train(request: TrainRequest) -> Trained:
         notes.append("devices train without the power cap, which is the server's")
     given = as_list(request.tokens_per_day) or [math.nan]
     traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
-    rows, warnings, plain_hours = list[TrainRow](), list[str](), list[float]()
+    rows, warnings, plain_hours = list[TrainRow](), list[str](), 0.0
     for one in at_lengths(case, drafter, lengths, drafts):
         notes += one.notes
         warnings += one.warnings
         saves = _Saves(one.case.load, money, training, traffic)
         if free is not None:
             found = outcomes(one.case, free, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
-            saves = replace(saves, against=found)
-        plain_hours.append(saves.hours(one.seen[0])[0])
+            hours, (gain, *_) = saves.hours(found, saves.fields(found))
+            saves = replace(saves, spent=hours / gain)
+        if not rows:
+            first = one.seen[0]
+            plain_hours, _ = saves.hours(first, saves.fields(first))
         for length, reached in zip(lengths, one.seen, strict=True):
             rows += saves.rows(reached, length)
-    notes += _idle_note(rows[0], plain_hours[0], _of_first_load(rows), money.devices)
+    notes += _idle_note(rows[0], plain_hours, _of_first_load(rows), money.devices)
     return Trained(
         case,
         drafter=drafter.name,
@@ -532,17 +535,22 @@ class _Saves:
     ----------
     load, money, training, traffic
         The load, the price of devices, what training takes, and the tokens of a day.
-    against
-        What the drafter that is compared with reaches; None for plain decoding.
+    spent
+        Device-hours of an output token with the drafter that is compared with; None for plain
+        decoding.
     """
 
     load: Load
     money: Money
     training: Training
     traffic: Sequence[float]
-    against: Outcomes | None = None
+    spent: float | None = None
 
-    def hours(self, found: Outcomes) -> tuple[float, tuple[float, ...]]:
+    def fields(self, found: Outcomes) -> dict[str, Any]:
+        """Return the figures of the load, by the names of `LoadRow`."""
+        return next(load_fields(found, self.load, self.money))
+
+    def hours(self, found: Outcomes, fields: Mapping[str, Any]) -> tuple[float, tuple[float, ...]]:
         """Return the device-hours of an output token without drafts, and what drafts gain of them.
 
         The gain, and the ends of its band. Requests that arrive make as many tokens with drafts as
@@ -554,19 +562,15 @@ class _Saves:
             speed = float(rates[0]) * workload.output_len
             gains = tuple(played.stable_gain[:, int(np.nanargmax(rates))].tolist())
         else:
-            fields = next(load_fields(found, self.load, self.money))
             speed, gain = fields["plain_tokens_per_s"], fields["speedup"]
             gains = gain, *fields["bands"].get("speedup", (gain, gain))
         return self.money.devices / speed / _HOUR_S, gains
 
     def rows(self, found: Outcomes, length: float) -> Iterator[TrainRow]:
         """Yield the rows of one acceptance length."""
-        fields = next(load_fields(found, self.load, self.money))
-        plain, gains = self.hours(found)
-        before = plain
-        if self.against is not None:
-            other, (gain, *_) = self.hours(self.against)
-            before = other / gain
+        fields = self.fields(found)
+        plain, gains = self.hours(found, fields)
+        before = plain if self.spent is None else self.spent
         saved, least, most = (before - plain / gain for gain in gains)
         price, workload = self.money.usd_per_hour, self.load.steady.workload
         for tokens in self.traffic:

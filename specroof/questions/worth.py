@@ -17,7 +17,7 @@ from specroof.errors import Urgent, refuse, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
-from specroof.outcomes.solve import Wish, largest_rate, solve
+from specroof.outcomes.solve import LEAST_SHARE, Wish, largest_rate, solve
 from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import measured_drafts
@@ -314,10 +314,6 @@ def at_lengths(
         yield AtLengths(here, better, seen)
 
 
-#: Shares of the largest stable rate between which that within a target is looked for.
-_LEAST_SHARE: Final = 0.01
-
-
 def _rows(
     found: AtLengths, max_draft_len: int, tpot_s: float | None, money: Money
 ) -> Iterator[WorthRow]:
@@ -338,14 +334,10 @@ def _rows(
     for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
         if load.rate:
             server = played_server(case.deployment, drafter, load, case.room, max_draft_len)
-            least, most = _LEAST_SHARE * server.answers(0), float(np.nanmax(server.stable_rate))
             # More tokens a round take no smaller rate, but for the dice.
-            starts = [least] if largest is None else [largest[0], least]
-            within = (
-                largest_rate(server, replace(load, rate=[start, most]), server.choices, targets)
-                for start in starts
-            )
-            largest = next(filter(None, within), None)
+            start = LEAST_SHARE * server.answers(0) if largest is None else largest[0]
+            rates = [start, float(np.nanmax(server.stable_rate))]
+            largest = largest_rate(server, replace(load, rate=rates), server.choices, targets)
         within_s = tpot_s * steady_s / plain_s
         most_users = _MOST_USERS
         if case.split is not None and one.largest is not None:  # beyond which users wait

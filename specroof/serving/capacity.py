@@ -304,7 +304,9 @@ def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
     Ignores
         heads, of which nearly all models have whole blocks.
     """
-    placement = setup.placement
+    placement, whole = setup.placement, facts.whole_blocks
+    if setup.hardware.vendor not in whole.vendors or placement.tensor_parallel == 1:
+        return
     tensor, experts = placement.tensor_parallel, placement.expert_parallel
     parts = {
         "experts": (
@@ -319,8 +321,7 @@ def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
              if linear.shard == TENSOR and linear.name.endswith("down_proj")},
         ),
     }  # fmt: skip
-    whole = facts.whole_blocks
-    for what in whole.parts if setup.hardware.vendor in whole.vendors else ():
+    for what in whole.parts:
         degree, widths = parts[what]
         for width, block in widths:
             if degree == 1 or not any(block) or width % (degree * max(block)) == 0:
