@@ -30,7 +30,7 @@ from specroof.drafters import Drafter, DraftTime
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
-from specroof.outcomes.solve import AXES, Wish, crossing, largest_rate, runs_of, slowed, solve
+from specroof.outcomes.solve import AXES, Wish, crossing, largest_load, runs_of, slowed, solve
 from specroof.serving.played import played_server
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
@@ -500,18 +500,18 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
         seen = server.play(requests, drafts).figures()
         return seen["p99_ttft_s"] <= targets[0] and seen["p99_tpot_s"] <= targets[1]
 
-    found = present(largest_rate(server, load, [2, 1, 0], targets))
+    found = present(largest_load(server, load, [2, 1, 0], targets))
     assert meets(*found)
     assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
     # Of one rate it is that one, or none.
-    assert largest_rate(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
-    assert largest_rate(server, load, [0, 1, 2], (1e-6, 1.0)) is None
+    assert largest_load(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
+    assert largest_load(server, load, [0, 1, 2], (1e-6, 1.0)) is None
     # Where the least rate is too much the largest lies below it.
     below = present(
-        largest_rate(server, replace(load, rate=[3 * found[0], 40.0]), [found[1]], targets)
+        largest_load(server, replace(load, rate=[3 * found[0], 40.0]), [found[1]], targets)
     )
     assert below[0] == pytest.approx(found[0], rel=0.03)
-    answered = present(largest_rate(server, load, [0], (np.inf, np.inf)))
+    answered = present(largest_load(server, load, [0], (np.inf, np.inf)))
     assert answered[0] == pytest.approx(server.answers(0))
 
 

@@ -488,9 +488,22 @@ def test_the_attention_of_amd_keeps_a_share_of_sglangs_memory() -> None:
 
 
 def test_no_more_requests_than_tokens_of_a_pass_run_by_default() -> None:
-    # vLLM, engine/arg_utils.py: max_num_seqs is at most max_num_batched_tokens, unless it is given.
+    # vLLM, engine/arg_utils.py: max_num_seqs is at most max_num_batched_tokens; config/scheduler.py
+    # refuses more.
     assert room("Qwen/Qwen3-8B", "vllm", chunk=512).server.running == 512
-    assert room("Qwen/Qwen3-8B", "vllm", chunk=512, running=600).server.running == 600
+    with pytest.raises(OptionError, match="running is 600; allowed: at most the 512"):
+        room("Qwen/Qwen3-8B", "vllm", chunk=512, running=600)
+    found = specroof.advise(
+        "Qwen/Qwen3-8B",
+        "h100",
+        engine="vllm",
+        drafters="eagle3,accept=0.7",
+        input_len=100,
+        output_len=50,
+        concurrency=300,
+        server={"chunk": 256},
+    )
+    assert found.chips[0].raised == {}
 
 
 def test_groups_of_devices_run_requests_of_their_own() -> None:

@@ -178,7 +178,8 @@ def test_a_trace_has_its_own_times(trace_file: Path) -> None:
     fast = {**columns, "arrival_s": [0, 1e-3, 2e-3, 3e-3], "output_len": 2000}
     quick = predict(MODEL, CHIP, **ASKED, trace=fast | {"concurrency": 2}, capacity=False)
     assert not quick.warnings  # clients that wait do not overrun a server
-    assert predict(MODEL, CHIP, **ASKED, trace=fast).warnings
+    # In a burst that is shorter than its answers none pile up.
+    assert not predict(MODEL, CHIP, **ASKED, trace=fast).played[0].unsustained.any()
 
 
 def test_a_job_comes_at_once(tmp_path: Path) -> None:
@@ -772,7 +773,7 @@ def test_a_length_that_keeps_up_comes_first() -> None:
 
 
 def test_a_trace_and_several_rates_stand_under_their_own_rate() -> None:
-    every = {"arrival_s": np.arange(80) / 40, "input_len": 1000, "output_len": 200}
+    every = {"arrival_s": np.arange(800) / 40, "input_len": 1000, "output_len": 200}
     trace = advise(MODEL, CHIP, drafters=LONG, engine="vllm", trace=every)
     (row,) = trace.chips[0].rows
     assert row.rate == pytest.approx(40)

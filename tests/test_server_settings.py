@@ -375,7 +375,7 @@ def test_a_limit_is_raised_as_far_as_ranks_hold_requests_whole() -> None:
 
     def held(told: int) -> int:
         rows = capacity(
-            model, chip, **where, drafters=[drafter], context_len=4500, server={"running": told}
+            model, chip, **where, drafters=[drafter], context_len=5000, server={"running": told}
         ).rows
         return rows[-1].largest_batch
 

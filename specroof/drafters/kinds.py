@@ -417,7 +417,7 @@ _WHERE: Final = {
 _WHERE_QUANTITIES: Final = {"link": "bytes_per_s", "link-latency": "seconds", "overlap": "share"}
 _TREE: Final = {
     "tree": "eagle2, sequoia, or the children per node of each level, such as 3/2/1; draft "
-    "lengths are then depths",
+    "lengths are then depths, and the acceptance that of the first children, to which siblings add",
     "nodes": "drafts of an eagle2 or sequoia tree",
     "top-k": "nodes that an eagle2 tree expands per level, and children of each",
     "siblings": "where the first child is wrong, the share that the second, third, … gets right "

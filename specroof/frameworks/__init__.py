@@ -517,6 +517,9 @@ class Release:
         are counted.
     reserved_tokens
         Of an answer still to come, at most; 0 for all of them.
+    reserves_shares
+        Whether a share of what is still to come is reserved that falls with each round, even of
+        answers whose length is known.
     divides_chunks
         Whether groups of attention share the tokens of a chunk; otherwise each has as many.
     adaptive_verification, adaptive_steps
@@ -567,6 +570,7 @@ class Release:
     states_as_activations: bool = False
     reserves: bool | None = None
     reserved_tokens: int = 0
+    reserves_shares: bool = False
     divides_chunks: bool = False
     adaptive_verification: bool = False
     adaptive_steps: bool = False

@@ -16,7 +16,7 @@ from specroof.errors import OptionError
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.serving.played import Drafts, PlayedServer
-from specroof.serving.workload import Load
+from specroof.serving.workload import REQUESTS_PER_CLIENT, Load
 from specroof.speedup.curve import drafting_gain, grid_slices
 
 #: Relative width of the interval that a root is left in.
@@ -353,10 +353,14 @@ LEAST_SHARE: Final = 0.01
 _Drafts = TypeVar("_Drafts", int, Mapping[int, int])
 
 
-def largest_rate(
-    server: PlayedServer, load: Load, choices: Sequence[_Drafts], targets: tuple[float, float]
+def largest_load(
+    server: PlayedServer,
+    load: Load,
+    choices: Sequence[_Drafts],
+    targets: tuple[float, float],
+    most: float | None = None,
 ) -> tuple[float, _Drafts] | None:
-    """Return the largest rate at which 99% of the requests meet targets, and its draft length.
+    """Return the largest rate, or clients, of which p99 meets targets, and its draft length.
 
     Parameters
     ----------
@@ -364,34 +368,41 @@ def largest_rate(
         Where requests are played.
     load
         Requests at rates: the largest is looked for up to the most of them, to 1%; from the least
-        on, or from a hundredth of it where that is too much.
+        on, or from a hundredth of it where that is too much. Of clients from one on.
     choices
         The draft lengths to choose from, or schedules of them.
     targets
         Seconds to a first token, and of each later one: of p99.
+    most
+        Clients that are looked at, at most.
 
     Counts
         with the same seed at each rate: gaps shrink together, so that a higher rate is no better.
-        None where a hundredth of the least rate is too much for all lengths.
+        None where a hundredth of the least rate, or one client, is too much for all lengths.
     """
+    least = min(load.rate, default=1.0)
 
-    def meets(rate: float, drafts: Drafts) -> bool:
-        (requests,) = replace(load, rate=[rate], requests=load.requests[:1]).played()
+    def meets(value: float, drafts: Drafts) -> bool:
+        asked = replace(load, rate=[value], requests=load.requests[:1])
+        if not load.rate:
+            clients = math.floor(value)
+            asked = replace(load, batch_size=[clients], requests=[REQUESTS_PER_CLIENT * clients])
+        (requests,) = asked.played()
         seen = server.play(requests, drafts).figures()
         return all(
-            seen.get(f"p99_{name}", 0.0) <= most
-            for name, most in zip(("ttft_s", "tpot_s"), targets, strict=True)
+            seen.get(f"p99_{name}", 0.0) <= limit
+            for name, limit in zip(("ttft_s", "tpot_s"), targets, strict=True)
         )
 
     found: tuple[float, _Drafts] | None = None
     for drafts in filter(server.runs, choices):
         # A run of so many requests may end before a queue that grows is long.
-        low, high = min(load.rate), min(max(load.rate), server.answers(drafts))
+        low, high = least, most or min(max(load.rate), server.answers(drafts))
         if found is not None:  # what is no better than the best so far is not looked at
             low = found[0] * (1 + _RATE_WITHIN)
         if low > high or not meets(low, drafts):
             low, high = LEAST_SHARE * low, min(low, high)
-            if found is not None or not meets(low, drafts):
+            if found is not None or not load.rate or not meets(low, drafts):
                 continue
         if meets(high, drafts):
             low = high
@@ -440,10 +451,11 @@ def crossing(
     """
     hard, easy = ends
     (at_easy, easy_len), (at_hard, hard_len) = gain(easy), gain(hard)
-    if at_hard >= wanted:
-        return Solution("always", hard, hard_len, at_easy)
+    most, most_len = max((at_easy, easy_len), (at_hard, hard_len))
+    if at_hard >= wanted:  # of rates perhaps there alone
+        return Solution("always" if at_easy >= wanted else "at", hard, hard_len, most)
     if at_easy < wanted:
-        return Solution("never", None, easy_len, at_easy)
+        return Solution("never", None, most_len, most)
     # Seconds of a token, not their inverse: these are close to linear in what drafting costs.
     a, b, miss_a, miss_b = easy, hard, wanted / at_easy - 1, wanted / at_hard - 1
     draft_len = {easy: easy_len, hard: hard_len}

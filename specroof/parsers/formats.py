@@ -113,7 +113,9 @@ def compressed_format(group: Reader, plain: WeightFormat) -> WeightFormat | None
     micro_scaled = _MICRO_SCALED.get((name, group_size))
     # One byte a group of micro-scaled floats, else bf16; without groups the scale belongs to a
     # channel or tensor and is too small to count.
-    share = (1.0 if micro_scaled else 2.0) / group_size if group_size else 0.0
+    # An integer whose zero is not in the middle has one more.
+    zero = 0.0 if name.startswith("fp") or weights.flag("symmetric", default=True) else bits / 8
+    share = (1.0 if micro_scaled else 2.0 + zero) / group_size if group_size else 0.0
     return WeightFormat(micro_scaled or name, bits / 8 + share, _compute_dtype(group, plain))
 
 

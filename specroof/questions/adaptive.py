@@ -43,7 +43,7 @@ from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
 from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
-from specroof.serving.launch import Launch, launch
+from specroof.serving.launch import Launch, follows_load, launch
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.curve import draft_depth, engine_pass_s, longest_draft
@@ -251,7 +251,13 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
     facts = deployment.setup.release
-    steps = facts.methods.get(drafter.kind)
+    place = deployment.setup.placement
+    steps = drafter.kind in facts.methods and follows_load(
+        drafter.kind,
+        str(release_in(deployment.setup, facts.framework)),
+        data_parallel=place.attention_data_parallel,
+        pipeline_parallel=place.pipeline_parallel,
+    )
     simulated: list[dict[str, PolicyOutcome]] = []
     dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
     for size in sizes:
@@ -261,7 +267,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
             each[VERIFICATION] = adaptive_verification(
                 costs(size), survival, draft_len=made, **dice
             )
-        if facts.adaptive_steps and steps is not None and steps.follows_load:
+        if facts.adaptive_steps and steps:
             each[STEPS] = sglang_steps(costs(size), survival, max(1, one_length), captured)
         simulated.append({**each, "oracle": oracle})
     fixed = fixed_outcomes(rates, [one_length] * len(rates))

@@ -872,7 +872,6 @@ def _chip_advice(
         if free is not None:
             there = replace(use, setup=free.setup)
             captured = plan_of(prediction_of(there, wanted.drafters))
-    use = replace(use, setup=setup)
     flags, said = _launches(request, wanted, setup, prediction, plan)
     refused = dict(wanted.refused)
     if drafter.kind in SERVED_KINDS and flags and not any(flags.values()):
@@ -885,6 +884,7 @@ def _chip_advice(
         said += why_not
     played = None
     if wanted.load.kind != "concurrency":
+        # Limits are raised for each side by itself: a server without drafts has its own.
         case, longest = use.case(request, wanted), max(k for _, _, k in plan.schedule)
         server = played_server(case.deployment, drafter, case.load, case.room, longest)
         played = played_plan(server, case.load, plan.schedule, wanted.targets.seconds)
@@ -1447,13 +1447,14 @@ def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
             _at(row for row in chip.rows if getattr(row, side.name) == outcome)
             for outcome in ("yes", "unclear")
         )
-        sure = f"{met} {chip.rows[0].unit}" if met else "no load"
-        words.append(f"{sure}, unclear at {unclear}" if unclear else sure)
+        parts = [f"{told} at {at}" for told, at in (("met", met), ("unclear", unclear)) if at]
+        parts = [f"{part} {chip.rows[0].unit}" for part in parts[:1]] + parts[1:]
+        words.append(", ".join(parts) or "met at no load")
     if promises:
         sides = f"{words[0]} with drafts, {words[1]} without"
         if words[0] == words[1]:
             sides = f"{words[0]}, with drafts and without"
-        yield f"{' and '.join(promises)}{of_whom}: met at {sides}"
+        yield f"{' and '.join(promises)}{of_whom}: {sides}"
 
 
 def _day_lines(day: Day | None) -> Iterator[str]:

@@ -12,10 +12,10 @@ from specroof import quantities as q
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import Note, OptionError, Raised, Urgent, refuse
 from specroof.hardware.profile import HardwareProfile
-from specroof.latency.setup import Deployment
+from specroof.outcomes.case import Case
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
-from specroof.outcomes.solve import largest_rate
+from specroof.outcomes.solve import largest_load
 from specroof.quantities import NOT_USEFUL, band_cell
 from specroof.questions import parameters as p
 from specroof.questions.answer import (
@@ -158,8 +158,6 @@ class Series:
         Those that no other of the series beats, from many users to fast ones.
     cheapest
         The cheapest of them within the wanted time per token; None where none is as fast.
-    by_default
-        The cheapest under the default limits of the server.
     largest_rates
         Of requests at a rate, with targets: the largest on each number of devices that serves any.
     """
@@ -167,12 +165,11 @@ class Series:
     name: str
     points: tuple[FrontierPoint, ...]
     cheapest: FrontierPoint | None
-    by_default: FrontierPoint | None
     largest_rates: tuple[LargestRate, ...] = ()
 
 
-def _most_tokens(points: Iterable[FrontierPoint | None]) -> FrontierPoint | None:
-    known = [point for point in points if point is not None]
+def _cheapest_of(series: Iterable[Series]) -> FrontierPoint | None:
+    known = [one.cheapest for one in series if one.cheapest is not None]
     return max(known, key=lambda point: point.tokens_per_s_per_device, default=None)
 
 
@@ -195,6 +192,9 @@ class ChipFrontier:
         The release of the server, and the newest one that was timed, as titles have them.
     workers
         Those of prefill and of decoding; empty where one server does both.
+    by_default
+        The cheapest point of the same load under the default limits of the server; None where none
+        is fast enough.
     """
 
     hardware: str
@@ -204,16 +204,12 @@ class ChipFrontier:
     reach: dict[str, Any] | None
     releases: str = ""
     workers: str = ""
+    by_default: FrontierPoint | None = None
 
     @property
     def cheapest(self) -> FrontierPoint | None:
         """The point with most tokens of each device that is fast enough."""
-        return _most_tokens(one.cheapest for one in self.series)
-
-    @property
-    def by_default(self) -> FrontierPoint | None:
-        """The same under the default limits of the server."""
-        return _most_tokens(one.by_default for one in self.series)
+        return _cheapest_of(self.series)
 
 
 _CHART: Final = q.Lines(
@@ -403,7 +399,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     # Of each number of devices the points are kept that no other beats, not its grid.
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
     rates: list[list[LargestRate]] = [[] for _ in points]
-    deployments, usd_per_hour, workers = dict[int, Deployment](), None, ""
+    cases, usd_per_hour, workers = dict[int, Case](), None, ""
     notes, warnings, refusals = list[str](), list[str](), list[str]()
     for devices, tensor_parallel in placements.items():
         try:
@@ -418,7 +414,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
             refusals.append(f"{devices} devices left out: {refusal}")
             continue
         found = replace(found, price_per_hour=request.price_per_hour)
-        deployments[found.devices], usd_per_hour = found.deployment, found.money.usd_per_hour
+        cases[found.devices], usd_per_hour = case, found.money.usd_per_hour
         workers = "" if found.split is None else split_name(found.setup, found.split)
         for series, own in zip(points, _unbeaten(found, targets), strict=True):
             series.append(own)
@@ -437,9 +433,9 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
             )
         warnings += [warning for one in found.outcomes for warning in one.rate_warnings]
         del found
-    if not deployments:
+    if not cases:
         raise OptionError(refusals[0])
-    setup = next(iter(deployments.values())).setup
+    setup = next(iter(cases.values())).deployment.setup
     names = [
         {"hardware": setup.hardware.name, "drafter": name}
         for name in (PLAIN, *(drafter.name for drafter in drafters))
@@ -456,9 +452,26 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     point = chip.cheapest
     if point is not None:
         kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
-        there, context = deployments[point.devices], load.steady.context_len[0]
-        chip = replace(chip, reach=nearness(there, kinds, context, [point.at_once]))
+        case, context = cases[point.devices], load.steady.context_len[0]
+        chip = replace(chip, reach=nearness(case.deployment, kinds, context, [point.at_once]))
+        if point.running_limit is not None:
+            found = predicted(
+                _under_defaults(case, point), drafters, max_draft_len=request.max_draft_len
+            )
+            found = replace(found, price_per_hour=request.price_per_hour)
+            default = zip(names, _unbeaten(found, targets), strict=True)
+            kept = _cheapest_of(_series(name, [own], (), targets[1]) for name, own in default)
+            chip = replace(chip, by_default=kept)
     return chip, notes, [*left_out, *refusals, *warnings]
+
+
+def _under_defaults(case: Case, point: FrontierPoint) -> Case:
+    """Return the load of a point on a server with its default limits, at which others wait."""
+    each = case.load.rate or case.load.batch_size
+    asked = {point.rate, point.concurrency, point.batch_size}
+    place = next((i for i, load in enumerate(each) if load in asked), 0)
+    room = "queue" if case.room == "drop" else case.room
+    return case.at(load=case.load.part(place), raises=False, room=room)
 
 
 def _rank(chip: ChipFrontier) -> tuple[bool, float, float]:
@@ -522,7 +535,7 @@ def _rates_within(
         for drafter in found.drafters
     ]
     for server, choices in [(servers[0], [0]), *((one, [*one.choices]) for one in servers)]:
-        largest = largest_rate(server, load, choices, targets)
+        largest = largest_load(server, load, choices, targets)
         yield None if largest is None else LargestRate(found.setup.placement.devices, *largest)
 
 
@@ -590,19 +603,12 @@ def _told(found: Prediction, place: int) -> Array:
 
 
 def _unbeaten(found: Prediction, targets: tuple[float, float]) -> Iterator[_Columns]:
-    """Yield the points that no other beats, on any server or by default: plain, then drafted."""
+    """Yield the points that no other beats: plain, then drafted."""
     grids = [_columns(found, place, targets) for place in range(len(found.drafters))]
     for grid, drafts in [(grids[0], slice(1)), *((grid, slice(1, None)) for grid in grids)]:
         points = {column: values[:, drafts].T.ravel() for column, values in grid.items()}
-        fronts = pareto(points, *_RATES), pareto(_by_default(points), *_RATES)
-        kept = np.unique(np.concatenate(fronts))
+        kept = pareto(points, *_RATES)
         yield {column: values[kept] for column, values in points.items()}
-
-
-def _by_default(points: _Columns) -> _Columns:
-    """Return the points with figures of those alone that need no limit of running requests."""
-    users = np.where(np.isnan(points["running_limit"]), points[_PER_USER], np.nan)
-    return points | {_PER_USER: users}
 
 
 def _can_be_best(steady: Prediction, load: Load) -> Load:
@@ -634,14 +640,10 @@ def _series(
     is_fast = (columns[_PER_USER] * slowest_s >= 1 - _ROUNDING) & ~columns["is_slow"]
     best = pareto(columns, *_RATES)
     points = {i: _point(names, columns, i) for i in best.tolist()}
-    cheapest = by_default = None
+    cheapest = None
     for at in best[is_fast[best]][:1].tolist():
-        cheapest = by_default = points[at] = replace(points[at], is_cheapest=True)
-        if cheapest.running_limit is not None:
-            default = pareto(_by_default(columns), *_RATES)
-            fast = default[is_fast[default]][:1].tolist()
-            by_default = _point(names, columns, fast[0]) if fast else None
-    return Series(names["drafter"], tuple(points.values()), cheapest, by_default, tuple(rates))
+        cheapest = points[at] = replace(points[at], is_cheapest=True)
+    return Series(names["drafter"], tuple(points.values()), cheapest, tuple(rates))
 
 
 def _point(names: dict[str, Any], columns: _Columns, i: int) -> FrontierPoint:

@@ -10,9 +10,15 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import Array, to_json_array
-from specroof.outcomes.solve import largest_rate
+from specroof.outcomes.solve import largest_load
 from specroof.report.layout import figure, format_table, in_line
-from specroof.serving.played import PROGRESS, PlayedLoads, PlayedServer, Progress
+from specroof.serving.played import (
+    PROGRESS,
+    PlayedLoads,
+    PlayedServer,
+    Progress,
+    lasting_rates,
+)
 from specroof.serving.workload import Load
 from specroof.units import MILLISECOND, format_seconds, plain_number, three_digits
 
@@ -132,7 +138,7 @@ class PlayedPlan:
         """How much sooner the same work is done with them, as `PlayedLoads.speedup` has it."""
         is_job = self.load.kind == "job"
         name = "duration_s" if is_job else "mean_latency_s"
-        late = False if is_job else np.array(self.load.arrival_rates) > self.stable_rates[0]
+        late = lasting_rates(self.load, self.plain["mean_latency_s"]) > self.stable_rates[0]
         return np.where(late, np.nan, self.plain[name] / self.drafting[name])
 
     @property
@@ -189,8 +195,8 @@ def played_plan(
     PROGRESS.get()(in_all, in_all)
     largest, has_targets = None, min(targets) < math.inf
     if load.rate and has_targets:
-        off = largest_rate(server, load, [0], targets)
-        on = largest_rate(server, load, [drafts], targets)
+        off = largest_load(server, load, [0], targets)
+        on = largest_load(server, load, [drafts], targets)
         largest = (off and off[0], on and on[0])
     return PlayedPlan(
         load=load,

@@ -305,8 +305,8 @@ def step_speedup(speedup: float, share: float) -> float:
 class RolloutRow(LoadRow):
     """What a policy reaches: ``off``, ``fixed`` or ``schedule``.
 
-    `draft_len` is None where it follows the load, and `step_speedup` where the rollout's share of a
-    training step is not known.
+    `draft_len` and `tokens_per_round` are None where drafts follow the load, and `step_speedup`
+    where the rollout's share of a training step is not known.
 
     Parameters
     ----------
@@ -316,6 +316,7 @@ class RolloutRow(LoadRow):
 
     policy: Annotated[str, q.POLICY]
     draft_len: Annotated[int | None, q.DRAFT_LEN]  # type: ignore[assignment]  # see above
+    tokens_per_round: Annotated[float | None, q.TOKENS_PER_ROUND]  # type: ignore[assignment]
     ranges: Annotated[tuple[tuple[int, int, int], ...], q.RANGES]
     makespan_s: Annotated[float, q.MAKESPAN]
     most_running: Annotated[int, q.MOST_RUNNING]
@@ -465,11 +466,15 @@ class Rollout(Charted):
 
     @property
     def sureness(self) -> str:
-        """How near measurements are, in one sentence."""
-        setup = self.setups[0]
-        rows = [row for one in self.drafters if one.setup is setup for row in one.policies]
+        """How near measurements are, in one sentence for each chip."""
         kinds = list(dict.fromkeys(one.name.partition(",")[0] for one in self.drafters))
-        return sure_of(Deployment(self.model, setup), kinds, rows)
+        told = {}
+        for setup in self.setups:
+            rows = [row for one in self.drafters if one.setup is setup for row in one.policies]
+            told[setup.hardware.name] = sure_of(Deployment(self.model, setup), kinds, rows)
+        if len({*told.values()}) == 1:
+            return next(iter(told.values()))
+        return ". ".join(f"{chip}: {sentence}" for chip, sentence in told.items())
 
     def text(self) -> str:
         """Return the decision, the makespan of each policy, and how sure they are."""
@@ -797,6 +802,7 @@ def _row(
         "tpot_s": seen.get("mean_tpot_s", math.nan),
         "ttft_s": seen["mean_ttft_s"],
         "running": played.mean_running,
+        "requests_per_s": len(played.end_s) / makespan_s,
         "policy": "schedule",
         "ranges": tuple(zip(schedule, lasts, schedule.values(), strict=True)),
         "makespan_s": makespan_s,
@@ -805,6 +811,12 @@ def _row(
         "step_speedup": None if share is None else step_speedup(gain, share),
         "played": played,
     }
+    if isinstance(drafts, int):
+        figures[q.TOKENS_PER_ROUND.name] = float(one.decoding.tokens_per_round[0, 0, drafts])
+    else:  # as many as the lengths that hold
+        figures[q.TOKENS_PER_ROUND.name] = None
+    if drafts != of_load["draft_len"]:
+        figures |= dict.fromkeys(("near_best", "within_band"))
     row = RolloutRow(**{**of_load, **figures, **known})
     bands: dict[str, Any] = of_load["bands"] | bands_around(row, one, 0, lengths)
     if _TOKENS in bands:

@@ -23,7 +23,7 @@ from specroof.outcomes.case import Case
 from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, ServedAnswer, rows_table
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.reading.words import numbers
+from specroof.reading.words import probabilities
 from specroof.report.layout import page
 from specroof.serving.capacity import server_room
 from specroof.serving.served import room_rule, served_curve
@@ -194,11 +194,11 @@ class ExactRequest:
         p.Parameter(
             "The target's distribution, as in 0.5,0.3,0.2.",
             in_python="Random ones if None.",
-            read=numbers,
+            read=probabilities,
         ),
     ] = None
     draft: Annotated[
-        Sequence[float] | None, p.Parameter("The drafter's distribution.", read=numbers)
+        Sequence[float] | None, p.Parameter("The drafter's distribution.", read=probabilities)
     ] = None
     _: KW_ONLY
     vocabulary: Annotated[int, p.Parameter("Tokens of random distributions.")] = 16

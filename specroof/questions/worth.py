@@ -17,7 +17,7 @@ from specroof.errors import Urgent, refuse, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
-from specroof.outcomes.solve import LEAST_SHARE, Wish, largest_rate, solve
+from specroof.outcomes.solve import LEAST_SHARE, Wish, largest_load, solve
 from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import measured_drafts
@@ -62,7 +62,9 @@ class WorthRequest(LoadsRequest):
     ] = None
     draft_len: Annotated[int | None, p.like(p.MeasuredDraftLen, former="--draft-len")] = None
     context_len: p.ContextLen = None
-    tpot_s: Annotated[float | None, p.like(p.TpotS, shown="the time of plain decoding")] = None
+    tpot_s: Annotated[
+        float | None, p.like(p.TpotS, shown="that of plain decoding, p99 where simulated")
+    ] = None
     price_per_hour: p.PricePerHour = None
 
 
@@ -322,13 +324,8 @@ def _rows(
     load, first = case.load, seen[0]
     waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
     plain_s = float(np.ravel(waits_s[..., 0])[0])
-    tpot_s, steady_s = tpot_s or plain_s, plain_s
+    tpot_s = tpot_s or plain_s
     targets = math.inf, tpot_s
-    if first.played is not None and load.kind == "concurrency":
-        # Users are counted in closed form, in which the clients that were played wait as long.
-        drafter = next(iter(found.drafters.values()))
-        steady = outcomes(case.at(load=load.steady), drafter, max_draft_len=0)
-        steady_s = float(steady.tpot_s[0, 0, 0])
     before: tuple[float, float] | None = None
     largest: tuple[float, int] | None = None
     for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
@@ -337,14 +334,7 @@ def _rows(
             # More tokens a round take no smaller rate, but for the dice.
             start = LEAST_SHARE * server.answers(0) if largest is None else largest[0]
             rates = [start, float(np.nanmax(server.stable_rate))]
-            largest = largest_rate(server, replace(load, rate=rates), server.choices, targets)
-        within_s = tpot_s * steady_s / plain_s
-        most_users = _MOST_USERS
-        if case.split is not None and one.largest is not None:  # beyond which users wait
-            held = case.split.decode_workers * float(np.min(one.largest))
-            most_users = int(min(held, _MOST_USERS))
-        wish = Wish(max_draft_len=max_draft_len, tpot_s=within_s, most=max(most_users, 1))
-        runs = solve(case, drafter, "batch", wish).runs
+            largest = largest_load(server, replace(load, rate=rates), server.choices, targets)
         (fields,) = load_fields(one, load, money)
         deciding, reached = one.deciding[0][0, 0], fields["speedup"]
         yield WorthRow(
@@ -352,11 +342,31 @@ def _rows(
             accept_length=length,
             enough_drafts=int(np.argmax(deciding >= _ENOUGH * deciding[fields["draft_len"]])),
             gain_per_token=before and (reached - before[1]) / (length - before[0]),
-            users=runs[-1][1] if runs else 0,
+            users=_users(case, drafter, one, max_draft_len, tpot_s),
             tpot_limit_s=tpot_s,
             largest_rate=None if largest is None else largest[0],
         )
         before = length, reached
+
+
+def _users(case: Case, drafter: Drafter, one: Outcomes, max_draft_len: int, tpot_s: float) -> int:
+    """Return the most users that get a token in time: of clients by the p99 of those simulated."""
+    load = case.load
+    many = case.at(load=replace(load.steady, batch_size=[_MOST_USERS]))
+    if one.played is not None and load.kind == "concurrency":
+        crowd = replace(load, batch_size=[_MOST_USERS], requests=[_MOST_USERS])
+        server = played_server(case.deployment, drafter, crowd, case.room, max_draft_len)
+        held = min(float(server.capacity.max()), _MOST_USERS)
+        found = largest_load(server, load, [0, *server.choices], (math.inf, tpot_s), held)
+        return 0 if found is None else math.floor(found[0])
+    most = float(_MOST_USERS)
+    if case.split is not None:  # who waits for room is not served as fast
+        largest = outcomes(many, drafter, max_draft_len=max_draft_len).largest
+        held = np.inf if largest is None else case.split.decode_workers * np.min(largest)
+        most = min(most, max(float(held), 1.0))
+    wish = Wish(max_draft_len=max_draft_len, tpot_s=tpot_s, most=int(most))
+    runs = solve(case, drafter, "batch", wish).runs
+    return runs[-1][1] if runs else 0
 
 
 # --- The gains of better drafters, as a table ----------------------------------------------------

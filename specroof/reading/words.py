@@ -32,6 +32,25 @@ def numbers(word: str, text: str) -> list[float]:
         reject(f"{word} is {text!r}", "numbers separated by commas, such as 1,8,32 or 1..128")
 
 
+def probabilities(word: str, text: str) -> list[float]:
+    """Return the numbers of a comma-separated `text` as they stand.
+
+    Raises
+    ------
+    OptionError
+        With the option's `word`, if a part is not a number.
+
+    Examples
+    --------
+    >>> probabilities("--target", "0.4,0.3,0.3")
+    [0.4, 0.3, 0.3]
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        reject(f"{word} is {text!r}", "numbers separated by commas, such as 0.4,0.3,0.3")
+
+
 def _doubled(text: str) -> list[float]:
     """Return the number that a part of a list spells, or the numbers of a range that doubles.
 

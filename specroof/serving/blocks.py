@@ -14,6 +14,7 @@ import numpy as np
 from specroof.architecture.base import LATENT_KERNELS
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
+from specroof.errors import refuse
 from specroof.frameworks import BlockCaptured, BlockRelease
 from specroof.hardware.engine import Server, ServerSettings
 from specroof.hardware.profile import HardwareProfile
@@ -156,7 +157,10 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
     facts: BlockRelease = place.facts
     running, tokens = batch_defaults(place.hardware, facts)
     chunk = tokens if user_settings.chunk is None else user_settings.chunk
-    running = user_settings.running or min(running, chunk or tokens)
+    stated = user_settings.running
+    if stated is not None and stated > most_running(chunk):
+        refuse("running", stated, f"at most the {chunk} tokens of a pass (chunk=)")
+    running = stated or min(running, chunk or tokens)
     synchronous = facts.memory.synchronous_kinds if user_settings.overlap is None else ()
     server = place.server(
         user_settings,
@@ -172,6 +176,15 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
         synchronous=synchronous,
     )
     return replace(server, mixed=server.mixed and chunk > 0)
+
+
+def most_running(chunk: float) -> float:
+    """Return the requests that a server may be told to run, at most: a token of each in a pass.
+
+    Source
+        ``config/scheduler.py``, ``verify_max_model_len``.
+    """
+    return chunk or np.inf
 
 
 def activation_bytes(model: Architecture, *, tokens: int, running: int, devices: int) -> float:

@@ -128,12 +128,15 @@ class Rules:
         From contexts and positions of a verification to the room for requests.
     captured, counts
         The sizes of captured graphs, and what they count; None where nothing is known of them.
+    most_running
+        From the tokens of a pass to the requests that it may be told to run, at most.
     """
 
     resolve: Callable[[ServerSettings, ServerSite, int], Server]
     room: Callable[[Server, MemoryRequest, Array, Array], MemoryPlan]
     captured: Callable[[Setup, Server], list[int]] | None = None
     counts: Literal["tokens", "sequences"] = "tokens"
+    most_running: Callable[[float], float] = lambda _: math.inf
 
 
 #: By the name that files of releases have for them.
@@ -145,7 +148,9 @@ RULES: Final[Mapping[str, Rules]] = {
         lambda setup, server: pools.captured_sizes(server.capture, setup.release, drafting=True),  # type: ignore[arg-type]  # by its rules
         "sequences",
     ),
-    "blocks": Rules(blocks.resolve, blocks.room, _captured_blocks),
+    "blocks": Rules(
+        blocks.resolve, blocks.room, _captured_blocks, most_running=blocks.most_running
+    ),
     "share": Rules(resolve_share, room_share),
 }
 
@@ -536,9 +541,11 @@ class ServerRoom:
         if server.running is None or server.stated.running is not None:
             return None
         binds = (self.bound_by[:, lengths] == "running") & (self.largest[:, lengths] < batch)
-        if not binds.any():
+        most = RULES[self.drafting.need.facts.rules].most_running(server.chunk)
+        if not binds.any() or server.running >= most:
             return None
-        return server.running, ranks * -(-math.ceil(batch) // ranks)  # whole requests of each rank
+        wanted = ranks * -(-math.ceil(batch) // ranks)  # whole requests of each rank
+        return server.running, int(min(wanted, most))
 
 
 def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:

@@ -200,6 +200,8 @@ class Memory:
     most_len
         Tokens of an answer still to come that are reserved at most; where more may come and there
         is no room for it, those with the shortest answers so far lose what they hold.
+    shares
+        Whether of answers of known lengths, too, only a share is reserved.
 
     Ignores
         in which step of a block each request is: the last one is half used on average.
@@ -209,6 +211,7 @@ class Memory:
     token: float
     reserves: bool = False
     most_len: float = math.inf
+    shares: bool = False
 
     @classmethod
     def of_blocks(
@@ -365,7 +368,8 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
         bound_len = (requests.input_len + asked_len - 1.0).tolist()
         needed_len = (requests.input_len + np.minimum(asked_len - 1.0, clip_len)).tolist()
         clips = bool((asked_len - 1.0 > clip_len).any())
-        ends_alone = requests.most_len is not None and clip_len < math.inf
+        is_guessed = memory.shares or requests.most_len is not None
+        ends_alone = is_guessed and clip_len < math.inf
         overflows = clips or ends_alone
         ratio = _FIRST_RATIO if ends_alone else 1.0
     sent_s: list[float] = []
@@ -880,16 +884,19 @@ class PlayedLoads:
         return np.asarray(latency_s[:, :1] / latency_s)
 
     @property
+    def lasting_rates(self) -> Array:
+        """Requests that arrive in a second, as `lasting_rates` has them."""
+        return lasting_rates(self.load, self.figures["mean_latency_s"][:, 0])
+
+    @property
     def unsustained(self) -> BoolArray:
         """The loads that arrive faster than the server answers them without drafts."""
-        rates = self.load.arrival_rates or [0.0] * len(self.load.requests)
-        return np.asarray(np.array(rates) > self.stable_rate[0])
+        return np.asarray(self.lasting_rates > self.stable_rate[0])
 
     @property
     def keeps_up(self) -> BoolArray:
         """Whether the server answers as many requests as arrive, axes (load, draft_len)."""
-        rates = np.array(self.load.arrival_rates or [0.0] * len(self.load.requests))
-        return np.asarray(rates[:, None] <= self.stable_rate)
+        return np.asarray(self.lasting_rates[:, None] <= self.stable_rate)
 
     @property
     def deciding(self) -> Array:
@@ -1118,7 +1125,7 @@ def played_server(
         request = shares.mean(axis=0) - token * middle
         pairs = zip(request.tolist(), token.tolist(), strict=True)
         clip_len = float(facts.reserved_tokens or math.inf)
-        memory = [Memory(*held, reserves, clip_len) for held in pairs]
+        memory = [Memory(*held, reserves, clip_len, facts.reserves_shares) for held in pairs]
         capacity = np.where(capacity >= 1, _counted(busy.room), 0.0)
         with np.errstate(divide="ignore"):  # models of states alone take no share of tokens
             fit = np.minimum(capacity, 1 / (request + token * shortest.min()))
@@ -1148,6 +1155,23 @@ def played_server(
         measured_draft_len=busy.curve.measured_draft_len,
         is_raised=any((plain, drafts)),
     )
+
+
+def lasting_rates(load: Load, plain_latency_s: Array) -> Array:
+    """Return the requests per second that a server has to keep up with; 0 of clients and jobs.
+
+    Parameters
+    ----------
+    load
+        How requests come.
+    plain_latency_s
+        Their mean latency without drafts, by load. Those of a trace have as long as their last
+        arrival and this take: in a burst that is shorter than an answer none pile up.
+    """
+    if load.kind == "trace" and load.arrival_rates:
+        arrival_s = load.trace.arrival_s  # type: ignore[union-attr]  # of its kind
+        return np.asarray(len(arrival_s) / (arrival_s[-1] + plain_latency_s))
+    return np.array(load.arrival_rates or [0.0] * len(load.requests))
 
 
 def played_loads(

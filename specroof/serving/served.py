@@ -117,6 +117,36 @@ def room_rule(
     return beyond if counts else "ignore"
 
 
+def reserved_len(setup: Setup, load: Load) -> float:
+    r"""Return the tokens that a server keeps free for each request that runs, on average.
+
+    .. math:: c - \frac{c^2}{2 L}
+
+    of an answer of L tokens, of which at most c still to come are reserved.
+
+    Ignores
+        lengths that differ; and shares of answers, which fall to a tenth.
+    Source
+        The mean of min(c, L - t) over the tokens t that are there, 0 to L; `Release.reserves`.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> from specroof.latency.setup import engine_setup
+    >>> from specroof.serving.workload import Workload
+    >>> load, sglang = Load([8], [1500], Workload(1000, 1000)), load_hardware("h100")
+    >>> reserved_len(engine_setup(sglang, "sglang", None, None), load)
+    500.0
+    """
+    facts, workload = setup.release, load.workload
+    guesses = facts.reserves_shares or (load.trace is not None and load.trace.most_len is not None)
+    if workload is None or guesses or not facts.reserves:
+        return 0.0
+    answer_len = workload.output_len
+    most_len = min(facts.reserved_tokens or math.inf, answer_len)
+    return most_len - most_len**2 / (2 * answer_len)
+
+
 def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     deployment: Deployment,
     drafter: Drafter,
@@ -181,7 +211,8 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
         check_placement(here.model, here.setup.placement)
         drafter.describe(here.model)  # refuses a model that the drafter does not fit
         verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
-        return here, server_room(here, drafter, contexts, verified, load.workload)
+        held = contexts if split else contexts + reserved_len(here.setup, load)
+        return here, server_room(here, drafter, held, verified, load.workload)
 
     told: Sequence[Limits] = ()
     if raises and room != "ignore" and deployment.setup.user_settings.running is None:
