@@ -271,13 +271,18 @@ class Staged:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Families that kinds of drafters are refused for, and what to take instead."""
+    """Families that kinds of drafters are refused for, all if none, and what to take instead."""
 
     kinds: _Kinds
-    families: _Names
+    families: _Names = ()
     trees: bool = False
     instead: str = "another drafter"
     source: str
+
+    def is_of(self, kind: str, family: str, *, is_tree: bool = False) -> bool:
+        """Return whether a drafter is refused for a family."""
+        named = kind in self.kinds or (is_tree and self.trees)
+        return named and (not self.families or family.removesuffix("_text") in self.families)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,6 +317,8 @@ class Mock:
         Variables of a server that drafts.
     least_running
         Requests that run, at least.
+    unforced
+        Kinds of drafters that it does not tell how many drafts to accept.
     bench
         The words of a client.
     """
@@ -322,6 +329,7 @@ class Mock:
     config: _Config = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     least_running: int = 0
+    unforced: _Kinds = ()
     bench: _Words
 
 
@@ -998,8 +1006,7 @@ def lacking_for(
     if family.removesuffix("_text") in facts.no_models:
         return f"{facts.name} has no models of the family {family}", "another model"
     for refusal in facts.refusals:
-        named = kind in refusal.kinds or (is_tree and refusal.trees)
-        if named and family.removesuffix("_text") in refusal.families:
+        if refusal.is_of(kind, family, is_tree=is_tree):
             return f"{facts.name} has no {kind} for models of the family {family}", refusal.instead
     if data_parallel > 1 and not method.in_groups:
         return f"{facts.name} has no {method.name} with data-parallel attention", "without it"

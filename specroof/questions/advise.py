@@ -20,7 +20,7 @@ from specroof.arrays import Array, array_within, fields_of, grouped, to_json_arr
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Raised, Urgent, expect, refuse, reject
 from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS, SERVERS
-from specroof.hardware.engine import IDEAL_ENGINE
+from specroof.hardware.engine import IDEAL_ENGINE, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, release_in
 from specroof.outcomes.case import Case, served_case
@@ -70,6 +70,7 @@ from specroof.questions.answer import (
 from specroof.questions.case import load_of, played_load, refuse_one_token
 from specroof.questions.objects import (
     HardwareLike,
+    ServerLike,
     Values,
     as_list,
     framework_of,
@@ -787,6 +788,8 @@ class Advice(Charted):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
+    if request.bench and not request.prefix_hit_rate and request.framework not in LOCAL_FRAMEWORKS:
+        request = replace(request, server=_benched(request.server))
     wanted = _without_refused(request, _wanted(request))
     chips, unfit, enough = list[ChipAdvice](), list[str](), set[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
@@ -1203,8 +1206,8 @@ def _benchmark(
         reject("this server is no plain one to benchmark", "devices of one node that split layers")
     if wanted.workload.prefix_hit_rate:
         refuse("prefix_hit_rate", wanted.workload.prefix_hit_rate, "prompts that share nothing")
-    # Servers of benchmarks cache no prompts, which share nothing.
-    settings = replace(server_of(request.server), prefix_cache=None)
+    server = _benched(request.server)
+    settings = replace(server, prefix_cache=None)  # which commands of benchmarks say anyway
     drafts = row.tried_draft_len
     if curve.verify_len[drafts] != drafts + 1:
         refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
@@ -1232,7 +1235,7 @@ def _benchmark(
         chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)
     else:
         chip = os.fspath(hardware)
-    stated = [f"{key}={value}" for key, value in settings.stated.items()]
+    stated = [f"{key}={value}" for key, value in server.stated.items()]
     words = {
         "-H": chip,
         "--model": point.model,
@@ -1253,6 +1256,11 @@ def _benchmark(
         ("then compare", f"specroof validate {results}"),
         ("and fit, with results at several loads", f"specroof calibrate {results} -o {mine}"),
     ]
+
+
+def _benched(server: ServerLike | None) -> ServerSettings:
+    """Return the settings of a server that is measured: it caches no prompts, which share nothing."""
+    return replace(server_of(server), prefix_cache=False)
 
 
 def bench_text(answer: Advice, point: ToMeasure) -> str:

@@ -119,6 +119,8 @@ def _server(point: MockPoint, framework: str, mock: Mock, *, drafts: bool) -> st
     words: list[str] = []
     for word in mock.start:
         words += several[word] if word in several else filled([word], **figures)
+    command = release(framework).command
+    words += command.own_code if point.speculation.family in command.own_code_families else ()
     if not drafts:
         return shell_line(words)
     figures["tokens_per_round"] = f"{point.tokens_per_round:.4g}"
@@ -169,6 +171,8 @@ def mock_commands(point: MockPoint, framework: str) -> Sequence[tuple[str, str]]
     facts = release(framework)
     if facts.mock is None:
         reject(f"{facts.name} cannot be told an acceptance length", "a later release")
+    if (kind := point.speculation.kind) in facts.mock.unforced:
+        reject(f"{facts.name} cannot be told an acceptance length of {kind}", "a later release")
     figures: dict[str, Any] = {
         "model": point.model,
         "input_len": point.input_len,

@@ -705,7 +705,7 @@ def worker_launches(
             f"decode_context_parallel {spread}",
             f"1 or {placement.group_size}, all devices of a group",
         )
-    colocated = [one for one in workers.colocated if kind in one.kinds and family in one.families]
+    colocated = [one for one in workers.colocated if one.is_of(kind, family)]
     if flags and colocated:
         reject(
             f"{facts.name} drafts {kind} for {family} where one server does both",

@@ -311,7 +311,7 @@ def state_pool(  # noqa: PLR0913 - figures by name
     if not server.prefix_cache and server.running is not None:
         slots = np.full(draft_tokens.shape, float(running))
         taken = state_bytes * (slots + 1) * (1 + draft_tokens) + fixed_bytes
-        return taken, slots, slots
+        return taken, slots, np.full_like(slots, np.inf)  # as many as may run
     share = facts.state_share
     if facts.copies_first and np.isfinite(running):
         copies = state_bytes * (running + 1) * draft_tokens + fixed_bytes
