@@ -481,7 +481,7 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
 
 
 def test_throughput_that_is_bought_with_waiting_is_not_simply_on() -> None:
-    # The cache of gpt-oss-120b on one H100 has room for 47 to the end without drafts, and for fewer with them.
+    # The cache of gpt-oss-120b on one H100 has room for 47 without drafts, and for fewer with them.
     words = f"{TIGHT} --concurrency 1,47 --steady"
     found = answer(words)
     one, many = found["rows"]

@@ -86,7 +86,7 @@ def hardware_names() -> list[str]:
 
 
 def hardware_words() -> dict[str, list[str]]:
-    """Return the vendors and the architectures of the bundled chips.
+    """Return the vendors, architectures and compute capabilities of the bundled chips.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def hardware_words() -> dict[str, list[str]]:
         key: sorted(
             {word for text in texts for word in re.findall(rf"^{key}: (\S+)", text, re.MULTILINE)}
         )
-        for key in ("vendor", "architecture")
+        for key in ("vendor", "architecture", "compute_capability")
     }
 
 

@@ -134,12 +134,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
         for name in row.output.parameters:
             if name in given:
                 refuse(name, given[name], f"with --output {row.output.metavar}")
-    if output is not None and row.output is not None and _is_file(row.output, output):
-        check_file(output)
-    check_files(csv_file, points_file, chart=plot_file)
-    _refuse_read(given, csv_file, points_file, plot_file)
-    # A hardware file may be calibrated in its own place.
-    _refuse_read({name: one for name, one in given.items() if name != "hardware"}, output)
+    _check_places(row, given, output, (csv_file, points_file, plot_file))
     with _bar(row), limited(None if no_limit else _BUDGET):
         answer = row.question(**given)
     for form, is_wanted in {"": True, "JSON": with_grid, "CSV": points_file is not None}.items():
@@ -171,9 +166,33 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
 #: Parameters that may name a file, or a folder with a config; SPECs of drafters name theirs.
 _READ: Final = frozenset(
     {"model", "models", "hardware", "results", "trace", "lengths", "traffic", "pages", "names"}
-    | {"drafter", "drafters", "against"}
+    | {"drafter", "drafters", "against", "engine_from", "prefill", "decode"}
 )
 _IN_SPEC: Final = re.compile(r"(?:config|profile)=([^,]+)")
+
+
+def _check_places(
+    row: Command, given: Given, output: Path | None, files: Sequence[Path | None]
+) -> None:
+    """Refuse places that cannot be written to, or hold what would be lost.
+
+    Parameters
+    ----------
+    row, given
+        What is asked.
+    output, files
+        Where the answer goes; tables and charts.
+    """
+    if output is not None and row.output is not None and _is_file(row.output, output):
+        check_file(output)
+        if row.output.is_edited and output.is_file():
+            reject(f"{output} is there already", "a new file", OutputError)
+    *tables, chart = files
+    check_files(*tables, chart=chart)
+    _refuse_read(given, *files)
+    # A hardware file may be calibrated in its own place; a script is none.
+    kept = set() if given.get("script") else {"hardware"}
+    _refuse_read({name: one for name, one in given.items() if name not in kept}, output)
 
 
 def _refuse_read(given: Given, *written: Path | None) -> None:
@@ -186,6 +205,7 @@ def _refuse_read(given: Given, *written: Path | None) -> None:
     """
     words = [str(one) for name in given.keys() & _READ for one in as_list(given[name])]
     words += [one for word in words for one in _IN_SPEC.findall(word)]
+    words += [part for word in words for part in (word.rpartition(":")[0], word.partition("@")[2])]
     words += [os.path.join(word, "config.json") for word in words]  # noqa: PTH118 - as below
     # Path.is_file raises for names that are too long.
     read = [word for word in words if os.path.isfile(word)]  # noqa: PTH113

@@ -1330,6 +1330,11 @@ def engine_notes(setup: Setup) -> Iterator[str]:
             "and bands are those of an unknown chip; add vendor, architecture and, on CUDA, "
             "compute_capability"
         )
+    if engine.row_kernels and "fp32" not in setup.hardware.peak.flops_per_s:
+        yield (
+            f"{setup.hardware.name} has no fp32 in its flops_per_s, in which kernels of few rows "
+            "unpack weights: passes that verify may take several times as long"
+        )
     power = setup.hardware.power
     if power is not None and power.cap_watts is not None:
         yield (

@@ -1259,7 +1259,7 @@ def _benchmark(
 
 
 def _benched(server: ServerLike | None) -> ServerSettings:
-    """Return the settings of a server that is measured: it caches no prompts, which share nothing."""
+    """Return the settings of a server that is measured: it caches no prompts, as none are alike."""
     return replace(server_of(server), prefix_cache=False)
 
 

@@ -256,7 +256,8 @@ def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:
     tool
         The software; of `specroof.frameworks.LOCAL_FRAMEWORKS` it has the rules.
     """
-    share = hardware.arithmetic("bf16")[1] / hardware.arithmetic("fp32")[1]
+    _, bf16 = hardware.arithmetic("bf16")
+    share = bf16 / hardware.peak.flops_per_s.get("fp32", bf16)
     kernels = {kind: RowKernel(of=kind, compute_frac=share) for kind in ("dense", "experts")}
     rules = tool if tool in LOCAL_FRAMEWORKS else None
     return EngineProfile(name="peaks", framework=rules, overlap_norm=1.0, row_kernels=kernels)

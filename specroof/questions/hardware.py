@@ -221,12 +221,21 @@ def check_hardware(request: CheckRequest) -> Chips:
 
 
 def _strange_words(profile: HardwareProfile) -> Iterator[str]:
-    """Yield what no rule knows a chip by: no architecture, or words that no bundled file has."""
+    """Yield what no rule knows a chip by: keys that are left out, or words of no bundled file."""
     if profile.architecture is None:
         yield "architecture is not named: kernels and bands are those of an unknown chip"
+    if profile.vendor is None:
+        yield "vendor is not named: rules of servers for chips of one vendor are not applied"
+    if profile.vendor == "nvidia" and profile.compute_capability is None:
+        yield "compute_capability is not named: rules of servers that ask for it are not applied"
+    if "fp32" not in profile.peak.flops_per_s:
+        yield (
+            "peak.flops_per_s has no fp32, in which software for one user unpacks weights: its "
+            "verifications may take several times as long as predicted"
+        )
     for key, known in hardware_words().items():
         word = getattr(profile, key)
-        if word is not None and word not in known:
+        if word is not None and str(word) not in known:
             meant = suggestion(word, known) or f"; those have {', '.join(known)}"
             yield f"{key} {word} is that of no bundled chip{meant}"
 
@@ -319,6 +328,7 @@ COMMAND: Final = Command(
             output=Output(
                 about="Write the file here.",
                 metavar="FILE",
+                is_edited=True,
                 content=lambda answer: str(answer.yaml),
             ),
             example="specroof hardware new 'My chip' -o my-chip.yaml",

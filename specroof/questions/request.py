@@ -70,6 +70,8 @@ class Output:
         The text of the file.
     required
         Whether the flag must be given.
+    is_edited
+        Whether people edit the file, so that none is written over.
     parameters
         Parameters of the question that change the file alone.
     suffixes
@@ -85,6 +87,7 @@ class Output:
     metavar: str
     content: Callable[[Any], str]
     required: bool = False
+    is_edited: bool = False
     parameters: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     folder: Callable[[Any, Callable[[], None]], Iterable[tuple[str, bytes]]] | None = None

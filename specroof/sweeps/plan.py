@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from itertools import islice
 from tempfile import TemporaryDirectory
@@ -96,7 +96,7 @@ def plan_of(study: Study) -> Plan:
 
 def _described(study: Study) -> dict[str, Any]:
     """Return what numbers depend on: names for people, sums of what stands behind them."""
-    depths = np.arange(_TOLD_DEPTHS)
+    depths = np.arange(max(_TOLD_DEPTHS, study.longest + 1))
     return {
         "specroof": version("specroof"),
         "targets": [
@@ -126,6 +126,7 @@ def _described(study: Study) -> dict[str, Any]:
                 "batch_size": [float(batch) for batch in load.batch_size],
                 "context_len": [float(context) for context in load.context_len],
                 "workload": None if load.workload is None else load.workload.requests,
+                "requests_sha256": _sum(repr((load.workload, _known(load)))),
                 **(load_json(load) if load.requests else {}),
             }
             for load in study.loads
@@ -133,6 +134,13 @@ def _described(study: Study) -> dict[str, Any]:
         "max_draft_len": study.longest,
         "capacity": study.capacity,
     }
+
+
+def _known(load: Any) -> list[Any]:
+    """Return what is known of each request of a trace or a job; nothing of others."""
+    if load.trace is None:
+        return []
+    return [np.asarray(getattr(load.trace, one.name)).tolist() for one in fields(load.trace)]
 
 
 def _survival(drafter: Any, depths: Any) -> list[float] | None:
