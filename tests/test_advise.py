@@ -576,7 +576,8 @@ def test_what_to_do_with_the_results_repeats_what_was_asked(
     validate, calibrate = map(shlex.split, lines)
     words = ["bench.jsonl", "-H", str(chip), "--model", "Qwen/Qwen3-8B"]
     words += ["--drafter", "eagle3,accept=0.7", "--draft-len", "3", "--tp", "2"]
-    words += ["--family", "qwen3", "--engine", "vllm", "--kv-cache", "fp8", "--weights", "fp8"]
+    words += ["--family", "qwen3", "--engine", "vllm", "--server", "prefix-cache=False"]
+    words += ["--kv-cache", "fp8", "--weights", "fp8"]
     assert validate == ["specroof", "validate", *words]
     assert calibrate == ["specroof", "calibrate", *words, "-o", "my-b200.yaml"]
 
@@ -661,4 +662,4 @@ def test_servers_are_started_with_the_settings_that_were_predicted(
         assert [words[words.index(flag) + 1] for flag in flags[::2]] == flags[1::2]
         assert all(words.count(flag) == 1 for flag in flags[::2])
     for words in reads:
-        assert words[words.index("--server") + 1] == "memory=0.7,running=24"
+        assert words[words.index("--server") + 1] == "memory=0.7,running=24,prefix-cache=False"

@@ -311,12 +311,17 @@ def test_a_chip_without_a_price_says_which_flag() -> None:
     assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
 
 
-def test_as_many_users_wait_as_long_as_clients_that_do() -> None:
-    # Users are counted in a steady state; the clients that were played said 0 of 1, and 61 of 64.
-    sizes: dict[str, Any] = {"input_len": 2000, "output_len": 200}
-    asked: dict[str, Any] = {"drafter": "eagle3", "accept_length": 1, "draft_len": 3, **sizes}
-    rows = worth(DENSE, CHIP, **asked, concurrency=[1, 16]).rows
-    assert [row.users for row in rows] == [1, 16]
+def test_p99_of_users_is_in_time_and_that_of_more_is_not() -> None:
+    sizes: dict[str, Any] = {"input_len": 1000, "output_len": 300}
+    asked: dict[str, Any] = {"drafter": "eagle3", "draft_len": 3, "accept_length": 3, **sizes}
+    rows = worth(DENSE, CHIP, **asked, concurrency=[1, 64], tpot_s=0.0177).rows
+    assert len({row.users for row in rows}) == 1  # whatever load is asked about
+    clients = [rows[0].users, round(1.05 * rows[0].users)]
+    (found,) = specroof.predict(
+        DENSE, CHIP, drafters="eagle3,accept-length=3@3", **sizes, concurrency=clients
+    ).played
+    fits = np.nanmin(found.figures["p99_tpot_s"], axis=1) <= 0.0177
+    assert fits.tolist() == [True, False]
 
 
 def test_several_batch_sizes_are_those_of_each_alone() -> None:

@@ -510,14 +510,20 @@ def usual_mtp(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
         the last kind of layer with attention over a cache, feed-forward or experts included; of
         DeepSeek-V4 without its compressed entries. Embedding and head are the target's.
     Ignores
-        draft layers that differ from the model's own (MiMo-V2, Nemotron): their config says.
+        draft layers that differ from the model's own (MiMo-V2, Nemotron): their config says; and
+        that half of DeepSeek-V4's merge multiplies each of four residual streams.
     Source
         DeepSeek-V3 report, arXiv:2412.19437, section 2.2; the ``mtp`` modules of Qwen3.5 and
-        GLM-4.5.
+        GLM-4.5. DeepSeek-V4's merge has the format of its layers: vllm 0.33.0
+        ``models/deepseek_v4/nvidia/mtp.py``.
     """
     size = target.hidden_size
-    merge = replicated("eh_proj", 2 * size, size, target.head.weight)
-    layers = [Layer(_last_layer(target), design.n_layers or 1)]
+    attention, *others = _last_layer(target)
+    weight = target.head.weight
+    if isinstance(attention.core, CompressedAttention):
+        weight = next(linear.weight for linear in attention.linears if linear.kind == "dense")
+    merge = replicated("eh_proj", 2 * size, size, weight)
+    layers = [Layer((attention, *others), design.n_layers or 1)]
     # one norm each for embedding, hidden state and output
     model = draft_model(
         f"{target.name} MTP",

@@ -138,7 +138,7 @@ class PlayedPlan:
         """How much sooner the same work is done with them, as `PlayedLoads.speedup` has it."""
         is_job = self.load.kind == "job"
         name = "duration_s" if is_job else "mean_latency_s"
-        late = lasting_rates(self.load, self.plain["mean_latency_s"]) > self.stable_rates[0]
+        late = lasting_rates(self.load, self.plain) > self.stable_rates[0]
         return np.where(late, np.nan, self.plain[name] / self.drafting[name])
 
     @property

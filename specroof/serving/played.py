@@ -886,7 +886,7 @@ class PlayedLoads:
     @property
     def lasting_rates(self) -> Array:
         """Requests that arrive in a second, as `lasting_rates` has them."""
-        return lasting_rates(self.load, self.figures["mean_latency_s"][:, 0])
+        return lasting_rates(self.load, {key: one[:, 0] for key, one in self.figures.items()})
 
     @property
     def unsustained(self) -> BoolArray:
@@ -1157,20 +1157,22 @@ def played_server(
     )
 
 
-def lasting_rates(load: Load, plain_latency_s: Array) -> Array:
+def lasting_rates(load: Load, plain: Mapping[str, Array]) -> Array:
     """Return the requests per second that a server has to keep up with; 0 of clients and jobs.
 
     Parameters
     ----------
     load
         How requests come.
-    plain_latency_s
-        Their mean latency without drafts, by load. Those of a trace have as long as their last
-        arrival and this take: in a burst that is shorter than an answer none pile up.
+    plain
+        What clients see without drafts, by load. Requests of a trace have until the last of them
+        comes, and as long as one takes that has not waited: in a burst that is shorter than an
+        answer none pile up.
     """
     if load.kind == "trace" and load.arrival_rates:
         arrival_s = load.trace.arrival_s  # type: ignore[union-attr]  # of its kind
-        return np.asarray(len(arrival_s) / (arrival_s[-1] + plain_latency_s))
+        takes_s = plain["mean_latency_s"] - plain["mean_queue_s"]
+        return np.asarray(len(arrival_s) / (arrival_s[-1] + takes_s))
     return np.array(load.arrival_rates or [0.0] * len(load.requests))
 
 
