@@ -174,7 +174,7 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     assert point.at_once > 48
     # Others wait then with drafts, and none without.
     load: Any = {"concurrency": point.concurrency, "input_len": 1024, "output_len": 512}
-    load |= {"drafters": asked["drafters"], "max_draft_len": 5, "steady": True}
+    load |= {"drafters": asked["drafters"], "max_draft_len": 5}
     told, free = (
         predict("openai/gpt-oss-120b", "b200", **load, server=server).rows[0]
         for server in ("running=48", None)
