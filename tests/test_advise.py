@@ -480,6 +480,29 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     assert answer(f"{words} --server running=48")["choice"]["raised"] == {}
 
 
+def test_a_raised_limit_of_a_server_that_drafts_is_none_of_a_plain_one() -> None:
+    asked: dict[str, Any] = {"input_len": 1000, "output_len": 1000, "rate": 6, "requests": 300}
+    found = advise(
+        "Qwen/Qwen3-8B", "h100", framework="sglang", drafters="eagle3,accept-length=2.8@3", **asked
+    ).chips[0]
+    assert found.raised
+    assert found.played is not None
+    (row,) = found.rows
+    assert found.played.stable_rates[0] == row.plain_largest_stable_rate
+    assert found.played.plain["mean_tpot_s"][0] == pytest.approx(row.plain_tpot_s)
+
+
+def test_a_limit_that_sizes_the_pool_of_states_is_raised_too() -> None:
+    # Without a cache of prefixes SGLang has states for as many requests as may run.
+    found = advise(
+        "Qwen/Qwen3-Next-80B-A3B-Instruct", "h100", tensor_parallel=4, framework="sglang",
+        drafters="mtp,accept-length=2.3@2", draft_len=2, input_len=1000, output_len=300,
+        concurrency=128, server="prefix-cache=off", steady=True,
+    ).chips[0]  # fmt: skip
+    assert found.raised == {"running": (48, 128)}
+    assert found.decision == "on"
+
+
 def test_throughput_that_is_bought_with_waiting_is_not_simply_on() -> None:
     # The cache of gpt-oss-120b on one H100 has room for 47 without drafts, and for fewer with them.
     words = f"{TIGHT} --concurrency 1,47 --steady"

@@ -311,6 +311,20 @@ def test_a_chip_without_a_price_says_which_flag() -> None:
     assert given.rows[0].usd_per_million_tokens == pytest.approx(1e3 / given.rows[0].tokens_per_s)
 
 
+def test_a_speedup_that_only_large_rates_have_is_found_there() -> None:
+    asked: dict[str, Any] = {"input_len": 1000, "output_len": 300, "rate": [1, 16]}
+    (row,) = breakeven(
+        DENSE, CHIP, drafter="eagle3,accept-length=3@3", solve="rate", speedup=3, **asked
+    ).rows
+    gains = [
+        one.speedup
+        for one in specroof.predict(DENSE, CHIP, drafters="eagle3,accept-length=3@3", **asked).rows
+    ]
+    assert gains[0] < 3 < gains[1]
+    assert (row.answer, row.value) == ("at", 16)
+    assert row.ceiling == pytest.approx(gains[1])
+
+
 def test_p99_of_users_is_in_time_and_that_of_more_is_not() -> None:
     sizes: dict[str, Any] = {"input_len": 1000, "output_len": 300}
     asked: dict[str, Any] = {"drafter": "eagle3", "draft_len": 3, "accept_length": 3, **sizes}

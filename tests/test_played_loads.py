@@ -131,12 +131,27 @@ def test_more_requests_a_second_are_served_no_sooner() -> None:
     assert not [text for text in calm.warnings if "answers at most" in text]
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_a_full_server_answers_what_the_steady_state_says(engine: str) -> None:
-    asked = ASKED | REQUESTS | {"engine": engine, "draft_len": [3]}
+@pytest.mark.parametrize(
+    ("engine", "output_len"), [("vllm", 200), ("sglang", 200), ("sglang", 3000)]
+)
+def test_a_full_server_answers_what_the_steady_state_says(engine: str, output_len: int) -> None:
+    # Answers are long beside what memory holds: SGLang keeps room for their ends.
+    asked = ASKED | REQUESTS | {"engine": engine, "draft_len": [3], "output_len": output_len}
     (one,) = predict(MODEL, CHIP, **asked, rate=100, requests=2000).played
     served = one.figures["requests_per_s"][0, [0, 3]]
     assert served == pytest.approx(one.stable_rate[[0, 3]], rel=0.07)
+
+
+def test_releases_that_guess_lengths_run_more_at_once() -> None:
+    # sglang 0.5.14, schedule_policy.py:509: a share of what is still to come, of any request.
+    load: dict[str, Any] = {"input_len": 100, "output_len": 3000, "concurrency": 200}
+    now, before = (
+        predict(MODEL, CHIP, drafters=LONG, framework=f"sglang@0.5.{x}", **load, requests=400)
+        for x in (23, 14)
+    )
+    names = ("mean_running", "mean_tpot_s")
+    more = [before.played[0].figures[x][0, 0] / now.played[0].figures[x][0, 0] for x in names]
+    assert min(more) > 1.1
 
 
 @pytest.mark.parametrize("target", [{"ttft_s": 0.5}, {"tpot_s": 0.01}])

@@ -243,6 +243,28 @@ def test_the_bench_is_of_the_release() -> None:
     assert "vLLM 0.24.0 without drafts" in str(bench.commands)
     with pytest.raises(OptionError, match=r"vLLM 0\.19\.0 cannot be told an acceptance"):
         specroof.advise(MODEL, CHIP, framework="vllm@0.19", **asked)
+    told = asked | {"drafters": "dflash,accept-length=4@7"}
+    with pytest.raises(OptionError, match=r"SGLang 0\.5\.14 cannot be told .* of dflash"):
+        specroof.advise(MODEL, CHIP, framework="sglang@0.5.14", **told)
+    own: Any = specroof.advise(
+        "XiaomiMiMo/MiMo-7B-Base", CHIP, framework="sglang", **asked | {"drafters": "mtp,accept=.6"}
+    ).chips[0]
+    servers = [words for _, words in own.to_measure.commands if "launch_server" in words]
+    assert all("--trust-remote-code" in words for words in servers)
+
+
+def test_workers_of_a_release_draft_what_it_hands_over() -> None:
+    asked = LOAD | {"concurrency": 4, "prefill": "1x1", "decode": "1x1"}
+    for version, kinds in {
+        "0.5.14": {"mtp", "eagle3"},
+        "0.5.23": {"mtp", "eagle3", "dflash"},
+    }.items():
+        for kind in ("eagle3", "dflash"):
+            found = specroof.advise(
+                MODEL, CHIP, framework=f"sglang@{version}",
+                **asked | {"drafters": f"{kind},accept-length=2.5@3"},
+            )  # fmt: skip
+            assert bool(found.chips[0].worker_launches) == (kind in kinds), (version, kind)
 
 
 def test_studies_take_a_release(tmp_path: Path) -> None:

@@ -291,6 +291,14 @@ def test_a_file_that_holds_no_lengths_is_refused(
 # --- how it is shown -----------------------------------------------------------------------------
 
 
+def test_each_policy_has_its_own_figures() -> None:
+    off, fixed, _ = asked(replicas=2).rows
+    for row, tokens in ((off, 1.0), (fixed, 2.8)):
+        assert present(row.requests_per_s) == pytest.approx(row.requests / row.makespan_s)
+        assert row.tokens_per_round == pytest.approx(tokens, rel=0.01)
+    assert (off.near_best, off.within_band) == (None, None)
+
+
 def test_chips_are_rows_of_one_answer() -> None:
     chips = [CHIP, "b200"]
     both, alone = asked(hardware=chips), [asked(hardware=chip) for chip in chips]

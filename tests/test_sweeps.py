@@ -275,7 +275,7 @@ def test_another_study_is_refused_with_what_changed(tmp_path: Path, study: str) 
     assert contents(tmp_path / "out") == whole
 
 
-def test_another_study_is_told_by_what_stands_behind_the_same_names() -> None:
+def test_another_study_is_told_by_what_stands_behind_the_same_names(tmp_path: Path) -> None:
     study = study_of(CONTENT)
     target, drafter = study.targets[0], study.drafters[0]
     chip = target.setup.hardware
@@ -290,6 +290,13 @@ def test_another_study_is_told_by_what_stands_behind_the_same_names() -> None:
             "drafters": (replace(drafter, acceptance=specroof.constant_acceptance(0.71)),)
         },
     }
+    others = {name: CONTENT[name] for name in ("format_version", "targets", "drafters")}
+    trace, plans = tmp_path / "trace.csv", list[Plan]()
+    for last in (1, 7):
+        trace.write_text(f"arrival_s,input_len,output_len\n0,9,9\n{last},9,9\n")
+        plans.append(plan_of(study_of(others | {"workload": {"trace": str(trace)}})))
+    soon, late = plans
+    assert changes(soon.described, late.described).startswith("loads.0.requests_sha256 was ")
     one = replace(study, targets=(target,), drafters=(drafter,))
     before = plan_of(one)
     for key, parts in others.items():
