@@ -25,6 +25,7 @@ from specroof.errors import ConfigError, reject
 from specroof.parsers import parse_config
 from specroof.parsers.drafters import open_draft_config, parse_mtp
 from specroof.parsers.model_config import MTP_NOTE
+from specroof.parsers.traits import read_tables
 from specroof.reading.json_text import MAX_LAYERS, printable, read_json, read_whole
 from specroof.units import format_binary_bytes
 
@@ -306,100 +307,10 @@ def _tensor(cursor: _Cursor) -> GgufTensor:
 
 # --- A model of a header --------------------------------------------------------------------------
 
-#: Families by llama.cpp's name of the architecture, as their `model_type`.
-_FAMILIES: Final = {
-    "deepseek2": "deepseek_v3",
-    "gemma2": "gemma2",
-    "gemma3": "gemma3_text",
-    "gemma4": "gemma4_text",
-    "glm4moe": "glm4_moe",
-    "gpt-oss": "gpt_oss",
-    "llama": "llama",
-    "mistral3": "ministral3",
-    "phi3": "phi3",
-    "qwen2": "qwen2",
-    "qwen2moe": "qwen2_moe",
-    "qwen3": "qwen3",
-    "qwen35": "qwen3_5_text",
-    "qwen35moe": "qwen3_5_moe_text",
-    "qwen3moe": "qwen3_moe",
-    "qwen3next": "qwen3_next",
-    "qwen3vl": "qwen3_vl_text",
-    "qwen3vlmoe": "qwen3_vl_moe_text",
-}
-
-#: What Hugging Face calls keys, without the architecture before them.
-_KEYS: Final = {
-    "embedding_length": "hidden_size",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
-    "attention.sliding_window": "sliding_window",
-    "expert_count": "num_experts",
-    "expert_used_count": "num_experts_per_tok",
-    "expert_feed_forward_length": "moe_intermediate_size",
-    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
-    "full_attention_interval": "full_attention_interval",
-    "ssm.conv_kernel": "linear_conv_kernel_dim",
-    "ssm.state_size": "linear_key_head_dim",
-    "ssm.group_count": "linear_num_key_heads",
-    "ssm.time_step_rank": "linear_num_value_heads",
-}
-_ROUTED_KEYS: Final = {
-    "expert_count": "n_routed_experts",
-    "expert_shared_count": "n_shared_experts",
-    "leading_dense_block_count": "first_k_dense_replace",
-}
-#: Families whose configs have other names for some; "" for those that are read apart.
-_OWN_KEYS: Final = {
-    "deepseek_v3": {
-        **_ROUTED_KEYS,
-        "attention.kv_lora_rank": "kv_lora_rank",
-        "rope.dimension_count": "qk_rope_head_dim",
-    },
-    "gemma4_text": {
-        "attention.head_count_kv": "",
-        "attention.key_length": "global_head_dim",
-        "attention.key_length_swa": "head_dim",
-        "attention.shared_kv_layers": "num_kv_shared_layers",
-        "embedding_length_per_layer_input": "hidden_size_per_layer_input",
-        "expert_used_count": "top_k_experts",
-    },
-    "glm4_moe": _ROUTED_KEYS,
-    "gpt_oss": {
-        "expert_count": "num_local_experts",
-        "expert_feed_forward_length": "intermediate_size",
-    },
-    "mixtral": {"expert_count": "num_local_experts"},
-    "phi3": {"attention.sliding_window": ""},  # llama.cpp attends to all tokens
-}
-
-#: Tensors of a layer by what `specroof` calls the matrix; one of several ways to spell it.
-_TENSORS: Final = {
-    "q_proj": (("attn_q",),),
-    "k_proj": (("attn_k",),),
-    "v_proj": (("attn_v",),),
-    "q_a_proj": (("attn_q_a",),),
-    "q_b_proj": (("attn_q_b",),),
-    "kv_a_proj_with_mqa": (("attn_kv_a_mqa",),),
-    "kv_b_proj": (("attn_k_b", "attn_v_b"), ("attn_kv_b",)),
-    "o_proj": (("attn_output",),),
-    "gate_up_proj": (("ffn_gate", "ffn_up"), ("ffn_up",)),
-    "down_proj": (("ffn_down",),),
-    "router": (("ffn_gate_inp",),),
-    "experts": (
-        ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"),
-        ("ffn_gate_up_exps", "ffn_down_exps"),
-    ),
-    "shared_gate_up_proj": (("ffn_gate_shexp", "ffn_up_shexp"),),
-    "shared_down_proj": (("ffn_down_shexp",),),
-    "shared_expert_gate": (("ffn_gate_inp_shexp",),),
-    "in_proj_qkvz": (("attn_qkv", "attn_gate"), ("ssm_in",)),
-    "in_proj_ba": (("ssm_beta", "ssm_alpha"), ("ssm_ba",)),
-    "out_proj": (("ssm_out",),),
-    "eh_proj": (("nextn.eh_proj",),),
-}
+#: What such files call families, keys and tensors: see the comments of the file.
+_TABLES: Final = read_tables("gguf.yaml")
+_FAMILIES: Final[dict[str, str]] = _TABLES["families"]
+_TENSORS: Final[dict[str, list[list[str]]]] = _TABLES["tensors"]
 #: Matrices that a file may hold in one tensor, one below the other.
 _FUSED: Final = ("q_proj", "k_proj", "v_proj")
 #: Share of a file's bytes that may be in tensors nobody knows without a word.
@@ -449,7 +360,7 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     table = GGUF_FORMATS[tensors["token_embd.weight"].form]
     head = table
     if not plain.tied_embeddings:
-        head = _stored_format(whole, "output", (("output",),), plain.head.matrix_params, "")
+        head = _stored_format(whole, "output", [["output"]], plain.head.matrix_params, "")
     model = replace(
         plain,
         layers=distinct,
@@ -550,7 +461,7 @@ def _config(header: GgufHeader) -> tuple[dict[str, object], int]:
     family = _FAMILIES[known]
     if family == "llama" and f"{known}.expert_count" in header.metadata:
         family = "mixtral"
-    names = _KEYS | _OWN_KEYS.get(family, {})
+    names: dict[str, str] = _TABLES["keys"] | _TABLES["own_keys"].get(family, {})
     config: dict[str, object] = {
         theirs: _size(header, f"{known}.{ours}")
         for ours, theirs in names.items()
@@ -578,7 +489,7 @@ def _config(header: GgufHeader) -> tuple[dict[str, object], int]:
         config |= _gemma4_config(header)
     if family == "deepseek_v3":
         config |= _latent_config(header)
-    if family in _BIASED and "blk.0.attn_q.bias" in header.tensors:
+    if family in _TABLES["biased"] and "blk.0.attn_q.bias" in header.tensors:
         config["attention_bias"] = True
     if family == "glm4_moe":  # the one family of which some models have them
         config["use_qk_norm"] = any(name.endswith(".attn_q_norm.weight") for name in header.tensors)
@@ -624,10 +535,6 @@ def _latent_config(header: GgufHeader) -> dict[str, object]:
     }
 
 
-#: Families whose configs say whether projections have biases.
-_BIASED: Final = frozenset(("llama", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "glm4_moe"))
-
-
 def _size(header: GgufHeader, key: str) -> int:
     """Return a whole number; one that layers have alike may stand once for each."""
     value = header.metadata.get(key)
@@ -646,7 +553,7 @@ def _stored_block(header: GgufHeader, index: int, block: Block) -> Block:
     def weight(linear: Linear) -> WeightFormat:
         spellings, elements = _TENSORS[linear.name], linear.matrix_params
         if fused and linear.name in _FUSED:
-            spellings = (("attn_qkv",),)
+            spellings = [["attn_qkv"]]
             elements = sum(one.matrix_params for one in block.linears if one.name in _FUSED)
         return _stored_format(header, linear.name, spellings, elements, prefix)
 

@@ -270,8 +270,15 @@ class Traits:
 #: Of a family whose row says nothing.
 USUAL_TRAITS: Final = Traits()
 
-_FILE: Final = Path(__file__).with_name("families.yaml")
-_CONTENT: Final = parse_yaml(_FILE.read_text("utf-8"), source=_FILE.name, error=ConfigError)
+
+def read_tables(file: str) -> dict[str, Any]:
+    """Return the tables of a YAML file of this folder."""
+    text = Path(__file__).with_name(file).read_text("utf-8")
+    return parse_yaml(text, source=file, error=ConfigError)
+
+
+_FILE: Final = "families.yaml"
+_CONTENT: Final = read_tables(_FILE)
 #: What an entry may be ``like``, by the key that it stands under.
 _KNOWN: Final[dict[str, dict[str, Any]]] = {
     **_CONTENT,
@@ -311,5 +318,5 @@ def traits_of(family: str) -> Traits:
     >>> traits_of("qwen2_vl").windows == traits_of("qwen2").windows
     True
     """
-    source = f"{_FILE.name}: {family}"
+    source = f"{_FILE}: {family}"
     return read_plain(_ROWS[family], Traits, source=source, error=ConfigError, words=_WORDS)
