@@ -27,7 +27,15 @@ from specroof.architecture.model import (
 )
 from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig, StatedReader
-from specroof.parsers.traits import USUAL_NAMES, ExpertNames, Flag, Number, Traits, Windows
+from specroof.parsers.traits import (
+    TIED_BY,
+    USUAL_NAMES,
+    ExpertNames,
+    Flag,
+    Number,
+    Traits,
+    Windows,
+)
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 # --- Lists with an entry per layer, which several families spell alike ---------------------------
@@ -134,22 +142,6 @@ def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> li
 #     (`VllmConfig.with_hf_config`), and both keep a head that the checkpoint has.
 
 _KEY: Final = "tie_word_embeddings"
-_LEVELS: Final = {
-    "top": (
-        "apertus1p5 deepseek_ocr2 dots3_note ernie4_5_moe_vl ernie4_5_vl_moe gemma3 gemma3n gemma4 "
-        "gemma4_unified glm46v glm5_next glmga granite4_vision granite_docling hy_v4_vl "
-        "mistral_large4 molmo2 muse_glimmer qwen2_5_omni qwen3_5 qwen3_5_moe qwen3_omni_moe "
-        "qwen3_vl qwen3_vl_moe qwen4_exp step3p7 unlimited_ocr"
-    ),
-    "text": "llama4",
-    "either": (
-        "glm4v glm4v_moe glm_ocr hunyuan_vl llava llava_onevision minimax_m3 minimax_m3_vl "
-        "paddleocr_vl qwen2_5_vl qwen2_vl video_llama_3"
-    ),
-    "never": "cosmos3_edge inkling inkling_mm_model inkling_model inkling2 muse_spark",
-}
-#: Which level counts, by `model_type`.
-_LEVEL_OF: Final = {name: level for level, names in _LEVELS.items() for name in names.split()}
 
 
 def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -> bool:
@@ -177,7 +169,7 @@ def tied_embeddings(root: Reader, text: Reader, family: str, *, default: bool) -
         level.flag(_KEY, default=default) if level.has(_KEY) else None for level in (root, text)
     )
     stated = {level for level in (outer, inner) if level is not None}
-    levels = {_LEVEL_OF.get(name) for name in names}
+    levels = {TIED_BY.get(name) for name in names}
     if isinstance(text, StatedReader):  # no default of the family holds
         levels = set()
         if not stated:

@@ -9,7 +9,7 @@ Source
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import WeightFormat
@@ -55,6 +55,7 @@ from specroof.parsers.model_config import (
     parse_family,
     quantization_section,
 )
+from specroof.parsers.traits import DRAFT_LAYERS, DRAFTER_FILES
 from specroof.reading.json_text import MAX_LAYERS, Reader, read_json, read_whole
 
 # --- A drafter's config, opened: what every parser of drafters is handed --------------------------
@@ -169,8 +170,6 @@ def _windows(config: DraftConfig) -> list[int | None]:
 #     ``qwen3_next_mtp.py``, ``glm4_moe_mtp.py``, ``mimo_mtp.py``; MiMo-V2-Flash report; the tensors
 #     of the published checkpoints.
 
-#: From the keys of a target to those that describe its draft layer.
-_Changes: TypeAlias = Callable[[Reader], dict[str, object]]
 _COUNT_KEYS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 #: Families whose checkpoints hold one draft layer that no key mentions.
 _UNMENTIONED: Final = ("qwen3_next",)
@@ -207,13 +206,13 @@ def parse_mtp(config: DraftConfig) -> DraftHead:
         Several modules have separate layers and make one draft each.
     """
     model = open_target(config)
-    if model.family not in _CHANGES:
+    if model.family not in DRAFT_LAYERS:
         typed = model.keys if model.keys.has("model_type") else model.root
-        typed.refuse("model_type", f"one whose draft layers are known: {', '.join(_CHANGES)}")
+        typed.refuse("model_type", f"one whose draft layers are known: {', '.join(DRAFT_LAYERS)}")
     key = next((key for key in _COUNT_KEYS if key in model.keys.values), _COUNT_KEYS[0])
     default = 1 if model.family in _UNMENTIONED else None
     modules = model.keys.positive_int(key, maximum=MAX_LAYERS, default=default)
-    drafted = draft_layers(model, _CHANGES[model.family](model.keys))
+    drafted = draft_layers(model, _draft_keys(model.keys, model.family))
     size = drafted.hidden_size
     merge = replicated("eh_proj", 2 * size, size, model.quantization.plain)
     layers = with_first(drafted.layers, [merge])
@@ -242,66 +241,18 @@ def draft_layers(model: ModelConfig, changes: Mapping[str, object]) -> Architect
     return parse_family(changed)
 
 
-def _listed_blocks(keys: Reader) -> dict[str, object]:
-    """Return the blocks of Nemotron's draft layer, which the config spells out."""
-    for key, own in (
-        ("hybrid_override_pattern", "mtp_hybrid_override_pattern"),
-        ("layers_block_type", "mtp_layers_block_type"),
-    ):
-        if keys.has(own):
-            blocks = keys.values[own]
-            others = {"hybrid_override_pattern": None, "layers_block_type": None}
-            return {**others, "num_hidden_layers": None, key: blocks}
-    return keys.refuse("mtp_hybrid_override_pattern", "the blocks of the draft layer")
-
-
-def _one_layer(**lists: object) -> _Changes:
-    """Return the changes to one layer, whatever the config; None where no list is to be read."""
-    return lambda _keys: {"num_hidden_layers": 1, **lists}
-
-
-def _latent_listed(keys: Reader) -> dict[str, object]:
-    lists = {"indexer_types": ["full"], "mlp_layer_types": ["sparse"], "index_topk_pattern": "F"}
-    return {**_LATENT(keys), **{key: value for key, value in lists.items() if keys.has(key)}}
-
-
-_LATENT: Final = _one_layer(first_k_dense_replace=0, moe_layer_freq=1)
-_FULL_ATTENTION: Final = _one_layer(layer_types=["full_attention"], mlp_only_layers=[])
-# `hybrid_layer_pattern` and `moe_layer_freq` go before the lists that transformers saves.
-_WINDOW_AND_DENSE: Final = _one_layer(hybrid_layer_pattern=[1], moe_layer_freq=[0])
-# The lists that transformers saves describe the model's layers, and would go first.
-_WINDOW_AND_EXPERTS: Final = _one_layer(
-    layer_types=None, mlp_layer_types=None, compress_ratios=[0], num_hash_layers=0
-)
-#: For each family, the keys that describe its draft layer in the place of the model's layers.
-_CHANGES: Final[dict[str, _Changes]] = {
-    "deepseek_v3": _LATENT,
-    "deepseek_v32": _latent_listed,
-    "deepseek_v4": _WINDOW_AND_EXPERTS,
-    **dict.fromkeys(
-        ("glm5_next", "glm5_next_text"),
-        _one_layer(
-            layer_types=["indexed_attention"],
-            mlp_layer_types=["sparse"],
-            indexer_types=["full"],
-            mhc=False,
-        ),
-    ),
-    "glm4_moe": _LATENT,
-    "glm4_moe_lite": _latent_listed,
-    "glm_moe_dsa": _latent_listed,
-    "kimi_k2": _LATENT,
-    "mimo": _one_layer(),
-    "mimo_v2": _WINDOW_AND_DENSE,
-    "mimo_v2_flash": _WINDOW_AND_DENSE,
-    "minimax_m2": _one_layer(attn_type_list=[1]),
-    "nemotron_h": _listed_blocks,
-    "qwen3_5": _FULL_ATTENTION,
-    "qwen3_5_moe": _FULL_ATTENTION,
-    "qwen3_5_moe_text": _FULL_ATTENTION,
-    "qwen3_5_text": _FULL_ATTENTION,
-    "qwen3_next": _FULL_ATTENTION,
-}
+def _draft_keys(keys: Reader, family: str) -> dict[str, object]:
+    """Return the keys that describe a family's draft layer in the place of the model's layers."""
+    changes = {"num_hidden_layers": 1, **DRAFT_LAYERS[family]}
+    listed, spelled = changes.pop("where_stated", {}), changes.pop("spelled", {})
+    changes |= {key: value for key, value in listed.items() if keys.has(key)}
+    # Of Nemotron the config spells out the blocks of the draft layer.
+    key = next((key for key, own in spelled.items() if keys.has(own)), None)
+    if key is not None:
+        changes |= {**dict.fromkeys(spelled), key: keys.values[spelled[key]]}
+    elif spelled:
+        keys.refuse("mtp_hybrid_override_pattern", "the blocks of the draft layer")
+    return changes
 
 
 # --- Drafters that go token by token: EAGLE, EAGLE-3, P-EAGLE, Medusa, PARD, Gemma ----------------
@@ -681,41 +632,8 @@ DRAFTER_KINDS: Final[dict[str, dict[str, _Parser]]] = {
     "pard": {"plain": parse_pard, "target": parse_pard},
 }
 
-#: What `architectures` says.
-_ARCHITECTURES: Final = {
-    "DFlash2DraftModel": "dflash2",
-    "DFlashDraftModel": "dflash",
-    "DSparkDraftModel": "dspark",
-    "Eagle3DraftModel": "eagle3",
-    "Eagle3LlamaForCausalLM": "eagle3",
-    "EagleLlamaForCausalLM": "eagle",
-    "Gemma4AssistantForCausalLM": "assistant",
-    "Gemma4DSparkModel": "dspark",
-    "LlamaForCausalLMEagle3": "eagle3",
-    "PEagleDraftModel": "p_eagle",
-    "Qwen3DSparkModel": "dspark",
-}
-#: What `speculators_model_type` says.
-_SPECULATORS: Final = {
-    "dflash": "dflash",
-    "dspark": "dspark",
-    "eagle": "eagle",
-    "eagle3": "eagle3",
-    "p_eagle": "p_eagle",
-    "peagle": "p_eagle",
-}
 #: Drafters that no parser reads, whatever their files look like.
 _UNKNOWN: Final = ("DominoDraftModel",)
-#: Keys that only one form of file has.
-_MARKS: Final = (
-    ("medusa_num_heads", "medusa"),
-    ("dspark_block_size", "v4_dspark"),
-    ("dflash_config", "dflash"),
-    ("eagle_config", "eagle3"),
-    ("draft_vocab_size", "eagle3"),
-    ("truncated_vocab_size", "eagle3"),
-    ("pard_token", "plain"),
-)
 
 
 def parse_drafter_config(
@@ -781,15 +699,16 @@ def parse_drafter_config(
 def _form(config: DraftConfig) -> str:
     """Return what kind of file a config is: by its class, or by keys that only one form has."""
     root = config.root
+    known, speculators = DRAFTER_FILES["architectures"], DRAFTER_FILES["speculators"]
     if root.has("speculators_model_type"):
-        return _SPECULATORS[root.text("speculators_model_type", allowed=_SPECULATORS)]
+        return speculators[root.text("speculators_model_type", allowed=speculators)]
     names = root.texts("architectures")
     if any(name in _UNKNOWN for name in names):
-        root.refuse("architectures", f"one of {', '.join(_ARCHITECTURES)}", next(iter(names)))
+        root.refuse("architectures", f"one of {', '.join(known)}", next(iter(names)))
     for name in names:
-        if name in _ARCHITECTURES:
-            return _ARCHITECTURES[name]
-    for key, form in _MARKS:
+        if name in known:
+            return known[name]
+    for key, form in DRAFTER_FILES["marks"].items():
         if root.has(key) or config.keys.has(key):
             return form
     one_layer = config.keys.values.get("num_hidden_layers") == 1

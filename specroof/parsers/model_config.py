@@ -12,7 +12,14 @@ from specroof.architecture.base import MIXES_BY_FILE
 from specroof.architecture.model import Architecture
 from specroof.errors import ConfigError, expect_word, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
-from specroof.parsers.traits import PARSERS, USUAL_TRAITS, ExpertTraits, Traits, traits_of
+from specroof.parsers.traits import (
+    COSTLESS_KEYS,
+    PARSERS,
+    USUAL_TRAITS,
+    ExpertTraits,
+    Traits,
+    traits_of,
+)
 from specroof.reading.json_text import (
     MAX_LAYERS,
     MAX_SIZE,
@@ -29,30 +36,6 @@ from specroof.units import format_binary_bytes
 # costs. So each object remembers what it was asked for (`AskedObject` of `specroof.reading`), and
 # what is left is named in a note, unless it stands in a table here. A key that is null, false, zero
 # or empty is switched off, and never named.
-
-#: Keys that say nothing of cost in any family: names and versions, tokens, positions, numerics,
-#: training, generation, files of other tools.
-_IRRELEVANT_WORDS: Final = """
-    architectures auto_map model_type transformers_version dtype torch_dtype use_cache
-    name_or_path id2label label2id return_dict is_decoder task_specific_params problem_type
-    tokenizer_class unsloth_fixed unsloth_version max_position_embeddings
-    original_max_position_embeddings model_max_length max_sequence_length
-    initial_context_length seq_length max_seq_len context_window_size prefill_chunk_size
-    rotary_dim partial_rotary_factor partial_rotary_factors position_embedding_type ntk_alpha
-    hidden_act hidden_activation initializer_range initializer_factor init_std init_method
-    query_pre_attn_scalar attention_value_scale scale_attn_weights embedding_multiplier
-    logits_scaling logit_scale scale_emb scale_depth dim_model_base mup_enabled
-    final_logit_softcapping attn_logit_softcapping n_group topk_group num_expert_group
-    norm_topk_prob scoring_func topk_method routed_scaling_factor moe_router_scaling_factor
-    seq_aux aux_loss_alpha output_router_logits router_jitter_noise pretraining_tp ep_size
-    cache_implementation attn_implementation layer_norm_type length_penalty max_length
-    min_length max_new_tokens num_beams num_beam_groups do_sample num_return_sequences
-    repetition_penalty temperature top_k top_p typical_p diversity_penalty num_logits_to_keep
-    chunk_size_feed_forward output_attentions output_hidden_states bad_words_ids
-    suppress_tokens language_model_only swiglu_alpha swiglu_limit swiglu_limits
-    swiglu_limits_shared use_mtp num_nextn_predict_layers
-"""
-_IRRELEVANT: Final = frozenset(_IRRELEVANT_WORDS.split())
 
 #: Beginnings and ends of such keys.
 _IRRELEVANT_NAMES: Final = re.compile(
@@ -94,7 +77,7 @@ def unread_keys(values: object, prefix: str = "") -> Iterator[str]:
             if key not in _READ_ELSEWHERE:
                 yield from unread_keys(value, f"{prefix}{key}.")
         elif value and not (
-            key in _IRRELEVANT or key in values.passed or _IRRELEVANT_NAMES.fullmatch(key)
+            key in COSTLESS_KEYS or key in values.passed or _IRRELEVANT_NAMES.fullmatch(key)
         ):
             yield f"{prefix}{key}"
 

@@ -279,6 +279,14 @@ def read_tables(file: str) -> dict[str, Any]:
 
 _FILE: Final = "families.yaml"
 _CONTENT: Final = read_tables(_FILE)
+#: Keys that say nothing of cost in any family.
+COSTLESS_KEYS: Final = frozenset(_CONTENT["costless"].split())
+#: Which level of a multimodal file says whether its head is its embedding, by `model_type`.
+TIED_BY: Final[Mapping[str, str]] = {
+    name: level for level, names in _CONTENT["tied_by"].items() for name in names.split()
+}
+#: What tells the files of drafters apart.
+DRAFTER_FILES: Final[Mapping[str, Mapping[str, str]]] = _CONTENT["drafters"]
 #: What an entry may be ``like``, by the key that it stands under.
 _KNOWN: Final[dict[str, dict[str, Any]]] = {
     **_CONTENT,
@@ -297,6 +305,10 @@ def _whole(key: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _ROWS: Final = {family: _whole("families", row) for family, row in _CONTENT["families"].items()}
+#: By family, the keys that describe its draft layer in the place of the model's layers.
+DRAFT_LAYERS: Final = {
+    family: _whole("draft_layers", row) for family, row in _CONTENT["draft_layers"].items()
+}
 #: Family parsers by `model_type`; of a multimodal file, by the type inside `text_config`.
 PARSERS: Final = {family: row.get("parser", USUAL_TRAITS.parser) for family, row in _ROWS.items()}
 

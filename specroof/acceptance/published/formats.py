@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import replace
 from functools import partial
+from importlib.resources import files
 from itertools import accumulate
 from operator import mul
 from typing import Annotated, Any, Final
@@ -668,53 +669,13 @@ _FORMATS: Final = (
 )
 
 
-_OF_SERVER: Final = "the acceptance of its server: `specroof doctor`, or the server's log"
-#: Texts of known tools that hold no acceptance: how they are told, what they are and lack, and
-#: what has it.
-_WITHOUT: Final = (
-    (
-        re.compile(r"^sglang:\w", re.MULTILINE),
-        "is SGLang's metrics page, which has no acceptance by position",
-        "`specroof doctor` with the page, or SGLang's log (accept len)",
-    ),
-    (
-        re.compile(r"^vllm:\w", re.MULTILINE),
-        "is the metrics page of a vLLM server that drafts nothing",
-        "counters vllm:spec_decode_num_*, of a server with --speculative-config",
-    ),
-    (
-        re.compile(r"Avg generation throughput: [0-9]"),
-        "is vLLM's log, in which nothing was drafted",
-        "SpecDecoding metrics lines, of a server with --speculative-config",
-    ),
-    (
-        re.compile(r"gen throughput \(token/s\): [0-9]"),
-        "is SGLang's log, in which nothing was drafted",
-        "decode lines with accept len, of a server with --speculative-algorithm",
-    ),
-    (
-        re.compile(r"^Run Info,|guidellm_version"),
-        "is a report of guidellm, which counts no drafts",
-        _OF_SERVER,
-    ),
-    (
-        re.compile(r"^Metric,avg,"),
-        "is the CSV of aiperf or genai-perf, which has no acceptance by position",
-        f"aiperf's JSON with {_POOLED}, or {_OF_SERVER}",
-    ),
-)
-#: The same of results in JSON, by a key.
-_RESULTS_WITHOUT: Final = {
-    "benchmarks": ("is a report of guidellm, which counts no drafts", _OF_SERVER),
-    "output_token_throughput": (
-        "is a result of genai-perf, or of aiperf without an acceptance histogram",
-        f"{_POOLED}, which aiperf writes of a vLLM server with per-request metrics",
-    ),
-    "output_throughput": (
-        "is a benchmark result without acceptance by position",
-        f"{BENCHMARK_RATES}, which vLLM's client writes of a vLLM server that drafts",
-    ),
-}
+def _refuse_without(source: str, kind: str, is_one: Callable[[str], object]) -> None:
+    """Refuse a file of a known tool that holds no acceptance: of a `kind` of `without.yaml`."""
+    file = "without.yaml"
+    text = files("specroof.acceptance.published").joinpath(file).read_text("utf-8")
+    for row in parse_yaml(text, source=file, error=OptionError)[kind]:
+        if is_one(row["tells"]):
+            reject(f"{source}: {row['is']}", row["instead"])
 
 
 def parse_profiles(text: str, source: str, drafts: int | None = None) -> list[AcceptanceProfile]:
@@ -762,9 +723,7 @@ def parse_profiles(text: str, source: str, drafts: int | None = None) -> list[Ac
 
 def _from_yaml(text: str, source: str) -> list[AcceptanceProfile]:
     """Return the profiles of a table of lengths; other tools' texts are refused by name."""
-    for pattern, what, allowed in _WITHOUT:
-        if pattern.search(text):
-            reject(f"{source}: {what}", allowed)
+    _refuse_without(source, "texts", lambda expression: re.search(expression, text))
     if ":" not in text:
         reject(f"{source}: holds no acceptance that is understood", _FORMATS)
     return golden_profiles(text, source)
@@ -779,9 +738,7 @@ def _from_json(document: list[Any], source: str) -> AcceptanceProfile:
         return benchmark_profile(first, source)
     histograms = list(_histograms(document, 0))
     if not histograms:
-        for key, (what, allowed) in _RESULTS_WITHOUT.items():
-            if isinstance(first, dict) and key in first:
-                reject(f"{source}: {what}", allowed)
+        _refuse_without(source, "results", lambda key: isinstance(first, dict) and key in first)
         reject(f"{source}: holds no {_HISTOGRAM} or num_speculative_tokens", _FORMATS)
     return histogram_profile(histograms, source)
 
