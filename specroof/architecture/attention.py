@@ -1,6 +1,6 @@
 """Grouped-query attention, with or without a window or a cache of its own, and the indexer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from specroof.architecture.base import (
     SoftmaxAttention,
     cache_element_bytes,
     cache_only,
+    core_op,
     matmul_flops,
 )
 from specroof.arrays import Array
@@ -584,20 +585,9 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
             cached_bytes=np.asarray(forward.batch_size * read_bytes),
             gathers=setting.gathers_context if of_latents else np.zeros((), dtype=bool),
         )
-    return OpCost(
-        name="core",
-        kind=kind,
-        count=1,
-        flops=flops,
-        weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(forward.batch_size * (read + written)),
-        activation_bytes=np.zeros(()),
-        compute_dtype=setting.activation_dtype,
-        shard=shard,
-        blocks=blocks,
-        tiles=tiles,
-        context=exchange,
-    )
+    moved = np.asarray(forward.batch_size * (read + written))
+    op = core_op(setting, "core", kind, flops=flops, cache_bytes=moved, shard=shard)
+    return replace(op, blocks=blocks, tiles=tiles, context=exchange)
 
 
 def heads_op(core: HeadsAttention, setting: PassSettings, *, pairs: Array, read: Array) -> OpCost:
@@ -702,16 +692,13 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
     pairs, read, new = (tokens / indexer.key_tokens for tokens in (pairs, read, new))
     written = new if setting.options.counts_all else np.zeros(())
     narrow = dtype in {"fp8", "fp4"}
-    return OpCost(
-        name="indexer",
-        kind="indexer",
-        count=1,
-        flops=matmul_flops(indexer.n_heads * indexer.head_dim * setting.forward.batch_size * pairs),
-        weight_bytes=np.zeros(()),
-        cache_bytes=np.asarray(
-            setting.forward.batch_size * key_bytes * (setting.cache_passes * read + written)
-        ),
-        activation_bytes=np.zeros(()),
-        compute_dtype=dtype if narrow else setting.activation_dtype,
+    batch_size = setting.forward.batch_size
+    op = core_op(
+        setting,
+        "indexer",
+        "indexer",
+        flops=matmul_flops(indexer.n_heads * indexer.head_dim * batch_size * pairs),
+        cache_bytes=np.asarray(batch_size * key_bytes * (setting.cache_passes * read + written)),
         shard=shard,
     )
+    return replace(op, compute_dtype=dtype) if narrow else op

@@ -704,6 +704,29 @@ class PassSettings:
         return np.where(self.reads_apart, self.forward.query_len, 1.0)
 
 
+def core_op(
+    setting: PassSettings,
+    name: str,
+    kind: str,
+    *,
+    flops: Array,
+    cache_bytes: Array,
+    shard: Shard,
+) -> OpCost:
+    """Return an operation of a core in one layer, in the arithmetic of activations: no weights.
+
+    Parameters
+    ----------
+    setting
+        The pass.
+    name, kind, flops, cache_bytes, shard
+        As of `OpCost`.
+    """
+    nothing = np.zeros(())
+    dtype = setting.activation_dtype
+    return OpCost(name, kind, 1, flops, nothing, cache_bytes, nothing, dtype, shard)
+
+
 # --- What every kind of core answers -------------------------------------------------------------
 
 #: Classes of kernels that run a core: what a framework does with one is written down by them.

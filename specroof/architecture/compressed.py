@@ -30,6 +30,7 @@ from specroof.architecture.base import (
     SoftmaxAttention,
     cache_element_bytes,
     cache_only,
+    core_op,
 )
 from specroof.arrays import Array
 from specroof.units import dtype_bytes
@@ -286,14 +287,11 @@ def _ring_op(ring: Compressor, core: CompressedAttention, setting: PassSettings)
     """Return the traffic of one float32 ring of tokens that wait to be compressed."""
     row_bytes = ring.row_dim * dtype_bytes("fp32")
     rows_moved = 1 + ring.rows * _entries_per_token(core)
-    return OpCost(
-        name="ring",
-        kind="compressor",
-        count=1,
+    return core_op(
+        setting,
+        "ring",
+        "compressor",
         flops=np.zeros(()),
-        weight_bytes=np.zeros(()),
         cache_bytes=np.asarray(setting.forward.tokens * row_bytes * rows_moved),
-        activation_bytes=np.zeros(()),
-        compute_dtype=setting.activation_dtype,
         shard=ATTENTION_REPLICATED,
     )

@@ -25,6 +25,7 @@ from specroof.architecture.base import (
     SoftmaxAttention,
     cache_element_bytes,
     cache_only,
+    core_op,
     matmul_flops,
 )
 from specroof.arrays import Array
@@ -273,14 +274,11 @@ def expansion_op(
     cached = forward.batch_size * cached_tokens_read(forward, setting.options, core.window)
     moved = 2 * core.n_heads * sum(head_dims) * dtype_bytes(setting.activation_dtype)
     projected_dims = core.n_heads * (sum(head_dims) - core.rope_dim)
-    return OpCost(
-        name="expansion",
-        kind="dense",
-        count=1,
+    return core_op(
+        setting,
+        "expansion",
+        "dense",
         flops=matmul_flops(core.latent_dim * projected_dims * cached),
-        weight_bytes=np.zeros(()),
         cache_bytes=np.asarray(moved * cached),
-        activation_bytes=np.zeros(()),
-        compute_dtype=setting.activation_dtype,
         shard=HEADS,
     )

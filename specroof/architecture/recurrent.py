@@ -1,7 +1,7 @@
 """Linear attention and state spaces: sizes, the state and its traffic, the convolution."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from specroof.architecture.base import (
     Kept,
     OpCost,
     PassSettings,
+    core_op,
     matmul_flops,
 )
 from specroof.arrays import Array
@@ -111,15 +112,12 @@ class RecurrentCore(Core):
         moved = state_passes(kept, mode) * state_bytes
         if mode == "replay":
             moved = moved + np.where(kept > 1, kept * replay_token_bytes(self), 0.0)
-        state = OpCost(
-            name="state",
-            kind="state",
-            count=1,
+        state = core_op(
+            setting,
+            "state",
+            "state",
             flops=self.update_flops(forward.tokens),
-            weight_bytes=np.zeros(()),
             cache_bytes=np.asarray(forward.batch_size * moved),
-            activation_bytes=np.zeros(()),
-            compute_dtype=setting.activation_dtype,
             shard=HEADS,
         )
         return [_convolution(self, setting), state] if self.conv_dim else [state]
@@ -560,14 +558,6 @@ def state_passes(query_len: Array, mode: str) -> Array:
 
 
 def _convolution(core: RecurrentCore, setting: PassSettings) -> OpCost:
-    return OpCost(
-        name="conv",
-        kind="convolution",
-        count=1,
-        flops=matmul_flops(core.conv_taps * setting.forward.tokens),
-        weight_bytes=np.asarray(core.stored_bytes),
-        cache_bytes=np.zeros(()),
-        activation_bytes=np.zeros(()),
-        compute_dtype=setting.activation_dtype,
-        shard=HEADS,
-    )
+    flops = matmul_flops(core.conv_taps * setting.forward.tokens)
+    op = core_op(setting, "conv", "convolution", flops=flops, cache_bytes=np.zeros(()), shard=HEADS)
+    return replace(op, weight_bytes=np.asarray(core.stored_bytes))
