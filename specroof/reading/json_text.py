@@ -402,16 +402,12 @@ class Reader:
         `at_least` is the number of layers that the list must cover; further entries describe
         draft layers and are the caller's to cut.
         """
-        known = [
-            value if isinstance(value, str) and (allowed is None or value in allowed) else None
-            for value in self._list(key, at_least)
-        ]
-        texts = tuple(value for value in known if value is not None)
-        if len(texts) < len(known):
-            usual = texts[0] if texts else min(allowed or [""])
-            instead = [usual if value is None else value for value in known]
-            self.mistake(key, _one_of(allowed), index=known.index(None), instead=instead)
-        return texts
+
+        def fits(value: object) -> bool:
+            return isinstance(value, str) and (allowed is None or value in allowed)
+
+        usual = next(filter(fits, self._list(key, 0)), min(allowed or [""]))
+        return tuple(self._entries(key, at_least, fits, _one_of(allowed), usual))
 
     def ints(
         self,
@@ -422,21 +418,16 @@ class Reader:
         at_least: int = 0,
     ) -> tuple[int, ...]:
         """Return a list of whole numbers; an absent or null key is an empty list."""
-        known = [
-            value
-            if type(value) is int
-            and (minimum <= value <= MAX_SIZE if allowed is None else value in allowed)
-            else None
-            for value in self._list(key, at_least)
-        ]
-        numbers = tuple(value for value in known if value is not None)
-        if len(numbers) < len(known):
-            listed, usual = _whole_number(minimum, MAX_SIZE), minimum
-            if allowed is not None:
-                listed, usual = ", ".join(map(str, sorted(allowed))), min(allowed)
-            instead = [usual if value is None else value for value in known]
-            self.mistake(key, listed, index=known.index(None), instead=instead)
-        return numbers
+        named, usual = _whole_number(minimum, MAX_SIZE), minimum
+        if allowed is not None:
+            named, usual = ", ".join(map(str, sorted(allowed))), min(allowed)
+
+        def fits(value: Any) -> bool:
+            if type(value) is not int:
+                return False
+            return minimum <= value <= MAX_SIZE if allowed is None else value in allowed
+
+        return tuple(self._entries(key, at_least, fits, named, usual))
 
     def section(self, key: str) -> "Reader | None":
         """Return the object under `key`; None where it is absent or null."""
@@ -466,11 +457,9 @@ class Reader:
 
     def objects(self, key: str, *, at_least: int = 0) -> "tuple[Reader, ...]":
         """Return a list of objects as readers; an absent or null key is an empty list."""
-        values = self._list(key, at_least)
-        objects = [value if isinstance(value, dict) else {} for value in values]
-        if objects != values:
-            wrong = next(n for n, value in enumerate(values) if not isinstance(value, dict))
-            self.mistake(key, "an object", index=wrong, instead=objects)
+        objects = self._entries(
+            key, at_least, lambda value: isinstance(value, dict), "an object", {}
+        )
         return tuple(
             Reader(self.source, value, f"{self.prefix}{key}[{index}].")
             for index, value in enumerate(objects)
@@ -531,6 +520,17 @@ class Reader:
     def _first(self, keys: Sequence[str]) -> str:
         """Return the first of alternative spellings that has a value, else the usual one."""
         return self._own(next((key for key in keys if self.has(key)), keys[0]))
+
+    def _entries(
+        self, key: str, at_least: int, fits: Callable[[Any], bool], allowed: str, usual: object
+    ) -> list[Any]:
+        """Return the entries of a list; those that do not fit are a mistake."""
+        entries = self._list(key, at_least)
+        wrong = next((index for index, entry in enumerate(entries) if not fits(entry)), None)
+        if wrong is not None:
+            instead = [entry if fits(entry) else usual for entry in entries]
+            self.mistake(key, allowed, index=wrong, instead=instead)
+        return entries
 
     def _list(self, key: str, at_least: int) -> list[object]:
         value = self.values.get(key)
