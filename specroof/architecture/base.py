@@ -411,19 +411,10 @@ class ForwardPass:
         *,
         settled: bool = False,
     ) -> None:
-        given = {
-            "batch_size": batch_size,
-            "query_len": query_len,
-            "context_len": context_len,
-            "head_len": head_len,
-            "matmul_len": matmul_len,
-        }
-        for name, value in given.items():
-            fitting = (
-                self.query_len
-                if value is None and name in {"head_len", "matmul_len"}
-                else array_within(name, value, _PASS_QUANTITIES[name])
-            )
+        given = (batch_size, query_len, context_len, head_len, matmul_len)
+        for (name, quantity), value in zip(_PASS_QUANTITIES.items(), given, strict=True):
+            is_left_out = value is None and name in {"head_len", "matmul_len"}
+            fitting = self.query_len if is_left_out else array_within(name, value, quantity)
             object.__setattr__(self, name, fitting)
         object.__setattr__(self, "settled", settled)
         arrays = {name: getattr(self, name) for name in _PASS_QUANTITIES}

@@ -409,7 +409,7 @@ def _quark_tensor(scheme: Reader, key: str) -> Reader | None:
 
 # --- torchao -------------------------------------------------------------------------------------
 
-#: By the name of the configuration class, and by its older name.
+#: By the name of the configuration class.
 _TORCHAO: Final = {
     "Int4WeightOnlyConfig": _Algorithm("int4", 0.5, 4.0, 128, None),  # bf16 scale and zero
     "Int8WeightOnlyConfig": _Algorithm("int8", 1.0, 0.0, 1, None),
@@ -417,12 +417,9 @@ _TORCHAO: Final = {
     "Float8WeightOnlyConfig": _Algorithm("fp8", 1.0, 0.0, 1, None),
     "Float8DynamicActivationFloat8WeightConfig": _Algorithm("fp8", 1.0, 0.0, 1, "fp8"),
 }
+#: Classes by their older names, such as ``int8_weight_only``.
 _TORCHAO_OLDER: Final = {
-    "int4_weight_only": "Int4WeightOnlyConfig",
-    "int8_weight_only": "Int8WeightOnlyConfig",
-    "int8_dynamic_activation_int8_weight": "Int8DynamicActivationInt8WeightConfig",
-    "float8_weight_only": "Float8WeightOnlyConfig",
-    "float8_dynamic_activation_float8_weight": "Float8DynamicActivationFloat8WeightConfig",
+    re.sub("(?<=.)(?=[A-Z])", "_", name.removesuffix("Config")).lower(): name for name in _TORCHAO
 }
 
 
