@@ -1,6 +1,6 @@
 """Drafters of a few layers: where they run, and the seconds of drafting of each kind."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, Literal
@@ -313,11 +313,12 @@ class HeadKind:
     seconds
         What a round of its kind does.
     usual
-        What it looks like for a target where no config is given; None where one must be.
+        What it looks like for a target where no config is given, and of some with a design; None
+        where one must be.
     """
 
     seconds: Seconds
-    usual: Geometry | None = None
+    usual: Callable[..., DraftHead] | None = None
 
 
 #: The kinds of drafter that are sized by a config of layers.
@@ -338,15 +339,9 @@ HEAD_KINDS: Final = {
 }
 
 
-#: The kinds whose usual sizes a design may change.
-DESIGNED: Final[Mapping[str, Callable[[Architecture, HeadDesign], DraftHead]]] = {
-    "mtp": usual_mtp,
-    "eagle3": usual_eagle3,
-    "dflash": usual_dflash,
-}
-
-
-def designed(kind: str, usual: Geometry, design: HeadDesign | None) -> tuple[Geometry, str]:
+def designed(
+    kind: str, usual: Callable[..., DraftHead], design: HeadDesign | None
+) -> tuple[Geometry, str]:
     """Return what a head without a config looks like for a target, and where its sizes come from.
 
     Parameters
@@ -354,13 +349,12 @@ def designed(kind: str, usual: Geometry, design: HeadDesign | None) -> tuple[Geo
     kind, usual
         The kind, and its usual sizes.
     design
-        What differs from them, of one of `DESIGNED`; None for nothing.
+        What differs from them, of a kind that takes one; None for nothing.
     """
     if design is None:
         return usual, f"the usual sizes of {kind} (no config= given)"
-    sized = DESIGNED[kind]
     origin = f"the usual sizes of {kind} but for its design (no config= given)"
-    return lambda target: sized(target, design), origin
+    return lambda target: usual(target, design), origin
 
 
 def head_drafter(
@@ -515,7 +509,7 @@ class BlockKind:
         Denoising steps at most: passes over a block.
     """
 
-    usual: Geometry
+    usual: Callable[..., DraftHead]
     block: int
     anchor_drafts: bool = False
     most_steps: int = 1
