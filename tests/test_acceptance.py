@@ -318,12 +318,6 @@ def test_the_measured_length_is_met_at_its_depth(draft_len: int, share: float, k
     assert curve.measured_depth == draft_len
 
 
-def test_odds_by_hand() -> None:
-    # Odds 3, 3/4, 3/9 with a power of 2: rates 3/4, 3/7, 1/4.
-    curve = falling_odds_acceptance(0.75, 2.0)
-    assert curve.survival([1, 2, 3]) == pytest.approx([3 / 4, 9 / 28, 9 / 112])
-
-
 def test_an_acceptance_of_one_is_said() -> None:
     curve = acceptance_from_length(4, 3, kind="eagle3")
     assert curve.tokens_per_round(16) == 17

@@ -357,17 +357,6 @@ def test_rings_move_what_a_simulation_moves(
     assert ring.weight_bytes == 0
 
 
-def test_entries_of_both_published_layouts_by_hand() -> None:
-    assert entry_bytes(CSA, "bf16", "shared-kv") == 1024  # 512 elements of 2 bytes
-    # 448 in fp8, 64 rotary in bf16, seven scale bytes padded to eight.
-    assert entry_bytes(CSA, "fp8", "shared-kv") == 448 + 128 + 8
-    assert entry_bytes(CSA, "fp8", "mla-like") == 512 + 64
-    assert entry_bytes(CSA, "bf16", "mla-like") == 2 * (512 + 64)
-    assert index_key_bytes(Indexer(64, 128, 1024), "fp8") == 128 + 4
-    assert index_key_bytes(Indexer(64, 128, 1024), "bf16") == 256
-    assert index_key_bytes(Indexer(64, 128, 1024), "fp4") == 64 + 8  # and a scale byte per 16
-
-
 def test_rings_of_a_sequence_by_hand() -> None:
     # Two rings of eight tokens, 1024 and 256 float32 values each.
     core = replace(CSA, compressors=(Compressor(8, 1024), Compressor(8, 256)))

@@ -524,15 +524,6 @@ def test_a_lookup_takes_time_on_the_host() -> None:
     assert seconds(lookup_drafter(), verify_s=2.0, draft_len=3) == pytest.approx(2 * 0.005875)
 
 
-def test_proposals_without_a_match_are_none() -> None:
-    drafter = lookup_drafter(match_rate=0.25)
-    found = drafter.propose(constant_acceptance(1.0), np.array([0, 4]))
-    assert found.verify_len.tolist() == [1, 2]
-    assert found.tokens_per_round.tolist() == [1, 2]
-    always = lookup_drafter().propose(constant_acceptance(0.5), np.array([2]))
-    assert (always.verify_len.tolist(), always.tokens_per_round.tolist()) == ([3], [1.75])
-
-
 ODD: Final = replace(TARGET, head=replace(TARGET.head, in_features=32))
 NARROW: Final = eagle3_head(replace(SHAPE, hidden_size=32), name="e", vocab_size=9)
 LARGE: Final = eagle3_head(SHAPE, name="e", vocab_size=1001)

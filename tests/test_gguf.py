@@ -15,7 +15,7 @@ from fuzzing import bounded
 from gguf_files import TYPES, Tensors, gguf_bytes, text, value_bytes
 from specroof import advise, load_drafter, load_model
 from specroof.architecture.draft_heads import DraftHead
-from specroof.architecture.mixes import GGUF_BLOCKS, mixed
+from specroof.architecture.mixes import mixed
 from specroof.architecture.model import Architecture
 from specroof.catalog.names import load_draft_config
 from specroof.errors import CatalogError, ConfigError, OptionError, SpecroofError
@@ -282,12 +282,6 @@ def test_a_header_that_goes_on_is_none_up_to_a_bound(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(gguf, "MAX_HEADER_BYTES", 100)
     with pytest.raises(ConfigError, match="the header is longer than 100 bytes"):
         read_gguf(data[:100], source="m.gguf", file_bytes=10**9)
-
-
-def test_blocks_of_types_are_those_of_ggml() -> None:
-    # ``ggml/include/ggml.h`` and what each block holds, typed by hand beside the writer.
-    for name, (_, block, block_bytes) in TYPES.items():
-        assert GGUF_BLOCKS.get(name, (1, block_bytes)) == (block, block_bytes)
 
 
 WHOLE = gguf_bytes(*a_file("llama", "q4_0")[:2], weights=False)

@@ -269,16 +269,6 @@ def test_lengths_that_no_drafter_has_are_refused(lengths: dict[int, float], mess
         specroof.lengths_acceptance(lengths)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "survival"),
-    # Rates of 0.9 and then 0.5; of 0.9, 0.7, 0.6; of 0.9 for ever.
-    [(0.0, [0.9, 0.45, 0.225]), (0.5, [0.9, 0.63, 0.378]), (1.0, [0.9, 0.81, 0.729])],
-)
-def test_a_decay_by_hand(ratio: float, survival: list[float]) -> None:
-    curve = specroof.decay_acceptance(0.9, 0.5, ratio)
-    assert curve.survival([1, 2, 3]) == pytest.approx(survival)
-
-
 def test_extrapolations_of_a_measured_block_drafter() -> None:
     # The DFlash curve of Finn 2026 cut at 8 of its 15 drafts: what is left out by each.
     whole = specroof.load_profile(DFLASH).survival
@@ -501,13 +491,6 @@ def test_golden_lengths_have_models_modes_and_whole_numbers() -> None:
         ("GLM-5.2", "thinking_off", {1: 1.9, 3: 3.1}),
         ("Kimi-K3", "default", {8: 3.9}),
     ]
-
-
-def test_a_trace_bank_is_a_profile_for_each_category() -> None:
-    text = "commits,category,a0,a1\n2,chat,.9,.8\n0,chat,.3,.2\n1,code,.9,.1\n"
-    chat, code = parse_profiles(text, "file")
-    assert (chat.task, chat.survival, chat.n_rounds) == ("chat", (0.5, 0.5), 2)
-    assert (code.task, code.survival) == ("code", (1.0, 0.0))
 
 
 def without(word: str) -> str:

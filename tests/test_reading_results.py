@@ -212,11 +212,6 @@ def test_a_broken_acceptance_file_is_one_line(text: str, says: str) -> None:
     assert str(refused.value).isprintable()
 
 
-def test_json_lines_of_requests_are_added_up() -> None:
-    text = '{"acceptance_histogram": [1, 1]}\n{"acceptance_histogram": [0, 2]}\n'
-    assert parse_profiles(text, "f")[0].survival == (0.75,)  # 1 and 3 of 4 rounds
-
-
 @pytest.mark.parametrize("how", ["zero", "geometric", "decay"])
 def test_nothing_measured_cannot_go_on(how: str) -> None:
     with pytest.raises(OptionError, match="allowed: with an acceptance of at least one draft"):

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from effort import cpu_bound
 from specroof import load_drafter
-from specroof.acceptance import constant_acceptance, survival_acceptance
+from specroof.acceptance import constant_acceptance
 from specroof.drafters.base import chain_proposals
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.drafters.trees import (
     Node,
     Rates,
     Tree,
-    branch_rates,
     dynamic_tree,
     expansion_tree,
     optimal_tree,
@@ -153,14 +152,6 @@ def test_a_tree_branches_in_what_is_verified_or_on_the_way_there() -> None:
     assert branches(wide, [0.2], 2) == [False, True, True]
     # One node each time is a chain, however it is grown.
     assert branches(partial(dynamic_tree, top_k=1, n_nodes=9), [], 2) == [False] * 3
-
-
-def test_the_first_children_are_accepted_like_a_chain() -> None:
-    # Rates .8 and .5; of the misses the second child gets half and the third a fifth.
-    found = branch_rates(survival_acceptance([0.8, 0.4]), 2, [0.5, 0.2])
-    assert np.array(found) == pytest.approx(np.array([[0.8, 0.1, 0.04], [0.5, 0.25, 0.1]]))
-    # Behind a certain miss nothing is accepted.
-    assert branch_rates(survival_acceptance([0.0, 0.0]), 2, [0.5]) == [[0.0, 0.5], [0.0, 0.5]]
 
 
 def test_a_drafter_with_trees_has_their_depth() -> None:
