@@ -376,24 +376,21 @@ def _library() -> dict[str, AcceptanceProfile]:
     return {row["name"]: _profile(row, sources[row["source"]]) for row in _table(_ROWS)}
 
 
+#: Columns that are texts of a profile.
+_TEXTS: Final = "name model drafter drafter_family task rule engine accuracy"
+
+
 def _profile(row: dict[str, str], source: dict[str, str]) -> AcceptanceProfile:
     values = row["values"].split("/")
     survival, lengths = _READ[row["kind"]](values)
     notes = (source["note"], row["note"])
     return AcceptanceProfile(
-        name=row["name"],
-        model=row["model"],
-        drafter=row["drafter"],
-        drafter_family=row["drafter_family"],
-        task=row["task"],
+        **{column: row[column] for column in _TEXTS.split()},
         temperature=float(row["temperature"]) if row["temperature"] else None,
-        rule=row["rule"],
-        engine=row["engine"],
         survival=survival,
         lengths=lengths,
         counted=_COUNTED[row["kind"]],
         n_rounds=int(row["n_rounds"]) if row["n_rounds"] else None,
-        accuracy=row["accuracy"],
         source=f"{source['title']}, {source['url']}",
         note="; ".join(note for note in notes if note),
     )
