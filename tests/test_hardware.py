@@ -43,35 +43,8 @@ from tables import rows
 FOLDER = _data_folder("hardware")
 FILES = sorted(FOLDER.glob("*.yaml"))
 
-SOURCES = """\
-sources:
-  peak.flops_per_s: a datasheet
-  peak.memory_bytes_per_s: a datasheet
-  peak.memory_bytes: a datasheet
-  interconnect.link_bytes_per_s: a datasheet
-  interconnect.switch_reduces: a datasheet
-  engines.fast: a measurement
-"""
-GOOD = f"""\
-format_version: 1
-name: Test GPU
-aliases: [test, test-gpu]
-{SOURCES}peak:
-  flops_per_s: {{bf16: 100.0e+12, fp8: 200.0e+12}}
-  memory_bytes_per_s: 1.0e+12
-  memory_bytes: 24.0e+9
-interconnect: {{link_bytes_per_s: 50.0e+9, max_devices: 8, switch_reduces: true}}
-default_engine: fast
-engines:
-  fast:
-    compute_frac: {{bf16: 0.7, fp8: 1.1}}
-    memory_frac: 0.8
-    pass_overhead_s: 30.0e-6
-    layer_overhead_s: 2.0e-6
-    sequence_overhead_s: 1.0e-6
-    round_overhead_s: 100.0e-6
-    collective: {{latency_s: 5.0e-6, link_frac: 0.9}}
-"""
+GOOD: str = rows("values", "good_hardware")
+SOURCES = GOOD[GOOD.index("sources:") : GOOD.index("peak:\n")]
 
 
 def bundled(stem: str) -> HardwareProfile:

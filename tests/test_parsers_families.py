@@ -28,10 +28,8 @@ from specroof.architecture.base import (
     Options,
     by_kv_heads,
 )
-from specroof.architecture.experts import Experts
-from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, VisionTower
-from specroof.architecture.recurrent import KimiDeltaAttention, LightningAttention, Mamba2
+from specroof.architecture.recurrent import Mamba2
 from specroof.cost import ForwardPass, forward_cost, kv_bytes_per_token, state_bytes
 from specroof.cost.forward import kv_cache_bytes, storage
 from specroof.parsers import PARSERS, parse_config
@@ -476,20 +474,9 @@ def test_matrices_of_published_layers(
     assert {key: [*found[key]] if key in found else None for key in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "core"),
-    [
-        (SUPER, Experts(512, 22, 1024, 2688, n_matrices=2)),
-        (NANO, Experts(128, 6, 2688, 1856, n_matrices=2)),
-        (GRANITE_TINY, Experts(64, 6, 1536, 512)),
-        (KIMI, KimiDeltaAttention(32, 128, 4, 3)),
-        # the rotary dimensions that it does not rotate are cached
-        (KIMI, LatentAttention(32, latent_dim=512, rope_dim=64, head_dims=(192, 128))),
-        (M1, LightningAttention(64, 128)),
-    ],
-)
-def test_cores_of_published_layers(name: str, core: object) -> None:
-    assert core in [found for _, found in read(name).counted_cores]
+@pytest.mark.parametrize(("name", "core"), LAYERS["published_cores"])
+def test_cores_of_published_layers(name: str, core: Config) -> None:
+    assert built(core) in [found for _, found in read(name).counted_cores]
 
 
 @pytest.mark.parametrize(("name", "kinds", "exchanges"), rows("values", "recurrent_layers"))

@@ -359,38 +359,7 @@ def test_a_law_with_more_numbers_than_depths_is_refused() -> None:
 
 # --- what engines and labs write about acceptance ------------------------------------------------
 
-COUNTERS = """\
-# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
-# TYPE vllm:spec_decode_num_drafts_total counter
-vllm:spec_decode_num_drafts_total{engine="0",model_name="org/m"} 600.0
-vllm:spec_decode_num_drafts_total{engine="1",model_name="org/m"} 400.0
-vllm:spec_decode_num_drafts_created{engine="0",model_name="org/m"} 1.78e+09
-vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="org/m"} 3000.0
-vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="org/m"} 1300.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="org/m",position="0"} 500.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",model_name="org/m",position="0"} 300.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="org/m",position="1"} 400.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="org/m",position="2"} 1e+02
-vllm:num_requests_running{engine="0"} 3.0
-"""
-VLLM_LINE = (
-    "INFO 11-20 12:00:00 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: {mean}, "
-    "Accepted throughput: 21.00 tokens/s, Drafted throughput: 60.00 tokens/s, Accepted: 101 "
-    "tokens, Drafted: {drafted} tokens, Per-position acceptance rate: {rates}, Avg Draft "
-    "acceptance rate: 33.8%\n"
-)
-SGLANG_LINE = (
-    "[2026-11-20 12:00:00] Decode batch. #running-req: 1, #token: 512, token usage: 0.01, accept "
-    "len: {length}, cuda graph: True, gen throughput (token/s): 300.00, #queue-req: 0\n"
-)
-MODELOPT = {
-    "num_speculative_tokens": 3,
-    "conditional_accept_rates": [0.8, 0.5, 0.5],
-    "marginal_accept_rates": [0.8, 0.4, 0.2],
-    "mean_accept_length": 2.4,
-    "acceptance_length_histogram": [20, 40, 20, 20],
-    "measurement_conditions": {"model": "org/target", "dataset": "mt-bench"},
-}
+COUNTERS, VLLM_LINE, SGLANG_LINE, MODELOPT = rows("values", "acceptance_files").values()
 
 
 def one(text: str, drafts: int | None = None) -> specroof.AcceptanceProfile:
