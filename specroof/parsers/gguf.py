@@ -57,17 +57,12 @@ _SCALARS: Final = {
 _STRING: Final = 8
 _ARRAY: Final = 9
 
-#: Types of tensors by number: ``enum ggml_type``. The missing ones are withdrawn.
-_TENSOR_TYPES: Final = {
-    **dict(enumerate(("f32", "f16", "q4_0", "q4_1"))),
-    **dict(enumerate(("q5_0", "q5_1", "q8_0"), start=6)),
-    **dict(enumerate(("q2_k", "q3_k", "q4_k", "q5_k", "q6_k"), start=10)),
-    **dict(enumerate(("iq2_xxs", "iq2_xs", "iq3_xxs", "iq1_s", "iq4_nl", "iq3_s"), start=16)),
-    **dict(enumerate(("iq2_s", "iq4_xs"), start=22)),
-    **dict(enumerate(("iq1_m", "bf16"), start=29)),
-    **dict(enumerate(("tq1_0", "tq2_0"), start=34)),
-    **dict(enumerate(("mxfp4", "nvfp4", "q1_0", "q2_0"), start=39)),
-}
+#: What such files call families, keys, tensors and types: see the comments of the file.
+_TABLES: Final = read_tables("gguf.yaml")
+_FAMILIES: Final[dict[str, str]] = _TABLES["families"]
+_TENSORS: Final[dict[str, list[list[str]]]] = _TABLES["tensors"]
+#: Types of tensors by number.
+_TENSOR_TYPES: Final[dict[int, str]] = {number: name for name, number in _TABLES["types"].items()}
 
 #: A scalar, a text, or an array of few scalars.
 Value = bool | int | float | str | tuple[bool | int | float, ...]
@@ -307,10 +302,6 @@ def _tensor(cursor: _Cursor) -> GgufTensor:
 
 # --- A model of a header --------------------------------------------------------------------------
 
-#: What such files call families, keys and tensors: see the comments of the file.
-_TABLES: Final = read_tables("gguf.yaml")
-_FAMILIES: Final[dict[str, str]] = _TABLES["families"]
-_TENSORS: Final[dict[str, list[list[str]]]] = _TABLES["tensors"]
 #: Matrices that a file may hold in one tensor, one below the other.
 _FUSED: Final = ("q_proj", "k_proj", "v_proj")
 #: Share of a file's bytes that may be in tensors nobody knows without a word.
