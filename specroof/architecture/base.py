@@ -712,6 +712,17 @@ def core_op(
         The pass.
     name, kind, flops, cache_bytes, shard
         As of `OpCost`.
+
+    Source
+        Counting, by the caller.
+
+    Examples
+    --------
+    >>> setting = PassSettings(ForwardPass(1, 1, 0), Options(), "bf16", "fp32", "bf16")
+    >>> flops, moved = np.array(2.0), np.array(8.0)
+    >>> op = core_op(setting, "core", "state", flops=flops, cache_bytes=moved, shard=HEADS)
+    >>> float(op.memory_bytes), op.compute_dtype
+    (8.0, 'bf16')
     """
     nothing = np.zeros(())
     dtype = setting.activation_dtype
