@@ -586,8 +586,8 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
             gathers=setting.gathers_context if of_latents else np.zeros((), dtype=bool),
         )
     moved = np.asarray(forward.batch_size * (read + written))
-    op = core_op(setting, "core", kind, flops=flops, cache_bytes=moved, shard=shard)
-    return replace(op, blocks=blocks, tiles=tiles, context=exchange)
+    seen = {"blocks": blocks, "tiles": tiles, "context": exchange}
+    return core_op(setting, "core", kind, flops=flops, cache_bytes=moved, shard=shard, **seen)
 
 
 def heads_op(core: HeadsAttention, setting: PassSettings, *, pairs: Array, read: Array) -> OpCost:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -703,6 +703,7 @@ def core_op(
     flops: Array,
     cache_bytes: Array,
     shard: Shard,
+    **more: Any,
 ) -> OpCost:
     """Return an operation of a core in one layer, in the arithmetic of activations: no weights.
 
@@ -710,7 +711,7 @@ def core_op(
     ----------
     setting
         The pass.
-    name, kind, flops, cache_bytes, shard
+    name, kind, flops, cache_bytes, shard, more
         As of `OpCost`.
 
     Source
@@ -726,7 +727,7 @@ def core_op(
     """
     nothing = np.zeros(())
     dtype = setting.activation_dtype
-    return OpCost(name, kind, 1, flops, nothing, cache_bytes, nothing, dtype, shard)
+    return OpCost(name, kind, 1, flops, nothing, cache_bytes, nothing, dtype, shard, **more)
 
 
 # --- What every kind of core answers -------------------------------------------------------------
