@@ -290,11 +290,11 @@ def test_another_study_is_told_by_what_stands_behind_the_same_names(tmp_path: Pa
             "drafters": (replace(drafter, acceptance=specroof.constant_acceptance(0.71)),)
         },
     }
-    others = {name: CONTENT[name] for name in ("format_version", "targets", "drafters")}
+    shared = {name: CONTENT[name] for name in ("format_version", "targets", "drafters")}
     trace, plans = tmp_path / "trace.csv", list[Plan]()
     for last in (1, 7):
         trace.write_text(f"arrival_s,input_len,output_len\n0,9,9\n{last},9,9\n")
-        plans.append(plan_of(study_of(others | {"workload": {"trace": str(trace)}})))
+        plans.append(plan_of(study_of(shared | {"workload": {"trace": str(trace)}})))
     soon, late = plans
     assert changes(soon.described, late.described).startswith("loads.0.requests_sha256 was ")
     one = replace(study, targets=(target,), drafters=(drafter,))
