@@ -31,9 +31,7 @@ from specroof.plot import (
     figure_bytes,
     plot_best_draft_len_map,
     plot_by_batch,
-    plot_draft_len_by_batch,
     plot_roofline,
-    plot_speedup_by_batch,
     plot_speedup_by_draft_len,
     plot_time_per_op,
 )
@@ -186,13 +184,13 @@ def labels(figure: Figure) -> list[str]:
 def test_a_chart_has_the_band_of_a_few_curves() -> None:
     band = Band(width=0.2, mean_error=0.1, points=9)
     banded = curve([[[1.0, 1.5, 1.4]] * 2], band=band)
-    charts = plot_speedup_by_draft_len([banded]), plot_speedup_by_batch([banded])
+    charts = plot_speedup_by_draft_len([banded]), plot_by_batch([banded])
     for chart, points in zip(charts, (3, 2), strict=True):
-        (drawn,) = main_axes(chart).collections
+        drawn = main_axes(chart).collections[0]
         x, y = np.asarray(drawn.get_paths()[0].vertices).T
         assert (len({*x.tolist()}), y.max()) == (points, pytest.approx(1.5 * np.exp(0.2)))
         assert "80% band" in legend_texts(chart)
-    many = plot_speedup_by_batch([replace(banded, drafter=f"{i}") for i in range(5)])
+    many = plot_by_batch([replace(banded, drafter=f"{i}") for i in range(5)])
     assert len(main_axes(many).collections) == 0
 
 
@@ -301,7 +299,7 @@ CHARTS = {
         grid(20, 30, context_len=np.geomspace(128, 1e6, 20).round())
     ),
     "map of a long drafter": lambda: plot_best_draft_len_map(grid(2, 2, drafter=LONG_SPEC)),
-    "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1), title="Mine"),
+    "map of one cell": lambda: plot_best_draft_len_map(grid(1, 1)),
     "roofline of equal operations": lambda: roofline(
         [op(f"mlp.{i}", compute_s=1e-4, memory_s=1e-3, kind=f"kind {i}") for i in range(9)]
     ),
@@ -405,15 +403,6 @@ def test_speedups_and_plain_decoding_fill_the_picture_whatever_the_free_lunch(
     assert ys(lines(axes, style=":", several=False)[0]).tolist() == [1, 1]
 
 
-def test_the_chart_shows_the_point_that_was_asked_for() -> None:
-    made = grid(2, 3)
-    figure = plot_speedup_by_draft_len([made], context_index=1, batch_index=-1)
-    np.testing.assert_array_equal(ys(lines(main_axes(figure))[0]), made.speedup[1, 2])
-    found, shared = titles(figure)
-    assert shared.endswith("batch 4, context 8192")
-    assert f"{made.best_speedup[1, 2]:.2f}x" in found
-
-
 def test_charts_of_requests_say_that_prefills_are_counted() -> None:
     # A step of 1 s, as many seconds a round as tokens, and prefills of 1 s a token.
     counted = curve(
@@ -460,19 +449,17 @@ def test_a_title_says_what_a_drafter_gains_and_not_the_bound_of_a_textbook() -> 
 
 def test_the_best_of_each_batch_size_is_drawn() -> None:
     made = grid(2, 9)
-    for plot, best in (
-        (plot_speedup_by_batch, made.best_speedup),
-        (plot_draft_len_by_batch, made.best_draft_len),
-    ):
-        (line,) = lines(main_axes(plot([made], context_index=1)))
+    panels = plot_by_batch([made]).axes
+    for axes, best in zip(panels, (made.best_speedup, made.best_draft_len), strict=True):
+        (line,) = lines(axes)
         np.testing.assert_array_equal(xs(line), made.batch_size)
-        np.testing.assert_allclose(ys(line), best[1])
+        np.testing.assert_allclose(ys(line), best[0])
 
 
 def test_the_band_holds_the_drafts_within_one_percent() -> None:
     # With 1000 sequences 1.2 is the best, and 1.19 within 1% of it: drafts 1 to 3.
     made = curve([[[1, 1.5, 1.2, 1.1], [1, 1.19, 1.2, 1.199]]], batch_size=np.array([1.0, 1000.0]))
-    (band,) = main_axes(plot_draft_len_by_batch([made])).collections
+    (band,) = plot_by_batch([made]).axes[1].collections
     assert isinstance(band, PolyCollection)
     corners = np.asarray(band.get_paths()[0].vertices, dtype=np.float64)
     reach = {x: sorted(corners[corners[:, 0] == x, 1].tolist()) for x in (1.0, 1000.0)}
@@ -483,7 +470,7 @@ def test_the_band_holds_the_drafts_within_one_percent() -> None:
 def test_curves_may_have_batch_sizes_of_their_own_in_any_order() -> None:
     one = grid(1, 3, batch_size=np.array([16.0, 1.0, 4.0]))
     other = grid(1, 2, batch_size=np.array([2.0, 16384.0]), drafter="ideal")
-    axes = main_axes(plot_speedup_by_batch([one, other]))
+    axes = main_axes(plot_by_batch([one, other]))
     assert xs(lines(axes)[0]).tolist() == [1, 4, 16]
     assert ys(lines(axes)[0])[-1] == pytest.approx(one.best_speedup[0, 0])
 
@@ -522,8 +509,8 @@ def test_a_point_without_room_for_drafts_has_no_line() -> None:
     assert len(lines(main_axes(figure))) == 1
     assert len(labels(figure)) == 1
     assert "Best speedup" not in plot_by_batch([full]).get_suptitle()
-    nothing = plot_speedup_by_draft_len([full], title="")
-    assert (lines(main_axes(nothing)), labels(nothing), nothing.get_suptitle()) == ([], [], "")
+    nothing = plot_speedup_by_draft_len([full])
+    assert (lines(main_axes(nothing)), labels(nothing)) == ([], [])
 
 
 # --- the heat map ------------------------------------------------------------------------------
@@ -666,24 +653,14 @@ def test_a_pass_that_is_shorter_than_its_operations_says_why() -> None:
 ONE = op("a", compute_s=1, memory_s=1)
 NO_FLOPS = op("a", compute_s=0, memory_s=1)
 THREE_PASSES = replace(latency([ONE]), work_s=np.ones(3))
-BY_CURVES = (
-    *(plot_speedup_by_draft_len, plot_speedup_by_batch, plot_draft_len_by_batch, plot_by_batch),
-)
 REFUSED: list[tuple[Callable[[], object], str]] = [
-    (
-        partial(plot_speedup_by_draft_len, [grid(1, 2)], batch_index=-3),
-        "batch_index is -3; .* to 1",
-    ),
     (partial(roofline, [ONE], fp8=1e15), "flops_per_s .*fp8; .*'bf16'"),
     (partial(roofline, [NO_FLOPS]), "latency .*allowed: one or more"),
     (partial(plot_time_per_op, THREE_PASSES, title=""), "latency .*3 passes; allowed: one"),
     (partial(plot_time_per_op, latency([]), title=""), "latency .*allowed: one or more"),
+    (partial(plot_speedup_by_draft_len, []), "curves is empty; allowed: one or more"),
+    (partial(plot_by_batch, []), "curves is empty; allowed: one or more"),
 ]
-for _plot in BY_CURVES:
-    REFUSED += [
-        (partial(_plot, []), "curves is empty; allowed: one or more"),
-        (partial(_plot, [grid(2, 2)], context_index=2), "context_index is 2; .*from 0 to 1"),
-    ]
 
 
 @pytest.mark.parametrize(("draw", "said"), REFUSED)

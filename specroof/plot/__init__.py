@@ -8,8 +8,6 @@ from specroof.plot.curves import (
     plot_acceptance,
     plot_best_draft_len_map,
     plot_by_batch,
-    plot_draft_len_by_batch,
-    plot_speedup_by_batch,
     plot_speedup_by_draft_len,
     speedup_figures,
 )
@@ -19,36 +17,6 @@ from specroof.plot.operations import plot_roofline, plot_time_per_op, plot_water
 from specroof.plot.rows import plot_rows
 from specroof.plot.scatter import plot_predicted
 from specroof.plot.style import chart_format, figure_bytes, line_key
-
-__all__ = [
-    "Across",
-    "Bar",
-    "Fill",
-    "Line",
-    "Panel",
-    "chart_format",
-    "figure_bytes",
-    "line_key",
-    "plot_acceptance",
-    "plot_adaptive",
-    "plot_bars",
-    "plot_best_draft_len_map",
-    "plot_breakeven",
-    "plot_by_batch",
-    "plot_draft_len_by_batch",
-    "plot_frontier",
-    "plot_lines",
-    "plot_predicted",
-    "plot_roofline",
-    "plot_rows",
-    "plot_speedup_by_batch",
-    "plot_speedup_by_draft_len",
-    "plot_time_per_op",
-    "plot_waterfall",
-    "plot_worth",
-    "speedup_figures",
-    "study_figures",
-]
 
 
 def _plot_answer(answer: Any) -> Any:

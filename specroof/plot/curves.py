@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -58,14 +57,11 @@ _FULL: Final = "#D9D9D9"  # cells of a map where drafts have no room
 
 @house_style()
 def plot_speedup_by_draft_len(
-    curves: "Sequence[SpeedupCurve]",
-    *,
-    context_index: int = 0,
-    batch_index: int = 0,
-    title: str | None = None,
-    measured: Sequence[Measured] = (),
+    curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measured] = ()
 ) -> Figure:
     """Draw speedup against draft length, a line for each drafter, the chosen length in a ring.
+
+    Curves are drawn at their first context length and batch size.
 
     The dashed line of the same colour is the speedup if drafting and the verification of more than
     one position cost nothing, which is the tokens per round unless prefills are counted. Beyond
@@ -75,22 +71,18 @@ def plot_speedup_by_draft_len(
     ----------
     curves
         From `speedup_curve`; they may differ in more than the drafter.
-    context_index, batch_index
-        Which context length and batch size of each.
-    title
-        What the curves have in common, and the best speedup, if None.
     measured
         Measurements near the curves: those of the batch size are drawn as stars.
 
     Raises
     ------
     OptionError
-        Without curves, or if one has no such context length or batch size.
+        Without curves.
     """
-    shared, names = _names(curves, context_index, batch_index)
+    shared, names = _names(curves, with_batch=True)
     lines, best, guessed = list[Line](), list[tuple[bool, float, int, str]](), False
+    place = 0, 0
     for i, (name, curve) in enumerate(zip(names, curves, strict=True)):
-        place = context_index, batch_index
         if not curve.drafts_run[place]:
             lines.append(Line(f"{name}: no room", np.array([]), np.array([])))
             continue
@@ -119,7 +111,7 @@ def plot_speedup_by_draft_len(
         ]
         # What accepts everything is a bound beside real drafters, no finding.
         best.append((curve.drafter != "ideal", gain, -drafts, names[i]))
-    here = {curve.batch_size[batch_index].item() for curve in curves}
+    here = {curve.batch_size[0].item() for curve in curves}
     lines += stars(
         [(drafts, gain, known) for batch, drafts, gain, known in measured if batch in here]
     )
@@ -138,123 +130,84 @@ def plot_speedup_by_draft_len(
         keys.append(line_key("acceptance extrapolated", color=GREY, **_EXTRAPOLATED))
     return plot_lines(
         [Panel(_speedup_label("Speedup", curves), lines, "speedup")],
-        shared if title is None else title,
+        shared,
         Across("Draft length γ (tokens per sequence and round)", "whole"),
         keys=keys,
     )
 
 
 @house_style()
-def plot_by_batch(
-    curves: "Sequence[SpeedupCurve]",
-    *,
-    context_index: int = 0,
-    title: str | None = None,
-    of: Sequence[str] = ("speedup", "draft_len"),
-    measured: Sequence[Measured] = (),
-) -> Figure:
+def plot_by_batch(curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measured] = ()) -> Figure:
     """Draw best speedup above best draft length, both against the batch size.
 
-    The band holds the draft lengths within 1% of the best.
+    Curves are drawn at their first context length. The band holds the draft lengths within 1% of
+    the best.
 
     Parameters
     ----------
     curves
         From `speedup_curve`; the legend names what they differ in.
-    context_index
-        Which context length of each.
-    title
-        What the curves have in common, and the range of speedups, if None.
-    of
-        The panels, from above.
     measured
         Measurements near the curves: those of lengths that are best somewhere are drawn as stars.
 
     Raises
     ------
     OptionError
-        Without curves, or if one has no such context length.
+        Without curves.
     """
-    shared, names = _names(curves, context_index)
-    lines: dict[str, list[Line]] = {"speedup": [], "draft_len": []}
+    shared, names = _names(curves)
+    speedups, draft_lens = list[Line](), list[Line]()
     for name, curve in zip(names, curves, strict=True):
         ascending = np.argsort(curve.batch_size, kind="stable")
-        batches, room = curve.batch_size[ascending], curve.drafts_run[context_index, ascending]
+        batches, room = curve.batch_size[ascending], curve.drafts_run[0, ascending]
         # A speedup of 1 would say that drafts without room do not pay.
         best, gain, shortest, longest = (
-            np.where(room, values[context_index, ascending], np.nan)
+            np.where(room, values[0, ascending], np.nan)
             for values in (curve.best_draft_len, curve.best_speedup, *curve.near_best(_NEAR))
         )
         low, high = (
-            None
-            if end is None
-            else np.where(room, curve.at_best(end)[context_index, ascending], np.nan)
+            None if end is None else np.where(room, curve.at_best(end)[0, ascending], np.nan)
             for end in _bands(curve, curves)
         )
-        lines["speedup"].append(Line(name, batches, gain, low, high, missing=batches[~room]))
-        lines["draft_len"].append(Line(name, batches, best, shortest, longest))
-    gains = np.concatenate([line.y for line in lines["speedup"]])
+        speedups.append(Line(name, batches, gain, low, high, missing=batches[~room]))
+        draft_lens.append(Line(name, batches, best, shortest, longest))
+    gains = np.concatenate([line.y for line in speedups])
     if np.isfinite(gains).any():
-        shared += f"\n{_range_of(lines['speedup'])}"
+        shared += f"\n{_range_of(speedups)}"
     chosen = {drafts for curve in curves for drafts in curve.best_draft_len.ravel().tolist()}
-    lines["speedup"] += stars(
-        [(batch, gain, known) for batch, k, gain, known in measured if k in chosen]
-    )
-    keys: dict[str, list[Artist]] = {
-        "speedup": band_keys(lines["speedup"]),
-        "draft_len": band_keys(lines["draft_len"], f"drafts within {_NEAR:.0%} of the best"),
-    }
+    speedups += stars([(batch, gain, known) for batch, k, gain, known in measured if k in chosen])
+    keys = band_keys(speedups)
     if np.isnan(gains).any():
-        keys["speedup"].append(line_key(_NO_ROOM, **CROSS, color=GREY))
-    panels = {
-        "speedup": Panel(_speedup_label("Best speedup", curves), lines["speedup"], "speedup"),
-        "draft_len": Panel("Best draft length γ (tokens)", lines["draft_len"], "whole"),
-    }
+        keys.append(line_key(_NO_ROOM, **CROSS, color=GREY))
     return plot_lines(
-        [panels[name] for name in of],
-        shared if title is None else title,
+        [
+            Panel(_speedup_label("Best speedup", curves), speedups, "speedup"),
+            Panel("Best draft length γ (tokens)", draft_lens, "whole"),
+        ],
+        shared,
         Across("Batch size (sequences)", "loads"),
-        keys=[key for name in of for key in keys[name]],
+        keys=[*keys, *band_keys(draft_lens, f"drafts within {_NEAR:.0%} of the best")],
     )
 
 
-def plot_speedup_by_batch(curves: "Sequence[SpeedupCurve]", **more: Any) -> Figure:
-    """Draw the upper panel of `plot_by_batch`, which takes the same."""
-    return plot_by_batch(curves, **more, of=("speedup",))
-
-
-def plot_draft_len_by_batch(curves: "Sequence[SpeedupCurve]", **more: Any) -> Figure:
-    """Draw the lower panel of `plot_by_batch`, which takes the same."""
-    return plot_by_batch(curves, **more, of=("draft_len",))
-
-
-def _names(
-    curves: "Sequence[SpeedupCurve]", context_index: int, batch_index: int | None = None
-) -> tuple[str, list[str]]:
-    """Return the words that all curves share at these places, and a name of each.
+def _names(curves: "Sequence[SpeedupCurve]", *, with_batch: bool = False) -> tuple[str, list[str]]:
+    """Return the words that all curves share at their first place, and a name of each.
 
     Raises
     ------
     OptionError
-        Without curves, or if one has no such place.
+        Without curves.
     """
     if not curves:
         reject("curves is empty", "one or more")
     points = list[Mapping[str, str]]()
     for curve in curves:
-        _check_place("context_index", context_index, curve.context_len)
-        context = f"context {plain_number(curve.context_len[context_index])}"
+        context = f"context {plain_number(curve.context_len[0])}"
         point = {"context": curve.request_lengths or context}
-        if batch_index is not None:
-            _check_place("batch_index", batch_index, curve.batch_size)
-            point = {"batch": f"batch {plain_number(curve.batch_size[batch_index])}", **point}
+        if with_batch:
+            point = {"batch": f"batch {plain_number(curve.batch_size[0])}", **point}
         points.append(point)
     return curve_names(curves, points)
-
-
-def _check_place(name: str, index: int, axis: Array) -> None:
-    if not -len(axis) <= index < len(axis):
-        reject(f"{name} is {index}", f"from 0 to {len(axis) - 1}")
 
 
 def _range_of(lines: Sequence[Line]) -> str:
@@ -292,28 +245,24 @@ def _speedup_label(what: str, curves: "Sequence[SpeedupCurve]") -> str:
 
 
 @house_style()
-def plot_best_draft_len_map(curve: "SpeedupCurve", *, title: str | None = None) -> Figure:
+def plot_best_draft_len_map(curve: "SpeedupCurve") -> Figure:
     """Draw the best draft length over batch size and context length, as a heat map.
 
     Parameters
     ----------
     curve
         From `speedup_curve`, over a list of batch sizes and of context lengths.
-    title
-        Model, hardware, engine and drafter, and the range of lengths, if None.
     """
     room = curve.drafts_run
     best = np.ma.MaskedArray(curve.best_draft_len, mask=~room)
     known = curve.best_draft_len[room]
     highest = int(known.max(initial=0))
     lowest = int(known.min(initial=highest))
-    if title is None:
-        shared, names = curve_names([curve], [{}])
-        lengths = " to ".join(dict.fromkeys([f"{lowest}", f"{highest}"]))
-        title = f"{shared}\ndrafter: {names[0]}\n{lengths} drafts are best where they fit"
+    shared, names = curve_names([curve], [{}])
+    lengths = " to ".join(dict.fromkeys([f"{lowest}", f"{highest}"]))
     rows, columns = best.shape
     chart = new_chart(
-        title,
+        f"{shared}\ndrafter: {names[0]}\n{lengths} drafts are best where they fit",
         width=float(np.clip(2.6 + 0.46 * columns, 6, 11)),
         height=float(np.clip(1.6 + 0.36 * rows, 3, 8)),
     )
@@ -371,10 +320,7 @@ _BEYOND: Final = 1.5
 
 
 def plot_acceptance(
-    curves: Sequence[tuple[str, Acceptance]],
-    *,
-    fits: Sequence[tuple[str, Acceptance]] = (),
-    title: str | None = None,
+    curves: Sequence[tuple[str, Acceptance]], *, fits: Sequence[tuple[str, Acceptance]] = ()
 ) -> Figure:
     """Draw survival and tokens per round against draft length, a line for each curve.
 
@@ -384,8 +330,6 @@ def plot_acceptance(
         Measured ones, each with its name, up to the depth that it was measured to.
     fits
         Laws to draw dashed, past that depth too.
-    title
-        The most tokens per round that were measured if None.
 
     Raises
     ------
@@ -410,7 +354,7 @@ def plot_acceptance(
             Panel("First γ drafts all accepted (share of rounds)", panels["survival"]),
             Panel("Tokens per round (bonus token included)", panels["tokens_per_round"]),
         ],
-        f"{found} with {format_drafts(most.x[-1])}" if title is None else title,
+        f"{found} with {format_drafts(most.x[-1])}",
         Across("Draft length γ", "whole"),
         columns=2,
     )
