@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -306,12 +306,6 @@ class ProfileParameter:
         A usual value: where a fit starts that has no profile to start from.
     spread
         How far from there it may be taken to lie: the standard deviation of its logarithm.
-    is_share
-        Whether it is a share of a peak, and bounded; seconds are not.
-    start
-        The value that a profile has; of a mapping, its largest one stands for all.
-    apply
-        The profile with another value.
     needs_drafts
         Whether only points with drafts depend on it.
     least_points
@@ -320,13 +314,26 @@ class ProfileParameter:
 
     name: str
     typical: float
-    spread: float
+    spread: float = 0.5
     _: KW_ONLY
-    start: Callable[[EngineProfile], float]
-    apply: Callable[[EngineProfile, float], EngineProfile]
-    least_points: int
-    is_share: bool = False
     needs_drafts: bool = False
+    least_points: int = 3
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is a share of a peak, and bounded; seconds are not."""
+        return self.name in _SCALED
+
+    def start(self, engine: EngineProfile) -> float:
+        """Return the value that a profile has; of shares by dtype, one stands for all."""
+        value = getattr(engine, self.name)
+        return _compute_share(value) if isinstance(value, Mapping) else float(value or 0.0)
+
+    def apply(self, engine: EngineProfile, value: float) -> EngineProfile:
+        """Return the profile with another value."""
+        scaled = _SCALED.get(self.name)
+        changed: dict[str, Any] = {self.name: value}
+        return replace(engine, **changed) if scaled is None else scaled(engine, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,27 +420,6 @@ def coordinate(parameter: ProfileParameter, engine: EngineProfile) -> Coordinate
     return Coordinate(parameter, 0.0, _USUAL_SECONDS * parameter.typical, is_known=False)
 
 
-def _seconds(
-    name: str, typical: float, spread: float = 0.5, *, drafts: bool = False, points: int = 3
-) -> ProfileParameter:
-    def start(engine: EngineProfile) -> float:
-        return float(getattr(engine, name) or 0.0)
-
-    def apply(engine: EngineProfile, value: float) -> EngineProfile:
-        changed: EngineProfile = replace(engine, **{name: value})  # type: ignore[arg-type]
-        return changed
-
-    return ProfileParameter(
-        name,
-        typical,
-        spread,
-        needs_drafts=drafts,
-        least_points=points,
-        start=start,
-        apply=apply,
-    )
-
-
 def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
     return {key: min(share * factor, _MOST_SHARE) for key, share in shares.items()}
 
@@ -448,16 +434,16 @@ def _scaled_memory(engine: EngineProfile, value: float) -> EngineProfile:
     return replace(engine, memory_frac=value, kind_memory_frac=kinds, expert_kernels=kernels)
 
 
-def _compute_share(engine: EngineProfile) -> float:
+def _compute_share(shares: Mapping[str, float]) -> float:
     # Most profiles list bf16 alone; dtypes that one does not list are at all of their peak.
-    return engine.compute_frac.get("bf16", max(engine.compute_frac.values(), default=1.0))
+    return shares.get("bf16", max(shares.values(), default=1.0))
 
 
 _DTYPES: Final = ("fp32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4")
 
 
 def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
-    factor = value / _compute_share(engine)
+    factor = value / _compute_share(engine.compute_frac)
     return replace(
         engine,
         compute_frac=_scaled(
@@ -481,6 +467,11 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
     )
 
 
+#: How a profile takes another share of a peak: all that stands beside it moves with it.
+_SCALED: Final[Mapping[str, Callable[[EngineProfile, float], EngineProfile]]] = {
+    "memory_frac": _scaled_memory,
+    "compute_frac": _scaled_compute,
+}
 #: Overheads first, which three points determine; shares of the peaks from more. Seconds per layer
 #: are fitted where the profile has them, and those per pass where it has none: one model at one
 #: placement cannot tell them apart, nor those per collective. Spreads of shares are three times
@@ -488,31 +479,15 @@ def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
 #: other kernels, and some computed at a fifth of their peak. Those of overheads are what plain
 #: throughput is off on sources that a fit has not seen, about 10%, over their part of a pass.
 PARAMETERS: Final = (
-    _seconds("layer_overhead_s", 3e-5, 0.2),
-    _seconds("pass_overhead_s", 3e-4),
-    _seconds("sequence_overhead_s", 3e-5),
-    _seconds("round_overhead_s", 8e-4, 0.4, drafts=True),
-    ProfileParameter(
-        "memory_frac",
-        typical=0.85,
-        spread=0.15,
-        is_share=True,
-        least_points=4,
-        start=lambda engine: engine.memory_frac,
-        apply=_scaled_memory,
-    ),
-    ProfileParameter(
-        "compute_frac",
-        typical=0.7,
-        spread=0.45,
-        is_share=True,
-        least_points=5,
-        start=_compute_share,
-        apply=_scaled_compute,
-    ),
-    _seconds("round_sequence_overhead_s", 2e-5, drafts=True, points=5),
-    _seconds("draft_pass_overhead_s", 2e-4, drafts=True, points=6),
-    _seconds("request_overhead_s", 1e-2, points=5),
+    ProfileParameter("layer_overhead_s", 3e-5, 0.2),
+    ProfileParameter("pass_overhead_s", 3e-4),
+    ProfileParameter("sequence_overhead_s", 3e-5),
+    ProfileParameter("round_overhead_s", 8e-4, 0.4, needs_drafts=True),
+    ProfileParameter("memory_frac", 0.85, 0.15, least_points=4),
+    ProfileParameter("compute_frac", 0.7, 0.45, least_points=5),
+    ProfileParameter("round_sequence_overhead_s", 2e-5, needs_drafts=True, least_points=5),
+    ProfileParameter("draft_pass_overhead_s", 2e-4, needs_drafts=True, least_points=6),
+    ProfileParameter("request_overhead_s", 1e-2, least_points=5),
 )
 
 

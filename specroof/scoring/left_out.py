@@ -6,7 +6,7 @@ The profiles ship with the package (`specroof.catalog.left_out_fits`), so that n
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from specroof.catalog import left_out_fits
 from specroof.cost import Options
@@ -16,7 +16,7 @@ from specroof.evidence import STEP, Measurement, acceptance_of, base_model, draf
 from specroof.evidence.measurement import chip_of, model_of
 from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import EngineProfile
-from specroof.hardware.profile import GENERIC, GenericEngines, Placement
+from specroof.hardware.profile import GENERIC, Placement
 from specroof.latency.setup import Deployment, engine_setup
 
 
@@ -78,16 +78,9 @@ def left_out_generic(point: Measurement, *, by_engine: bool = False) -> EnginePr
 
 def _generic_without(point: Measurement, without: str) -> EngineProfile:
     """Return the generic engine of a measured chip by the fit without a group."""
-    chip, engine = chip_of(point.hardware or ""), point.engine or ""
-    link = chip.interconnect
-    engines = GenericEngines(
-        known=lambda: left_out_fits().generic_without(without),
-        vendor=chip.vendor,
-        architecture=chip.architecture,
-        memory_bytes_per_s=chip.peak.memory_bytes_per_s,
-        link_bytes_per_s=None if link is None else link.link_bytes_per_s,
-    ).engines
-    profile = engines.get(engine, engines[GENERIC])
+    stand_ins: Any = chip_of(point.hardware or "").generic  # which chips of files have
+    engines = replace(stand_ins, known=lambda: left_out_fits().generic_without(without)).engines
+    profile = engines.get(point.engine or "", engines[GENERIC])
     return of_bare_passes(profile) if point.method == STEP else profile
 
 
