@@ -1,11 +1,13 @@
 """The tables of published measurements that come with the package."""
 
 import csv
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from functools import cache
 from importlib import resources
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
+
+from pydantic import create_model
 
 from specroof.acceptance import acceptance_from_length, accepted_at
 from specroof.catalog import load_drafter
@@ -23,6 +25,8 @@ from specroof.reading.checked import (
     within,
 )
 from specroof.reading.table import plain_value
+
+_Extract = TypeVar("_Extract", bound=Extract)
 
 # --- What measurements leave open, and what is presumed in its place: lengths, acceptance, trees -
 
@@ -174,39 +178,35 @@ def shape_group(point: Measurement) -> tuple[object, ...]:
     return (point.source, point.model, *drafts, point.task)
 
 
+#: What the lines above a table say of all its rows, and the field that it is.
+_IN_HEAD: Final = {"version": "engine_version", "reading": "reading"}
 #: Methods without drafts: plain decoding, and one bare pass over the new positions.
 _PLAIN: Final = ("ar", STEP)
 
 
-class _BundledRow(Extract):
+#: How cells are read, by the types of the fields of `Measurement`.
+_CELLS: Final[Mapping[Any, Any]] = {
+    float | None: Amount | None,
+    int | None: WholeAmount | None,
+    str | None: str | None,
+    str: str,
+}
+_TEXT: Final = (str, str | None)
+_HINTS: Final = get_type_hints(Measurement)
+_FIELDS: Final[dict[str, Any]] = {
+    field.name: (_CELLS[_HINTS[field.name]], field.default)
+    for field in fields(Measurement)
+    if field.name != "place" and _HINTS[field.name] in _CELLS
+}
+_Row: Final[Any] = create_model("_Row", __base__=Extract, **_FIELDS)
+
+
+class _BundledRow(_Row):  # made of the fields of `Measurement`
     """A row of a bundled table; an empty cell is left out, and few tables have every column."""
 
-    model: str = ""
-    hardware: str = ""
-    engine: str = ""
-    engine_version: str = ""
-    quantization: str | None = None
-    tensor_parallel: WholeAmount | None = None
-    method: str = ""
     draft_len: WholeAmount | None = None
-    verify_len: WholeAmount | None = None
-    top_k: WholeAmount | None = None
-    batch_size: Amount | None = None
-    context_len: Amount | None = None
-    input_len: Amount | None = None
-    output_len: Amount | None = None
-    lengths: str = ""
-    task: str = ""
     acceptance_length: Amount | None = None
-    acceptance_kind: str | None = None
-    tokens_per_s: Amount | None = None
-    baseline_tokens_per_s: Amount | None = None
-    speedup: Amount | None = None
-    draft_s: Amount | None = None
-    draft_share: Amount | None = None
     includes_prefill: Literal["yes", "no"] = REQUIRED
-    reading: str = ""
-    note: str = ""
 
 
 class _ServedRow(_BundledRow):
@@ -215,15 +215,12 @@ class _ServedRow(_BundledRow):
     model: Text = REQUIRED
     hardware: Text = REQUIRED
     engine: Text = REQUIRED
-    date: str = ""
     tensor_parallel: WholeAmount = REQUIRED
     expert_parallel: WholeAmount = 1
     attention_data_parallel: WholeAmount = 1
-    kv_cache: str | None = None
     concurrency: WholeAmount = REQUIRED
     shortest: Annotated[float, within("share")] = 1.0
     tpot_s: Amount = REQUIRED
-    ttft_s: Amount | None = None
     # Clients divide all tokens by all the time.
     includes_prefill: Literal["yes", "no"] = "yes"
 
@@ -265,40 +262,39 @@ def parse_measurements(
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
     if not head.get("trust", "").isdigit():
         reject(f"{file}: trust is {head.get('trust')!r}", "a whole number", MeasurementError)
+    of_all: dict[str, Any] = {"source": source, "trust": int(head["trust"])}
+    of_all |= {field: head[key] for key, field in _IN_HEAD.items() if key in head}
+    points = []
+    for place, row in _rows(text, file, row_type):
+        values = row.model_dump() | of_all
+        values["tokens_per_round"] = values.pop("acceptance_length")
+        values["includes_prefill"] = values["includes_prefill"] == "yes"
+        if values["method"] in _PLAIN:
+            values["draft_len"] = 0
+        points.append(Measurement(place=place, **values))
+    return tuple(points)
+
+
+def _rows(text: str, file: str, row_type: type[_Extract]) -> Iterator[tuple[str, _Extract]]:
+    """Yield the place and the row of each line of a bundled table, below its heading."""
+    lines = text.splitlines()
     first = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    rows = csv.DictReader(lines[first:])
-    points = (_measurement(cells, f"{file}:{first + rows.line_num}", row_type) for cells in rows)
-    return tuple(
-        replace(
-            point,
-            source=source,
-            trust=int(head["trust"]),
-            engine_version=head.get("version", point.engine_version),
-            reading=head.get("reading", point.reading),
-        )
-        for point in points
-    )
-
-
-def _measurement(cells: dict[str, str], place: str, row_type: type[_BundledRow]) -> Measurement:
-    if None in cells or None in cells.values():
-        message = f"{place}: has another number of cells than the heading"
-        raise MeasurementError(message)
-    fields = row_type.model_fields
-    values = {
-        # A text stays one, whatever it looks like.
-        name: cell if name in fields and fields[name].annotation is str else plain_value(cell)
-        for name, cell in cells.items()
-        if cell
-    }
-    row = read_model(values, row_type, place=place, error=MeasurementError)
-    return Measurement(
-        place=place,
-        tokens_per_round=row.acceptance_length,
-        **row.model_dump(exclude={"acceptance_length", "draft_len", "includes_prefill"}),
-        draft_len=0 if row.method in _PLAIN else row.draft_len,
-        includes_prefill=row.includes_prefill == "yes",
-    )
+    table = csv.DictReader(lines[first:])
+    columns = row_type.model_fields
+    for cells in table:
+        place = f"{file}:{first + table.line_num}"
+        if None in cells or None in cells.values():
+            message = f"{place}: has another number of cells than the heading"
+            raise MeasurementError(message)
+        values = {
+            # A text stays one, whatever it looks like.
+            name: cell
+            if name in columns and columns[name].annotation in _TEXT
+            else plain_value(cell)
+            for name, cell in cells.items()
+            if cell
+        }
+        yield place, read_model(values, row_type, place=place, error=MeasurementError)
 
 
 def _files(*folders: str) -> Iterator[tuple[str, str]]:
@@ -416,14 +412,8 @@ def load_long_contexts() -> tuple[LongContext, ...]:
     >>> {row.quantity for row in load_long_contexts() if row.engine != "vllm"}
     set()
     """
-    rows = []
-    for name, text in _files("long"):
-        lines = [line for line in text.splitlines() if not line.startswith("#")]
-        for cells in csv.DictReader(lines):
-            values = {key: plain_value(cell) for key, cell in cells.items() if cell}
-            place = f"long/{name}: {cells['source']}"
-            rows.append(read_model(values, LongContext, place=place, error=MeasurementError))
-    return tuple(rows)
+    tables = (_rows(text, f"long/{name}", LongContext) for name, text in _files("long"))
+    return tuple(row for table in tables for _, row in table)
 
 
 @cache
@@ -483,9 +473,7 @@ def load_local() -> tuple[Measurement, ...]:
     >>> sum(point.method == "step" for point in load_local())
     338
     """
-    return tuple(
-        replace(point, hardware=point.hardware or None) for point in _loads(_BundledRow, "local")
-    )
+    return _loads(_BundledRow, "local")
 
 
 @cache
