@@ -29,8 +29,6 @@ from specroof.reading.table import plain_value
 from specroof.reading.yaml_text import shown
 from specroof.units import MILLISECOND
 
-#: Whether anything was drafted, None where a result does not say, and the point.
-Result = tuple[bool | None, Measurement]
 #: How guidellm's CSV begins.
 GUIDELLM: Final = "Run Info,"
 #: guidellm's ways to send requests that keep as many in flight as they say, or all of them.
@@ -97,7 +95,7 @@ class _GuidellmReport(Extract):
     benchmarks: list[_GuidellmBenchmark] = REQUIRED
 
 
-def guidellm_results(content: dict[str, Any], place: str) -> list[Result]:
+def guidellm_results(content: dict[str, Any], place: str) -> list[Measurement]:
     """Return the points of a report of guidellm, one for each load.
 
     Parameters
@@ -118,7 +116,7 @@ def guidellm_results(content: dict[str, Any], place: str) -> list[Result]:
         For another report, or loads that come by the clock.
     """
     report = read_model(content, _GuidellmReport, place=place, error=MeasurementError)
-    points: list[Result] = []
+    points = list[Measurement]()
     for number, benchmark in enumerate(report.benchmarks, start=1):
         metrics, strategy = benchmark.metrics, benchmark.config.strategy
         streams = 1 if strategy.type_ == "synchronous" else strategy.streams
@@ -134,7 +132,7 @@ def guidellm_results(content: dict[str, Any], place: str) -> list[Result]:
             requests=None if metrics.request_totals is None else metrics.request_totals.successful,
         )
         busy = metrics.request_concurrency.successful.mean
-        points.append((None, _in_flight(point, busy, streams)))
+        points.append(_in_flight(point, busy, streams))
     return points
 
 
@@ -149,7 +147,7 @@ _FIELDS: Final[dict[str, Any]] = dict.fromkeys(_MEANS, (Amount, REQUIRED))
 _GuidellmRow: Final = create_model("_GuidellmRow", __base__=Extract, **_FIELDS)
 
 
-def guidellm_table(text: str, source: str) -> list[Result]:
+def guidellm_table(text: str, source: str) -> list[Measurement]:
     """Return the points of guidellm's CSV, whose columns have names of three lines.
 
     Source
@@ -168,7 +166,7 @@ def guidellm_table(text: str, source: str) -> list[Result]:
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         column = " ".join(filter(None, twice[0]))
         reject(f"{source}: has two columns of {column}", "one", MeasurementError)
-    points: list[Result] = []
+    points = list[Measurement]()
     for number, row in enumerate(rows[3:], start=4):
         # A column of a later load is empty in the rows of others.
         cells = dict(zip(names, row, strict=False))
@@ -197,16 +195,19 @@ def guidellm_table(text: str, source: str) -> list[Result]:
         ).model
         concurrency = 1 if way == "synchronous" else plain_value(streams)
         point = replace(answered(place, *read.values()), model=model)
-        points.append((None, _in_flight(point, busy, concurrency)))
+        points.append(_in_flight(point, busy, concurrency))
     return points
 
 
 def _in_flight(point: Measurement, busy: float, concurrency: Any) -> Measurement:
-    """Return a point with its mean requests in flight, and the stated concurrency."""
+    """Return a point with its mean requests in flight, and the stated concurrency.
+
+    Nothing is said of drafts.
+    """
     limit = real_number(concurrency)
     most = limit if 1 <= limit < math.inf else None
     batch_size = busy if most is None else min(busy, most)
-    return replace(point, batch_size=batch_size, concurrency=most)
+    return replace(point, batch_size=batch_size, concurrency=most, says_drafts=False)
 
 
 # --- aiperf and genai-perf -----------------------------------------------------------------------
@@ -316,7 +317,7 @@ class _ClientResult(Extract):
     pooled_spec_decode_acceptance_histogram: Any = None
 
 
-def client_result(content: dict[str, Any], place: str) -> Result:
+def client_result(content: dict[str, Any], place: str) -> Measurement:
     """Return the point of a result of aiperf or genai-perf.
 
     Parameters
@@ -355,10 +356,10 @@ def client_result(content: dict[str, Any], place: str) -> Result:
         model=config.model,
     )
     if _HISTOGRAM not in result.model_fields_set:
-        return None, point
+        return replace(point, says_drafts=False)
     try:
         histogram = result.pooled_spec_decode_acceptance_histogram
         profile = histogram_profile([histogram], f"{place}: {_HISTOGRAM}")
     except OptionError as refusal:
         raise MeasurementError(str(refusal)) from None
-    return True, replace(point, tokens_per_round=profile.tokens_per_round)
+    return replace(point, draft_len=None, tokens_per_round=profile.tokens_per_round)

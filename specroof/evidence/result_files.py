@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from statistics import median, pstdev
 from typing import Annotated, Any, Final, Self
@@ -14,7 +14,6 @@ from specroof.errors import MeasurementError, reject
 from specroof.evidence.clients import (
     BY_CLOCK,
     GUIDELLM,
-    Result,
     client_result,
     guidellm_results,
     guidellm_table,
@@ -98,6 +97,7 @@ def read_benchmark(
     if not text.strip():
         message = f"{source}: is empty; must hold benchmark results, as JSON or CSV"
         raise MeasurementError(message)
+    results: Iterable[Measurement]
     if _HEADING.search(text):
         results = [*_printed_results(text, source)]
     elif text.lstrip()[0] in "{[":
@@ -110,13 +110,11 @@ def read_benchmark(
         results = guidellm_table(text, source)
     else:
         _refuse_unreadable(text, source)
-        results = [(point.draft_len != 0, point) for point in _table_points(text, source)]
-    if not results:
+        results = _table_points(text, source)
+    points = [replace(_with_drafts(point, draft_len), source=source) for point in results]
+    if not points:
         message = f"{source}: is an empty list; must hold benchmark results"
         raise MeasurementError(message)
-    points = [
-        replace(_with_drafts(drafts, point, draft_len), source=source) for drafts, point in results
-    ]
     refuse_repeats(points)
     return tuple(points)
 
@@ -129,7 +127,7 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
     for place, cells in parse_table(text, source=source, columns=columns, needed=needed):
         row = read_model(cells, _TableRow, place=place, error=MeasurementError)
         if row.pass_s is not None or row.positions is not None:
-            yield _pass(row, place, source)
+            yield _pass(row, place)
             continue
         draft_len, tokens_per_s = row.draft_len, row.tokens_per_s
         if row.tpot_ms is not None:
@@ -151,23 +149,20 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
                 message = f"{place}: context_len is empty; needed, or input_len and output_len"
                 raise MeasurementError(message)
             context = prompt + answer / 2
-        yield plausible(
-            Measurement(
-                place=place,
-                source=source,
-                batch_size=row.batch_size,
-                context_len=context,
-                tokens_per_s=tokens_per_s,
-                draft_len=draft_len,
-                tokens_per_round=row.acceptance_length,
-                input_len=prompt,
-                output_len=answer,
-                includes_prefill=prompt is not None,
-            )
+        yield Measurement(
+            place=place,
+            batch_size=row.batch_size,
+            context_len=context,
+            tokens_per_s=tokens_per_s,
+            draft_len=draft_len,
+            tokens_per_round=row.acceptance_length,
+            input_len=prompt,
+            output_len=answer,
+            includes_prefill=prompt is not None,
         )
 
 
-def _pass(row: _TableRow, place: str, source: str) -> Measurement:
+def _pass(row: _TableRow, place: str) -> Measurement:
     """Return a row of a timed pass: so many new positions of each sequence, and its seconds."""
     if row.context_len is None or row.positions is None or row.pass_s is None:
         missing = next(name for name in _OF_PASSES if getattr(row, name) is None)
@@ -182,20 +177,17 @@ def _pass(row: _TableRow, place: str, source: str) -> Measurement:
                 f"{', '.join(_OF_PASSES)}"
             )
             raise MeasurementError(message)
-    return plausible(
-        Measurement(
-            place=place,
-            source=source,
-            method=STEP,
-            batch_size=row.batch_size,
-            context_len=row.context_len,
-            verify_len=row.positions,
-            tokens_per_s=row.batch_size / row.pass_s,
-        )
+    return Measurement(
+        place=place,
+        method=STEP,
+        batch_size=row.batch_size,
+        context_len=row.context_len,
+        verify_len=row.positions,
+        tokens_per_s=row.batch_size / row.pass_s,
     )
 
 
-def _results(content: Any, place: str) -> list[Result]:
+def _results(content: Any, place: str) -> list[Measurement]:
     """Return what a JSON object holds, by the tool whose keys it has."""
     if not isinstance(content, dict):
         reject(f"{place}: is {shown(content)}", "a JSON object", MeasurementError)
@@ -223,11 +215,11 @@ def _refuse_unreadable(text: str, source: str) -> None:
             reject(f"{source}: is {tool}", lacks, MeasurementError)
 
 
-def _with_drafts(drafts: bool | None, point: Measurement, draft_len: int | None) -> Measurement:
+def _with_drafts(point: Measurement, draft_len: int | None) -> Measurement:
     """Return a point whose drafts are as it says, or as the user states where it does not."""
-    if drafts is None:
-        return plausible(replace(point, says_drafts=False, draft_len=draft_len or 0))
-    if drafts and not point.draft_len:
+    if not point.says_drafts:
+        return plausible(replace(point, draft_len=draft_len or 0))
+    if point.draft_len is None:
         if draft_len is None:
             message = f"{point.place}: drafts, and does not say how many; give --draft-len"
             raise MeasurementError(message)
@@ -325,26 +317,25 @@ class _SglangResult(_Served):
         return self.concurrency or self.max_concurrency or math.nan  # one of them is there
 
 
-def _sglang(content: dict[str, Any], place: str) -> Result:
+def _sglang(content: dict[str, Any], place: str) -> Measurement:
     result = read_model(content, _SglangResult, place=place, error=MeasurementError)
     server = result.server_info or _SglangServer()
     tokens, concurrency = result.accept_length, result.max_concurrency
     # A server that drafts makes no plain run, although the client did not ask for acceptance.
-    speculative: bool | None = tokens is not None or server.speculative_algorithm is not None
-    # The client asks no other server for acceptance, so that a line without SGLang's arguments is
-    # silent on drafts.
-    if not speculative and server.model_path is None:
-        speculative = None
+    speculative = tokens is not None or server.speculative_algorithm is not None
     # No more are in flight than there were, and than the server runs at a time; the others wait.
     # SGLang's arguments say 48 where it drafts and was told nothing; the state of its scheduler
     # says what its memory leaves of that.
     limits = (result.completed, result.max_running_requests, server.max_running_requests)
     most = min(limit for limit in (*limits, server.scheduled) if limit is not None)
-    point = replace(
+    return replace(
         result.answered(place),
         batch_size=min(result.in_flight, most),
         concurrency=None if concurrency is None else min(concurrency, most),
-        draft_len=server.draft_len if speculative else 0,
+        draft_len=(server.draft_len or None) if speculative else 0,
+        # The client asks no other server for acceptance, so that a line without SGLang's arguments
+        # is silent on drafts.
+        says_drafts=speculative or server.model_path is not None,
         tokens_per_round=tokens,
         engine=_SERVERS.get(result.backend or "sglang"),
         model=server.model_path,
@@ -356,7 +347,6 @@ def _sglang(content: dict[str, Any], place: str) -> Result:
         kv_cache=server.kv_cache_dtype,
         server=server.settings,
     )
-    return speculative, point
 
 
 #: From sending a request to its last token; 0 of one that failed.
@@ -387,7 +377,7 @@ class _VllmResult(_Served):
         return self.completed * latency_s / self.duration
 
 
-def _vllm(content: dict[str, Any], place: str) -> Result:
+def _vllm(content: dict[str, Any], place: str) -> Measurement:
     """Read a result of `vllm bench serve --save-result` (0.33.0).
 
     Counts
@@ -414,17 +404,17 @@ def _vllm(content: dict[str, Any], place: str) -> Result:
         every_round = decoded - (tokens - 1.0) * rounds
         if every_round > rounds:
             tokens = decoded / every_round
-    point = replace(
+    return replace(
         result.answered(place),
         batch_size=min(result.in_flight, most),
         concurrency=most,
-        draft_len=drafts,
+        draft_len=drafts or None,
+        # Without keys the server did not draft, or it publishes no metrics, or is another server.
+        says_drafts=tokens is not None,
         tokens_per_round=tokens,
         engine=_SERVERS.get(result.backend or "", "vllm"),
         model=result.model_id,
     )
-    # Without keys the server did not draft, or it publishes no metrics, or is another server.
-    return (None if tokens is None else True), point
 
 
 # --- What the clients of SGLang and vLLM print ----------------------------------------------------
@@ -461,7 +451,7 @@ _PRINTED: Final[Mapping[str, str]] = {
 _UNSET: Final = "not set"
 
 
-def _printed_results(text: str, source: str) -> Iterator[Result]:
+def _printed_results(text: str, source: str) -> Iterator[Measurement]:
     """Yield the result of each table, read as the JSON of the client that printed it.
 
     Ignores
@@ -491,12 +481,12 @@ def _printed_results(text: str, source: str) -> Iterator[Result]:
             if row in _PRINTED and value != _UNSET
         }
         if "backend" in content:
-            drafts, point = _sglang(content, place)
+            point = _sglang(content, place)
         else:
             ramp_up = _RAMP_UP.search(before)
             content |= {"ramp_up_strategy": ramp_up[1]} if ramp_up else {}
-            drafts, point = _vllm({"backend": arguments.get("backend"), **content}, place)
-        yield drafts, replace(point, model=arguments.get("model"))
+            point = _vllm({"backend": arguments.get("backend"), **content}, place)
+        yield replace(point, model=arguments.get("model"))
 
 
 # --- InferenceX ----------------------------------------------------------------------------------
@@ -518,11 +508,11 @@ class _InferencexResult(Extract):
     precision: str | None = None
 
 
-def _inferencex(content: dict[str, Any], place: str) -> Result:
+def _inferencex(content: dict[str, Any], place: str) -> Measurement:
     result = read_model(content, _InferencexResult, place=place, error=MeasurementError)
     algorithm = result.spec_decoding
     drafting = algorithm not in {None, "none", ""}
-    point = replace(
+    return replace(
         answered(place, result.isl, result.osl, result.output_tput_per_gpu * result.tp),
         batch_size=result.conc,
         engine=_SERVERS.get(result.framework or ""),
@@ -530,9 +520,9 @@ def _inferencex(content: dict[str, Any], place: str) -> Result:
         tensor_parallel=result.tp,
         expert_parallel=result.ep,
         method=algorithm if drafting else None,
+        draft_len=None if drafting else 0,
         quantization=result.precision,
     )
-    return drafting, point
 
 
 #: Repetitions on a machine that does nothing else deviate by less, as a share of their median.
@@ -554,7 +544,7 @@ class _LlamaBench(Extract):
     samples_ns: list[_Nanoseconds] | None = None
 
 
-def _llama_bench(content: dict[str, Any], place: str) -> Result:
+def _llama_bench(content: dict[str, Any], place: str) -> Measurement:
     test = read_model(content, _LlamaBench, place=place, error=MeasurementError)
     tokens = test.n_prompt or test.n_gen
     if (test.n_prompt > 0) == (test.n_gen > 0) or test.n_prompt > test.n_ubatch:
@@ -566,7 +556,7 @@ def _llama_bench(content: dict[str, Any], place: str) -> Result:
     is_pass = test.n_prompt > 0
     samples = test.samples_ns or [test.avg_ns]
     spread = pstdev(samples) / median(samples)
-    point = Measurement(
+    return Measurement(
         place=place,
         method=STEP if is_pass else None,
         batch_size=1.0,
@@ -578,7 +568,6 @@ def _llama_bench(content: dict[str, Any], place: str) -> Result:
         engine="llama.cpp",
         note=f"its repetitions differ by {spread:.0%}" if spread > _UNSTEADY else "",
     )
-    return False, plausible(point)
 
 
 class _LlamaBatchedBench(Extract):
@@ -590,16 +579,15 @@ class _LlamaBatchedBench(Extract):
     speed_tg: Amount = REQUIRED
 
 
-def _llama_batched_bench(content: dict[str, Any], place: str) -> Result:
+def _llama_batched_bench(content: dict[str, Any], place: str) -> Measurement:
     test = read_model(content, _LlamaBatchedBench, place=place, error=MeasurementError)
-    point = Measurement(
+    return Measurement(
         place=place,
         batch_size=test.pl,
         context_len=test.pp + test.tg / 2,
         tokens_per_s=test.speed_tg,
         engine="llama.cpp",
     )
-    return False, plausible(point)
 
 
 class _TimedPass(_TableRow):
@@ -608,11 +596,11 @@ class _TimedPass(_TableRow):
     tool: str = REQUIRED
 
 
-def _timed_pass(content: dict[str, Any], place: str) -> Result:
+def _timed_pass(content: dict[str, Any], place: str) -> Measurement:
     row = read_model(content, _TimedPass, place=place, error=MeasurementError)
     if row.tool not in _TIMED:
         reject(f"{place}: tool is {shown(row.tool)}", ", ".join(_TIMED), MeasurementError)
-    return False, replace(_pass(row, place, ""), engine=_TIMED[row.tool])
+    return replace(_pass(row, place), engine=_TIMED[row.tool])
 
 
 #: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`
@@ -630,7 +618,7 @@ _SERVERS: Final = {
 _TIMED: Final = {"llama.cpp": "llama.cpp", "mlx-lm": "mlx", "transformers": "transformers"}
 
 #: The keys that tell the tools apart, and who reads them.
-_TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Result]]] = {
+_TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Measurement]]] = {
     ("output_throughput", "model_id"): _vllm,
     ("output_throughput", "total_output_tokens"): _sglang,
     ("output_tput_per_gpu", "conc"): _inferencex,
