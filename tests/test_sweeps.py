@@ -349,7 +349,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(
     written = places.FORMATS[form]
     full = lambda _file, metadata: written(Full(), metadata)  # noqa: E731 - a disk of no size
     with monkeypatch.context() as patch:
-        patch.setattr(places, "FORMATS", {form: full})
+        patch.setattr(partition, "FORMATS", {form: full})
         message = refused("sweep", study, "-o", str(tmp_path / "out"))
     assert "No space left on device; allowed: a file in a folder that can be written" in message
     assert contents(tmp_path / "out") == done

@@ -435,7 +435,7 @@ def served_scores(
 
     def scores(by: ServedGroup | None, left_out: LeftOut) -> list[ServedScore]:
         of_ratios = (_ratio_scores(group, by, left_out) for group in groups)
-        return [*_plain_scores(plain, by, left_out), *chain.from_iterable(of_ratios)]
+        return [*plain_scores(plain, by, left_out), *chain.from_iterable(of_ratios)]
 
     by_model = tuple(scores("model", left_out))
     found = ServedValidation(by_model, tuple(left_out), disagreeing_sources(by_model))
@@ -452,6 +452,7 @@ def served_scores(
 def plain_scores(
     points: Iterable[Measurement],
     by: ServedGroup | None = "model",
+    left_out: LeftOut | None = None,
     *,
     played: bool = False,
 ) -> list[ServedScore]:
@@ -463,20 +464,13 @@ def plain_scores(
         Loads. Those with drafts, and those that cannot be predicted, have no score.
     by
         What loads are left out by; None for the profiles that ship, which have seen most of them.
+    left_out
+        Gets those that cannot be predicted, if not None.
     played
         Whether predictions are of `played_figures`, and not of `steady_figures`.
     """
+    left_out, scores = [] if left_out is None else left_out, list[ServedScore]()
     plain = [point for point in points if not point.drafts and implausible(point) is None]
-    return [*_plain_scores(plain, by, [], played=played)]
-
-
-def _plain_scores(
-    plain: Iterable[Measurement],
-    by: ServedGroup | None,
-    left_out: LeftOut,
-    *,
-    played: bool = False,
-) -> Iterator[ServedScore]:
     for loads in grouped(plain, curve_of).values():
         engine, unseen = left_out_served(loads[0], by)
         # Which says nothing that was left out where the group has no server in it.
@@ -498,7 +492,8 @@ def _plain_scores(
             if math.isnan(off["tpot_s"]):
                 left_out.append((load, _NO_ROOM))
             else:
-                yield ServedScore(load, off, unseen)
+                scores.append(ServedScore(load, off, unseen))
+    return scores
 
 
 def _decoding(

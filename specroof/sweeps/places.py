@@ -291,7 +291,11 @@ def _parquet(file: BinaryIO, metadata: Mapping[str, str]) -> Iterator[Write]:
     writer.close()
 
 
-FORMATS: Final[Mapping[str, Callable[[BinaryIO, Mapping[str, str]], Any]]] = {
+#: What writes a table into a file that is open, some rows at a time, by the name of its format. It
+#: takes what the file says of itself, for formats that have room for that.
+FORMATS: Final[
+    Mapping[str, Callable[[BinaryIO, Mapping[str, str]], AbstractContextManager[Write]]]
+] = {
     "parquet": _parquet,
     "csv": _csv,
     "jsonl": _json_lines,
@@ -314,24 +318,6 @@ def best_format(form: str | None) -> str:
     return form
 
 
-def table_writer(
-    name: str, file: BinaryIO, metadata: Mapping[str, str]
-) -> contextlib.AbstractContextManager[Write]:
-    """Return what writes a table into a file, some rows at a time.
-
-    Parameters
-    ----------
-    name
-        A key of `FORMATS`.
-    file
-        Open for writing.
-    metadata
-        What the file says of itself, where the format has room for it.
-    """
-    writer: contextlib.AbstractContextManager[Write] = FORMATS[name](file, metadata)
-    return writer
-
-
 def joined(name: str, file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[str, str]) -> None:
     """Write the tables of several files as one.
 
@@ -344,7 +330,7 @@ def joined(name: str, file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[
     parts
         The contents of the files.
     metadata
-        As for `table_writer`.
+        What the file says of itself, where the format has room for it.
     """
     if name == "parquet":
         _join_parquet(file, parts, metadata)
@@ -355,10 +341,8 @@ def joined(name: str, file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[
 
 
 def _join_parquet(file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[str, str]) -> None:
-    pa, pq = (
-        optional_library("pyarrow", _PARQUET, refusal=OutputError),
-        optional_library("pyarrow.parquet", _PARQUET, refusal=OutputError),
-    )
+    pa = optional_library("pyarrow", _PARQUET, refusal=OutputError)
+    pq = optional_library("pyarrow.parquet", _PARQUET, refusal=OutputError)
     writer: Any = None
     for content in parts:
         table = pq.read_table(pa.BufferReader(content))

@@ -24,7 +24,7 @@ from specroof.questions.sweep import (
 )
 from specroof.reading.yaml_text import shortened
 from specroof.speedup.overview import Overview
-from specroof.sweeps.places import Place, best_format, place_of, sha256_of, table_writer
+from specroof.sweeps.places import FORMATS, Place, best_format, place_of, sha256_of
 
 #: Changes that a refusal names, and characters of each value.
 _MOST_NAMED: Final = 3
@@ -308,9 +308,9 @@ def write_partition(
 
     with (
         place.open(points) as file,
-        table_writer(form, file, metadata) as write,
+        FORMATS[form](file, metadata) as write,
         place.open(f"{UNFINISHED}/{name}.{form}") as summary_file,
-        table_writer(form, summary_file, metadata) as write_load,
+        FORMATS[form](summary_file, metadata) as write_load,
     ):
 
         def written() -> Iterator[Slice]:
