@@ -14,7 +14,7 @@ from specroof.catalog import load_drafter
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.drafters.kinds import KINDS
 from specroof.errors import MeasurementError, reject
-from specroof.evidence.measurement import STEP, Measurement
+from specroof.evidence.measurement import NAMES, STEP, Measurement
 from specroof.reading.checked import (
     REQUIRED,
     Amount,
@@ -339,21 +339,10 @@ def load_measurements() -> tuple[Measurement, ...]:
 
 # --- Loads of published servers ------------------------------------------------------------------
 
-#: Checkpoints of one model in another format, by the name that the others have.
-_BASE_MODELS: Final = {
-    "Qwen/Qwen3-32B-FP8": "Qwen/Qwen3-32B",
-    "nvidia/DeepSeek-V3.1-NVFP4": "deepseek-ai/DeepSeek-R1",
-    "nvidia/GLM-5-NVFP4": "zai-org/GLM-5-FP8",
-    "nvidia/Kimi-K2.5-NVFP4": "moonshotai/Kimi-K2.5",
-    "nvidia/Llama-3.1-70B-Instruct-FP8": "meta-llama/Llama-3.3-70B-Instruct",
-    "nvidia/MiniMax-M2.5-NVFP4": "MiniMaxAI/MiniMax-M2",
-    "nvidia/Qwen3.5-397B-A17B-NVFP4": "Qwen/Qwen3.5-397B-A17B",
-}
-
 
 def base_model(point: Measurement) -> str:
     """Return the name of a measured model, the same for every format of its weights."""
-    return _BASE_MODELS.get(point.model or "", point.model or "")
+    return str(NAMES["base_models"].get(point.model or "", point.model or ""))
 
 
 class LongContext(Extract):

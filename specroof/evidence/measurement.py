@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from specroof.arrays import number_within
 from specroof.catalog import load_hardware, load_model
 from specroof.errors import MeasurementError, reject
 from specroof.hardware.engine import ServerSettings
-from specroof.reading.yaml_text import shown
+from specroof.reading.yaml_text import parse_yaml, shown
 
 # --- Models and chips of measurements, each read once: hundreds of points share a dozen of them --
 
@@ -20,6 +21,13 @@ chip_of: Final = cache(load_hardware)
 #: A model by the name that a measurement has for it; see `specroof.load_model`.
 model_of: Final = cache(load_model)
 
+
+#: What other software calls formats, drafters, servers and figures.
+NAMES: Final = parse_yaml(
+    Path(__file__).with_name("names.yaml").read_text("utf-8"),
+    source="names.yaml",
+    error=MeasurementError,
+)
 
 #: The `method` of a bare pass over `verify_len` new positions, with no round around it.
 STEP: Final = "step"

@@ -18,7 +18,14 @@ from specroof.evidence.clients import (
     guidellm_results,
     guidellm_table,
 )
-from specroof.evidence.measurement import STEP, Measurement, answered, plausible, refuse_repeats
+from specroof.evidence.measurement import (
+    NAMES,
+    STEP,
+    Measurement,
+    answered,
+    plausible,
+    refuse_repeats,
+)
 from specroof.evidence.server_info import SglangServer
 from specroof.reading.checked import (
     REQUIRED,
@@ -196,9 +203,9 @@ def _results(content: Any, place: str) -> list[Measurement]:
     for keys, read in _TOOLS.items():
         if all(key in content for key in keys):
             return [read(content, place)]
-    for keys, (tool, lacks) in _UNREADABLE.items():
-        if all(key in content for key in keys):
-            reject(f"{place}: is {tool}", lacks, MeasurementError)
+    for tool in NAMES["unreadable"]:
+        if all(key in content for key in tool["keys"]):
+            reject(f"{place}: is {tool['is']}", tool["instead"], MeasurementError)
     known = "; ".join(" and ".join(keys) for keys in (*_TOOLS, ("benchmarks",)))
     return reject(
         f"{place}: has no keys of a tool that is known (SGLang, vLLM, InferenceX, aiperf, "
@@ -210,9 +217,9 @@ def _results(content: Any, place: str) -> list[Measurement]:
 
 def _refuse_unreadable(text: str, source: str) -> None:
     """Refuse tables and other texts of clients that lack what a measurement needs."""
-    for beginning, (tool, lacks) in _UNREADABLE_TEXTS.items():
-        if beginning in text[:_BEGINNING]:
-            reject(f"{source}: is {tool}", lacks, MeasurementError)
+    for tool in NAMES["unreadable_texts"]:
+        if tool["begins"] in text[:_BEGINNING]:
+            reject(f"{source}: is {tool['is']}", tool["instead"], MeasurementError)
 
 
 def _with_drafts(point: Measurement, draft_len: int | None) -> Measurement:
@@ -425,29 +432,8 @@ _ROW: Final = re.compile(r"^(\S[^:\n]*):[ \t]+(\S.*?)[ \t\r]*$", re.MULTILINE)
 #: The arguments of a client, which both print before they begin.
 _ARGUMENT: Final = re.compile(r"\b(model|backend)='([^'\n]+)'")
 _RAMP_UP: Final = re.compile(r"^Traffic ramp-up strategy: (\w+)", re.MULTILINE)
-#: Rows of the tables, by the keys of the same client's JSON: SGLang 0.5.23
-#: (``benchmark/serving.py``) and vLLM 0.33.0 (``benchmarks/serve.py``).
-_PRINTED: Final[Mapping[str, str]] = {
-    "Backend": "backend",
-    "Successful requests": "completed",
-    "Benchmark duration (s)": "duration",
-    "Total input tokens": "total_input_tokens",
-    "Total generated tokens": "total_output_tokens",
-    "Output token throughput (tok/s)": "output_throughput",
-    # SGLang's alone.
-    "Traffic request rate": "request_rate",
-    "Max request concurrency": "max_concurrency",
-    "Concurrency": "concurrency",
-    "Accept length": "accept_length",
-    # vLLM's alone.
-    "Request rate configured (RPS)": "request_rate",
-    "Maximum request concurrency": "max_concurrency",
-    "Mean TTFT (ms)": "mean_ttft_ms",
-    "Mean TPOT (ms)": "mean_tpot_ms",
-    "Acceptance length": "spec_decode_acceptance_length",
-    "Drafts": "spec_decode_num_drafts",
-    "Draft tokens": "spec_decode_draft_tokens",
-}
+#: Rows of the tables, by the keys of the same client's JSON.
+_PRINTED: Final[Mapping[str, str]] = NAMES["printed"]
 _UNSET: Final = "not set"
 
 
@@ -605,17 +591,9 @@ def _timed_pass(content: dict[str, Any], place: str) -> Measurement:
 
 #: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`
 #: of InferenceX.
-_SERVERS: Final = {
-    "sglang": "sglang",
-    "sglang-native": "sglang",
-    "sglang-oai": "sglang",
-    "sglang-oai-chat": "sglang",
-    "vllm": "vllm",
-    "vllm-chat": "vllm",
-    "trt": "tensorrt-llm",
-}
+_SERVERS: Final[Mapping[str, str]] = NAMES["servers"]
 #: Engines by what lines of timed passes call the software.
-_TIMED: Final = {"llama.cpp": "llama.cpp", "mlx-lm": "mlx", "transformers": "transformers"}
+_TIMED: Final[Mapping[str, str]] = NAMES["timed"]
 
 #: The keys that tell the tools apart, and who reads them.
 _TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Measurement]]] = {
@@ -627,35 +605,5 @@ _TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Measureme
     ("pp", "tg", "pl", "speed_tg"): _llama_batched_bench,
     ("tool", "positions", "pass_s"): _timed_pass,
 }
-#: Files of known tools that lack what a measurement needs: what they are, and what has it.
-_UNREADABLE: Final[Mapping[tuple[str, ...], tuple[str, str]]] = {
-    ("total_num_tokens", "tokens_per_second"): (
-        "of `vllm bench throughput`, which lacks the requests in flight",
-        "a result of `vllm bench serve --save-result`",
-    ),
-    ("avg_latency", "latencies"): (
-        "of `vllm bench latency`, which lacks lengths and batch size",
-        "a result of `vllm bench serve --save-result`",
-    ),
-    ("experiments", "service_kind"): (
-        "perf_analyzer's list of requests (profile_export.json), which lacks their tokens",
-        "genai-perf's profile_export_genai_perf.json",
-    ),
-    ("metadata", "metrics"): (
-        "a request of aiperf's profile_export.jsonl, which lacks the load",
-        "aiperf's profile_export_aiperf.json",
-    ),
-}
 #: Characters of a text in which a tool is looked for.
 _BEGINNING: Final = 4096
-_UNREADABLE_TEXTS: Final[Mapping[str, tuple[str, str]]] = {
-    "Metric,avg,min,max,sum": (
-        "aiperf's CSV, which lacks the requests in flight",
-        "aiperf's JSON (profile_export_aiperf.json)",
-    ),
-    "Metric,avg,min,max,p99": (
-        "genai-perf's CSV, which lacks the requests in flight",
-        "genai-perf's JSON (profile_export_genai_perf.json)",
-    ),
-    "generative_benchmark": ("guidellm's YAML", "guidellm's JSON or CSV"),
-}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from specroof.acceptance.typical import LOOKUPS
 from specroof.errors import MeasurementError, reject
-from specroof.evidence.measurement import Measurement
+from specroof.evidence.measurement import NAMES, Measurement
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import Placement
 from specroof.reading.yaml_text import shown
@@ -14,54 +14,19 @@ from specroof.units import dtype_bytes
 
 #: Kinds of a SPEC whose costs are shares, or none: they stand for any drafter.
 _STAND_FOR_ANY: Final = frozenset({"ideal", "autoregressive", "block"})
-#: The kinds that an algorithm may be priced as: SGLang 0.5.23 (`srt/speculative/spec_info.py`,
-#: where NEXTN becomes EAGLE, or FROZEN_KV_MTP), and InferenceX.
+#: The kinds that an algorithm may be priced as.
 _KINDS: Final = {
-    "EAGLE": frozenset({"eagle", "mtp", "p_eagle"}),
-    "NEXTN": frozenset({"eagle", "mtp"}),
-    "FROZEN_KV_MTP": frozenset({"mtp"}),
-    "MTP": frozenset({"eagle", "mtp"}),
-    "EAGLE3": frozenset({"eagle3", "p_eagle"}),
-    "STANDALONE": frozenset({"model", "pard"}),
+    **{name: frozenset(kinds) for name, kinds in NAMES["drafter_kinds"].items()},
     "NGRAM": LOOKUPS,
-    "DFLASH": frozenset({"dflash"}),
-    "DSPARK": frozenset({"dspark"}),
 }
 
-#: Bits of a weight by what SGLang 0.5.23 (`srt/arg_groups/choices.py`) and InferenceX call its
-#: format; other formats may have any number below 16.
-_BITS: Final = {
-    "fp8": 8,
-    "w8a8_fp8": 8,
-    "modelopt_fp8": 8,
-    "mxfp8": 8,
-    "w8a8_int8": 8,
-    "int8": 8,
-    "awq": 4,
-    "awq_marlin": 4,
-    "modelopt_fp4": 4,
-    "nvfp4_online": 4,
-    "petit_nvfp4": 4,
-    "mxfp4": 4,
-    "quark_mxfp4": 4,
-    "fp4": 4,
-    "int4": 4,
-}
+#: Bits of a weight by the name of its format; other formats may have any number below 16.
+_BITS: Final[Mapping[str, int]] = NAMES["weight_bits"]
 #: What says that nothing is said, or that weights are as wide as activations.
 _UNSAID: Final = frozenset({"", "auto", "none", "unquant", "bf16", "bfloat16", "fp16"})
 
-#: Dtypes of a cache, by what SGLang 0.5.23 calls them.
-CACHE_DTYPES: Final = {
-    "bf16": "bf16",
-    "bfloat16": "bf16",
-    "fp8": "fp8",
-    "fp8_e4m3": "fp8",
-    "fp8_e5m2": "fp8",
-    "mxfp8": "fp8",
-    "nvfp4": "fp4",
-    "fp4_e2m1": "fp4",
-    "fp4_mx_block16": "fp4",
-}
+#: Dtypes of a cache, by what SGLang calls them.
+CACHE_DTYPES: Final[Mapping[str, str]] = NAMES["cache_dtypes"]
 
 
 def stated_drafts(points: Sequence[Measurement]) -> tuple[tuple[Measurement, ...], list[str]]:
