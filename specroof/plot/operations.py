@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, NullFormatter
 
 from specroof.arrays import grouped
-from specroof.errors import OptionError, reject
+from specroof.errors import OptionError
 from specroof.latency.pass_seconds import PassLatency
 from specroof.plot.bars import Bar, Fill, plot_bars
 from specroof.plot.labels import Label, place_labels
@@ -74,10 +74,6 @@ class _Op:
 
 def _ops(latency: PassLatency, devices: int = 1) -> list[_Op]:
     """Return the operations of one pass, longest first, and what each device does of them."""
-    if np.size(latency.total_s) != 1:
-        reject(f"latency holds {np.size(latency.total_s)} passes", "one")
-    if not latency.ops:
-        reject("latency holds no operation", "one or more")
     found = [
         _Op(
             name=op.op.name,
@@ -129,7 +125,7 @@ def plot_roofline(
     Raises
     ------
     OptionError
-        If `latency` holds more than one pass or no arithmetic, or `flops_per_s` lacks a dtype.
+        If `flops_per_s` lacks a dtype.
     """
     ops = [op for op in _ops(latency, devices) if min(op.flops, op.memory_bytes, op.seconds) > 0]
     roofs = _roofs(ops, flops_per_s)
@@ -162,8 +158,6 @@ def plot_roofline(
 
 def _roofs(ops: Sequence[_Op], flops_per_s: Mapping[str, float]) -> dict[str, float]:
     """Return the peaks of the dtypes that a pass computes in, highest first."""
-    if not ops:
-        reject("latency holds no operation with arithmetic and bytes", "one or more")
     dtypes = dict.fromkeys(op.dtype for op in ops)
     missing = [dtype for dtype in dtypes if dtype not in flops_per_s]
     if missing:
@@ -288,11 +282,6 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
         One pass, from `forward_latency`. Collectives and overheads have separate bars.
     title
         Which pass of what.
-
-    Raises
-    ------
-    OptionError
-        If `latency` holds more than one pass, or none.
     """
     seconds: dict[tuple[str, str], float] = {}
     for op in _ops(latency):

@@ -4,7 +4,7 @@ import io
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib.style
@@ -45,31 +45,7 @@ INK: Final = "#222222"
 #: Lengths of caches and batches are powers of two more often than not.
 BINARY_PREFIXES: Final = ((1 << 20, "M"), (1 << 10, "k"))
 
-_STYLE: Final = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, and has γ and ×
-    "font.size": 9.5,
-    "axes.labelsize": 10,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.formatter.useoffset": False,
-    "figure.titlesize": 11.5,
-    "figure.titleweight": "bold",
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.7,
-    "legend.fontsize": 9,
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "lines.markersize": 5,
-    "text.color": INK,
-    "text.parse_math": False,  # a dollar in a name is a dollar
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.hashsalt": "specroof",  # the same chart is the same file
-}
+_STYLE: Final = Path(__file__).with_name("house.mplstyle")
 # Characters per inch, at the sizes of a title, of what stands below it, and of a legend.
 _TITLE_PITCH: Final = 9.5
 _ASKED_PITCH: Final = 13
