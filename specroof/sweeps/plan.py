@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from itertools import islice
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
+from specroof.arrays import fields_of
 from specroof.questions.played_loads import load_json
 from specroof.questions.study_grid import Study
 from specroof.questions.sweep import (
@@ -202,6 +203,8 @@ UNFINISHED: Final = ".unfinished"
 #: Notes that are kept of a partition.
 _MOST_NOTES: Final = 20
 
+#: How a record names its partition.
+_NAMED: Final = ("name", "target", "drafter", "points")
 #: The keys of a record, and what they hold.
 _KINDS: Final[dict[str, type]] = {
     "name": str,
@@ -252,13 +255,23 @@ def _sums(place: Place, partition: Partition, form: str) -> dict[str, str | None
 
 def is_record(record: Any, partition: Partition) -> TypeGuard[dict[str, Any]]:
     """Tell the record of a partition from anything else that a damaged file may hold."""
-    if not has_kinds(record) or not _named(partition).items() <= record.items():
+    if not has_kinds(record) or not fields_of(partition, *_NAMED).items() <= record.items():
         return False
     try:
-        overviews_read = [Overview.from_dict(content) for content in record["overviews"]]
+        return len(overviews_of([record])) > 0
     except ValueError:
         return False
-    return len(overviews_read) > 0
+
+
+def overviews_of(records: Iterable[Mapping[str, Any]]) -> list[Overview]:
+    """Return the best of each curve that records hold.
+
+    Raises
+    ------
+    ValueError
+        For one that is damaged.
+    """
+    return [Overview.from_dict(shown) for record in records for shown in record["overviews"]]
 
 
 def has_kinds(record: Any) -> TypeGuard[dict[str, Any]]:
@@ -327,7 +340,7 @@ def write_partition(
                 advance(prediction.curves[0].round_s.size)
 
         shown = overviews(plan.study.loads, written())
-    record = _named(partition) | {
+    record = fields_of(partition, *_NAMED) | {
         "loads_without_room": lacking,
         "bytes": place.size(points),
         **_sums(place, partition, form),
@@ -337,16 +350,6 @@ def write_partition(
     with place.open(f"{UNFINISHED}/{name}.json") as file:
         file.write(json.dumps(record, allow_nan=False).encode())
     return record
-
-
-def _named(partition: Partition) -> dict[str, Any]:
-    """Return how a record names its partition."""
-    return {
-        "name": partition.name,
-        "target": partition.target,
-        "drafter": partition.drafter,
-        "points": partition.points,
-    }
 
 
 # --- What a sweep will take, from a small part of it ---------------------------------------------

@@ -9,7 +9,7 @@ from specroof.errors import CatalogError, OutputError, optional_library, reject
 from specroof.report.layout import facts_html, unescaped
 from specroof.speedup.overview import Overview
 from specroof.sweeps.places import Place, place_of
-from specroof.sweeps.plan import POINTS, UNFINISHED, has_kinds
+from specroof.sweeps.plan import POINTS, UNFINISHED, has_kinds, overviews_of
 from specroof.sweeps.run import MANIFEST, parse_manifest
 
 _WRITTEN: Final = "a folder that `specroof sweep` wrote"
@@ -45,11 +45,7 @@ class Results:
     def overviews(self) -> list[Overview]:
         """The best of each curve at some of its loads; none before the sweep is done."""
         try:
-            return [
-                Overview.from_dict(shown)
-                for record in self.manifest["partitions"]
-                for shown in record["overviews"]
-            ]
+            return overviews_of(self.manifest["partitions"])
         except ValueError as failure:
             reject(f"{self.folder}/{MANIFEST}: an overview {failure}", _AGAIN, CatalogError)
 

@@ -35,6 +35,7 @@ from specroof.sweeps.plan import (
     file_metadata,
     finished,
     is_record,
+    overviews_of,
     plan_of,
     write_partition,
 )
@@ -245,11 +246,7 @@ class Run:
     @property
     def overviews(self) -> list[Overview]:
         """The best of each curve at some of its loads."""
-        return [
-            Overview.from_dict(overview)
-            for _, record in sorted(self.records.items())
-            for overview in record["overviews"]
-        ]
+        return overviews_of(record for _, record in sorted(self.records.items()))
 
     @property
     def without_room(self) -> int:
