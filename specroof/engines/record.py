@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
@@ -169,31 +168,19 @@ class _Group:
         self._plain: RequestTiming | None = None
         self._drafted: RequestTiming | None = None
         if points[0].includes_prefill:
-            ones = np.ones(len(rows))
-            self._plain = self._timing(lengths[:, 0], ones, ones, None)
+            self._plain = self._timing(_together(()), None)
             if first.drafter is not None:
-                self._drafted = self._timing(
-                    lengths[:, 0],
-                    proposed.verify_len,
-                    proposed.tokens_per_round,
-                    first.drafter.kind,
-                )
+                self._drafted = self._timing(proposed, first.drafter.kind)
 
-    def _timing(
-        self,
-        new_len: npt.ArrayLike,
-        verify_len: npt.ArrayLike,
-        tokens_per_round: Array,
-        drafting: str | None,
-    ) -> RequestTiming:
+    def _timing(self, proposed: Proposals, drafting: str | None) -> RequestTiming:
         """Return what times the requests, with a kind of drafter or without."""
         load = RequestLoad(
-            new_len=new_len,
+            new_len=self._prompt,
             output_len=self._answer,
             running=self._batch,
             context_len=self._context,
-            verify_len=verify_len,
-            tokens_per_round=tokens_per_round,
+            verify_len=proposed.verify_len,
+            tokens_per_round=proposed.tokens_per_round,
         )
         return request_timing(load, prefill_rules(self.served, drafting))
 
