@@ -496,6 +496,13 @@ def plain_scores(
     return scores
 
 
+def mean_request(point: Measurement) -> Workload:
+    """Return the mean request of a load whose lengths are drawn from a range, as stated."""
+    prompt, answer, _ = request_lengths(point)
+    mean = (1 + point.shortest) / 2
+    return Workload(mean * prompt, mean * answer)
+
+
 def _decoding(
     loads: Sequence[Measurement],
     engine: EngineProfile,
@@ -507,9 +514,7 @@ def _decoding(
     The last are the places of the loads along the curve's batch sizes.
     """
     first = loads[0]
-    prompt, answer, _ = request_lengths(first)
-    mean = (1 + first.shortest) / 2
-    workload = Workload(mean * prompt, mean * answer)
+    workload = mean_request(first)
     # What ran at a time, where the source says it: whatever the server's memory holds by default.
     known = first.batch_size is not None
     clients = np.array([float(load.batch_size or load.concurrency or 1) for load in loads])

@@ -14,17 +14,17 @@ import numpy as np
 
 from specroof.arrays import Array, grouped
 from specroof.catalog import load_drafter
-from specroof.evidence import Measurement, acceptance_of, drafter_of, load_splits, request_lengths
+from specroof.evidence import Measurement, acceptance_of, drafter_of, load_splits
 from specroof.evidence.measurement import chip_of
 from specroof.hardware.engine import ServerSettings
 from specroof.hardware.profile import Placement
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.scoring.left_out import served_of
-from specroof.scoring.served import best_off
+from specroof.scoring.served import best_off, mean_request
 from specroof.serving.capacity import in_server
 from specroof.serving.served import served_curve
 from specroof.serving.split import Split
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load
 
 #: Bytes/s from a device to another node where a hardware file has none: one card of 400 Gb/s.
 _PRESUMED_LINK: Final = 50e9
@@ -87,9 +87,7 @@ def split_score(point: Measurement, tokens_per_round: float | None = None) -> Sp
     if point.drafts:
         drafter = drafter_of(point)
         acceptance = acceptance_of(replace(point, tokens_per_round=tokens_per_round), drafter)
-    prompt, answer, _ = request_lengths(point)
-    mean = (1 + point.shortest) / 2
-    workload = Workload(mean * prompt, mean * answer)
+    workload = mean_request(point)
     whole = served_curve(
         Deployment(served.model, setup),
         drafter,

@@ -53,7 +53,7 @@ _CONNECT_S: Final = 30
 
 
 def on_processes(
-    plan: Plan, left: list[Partition], url: str, form: str, workers: int
+    run: "Run", left: list[Partition], workers: int
 ) -> Generator[dict[str, Any], None, None]:
     """Yield the records of partitions that processes write, as they get ready.
 
@@ -68,13 +68,13 @@ def on_processes(
     waiting = iter(left)
     workers = min(workers, max(1, len(left)))
     with _process_pool(workers) as pool:
-        running = {_sent(pool, plan, part, url, form) for part in islice(waiting, workers)}
+        running = {_sent(pool, run, part) for part in islice(waiting, workers)}
         try:
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
-                    running |= {_sent(pool, plan, part, url, form) for part in islice(waiting, 1)}
+                    running |= {_sent(pool, run, part) for part in islice(waiting, 1)}
         except BrokenProcessPool:
             reject("workers: a process was ended from outside", _GO_ON, OutputError)
 
@@ -101,21 +101,19 @@ def _process_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         reader.close()
 
 
-def _sent(
-    pool: ProcessPoolExecutor, plan: Plan, partition: Partition, url: str, form: str
-) -> "Future[dict[str, Any]]":
+def _sent(pool: ProcessPoolExecutor, run: "Run", partition: Partition) -> "Future[dict[str, Any]]":
     # A process starts here, and inherits what is blocked: a terminal sends Ctrl-C to it as well.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        return pool.submit(write_by_number, *_words(plan, partition, url, form))
+        return pool.submit(write_by_number, *_words(run, partition))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _words(plan: Plan, partition: Partition, url: str, form: str) -> tuple[Any, ...]:
+def _words(run: "Run", partition: Partition) -> tuple[Any, ...]:
     """Return what another process needs to know to write a partition."""
-    study = plan.study
-    return study.text, study.source, plan.study_sha256, partition.number, url, form
+    study, plan = run.plan.study, run.plan
+    return study.text, study.source, plan.study_sha256, partition.number, run.folder, run.form
 
 
 def _follow_parent(pipe: Connection) -> None:
@@ -139,7 +137,7 @@ def _scheduler(address: object) -> str:
 
 
 def on_cluster(
-    plan: Plan, left: list[Partition], url: str, form: str, address: str
+    run: "Run", left: list[Partition], address: str
 ) -> Generator[dict[str, Any], None, None]:
     """Yield the records of partitions that a cluster writes, as they get ready.
 
@@ -160,8 +158,8 @@ def on_cluster(
             tasks = [
                 client.submit(
                     write_by_number,
-                    *_words(plan, part, url, form),
-                    key=f"specroof-{plan.study_sha256}-{part.name}",
+                    *_words(run, part),
+                    key=f"specroof-{run.plan.study_sha256}-{part.name}",
                     retries=2,
                 )
                 for part in left
@@ -406,35 +404,22 @@ def _compute(
         else:
             run.records[partition.number] = record
             advance(partition.points)
-    written = (
-        (write_partition(run.plan, partition, place, run.form, advance) for partition in left)
-        if on is None and workers == 1
-        else _written_away(run, left, workers, on, advance)
-    )
+    is_here = on is None and workers == 1
+    if not (is_here or run.plan.study.text):
+        message = "workers take a study file or a mapping; allowed for a Study: workers=1"
+        raise OptionError(message)
+    written: Generator[dict[str, Any], None, None]
+    if is_here:
+        written = (write_partition(run.plan, part, place, run.form, advance) for part in left)
+    else:
+        written = on_processes(run, left, workers) if on is None else on_cluster(run, left, on)
     with contextlib.closing(written):  # here, where an interrupt of what it waits for is heard
         for record in written:
+            if not is_here:
+                advance(record["points"])
             run.records[int(record["name"])] = record
             if stop():
                 break
-
-
-def _written_away(
-    run: Run, left: list[Partition], workers: int, on: str | None, advance: Advance
-) -> Generator[dict[str, Any], None, None]:
-    """Yield the record of each partition as other processes get it ready."""
-    if not run.plan.study.text:
-        message = "workers take a study file or a mapping; allowed for a Study: workers=1"
-        raise OptionError(message)
-
-    away = (
-        on_processes(run.plan, left, run.folder, run.form, workers)
-        if on is None
-        else on_cluster(run.plan, left, run.folder, run.form, on)
-    )
-    with contextlib.closing(away):
-        for record in away:
-            advance(record["points"])
-            yield record
 
 
 def _finish(place: Place, run: Run) -> None:
