@@ -27,7 +27,7 @@ from specroof.evidence import (
 )
 from specroof.frameworks import LOCAL_FRAMEWORKS
 from specroof.hardware.engine import IDEAL_ENGINE, Band, EngineProfile
-from specroof.hardware.profile import HardwareProfile
+from specroof.hardware.profile import HardwareProfile, scaled_engine
 from specroof.latency.setup import Deployment, check_placement, engine_setup, served_options
 from specroof.outcomes.case import served_case
 from specroof.outcomes.outcomes import Outcomes, outcomes
@@ -420,18 +420,9 @@ def coordinate(parameter: ProfileParameter, engine: EngineProfile) -> Coordinate
     return Coordinate(parameter, 0.0, _USUAL_SECONDS * parameter.typical, is_known=False)
 
 
-def _scaled(shares: Mapping[str, float], factor: float) -> dict[str, float]:
-    return {key: min(share * factor, _MOST_SHARE) for key, share in shares.items()}
-
-
 def _scaled_memory(engine: EngineProfile, value: float) -> EngineProfile:
-    factor = value / engine.memory_frac
-    kinds = _scaled(engine.kind_memory_frac, factor)
-    kernels = {
-        dtype: kernel.scaled(memory=factor, most=_MOST_SHARE)
-        for dtype, kernel in engine.expert_kernels.items()
-    }
-    return replace(engine, memory_frac=value, kind_memory_frac=kinds, expert_kernels=kernels)
+    scaled = scaled_engine(engine, memory=value / engine.memory_frac, most=_MOST_SHARE)
+    return replace(scaled, memory_frac=value)
 
 
 def _compute_share(shares: Mapping[str, float]) -> float:
@@ -443,28 +434,9 @@ _DTYPES: Final = ("fp32", "bf16", "fp16", "fp8", "int8", "fp6", "fp4", "int4")
 
 
 def _scaled_compute(engine: EngineProfile, value: float) -> EngineProfile:
+    every = {dtype: engine.compute_frac.get(dtype, 1.0) for dtype in _DTYPES}
     factor = value / _compute_share(engine.compute_frac)
-    return replace(
-        engine,
-        compute_frac=_scaled(
-            {dtype: engine.compute_frac.get(dtype, 1.0) for dtype in _DTYPES}, factor
-        ),
-        kind_compute_frac=_scaled(engine.kind_compute_frac, factor),
-        prefill_compute_frac=_scaled(engine.prefill_compute_frac, factor),
-        expert_tile=engine.expert_tile and engine.expert_tile.scaled(factor, most=_MOST_SHARE),
-        prefill_expert_tiles={
-            key: tile.scaled(factor, most=_MOST_SHARE)
-            for key, tile in engine.prefill_expert_tiles.items()
-        },
-        expert_kernels={
-            dtype: kernel.scaled(compute=factor, most=_MOST_SHARE)
-            for dtype, kernel in engine.expert_kernels.items()
-        },
-        sparse_kernels={
-            key: replace(kernel, compute_frac=min(kernel.compute_frac * factor, _MOST_SHARE))
-            for key, kernel in engine.sparse_kernels.items()
-        },
-    )
+    return scaled_engine(replace(engine, compute_frac=every), compute=factor, most=_MOST_SHARE)
 
 
 #: How a profile takes another share of a peak: all that stands beside it moves with it.

@@ -209,7 +209,9 @@ class GenericEngines:
         )
 
 
-def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> EngineProfile:
+def scaled_engine(
+    engine: EngineProfile, *, compute: float = 1.0, memory: float = 1.0, most: float = math.inf
+) -> EngineProfile:
     """Return an engine whose kernels reach so many times the share of a peak.
 
     Parameters
@@ -218,6 +220,8 @@ def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> En
         Any.
     compute, memory
         Factors of its shares of arithmetic, and of its shares of the memory's bytes/s.
+    most
+        No share is more.
 
     Examples
     --------
@@ -233,25 +237,25 @@ def scaled_engine(engine: EngineProfile, *, compute: float, memory: float) -> En
         "kind_memory_frac": memory,
     }
     shares: dict[str, Any] = {
-        name: {key: share * factor for key, share in getattr(engine, name).items()}
+        name: {key: min(share * factor, most) for key, share in getattr(engine, name).items()}
         for name, factor in factors.items()
     }
     return replace(
         engine,
         **shares,
-        expert_tile=None if tile is None else tile.scaled(compute),
+        expert_tile=None if tile is None else tile.scaled(compute, most=most),
         prefill_expert_tiles={
-            key: one.scaled(compute) for key, one in engine.prefill_expert_tiles.items()
+            key: one.scaled(compute, most=most) for key, one in engine.prefill_expert_tiles.items()
         },
         expert_kernels={
-            dtype: kernel.scaled(compute=compute, memory=memory)
+            dtype: kernel.scaled(compute=compute, memory=memory, most=most)
             for dtype, kernel in engine.expert_kernels.items()
         },
         sparse_kernels={
-            key: replace(kernel, compute_frac=kernel.compute_frac * compute)
+            key: replace(kernel, compute_frac=min(kernel.compute_frac * compute, most))
             for key, kernel in engine.sparse_kernels.items()
         },
-        memory_frac=engine.memory_frac * memory,
+        memory_frac=min(engine.memory_frac * memory, most),
     )
 
 
