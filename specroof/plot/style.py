@@ -221,15 +221,13 @@ def _numbered(names: Sequence[str]) -> list[str]:
 def _hardware_name(curve: "SpeedupCurve") -> str:
     placement = curve.placement
     name = f"{placement.devices} × {curve.hardware}" if placement.devices > 1 else curve.hardware
-    if placement.expert_parallel > 1:
-        name += f" (EP {placement.expert_parallel})"
-    if placement.attention_data_parallel > 1:
-        name += f" (DP attention {placement.attention_data_parallel})"
-    if placement.decode_context_parallel > 1:
-        name += f" (DCP {placement.decode_context_parallel})"
-    if placement.pipeline_parallel > 1:
-        name += f" (PP {placement.pipeline_parallel})"
-    return name
+    degrees = {
+        "EP": placement.expert_parallel,
+        "DP attention": placement.attention_data_parallel,
+        "DCP": placement.decode_context_parallel,
+        "PP": placement.pipeline_parallel,
+    }
+    return name + "".join(f" ({of} {degree})" for of, degree in degrees.items() if degree > 1)
 
 
 def _phrase(facet: Mapping[str, str], keys: Set[str], *, joint: str) -> str:

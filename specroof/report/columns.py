@@ -115,19 +115,7 @@ def _arrow_array(pa: Any, values: Any, rows: int) -> Any:
         names, codes = np.unique(values, return_inverse=True)
         codes = pa.array(codes.astype(np.int32), mask=values == "")
         return pa.DictionaryArray.from_arrays(codes, names.tolist())
-    return _numbers(pa, values) if values.dtype.kind == "f" else pa.array(values)
-
-
-def _numbers(pa: Any, values: Any) -> Any:
-    """Return numbers without a copy, NaN as null, by a bit for each number."""
-    known = ~np.isnan(values)
-    if known.all():
-        return pa.array(values)
-    bits = pa.py_buffer(np.packbits(known, bitorder="little"))
-    missing = known.size - int(np.count_nonzero(known))
-    return pa.Array.from_buffers(
-        pa.float64(), known.size, [bits, pa.py_buffer(values)], null_count=missing
-    )
+    return pa.array(values, from_pandas=True)  # NaN is null
 
 
 def record_columns(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Columns:
