@@ -1,5 +1,6 @@
 """A study as small multiples: a panel for each model and chip, a page at most for each chart."""
 
+import itertools
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,19 +44,16 @@ _NO_DRAFTS: Final = "#E6E6E6"
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """Panels of one page: a row for each model, a column for each setup."""
+    """Curves of the panels of one page: a row for each model, a column for each setup."""
 
     models: Sequence[str]
     setups: Sequence[str]
-    overviews: "Sequence[Overview]"
+    panels: "Mapping[tuple[str, str], list[Overview]]"
 
-    def panel(self, model: str, setup: str) -> "list[Overview]":
-        """Return the curves of a panel."""
-        return [
-            overview
-            for overview in self.overviews
-            if (overview.model, _setup(overview)) == (model, setup)
-        ]
+    @property
+    def overviews(self) -> "list[Overview]":
+        """The curves of all panels."""
+        return [*itertools.chain.from_iterable(self.panels.values())]
 
 
 def study_figures(overviews: "Sequence[Overview]") -> dict[str, Figure]:
@@ -97,18 +95,14 @@ def _setup(overview: "Overview") -> str:
 
 def _pages(overviews: "Sequence[Overview]") -> Iterator[tuple[str, _Page]]:
     """Yield pages, and what their file names end in: nothing for the first."""
-    models = list(dict.fromkeys(overview.model for overview in overviews))
-    setups = list(dict.fromkeys(_setup(overview) for overview in overviews))
+    curves = grouped(overviews, lambda overview: (overview.model, _setup(overview)))
+    models, setups = (list(dict.fromkeys(names)) for names in zip(*curves, strict=True))
     number = 0
     for row in range(0, len(models), _MOST_ROWS):
         for column in range(0, len(setups), _MOST_COLUMNS):
             rows = models[row : row + _MOST_ROWS]
             columns = setups[column : column + _MOST_COLUMNS]
-            shown = [
-                overview
-                for overview in overviews
-                if overview.model in rows and _setup(overview) in columns
-            ]
+            shown = {key: curves[key] for key in itertools.product(rows, columns) if key in curves}
             if shown:
                 number += 1
                 yield "" if number == 1 else f"-{number}", _Page(rows, columns, shown)
@@ -130,9 +124,9 @@ def _lines_chart(page: _Page) -> Figure:
         )
     chart, panels = _panels(page, f"{_most(page)} over plain decoding, {at}")
     looks = looks_of(drafters)
-    for (model, setup), axes in panels.items():
+    for key, axes in panels.items():
         lines = []
-        for overview in page.panel(model, setup):
+        for overview in page.panels[key]:
             x = overview.batch_size if by_batch else overview.context_len
             gain = _with_drafts(overview)
             y = gain[overview.context_len.size // 2] if by_batch else gain[:, 0]
@@ -224,18 +218,15 @@ def _panels(page: _Page, title: str) -> tuple[Figure, dict[tuple[str, str], Axes
 
     A table has a row for each model and a column for each setup, unless most of it were empty.
     """
-    keys = [
-        (model, setup) for model in page.models for setup in page.setups if page.panel(model, setup)
-    ]
     rows, columns = len(page.models), len(page.setups)
-    is_table = 2 * len(keys) > rows * columns
+    is_table = 2 * len(page.panels) > rows * columns
     if not is_table:
-        columns = min(_MOST_COLUMNS, int(np.ceil(np.sqrt(len(keys)))))
-        rows = -(-len(keys) // columns)
+        columns = min(_MOST_COLUMNS, int(np.ceil(np.sqrt(len(page.panels)))))
+        rows = -(-len(page.panels) // columns)
     chart = new_chart(title, width=max(1.2 + 3.2 * columns, 6.0), height=max(1.0 + 1.9 * rows, 3.2))
     grid = chart.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     panels: dict[tuple[str, str], Axes] = {}
-    for number, (model, setup) in enumerate(keys):
+    for number, (model, setup) in enumerate(page.panels):
         place = divmod(number, columns)
         if is_table:
             place = page.models.index(model), page.setups.index(setup)
