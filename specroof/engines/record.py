@@ -4,7 +4,7 @@ Every formula is the one of predictions: `round_time`, `draft_time`, `end_to_end
 `pass_time` over all passes of an engine at once, so that a fit may ask hundreds of times.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -301,7 +301,13 @@ class Record:
             engine = self._fixed.get(name) or known[name]
             runs_in = drafting_engine(engine) if drafts else engine
             timed[key] = pass_time(work, runs_in, granularity).total_s
-        replayed = _Replay(iter(self._order), timed)
+        order = iter(self._order)
+
+        def replayed(*_pass: object, **_how: bool) -> Array:
+            """Return the seconds of the next pass, in the order of the tape."""
+            key, where = next(order)
+            return timed[key][where]
+
         rates = Rates(*(np.empty(self._n) for _ in fields(Rates)))
         for group in self._groups:
             own = group.rates(replayed, known[group.engine])
@@ -345,23 +351,3 @@ class _Tape:
         self.order.append((key, slice(first, first + n)))
         seconds = pass_time(work, setup.engine, setup.options.granularity).total_s
         return np.broadcast_to(seconds, (n,))
-
-
-@dataclass(frozen=True, slots=True)
-class _Replay:
-    """Seconds of the passes that a tape has written down, in the same order."""
-
-    order: Iterator[tuple[_Key, slice]]
-    timed: Mapping[_Key, Array]
-
-    def __call__(
-        self,
-        _served: Deployment,
-        _forward: ForwardPass,
-        /,
-        *_beside: Work,
-        drafts: bool = False,  # noqa: ARG002 - part of the order
-    ) -> Array:
-        """Return the seconds of the next pass for each point of its group."""
-        key, where = next(self.order)
-        return self.timed[key][where]
