@@ -241,7 +241,7 @@ def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]
     check_folder(place)
     with progress(output.steps(answer), output.step) as advance:
         files = dict(output.folder(answer, lambda: advance(1)))
-    write_folder(place, {place / name: data for name, data in files.items()})
+    write_folder(place, files)
     return {}
 
 

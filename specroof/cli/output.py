@@ -191,12 +191,11 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
         give_data(data)
 
 
-def write_folder(folder: Path, *groups: Mapping[Path, bytes]) -> None:
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of one run into a folder, and say so on standard error."""
     from specroof.report import writing  # noqa: PLC0415 - as above
 
-    files = writing.joined_files(*groups)
-    writing.write_folder(folder, {path.name: data for path, data in files.items()})
+    writing.write_folder(folder, files)
     say_aside(f"wrote {len(files)} files: {folder}")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from specroof.arrays import Array
+from specroof.arrays import Array, grouped
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, Proposals, TokensPerRound
 from specroof.errors import MeasurementError
@@ -271,13 +271,14 @@ class Record:
 
     def __init__(self, cases: Sequence[MeasuredCase]) -> None:
         self._n = len(cases)
-        together: dict[Hashable, list[int]] = {}
-        for row, case in enumerate(cases):
-            alike = (id(case.served), id(case.drafter), _widths(case.proposed), case.engine)
-            of = case.point
-            key = (*alike, of.includes_prefill, of.method == STEP)
-            together.setdefault(key, []).append(row)
-        self._groups = [_Group(rows, [cases[row] for row in rows]) for rows in together.values()]
+
+        def alike(row: int) -> Hashable:
+            case, of = cases[row], cases[row].point
+            setup = (id(case.served), id(case.drafter), _widths(case.proposed), case.engine)
+            return (*setup, of.includes_prefill, of.method == STEP)
+
+        together = grouped(range(self._n), alike).values()
+        self._groups = [_Group(rows, [cases[row] for row in rows]) for rows in together]
         self._engines = {group.engine: group.served.setup.engine for group in self._groups}
         tape = _Tape()
         for group in self._groups:
