@@ -232,11 +232,7 @@ _PROMPTS: Final = (1024, 4096, 8192)
 
 def chip_family(point: Measurement) -> str:
     """Return the family of chips that a load ran on; the chip where no family is fitted."""
-    return _family_of(point.hardware or "")
-
-
-@cache
-def _family_of(chip: str) -> str:
+    chip = point.hardware or ""
     return chip_of(chip).fitted_family or chip
 
 
