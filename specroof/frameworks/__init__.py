@@ -290,7 +290,8 @@ class Workers:
     """What makes a server a worker of prefill or decoding; drafts that those do not run.
 
     Keys of a `config` stand in a file of each, and prefill is told of no drafts there. A
-    `connector` moves caches that are whole, or spread over all devices of a group.
+    `connector` moves caches that are whole, or spread over all devices of a group. For each request
+    a worker that decodes keeps `reserved_tokens` free.
     """
 
     prefill: _Words
@@ -298,6 +299,7 @@ class Workers:
     colocated: tuple[Refusal, ...] = ()
     config: _Config = field(default_factory=dict)
     connector: str = ""
+    reserved_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from specroof.serving.played import (
     played_loads,
     played_server,
 )
-from specroof.serving.served import Limits, ServedCurve, served_curve
+from specroof.serving.served import Limits, ServedCurve, reserved_len, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.result import within_measured
 from specroof.units import format_drafts, plain_number, three_digits
@@ -196,7 +196,8 @@ class Outcomes(ServedCurve):
         """Return how many devices hold a request, if these hold none and others do."""
         if case.split is not None or cast("ServerRoom", self.room).largest[0, 0]:
             return None
-        return devices_that_hold(case.deployment, float(self.curve.context_len.min()))
+        held = self.curve.context_len.min() + reserved_len(case.deployment.setup, case.load)
+        return devices_that_hold(case.deployment, float(held))
 
     def refuse_full(self, case: Case) -> None:
         """Refuse a load that the server has no memory for, even without drafts."""

@@ -358,7 +358,7 @@ def largest_load(
     load: Load,
     choices: Sequence[_Drafts],
     targets: tuple[float, float],
-    most: float | None = None,
+    most: Array | None = None,
 ) -> tuple[float, _Drafts] | None:
     """Return the largest rate, or clients, of which p99 meets targets, and its draft length.
 
@@ -374,7 +374,7 @@ def largest_load(
     targets
         Seconds to a first token, and of each later one: of p99.
     most
-        Clients that are looked at, at most.
+        Clients that are looked at, at most, by draft length.
 
     Counts
         with the same seed at each rate: gaps shrink together, so that a higher rate is no better.
@@ -397,7 +397,10 @@ def largest_load(
     found: tuple[float, _Drafts] | None = None
     for drafts in filter(server.runs, choices):
         # A run of so many requests may end before a queue that grows is long.
-        low, high = least, most or min(max(load.rate), server.answers(drafts))
+        if most is None or not isinstance(drafts, int):
+            low, high = least, min(max(load.rate), server.answers(drafts))
+        else:
+            low, high = least, float(most[drafts])
         if found is not None:  # what is no better than the best so far is not looked at
             low = found[0] * (1 + _RATE_WITHIN)
         if low > high or not meets(low, drafts):

@@ -24,7 +24,7 @@ from specroof.hardware.engine import IDEAL_ENGINE, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, release_in
 from specroof.outcomes.case import Case, served_case
-from specroof.outcomes.outcomes import RAISED_LIMIT
+from specroof.outcomes.outcomes import RAISED_LIMIT, outcomes
 from specroof.outcomes.rows import LoadRow
 from specroof.policies.decision import (
     INPUTS,
@@ -70,7 +70,6 @@ from specroof.questions.answer import (
 from specroof.questions.case import load_of, played_load, refuse_one_token
 from specroof.questions.objects import (
     HardwareLike,
-    ServerLike,
     Values,
     as_list,
     framework_of,
@@ -788,8 +787,6 @@ class Advice(Charted):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
-    if request.bench and not request.prefix_hit_rate and request.framework not in LOCAL_FRAMEWORKS:
-        request = replace(request, server=_benched(request.server))
     wanted = _without_refused(request, _wanted(request))
     chips, unfit, enough = list[ChipAdvice](), list[str](), set[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
@@ -1159,16 +1156,29 @@ def least_certain(
         for low, high in [row.bands.get("tried_speedup", (row.tried_speedup,) * 2)]
     ]
     row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
-    rates: list[float | None] = [None, None]
-    if row.concurrency is not None:
-        one = prediction.outcomes[plan.chosen]
-        rates = one.tokens_per_s[0, row.place, [0, row.tried_draft_len]].tolist()
     refused, commands = "", list[tuple[str, str]]()
     try:
         curve = prediction.curves[plan.chosen]
         commands = _benchmark(request, wanted, hardware, prediction.setup, curve, row)
     except OptionError as refusal:
         refused = str(refusal)
+    rates: list[float | None] = [None, None]
+    if row.concurrency is not None:
+        one, place = prediction.outcomes[plan.chosen], row.place
+        if commands and any(core.cache_kind == "state" for _, core in wanted.model.counted_cores):
+            # Without a cache of prefixes memory holds more recurrent states.
+            setup = in_server(wanted.model, prediction.setup, _benched(prediction.setup))
+            case = prediction.about.at(deployment=Deployment(wanted.model, setup))
+            drafts = row.tried_draft_len
+            one = outcomes(
+                case.at(load=case.load.part(place)),
+                drafter,
+                max_draft_len=drafts,
+                draft_lens=(drafts,),
+                only=True,
+            )
+            place = 0
+        rates = one.tokens_per_s[0, place, [0, row.tried_draft_len]].tolist()
     return ToMeasure(
         concurrency=row.at_once if row.rate is None else max(round(row.at_once), 1),
         drafter=drafter.name,
@@ -1206,7 +1216,7 @@ def _benchmark(
         reject("this server is no plain one to benchmark", "devices of one node that split layers")
     if wanted.workload.prefix_hit_rate:
         refuse("prefix_hit_rate", wanted.workload.prefix_hit_rate, "prompts that share nothing")
-    server = _benched(request.server)
+    server = _benched(setup)
     settings = replace(server, prefix_cache=None)  # which commands of benchmarks say anyway
     drafts = row.tried_draft_len
     if curve.verify_len[drafts] != drafts + 1:
@@ -1258,9 +1268,9 @@ def _benchmark(
     ]
 
 
-def _benched(server: ServerLike | None) -> ServerSettings:
+def _benched(setup: Setup) -> ServerSettings:
     """Return the settings of a server that is measured: it caches no prompts, as none are alike."""
-    return replace(server_of(server), prefix_cache=False)
+    return replace(setup.user_settings, prefix_cache=False)
 
 
 def bench_text(answer: Advice, point: ToMeasure) -> str:

@@ -189,6 +189,8 @@ class AdvisedRow(LoadRow):
         The place of the load among those of the prediction.
     is_open
         Whether the band of the drafts that are tried holds both a gain and a loss.
+    keeps_up
+        Whether the server answers as many requests as arrive with these drafts.
     """
 
     engine: Annotated[str, q.ENGINE]
@@ -213,6 +215,7 @@ class AdvisedRow(LoadRow):
     own: dict[int, float] = field(default_factory=dict)
     place: int = 0
     is_open: bool = False
+    keeps_up: bool = True
 
     @property
     def at_once(self) -> float:
@@ -228,11 +231,6 @@ class AdvisedRow(LoadRow):
     def unit(self) -> str:
         """What `load` counts."""
         return "in flight" if self.rate is None else "requests/s"
-
-    @property
-    def keeps_up(self) -> bool:
-        """Whether the server answers as many requests as arrive with these drafts."""
-        return self.largest_stable_rate is None or self.load <= self.largest_stable_rate
 
     @property
     def waits(self) -> bool:
@@ -658,6 +656,7 @@ def _rows(
             own={length: math.nan if reason else float(grid.ends[0, i, length]) for length in own},
             place=i,
             is_open=bool(found.verdict[0, i] == UNCLEAR),
+            keeps_up=grid.outcome.played is None or bool(grid.outcome.played.keeps_up[i, k]),
         )
 
 

@@ -553,7 +553,7 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     """Return every point of a drafter by the names of `FrontierPoint`, axes (load, draft_len).
 
     Those whose first token comes too late, of played requests at p99, have no tokens for a user;
-    `is_slow` says where later ones do.
+    `is_slow` says where later ones do, and `is_late` where more come than are answered.
     """
     one, load = found.outcomes[place], found.asked_load
     curve, unknown = one.curve, np.array(np.nan)
@@ -576,9 +576,10 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
         columns["running"] = one.running
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate
+        columns["is_late"] = ~one.played.keeps_up
     columns |= {_PER_USER: np.where(late, np.nan, users), "running_limit": _told(found, place)}
     columns["is_slow"] = np.asarray(later_s > targets[1])
-    names = (*FrontierPoint.column_names(), "is_slow")
+    names = (*FrontierPoint.column_names(), "is_slow", "is_late")
     return {
         name: np.broadcast_to(columns[name], curve.round_s.shape)[0]
         for name in names
@@ -658,8 +659,7 @@ def _point(names: dict[str, Any], columns: _Columns, i: int) -> FrontierPoint:
         for name in known
         if f"{name}_low" in columns
     }
-    stable_rate = known.get("largest_stable_rate")
-    if stable_rate is not None and known["rate"] > stable_rate:
+    if "is_late" in columns and columns["is_late"][i]:
         known["reason"] = "unsustained"
     if known["running_limit"] is not None:
         known["running_limit"] = int(known["running_limit"])

@@ -234,8 +234,8 @@ def _strange_words(profile: HardwareProfile) -> Iterator[str]:
             "verifications may take several times as long as predicted"
         )
     for key, known in hardware_words().items():
-        word = getattr(profile, key)
-        if word is not None and str(word) not in known:
+        word = None if getattr(profile, key) is None else str(getattr(profile, key))
+        if word is not None and word not in known:
             meant = suggestion(word, known) or f"; those have {', '.join(known)}"
             yield f"{key} {word} is that of no bundled chip{meant}"
 

@@ -351,20 +351,19 @@ def _rows(
 
 def _users(case: Case, drafter: Drafter, one: Outcomes, max_draft_len: int, tpot_s: float) -> int:
     """Return the most users that get a token in time: of clients by the p99 of those simulated."""
-    load = case.load
-    many = case.at(load=replace(load.steady, batch_size=[_MOST_USERS]))
-    if one.played is not None and load.kind == "concurrency":
-        crowd = replace(load, batch_size=[_MOST_USERS], requests=[_MOST_USERS])
-        server = played_server(case.deployment, drafter, crowd, case.room, max_draft_len)
-        held = min(float(server.capacity.max()), _MOST_USERS)
-        found = largest_load(server, load, [0, *server.choices], (math.inf, tpot_s), held)
+    load, most = case.load, np.full(max_draft_len + 1, float(_MOST_USERS))
+    is_played = one.played is not None and load.kind == "concurrency"
+    if is_played or case.split is not None:  # who waits for room is no user
+        crowd = case.at(load=replace(load.steady, batch_size=[_MOST_USERS]))
+        held = outcomes(crowd, drafter, max_draft_len=max_draft_len).largest
+        workers = 1 if case.split is None else case.split.decode_workers
+        most = most if held is None else np.clip(workers * held[0, 0], 1, _MOST_USERS)
+    if is_played:
+        many = replace(load, batch_size=[_MOST_USERS], requests=[_MOST_USERS])
+        server = played_server(case.deployment, drafter, many, case.room, max_draft_len)
+        found = largest_load(server, load, [0, *server.choices], (math.inf, tpot_s), most)
         return 0 if found is None else math.floor(found[0])
-    most = float(_MOST_USERS)
-    if case.split is not None:  # who waits for room is not served as fast
-        largest = outcomes(many, drafter, max_draft_len=max_draft_len).largest
-        held = np.inf if largest is None else case.split.decode_workers * np.min(largest)
-        most = min(most, max(float(held), 1.0))
-    wish = Wish(max_draft_len=max_draft_len, tpot_s=tpot_s, most=int(most))
+    wish = Wish(max_draft_len=max_draft_len, tpot_s=tpot_s, most=int(most.min()))
     runs = solve(case, drafter, "batch", wish).runs
     return runs[-1][1] if runs else 0
 

@@ -458,11 +458,14 @@ class ServerRoom:
         What drafts.
     plain, drafting
         The room without it, axes (context_len, 1), and with it, axes (context_len, draft_len).
+    reserved_len
+        Tokens of each request that are kept free beside its context.
     """
 
     drafter: str
     plain: ServedRoom
     drafting: ServedRoom
+    reserved_len: float = 0.0
 
     @cached_property
     def largest(self) -> Array:
@@ -495,6 +498,10 @@ class ServerRoom:
             if most[i, known].min() >= largest:
                 continue
             at = plain_number(np.round(context))  # of requests a mean, whose decimals say nothing
+            if self.reserved_len:
+                at += (
+                    f", with room for {plain_number(np.round(self.reserved_len))} more tokens each"
+                )
             # Plain, with the shortest draft and with the longest.
             ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
             parts = []

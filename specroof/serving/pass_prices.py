@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from specroof.acceptance import ContextAcceptance, accepted_at
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, TokensPerRound
@@ -176,7 +175,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     input_len: tuple[float, float],
     longest: float,
     most: float = 0.0,
-    drafting: tuple[Drafter, TokensPerRound | ContextAcceptance, int] | None = None,
+    drafting: tuple[Drafter, TokensPerRound, int] | None = None,
 ) -> list[PassPrices]:
     """Return the prices of a server's passes, for all loads within bounds, by draft length from 0.
 
@@ -195,15 +194,14 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     most
         Requests that run while their answers are short, if these are more.
     drafting
-        What drafts, how much of it is accepted, and drafts of a round at most: lengths end before
-        it where the drafter does. None for plain decoding.
+        What drafts, how much of it is accepted at the contexts of the load, and drafts of a round
+        at most: lengths end before it where the drafter does. None for plain decoding.
 
     Counts
         passes between the points of the grid to 1 %; to 8 % those that decode beside a few hundred
         tokens of several prompts.
     Ignores
-        a drafter's own passes over prompts: a layer or a few, beside those of the model; and that
-        acceptance may depend on the context: it is that of the middle.
+        a drafter's own passes over prompts: a layer or a few, beside those of the model.
     Source
         `specroof.speedup.curve.round_times`, and mixed passes of `specroof.latency.model`.
 
@@ -234,7 +232,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     plain_s = step_s = engine_pass_s(deployment, ForwardPass(batch, 1.0, context))[..., None]
     if drafting is not None:
         drafter, acceptance, _ = drafting
-        proposed = proposals(drafter, accepted_at(acceptance, float(np.mean(contexts))), lens)
+        proposed = proposals(drafter, acceptance, lens)
         grid = (context[..., None], batch[..., None], lens)
         step_s = round_times(deployment, drafter, proposed, grid).round_s
         verify_len = np.broadcast_to(proposed.verify_len, lens.shape)

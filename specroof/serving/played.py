@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from specroof import quantities as q
+from specroof.acceptance import accepted_at
 from specroof.arrays import Array, BoolArray, IntArray, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import refuse
@@ -1081,9 +1082,9 @@ def played_server(
     Ignores
         of windows and states what a request holds more or less of than the line through its least
         and most context says; and, on servers whose rules only count requests, all but the mean
-        length.
+        length; and that acceptance may depend on the context: it is that of the mean token.
     """
-    clients, count, shortest, longest_prompt, longest, answer_len = np.transpose(
+    clients, count, shortest, longest_prompt, longest, answer_len, context_len = np.transpose(
         [
             (
                 requests.concurrency or _FULL,
@@ -1092,6 +1093,9 @@ def played_server(
                 requests.input_len.max(),
                 (requests.input_len + requests.output_len).max(),
                 requests.output_len.mean(),
+                np.average(
+                    requests.input_len + requests.output_len / 2, weights=requests.output_len
+                ),
             )
             for requests in load.played()
         ]
@@ -1139,7 +1143,8 @@ def played_server(
         input_len=(float(shortest.min()), float(longest_prompt.max())),
         longest=float(longest.max()),
     )
-    drafting = priced(drafted, rules[1], drafting=(drafter, acceptance_of(drafter), max_draft_len))
+    accepted = accepted_at(acceptance_of(drafter), float(context_len.mean()))
+    drafting = priced(drafted, rules[1], drafting=(drafter, accepted, max_draft_len))
     # "plain": plain steps overlap with the host's work, rounds do not.
     overlap = deployment.setup.engine.overlap is not False
     gain, low, high = busy.curve.speedup, busy.curve.speedup_low, busy.curve.speedup_high

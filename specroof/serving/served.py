@@ -117,17 +117,19 @@ def room_rule(
     return beyond if counts else "ignore"
 
 
-def reserved_len(setup: Setup, load: Load) -> float:
+def reserved_len(setup: Setup, load: Load, *, decodes_only: bool = False) -> float:
     r"""Return the tokens that a server keeps free for each request that runs, on average.
 
     .. math:: c - \frac{c^2}{2 L}
 
-    of an answer of L tokens, of which at most c still to come are reserved.
+    of an answer of L tokens, of which at most c still to come are reserved. A worker that only
+    decodes may keep as many of each.
 
     Ignores
         lengths that differ; and shares of answers, which fall to a tenth.
     Source
-        The mean of min(c, L - t) over the tokens t that are there, 0 to L; `Release.reserves`.
+        The mean of min(c, L - t) over the tokens t that are there, 0 to L; `Release.reserves` and
+        `Workers.reserved_tokens`.
 
     Examples
     --------
@@ -139,6 +141,8 @@ def reserved_len(setup: Setup, load: Load) -> float:
     500.0
     """
     facts, workload = setup.release, load.workload
+    if decodes_only:
+        return 0.0 if facts.workers is None else facts.workers.reserved_tokens
     guesses = facts.reserves_shares or (load.trace is not None and load.trace.most_len is not None)
     if workload is None or guesses or not facts.reserves:
         return 0.0
@@ -211,8 +215,9 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
         check_placement(here.model, here.setup.placement)
         drafter.describe(here.model)  # refuses a model that the drafter does not fit
         verified = proposals(drafter, accepted_at(accepted, contexts[0]), drafts).verify_len
-        held = contexts if split else contexts + reserved_len(here.setup, load)
-        return here, server_room(here, drafter, held, verified, load.workload)
+        free_len = reserved_len(here.setup, load, decodes_only=split is not None)
+        held = server_room(here, drafter, contexts + free_len, verified, load.workload)
+        return here, replace(held, reserved_len=free_len)
 
     told: Sequence[Limits] = ()
     if raises and room != "ignore" and deployment.setup.user_settings.running is None:

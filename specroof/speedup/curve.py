@@ -136,8 +136,8 @@ def own_setup(
     Raises
     ------
     OptionError
-        For more of the target's devices than a stage of its pipeline has; for a CPU that is not
-        named beside the chip, or an engine that cannot use it.
+        For more of the target's devices than it has, or a stage of its pipeline; for a CPU that is
+        not named beside the chip, or an engine that cannot use it.
     """
     if hardware == "cpu":
         if not setup.release.uses_host:
@@ -153,10 +153,11 @@ def own_setup(
         return replace(setup, placement=Placement(nodes=1), on_host=True)
     stage = setup.placement
     devices = 0 if hardware is not None or placement is None else placement.devices
-    if devices > stage.tensor_parallel and stage.pipeline_parallel > 1:
+    if devices > stage.tensor_parallel:
+        where = "a stage" if stage.pipeline_parallel > 1 else "the target"
         reject(
-            f"tp= of the drafter is {devices}, and it runs on the last stage",
-            f"up to the {stage.tensor_parallel} devices of a stage",
+            f"tp= of the drafter is {devices}",
+            f"up to {stage.tensor_parallel}, the devices of {where}; device= for others",
         )
     moved = replace(setup, placement=placement or stage)
     if hardware is None:
