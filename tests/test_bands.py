@@ -334,15 +334,17 @@ def test_no_stand_in_is_surer_than_a_measured_engine(chip: str) -> None:
                     assert not (wide < narrow).any(), (figure, name, server)
 
 
-def test_the_peaks_of_a_measured_chip_under_another_name_are_no_surer() -> None:
-    h100 = load_hardware("h100")
-    assert h100.generic is not None
-    strange = replace(h100.generic, architecture=None)
-    own = replace(h100, name="Invented", engines={}, default_engine=None, generic=strange)
+@pytest.mark.parametrize("name", ["h100", "mi300x"])
+def test_the_peaks_of_a_measured_chip_under_another_name_are_no_surer(name: str) -> None:
+    known = load_hardware(name)
+    assert known.generic is not None
+    strange = replace(known.generic, architecture=None, vendor=None)
+    own = replace(known, name="Invented", engines={}, default_engine=None, generic=strange)
+    own = replace(own, architecture=None, vendor=None)
     asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.8@3", "batch_size": [1, 32, 128]}
     asked |= {"input_len": 1000, "output_len": 500, "max_draft_len": 3}
     widths = []
-    for chip in (own, h100):
+    for chip in (own, known):
         (curve,) = predict("Qwen/Qwen3-8B", chip, **asked).curves
         assert curve.speedup_low is not None
         assert curve.speedup_high is not None

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import OptionError, load_drafter, load_hardware, load_model, predict
+from specroof.acceptance import accepted_at
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
@@ -474,7 +475,7 @@ def test_clients_out_of_step_get_what_the_steady_state_says(
     rules = prefill_rules(steady.deployment, found.kind if drafts else None)
     prices = pass_prices(
         steady.deployment, rules, running=max(clients), input_len=(0.8 * prompt, prompt),
-        longest=prompt + answer, drafting=(found, acceptance_of(found), drafts) if drafts else None,
+        longest=prompt + answer, drafting=(found, accepted(found), drafts) if drafts else None,
     )[-1]  # fmt: skip
     for place, count in enumerate(clients):
         tpot_s, latency_s = (
@@ -612,6 +613,10 @@ def deployment(model: str, chip: str, engine: str, devices: int) -> Deployment:
     return Deployment(load_model(model), engine_setup(load_hardware(chip), engine, placement, None))
 
 
+def accepted(drafter: Drafter) -> Any:
+    return accepted_at(acceptance_of(drafter), LONGEST / 2)
+
+
 def priced(
     served: Deployment,
     rules: PrefillRules,
@@ -624,7 +629,7 @@ def priced(
         "input_len": (SHORTEST, PROMPT),
         "longest": LONGEST,
     }
-    drafting = (drafter, acceptance_of(drafter), drafts) if drafter and drafts else None
+    drafting = (drafter, accepted(drafter), drafts) if drafter and drafts else None
     return tuple(pass_prices(served, rules, drafting=drafting, **usual | bounds))
 
 

@@ -609,6 +609,8 @@ def _rows(
     )
     setup, told = prediction.setup, prediction.told[grid.drafter]
     where: dict[str, Any] = {"model": prediction.model.name, "hardware": setup.hardware.name}
+    seen = grid.outcome.played
+    arriving = None if seen is None or not seen.load.arrival_rates else seen.keeps_up
     defaults = dict[int, LoadRow]()
     if by_default is not None and told:
         under = grid_of(by_default, grid.drafter, wanted)
@@ -656,7 +658,7 @@ def _rows(
             own={length: math.nan if reason else float(grid.ends[0, i, length]) for length in own},
             place=i,
             is_open=bool(found.verdict[0, i] == UNCLEAR),
-            keeps_up=grid.outcome.played is None or bool(grid.outcome.played.keeps_up[i, k]),
+            keeps_up=arriving is None or bool(arriving[i, k]),
         )
 
 

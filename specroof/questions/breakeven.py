@@ -203,6 +203,8 @@ class Breakeven(ServedAnswer, Charted):
         spelt = "{:.0f}" if self.solve in _SEVERAL else "{:.3g}"
         values = sorted(row.value for row in self.rows if row.value is not None)
         ends = [spelt.format(value) for value in values]
+        if self.solve in _SEVERAL and ends and all(row.answer == "always" for row in self.rows):
+            ends[-1] += _ALL
         ends += filter(None, map(_beyond, self.rows))  # larger than every value
         ends = list(dict.fromkeys(ends[:1] + ends[-1:]))
         nowhere = "nowhere"
@@ -433,6 +435,10 @@ _SHOWN: Final = (
 )
 
 
+#: What is said of loads that all pay: it is memory that ends them.
+_ALL: Final = " (all that have room)"
+
+
 def _beyond(row: BreakevenRow) -> str:
     """Return that all loads up to the largest one tried pay; nothing where that was not found."""
     return f"> {row.runs[-1][1]}" if row.answer == "beyond" and row.runs else ""
@@ -444,7 +450,7 @@ def _run_cells(row: BreakevenRow) -> list[str]:
     if row.value is not None:
         value = f"{row.value:.0f}"
     if row.answer == "always":
-        runs += " (all that have room)"
+        runs += _ALL
     elif _beyond(row):
         value = _beyond(row)
         runs += f" (from {row.unknown_from} on unknown)"

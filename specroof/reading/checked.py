@@ -243,7 +243,7 @@ def _mistake(error: Any, model: type[BaseModel]) -> Mistake:
         case "extra_forbidden":
             said = f"{key} is not a known key; allowed: {_keys_beside(path, model)}"
         case "missing":
-            said = f"{key} is missing; the keys there are {_keys_beside(path, model)}"
+            said = f"{key} is missing; allowed keys: {_keys_beside(path, model)}"
         case kind:
             expected = error["msg"].replace("Input should be", "allowed:", 1)
             said = f"{key} is {shown(error['input'])}; {_EXPECTED.get(kind, expected)}".lstrip()

@@ -5,7 +5,7 @@ pydantic is slow to import, so only a question that has such a file imports this
 
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -126,7 +126,8 @@ def parse_trace(
             return _of_client(first, place)
         rows = _records(chain([(place, first)], values), timed=timed)
     else:
-        rows = _table(text, source)
+        needed = {"arrival_s": timed, "input_len": input_len is None}
+        rows = _table(text, source, [name for name, is_needed in needed.items() if is_needed])
     columns = {name: array("d") for name in _Request.model_fields}
     begins_s = before_s = 0.0
     for place, row in rows:
@@ -179,7 +180,7 @@ def _records(values: Iterator[tuple[str, Any]], *, timed: bool) -> Iterator[_Pla
         yield place, row
 
 
-def _table(text: str, source: str) -> Iterator[_Place]:
+def _table(text: str, source: str, needed: Sequence[str]) -> Iterator[_Place]:
     """Yield the place and the cells of each row of a CSV, by our own names."""
     names: list[str | None] = []
     for number, line in enumerate(text.splitlines(), start=1):
@@ -193,10 +194,12 @@ def _table(text: str, source: str) -> Iterator[_Place]:
             names = [*_UNNAMED.get(len(cells), [])] if unnamed else []
             names = names or [_NAMES.get(cell.strip().casefold()) for cell in cells]
             names = ["output_len"] if names == [None] else names  # the only one there is
+            allowed = ", ".join(_Request.model_fields)
             if "output_len" not in names:
-                allowed = "arrival_s, input_len, output_len, cached_len"
                 reject(f"{place}: names no column of lengths", allowed, MeasurementError)
-            known = [name for name in names if name is not None]
+            known = ["arrival_s" if name == "timestamp" else name for name in names if name]
+            if lacking := [name for name in needed if name not in known]:
+                reject(f"{place}: names no column {lacking[0]}", allowed, MeasurementError)
             if twice := [name for name in known if known.count(name) > 1]:
                 reject(f"{place}: has two columns of {twice[0]}", "one", MeasurementError)
             if not unnamed:

@@ -441,9 +441,7 @@ def _dataclass(content: Mapping[str, Any], kind: Any, above: str, reading: _Read
             reading.mistakes.append(shortened(said, 840))
         # A misspelt key is an unknown key and a missing one: the unknown one shows the mistake.
         for key in missing if len(missing) > len(strange) else ():
-            reading.mistakes.append(
-                f"{place}{key} is missing; the keys there are {', '.join(known)}"
-            )
+            reading.mistakes.append(f"{place}{key} is missing; allowed keys: {', '.join(known)}")
     values = {
         key: _read(one, kinds[key], place + key, reading)
         for key, one in content.items()

@@ -67,9 +67,9 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     It is its own, or the generic one of its server: that of any chip where the architecture is not
     known, and that of its vendor's where no measurement on the family of the chip has the
     attention, the format or the placement. What is asked there is as strange as the chip would be,
-    and with a strange kind of attention the more, the more sequences there are:
-    `UNMEASURED_ATTENTION_BATCH`. So is a kind of drafter that was measured on other families alone.
-    Bands of placements that it was not measured in are wider, and those of releases that are newer
+    and with a strange kind of attention, or on a chip that nobody knows, the more, the more
+    sequences there are: `UNMEASURED_ATTENTION_BATCH`. So is a kind of drafter that was measured on
+    other families alone. Bands of placements that it was not measured in are wider, and those of releases that are newer
     than all that were measured: `Reach.drift`.
 
     Source
@@ -113,7 +113,11 @@ def _nearest_engine(deployment: Deployment) -> EngineProfile:
         others = stand_ins.known().engines if unknown else stand_ins.engines
         elsewhere = others.get(server, others[GENERIC])
         engine = elsewhere if far or reach is None else _with_kinds_of(engine, reach, elsewhere)
-    if reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}:
+    is_stand_in = setup.hardware.architecture is None and stand_ins is not None
+    strange_to = (
+        reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}
+    )
+    if is_stand_in or strange_to:
         least = UNMEASURED_ATTENTION_BATCH
         bands = {
             kind: replace(band, batch_size=min(band.batch_size or least, least))
