@@ -30,6 +30,7 @@ class _Name:
     stands_in: bool = False
     runs: str = ""
     vendor: str = ""
+    least_capability: float = 0.0
 
 
 _NAMES: Final = {
@@ -46,6 +47,10 @@ LOCAL_FRAMEWORKS: Final = tuple(name for name, row in _NAMES.items() if row.one_
 RUNS: Final[Mapping[str, str]] = {name: row.runs for name, row in _NAMES.items() if row.runs}
 #: The vendor of the chips that software is bound to, where it is.
 BOUND_TO: Final[Mapping[str, str]] = {n: row.vendor for n, row in _NAMES.items() if row.vendor}
+#: The least compute capability of chips that software runs on.
+LEAST_CAPABILITY: Final[Mapping[str, float]] = {
+    n: row.least_capability for n, row in _NAMES.items()
+}
 #: All server software.
 SERVERS: Final = (*_NAMES,)
 #: What people call it, without capitals and with hyphens.
@@ -212,9 +217,10 @@ class Drafting:
 
     Attributes
     ----------
-    words, weights, weights_on_hub, drafts, on_host
+    words, weights, weights_on_hub, drafts, on_host, cache
         Those of any drafter; of one with weights of its own; of one that is named with its file on
-        the Hub; of drafts, where its method has none; of one on the CPU.
+        the Hub; of drafts, where its method has none; of one on the CPU; of a format of the cache,
+        where a drafter's is told apart.
     config, file
         Keys of the config; the file that holds it, empty for ``$config`` among the words.
     schedule, schedule_config, schedule_file
@@ -238,6 +244,7 @@ class Drafting:
     weights_on_hub: _Words = ()
     drafts: _Words = ()
     on_host: _Words = ()
+    cache: _Words = ()
     config: _Config = field(default_factory=dict)
     file: str = ""
     schedule: _Words = ()
@@ -300,6 +307,18 @@ class Workers:
     config: _Config = field(default_factory=dict)
     connector: str = ""
     reserved_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshots:
+    """Drafters, and families with recurrent layers, whose states a rejected draft is cut back to.
+
+    Of others, what was accepted runs a second time.
+    """
+
+    kinds: _Kinds
+    families: _Names
+    source: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -519,6 +538,8 @@ class Release:
         Whether requests draft in a pass that they share with prompts.
     whole_blocks
         What devices must not cut.
+    snapshots
+        What keeps states to go back to; None where all drafters do.
     states_as_activations
         Whether recurrent states are kept as activations are, where no config states their format.
     reserves
@@ -577,6 +598,7 @@ class Release:
     pipeline_overlaps: bool = True
     drafts_beside: bool = True
     whole_blocks: WholeBlocks = WholeBlocks()
+    snapshots: Snapshots | None = None
     states_as_activations: bool = False
     reserves: bool | None = None
     reserved_tokens: int = 0

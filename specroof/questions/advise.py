@@ -102,6 +102,7 @@ from specroof.questions.request import (
     Command,
     PlayedRequest,
     WorkerRequest,
+    expect_runs_on,
     question,
 )
 from specroof.questions.speculation import speculation_of
@@ -1077,6 +1078,7 @@ def _launches(
         is_predicted = framework == setup.engine.rules
         settings = setup.user_settings if is_predicted else server_of(request.server)
         try:
+            expect_runs_on("framework", framework, setup.hardware)
             flags = found[framework] = launch(told(settings=settings, nodes=plan.nodes), name)
             said += flags.notes
         except OptionError as refusal:

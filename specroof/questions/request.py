@@ -25,7 +25,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import BOUND_TO, RUNS, release
+from specroof.frameworks import BOUND_TO, LEAST_CAPABILITY, RUNS, release
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
@@ -376,7 +376,7 @@ PLACED: Final = tuple(field.name for field in fields(Placement))
 
 
 def expect_runs_on(name: str, server: str | None, hardware: HardwareProfile) -> None:
-    """Refuse a server that runs on chips of another vendor alone.
+    """Refuse a server that runs on chips of another vendor alone, or on newer ones.
 
     Raises
     ------
@@ -387,6 +387,10 @@ def expect_runs_on(name: str, server: str | None, hardware: HardwareProfile) -> 
     is_known = hardware.vendor is not None or hardware.architecture is not None
     if vendor != hardware.vendor and is_known:
         refuse(name, server, f"on {hardware.name} any other: it runs on {vendor} alone")
+    least, capability = LEAST_CAPABILITY.get(server or "", 0.0), hardware.compute_capability
+    if capability is not None and capability < least:
+        newer = f"it runs from compute capability {least:g} on, and this has {capability:g}"
+        refuse(name, server, f"on {hardware.name} any other: {newer}")
 
 
 @dataclass(frozen=True)

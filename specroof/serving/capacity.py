@@ -197,7 +197,24 @@ class ServedRoom:
         notes += setup_notes(model, self.setup)
         if self.drafter is not None and not self.drafter.held(model).is_known:
             notes.append(f"{self.drafter.name}: its size is unknown, its memory counted as 0")
+        if self._runs_again:
+            notes.append(
+                Urgent(
+                    f"{facts.framework} keeps no states of {model.name} that a rejected draft of "
+                    f"{self.need.kind} is cut back to: what was accepted runs a second time, which "
+                    "is not counted, so that drafts gain less or lose"
+                )
+            )
         return tuple(notes)
+
+    @property
+    def _runs_again(self) -> bool:
+        """Whether states cannot be cut back, so that accepted drafts run a second time."""
+        kept, kind, model = self.need.facts.snapshots, self.need.kind, self.need.model
+        if kept is None or kind is None:
+            return False
+        is_kept = kind in kept.kinds and model.family.removesuffix("_text") in kept.families
+        return not is_kept and any(core.cache_kind == "state" for _, core in model.counted_cores)
 
     @cached_property
     def largest_batch(self) -> Array:
@@ -535,7 +552,8 @@ class ServerRoom:
     ) -> tuple[int, int] | None:
         """Return the default limit of running requests, and what to tell the server instead.
 
-        None where memory holds a batch back, nothing does, or the user stated a limit.
+        None where memory holds a batch back, nothing does, the user stated a limit, or the server
+        has no flag for it.
 
         Parameters
         ----------
@@ -545,7 +563,8 @@ class ServerRoom:
             Draft lengths that count.
         """
         server, ranks = self.drafting.server, self.drafting.need.ranks
-        if server.running is None or server.stated.running is not None:
+        is_told = "running" in self.drafting.need.facts.settings
+        if server.running is None or server.stated.running is not None or not is_told:
             return None
         binds = (self.bound_by[:, lengths] == "running") & (self.largest[:, lengths] < batch)
         most = RULES[self.drafting.need.facts.rules].most_running(server.chunk)

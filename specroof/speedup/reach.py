@@ -69,8 +69,8 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
     attention, the format or the placement. What is asked there is as strange as the chip would be,
     and with a strange kind of attention, or on a chip that nobody knows, the more, the more
     sequences there are: `UNMEASURED_ATTENTION_BATCH`. So is a kind of drafter that was measured on
-    other families alone. Bands of placements that it was not measured in are wider, and those of releases that are newer
-    than all that were measured: `Reach.drift`.
+    other families alone. Bands of placements that it was not measured in are wider, and those of
+    releases that are newer than all that were measured: `Reach.drift`.
 
     Source
         The choice of this library.
