@@ -200,6 +200,7 @@ def timed_drafter(
         parts += ["on the CPU beside the target"] if runs.hardware == "cpu" else []
         if isinstance(runs.hardware, HardwareProfile):
             parts.append(f"on {runs.tensor_parallel or 1} separate {runs.hardware.name}")
+            parts.append("whose price and energy are not counted")
             rate = format_si(runs.link_bytes_per_s or 0.0, "B/s")
             parts.append(f"over a link of {rate} and {format_seconds(runs.link_latency_s)}")
         elif runs.tensor_parallel is not None:

@@ -512,6 +512,11 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             p_min=float(spec.get("p-min", 0)),
             n_min=int(float(spec.get("n-min", 0))),
             on_host=spec.get("device") == "cpu",
+            untold=tuple(
+                f"{key}={spec[key]}"
+                for key in ("tp", "device", "overlap")
+                if spec.get(key, "cpu" if key == "device" else "") not in {"", "cpu"}
+            ),
             rule=self.rule or spec.get("rule", ""),
             **more,
         )

@@ -261,6 +261,8 @@ class Speculation:
         Tokens of a draft model, and of the model; None for other drafters.
     rule
         How drafts are to be accepted, of `specroof.acceptance.RULES`; empty for the server's usual.
+    untold
+        Keys of the SPEC that no flag says, with their values.
 
     Raises
     ------
@@ -290,6 +292,7 @@ class Speculation:
     draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
     rule: str = ""
+    untold: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         expected = 1
@@ -406,6 +409,11 @@ def launch(plan: Speculation, framework: str) -> Launch:
         files[how.file] = _yaml({**config, **settings, **groups})
     weights = json.dumps(plan.weights)[1:-1]
     notes += filled(how.notes, name=facts.name, drafts=plan.drafts, weights=weights)
+    if plan.untold:
+        notes.append(
+            f"these flags do not say {' and '.join(plan.untold)}: the drafter runs as {facts.name} runs "
+            "it, on the target's devices and before each verification"
+        )
     environment = ""
     if plan.pipeline_parallel > 1 and facts.unchecked:
         notes.append(f"whether {facts.name} drafts in a pipeline was not read")
