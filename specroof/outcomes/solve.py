@@ -9,15 +9,20 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from specroof.acceptance import Acceptance, acceptance_from_length, constant_acceptance
+from specroof.acceptance import (
+    Acceptance,
+    acceptance_from_length,
+    accepted_at,
+    constant_acceptance,
+)
 from specroof.arrays import Array, BoolArray, IntArray
 from specroof.drafters import Drafter, DraftTime, Round
-from specroof.errors import OptionError
+from specroof.errors import OptionError, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.serving.played import Drafts, PlayedServer
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load
-from specroof.speedup.curve import drafting_gain, grid_slices
+from specroof.speedup.curve import acceptance_of, drafting_gain, grid_slices
 
 #: Relative width of the interval that a root is left in.
 EXACT: Final = 4 * float(np.finfo(np.float64).eps)
@@ -162,11 +167,24 @@ def solve(
     >>> round(found.value, 2)  # one draft: 0.1 of a step for α tokens
     0.1
     """
+    if parameter not in {"accept", "accept-length", "context"}:
+        _expect_known(case, drafter)
     if parameter in AXES:
         return _over_axis(case, drafter, AXES[parameter], wish)
     if parameter == "rate":
         return _largest_rate(case, drafter, wish)
     return _of_drafter(case, drafter, parameter, wish, now)
+
+
+def _expect_known(case: Case, drafter: Drafter) -> None:
+    """Refuse a drafter of which nobody knows what is accepted at the context of a load."""
+    context = float(case.load.steady.context_len[0])
+    one = accepted_at(acceptance_of(drafter), context).tokens_per_round(np.array([1.0]))
+    if not np.isfinite(one).all():
+        reject(
+            f"of {drafter.name!r} nothing is known at context {context:g}",
+            "a context, and at least one draft, with which its acceptance was measured",
+        )
 
 
 def _of_drafter(

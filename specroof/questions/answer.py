@@ -369,7 +369,7 @@ def _gain(row: LoadRow) -> str:
     if row.reason is not None:  # without a decision there is no room without drafts either
         return "memory holds no drafts" if row.decision else "memory does not hold this load"
     if not row.tried_draft_len:
-        return "no length to choose from is within what was measured, or what the drafter makes"
+        return "no draft length is within what was asked, what was measured, and what the drafter makes"
     low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)
     if not is_useful(low, high):
         return f"speedup {NOT_USEFUL}"
