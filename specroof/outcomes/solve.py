@@ -168,7 +168,7 @@ def solve(
     0.1
     """
     if parameter not in {"accept", "accept-length", "context"}:
-        _expect_known(case, drafter)
+        expect_known(drafter, float(case.load.steady.context_len[0]))
     if parameter in AXES:
         return _over_axis(case, drafter, AXES[parameter], wish)
     if parameter == "rate":
@@ -176,9 +176,8 @@ def solve(
     return _of_drafter(case, drafter, parameter, wish, now)
 
 
-def _expect_known(case: Case, drafter: Drafter) -> None:
-    """Refuse a drafter of which nobody knows what is accepted at the context of a load."""
-    context = float(case.load.steady.context_len[0])
+def expect_known(drafter: Drafter, context: float) -> None:
+    """Refuse a drafter of which nobody knows what is accepted at a context."""
     one = accepted_at(acceptance_of(drafter), context).tokens_per_round(np.array([1.0]))
     if not np.isfinite(one).all():
         reject(

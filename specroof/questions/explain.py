@@ -9,10 +9,10 @@ import numpy as np
 from specroof import quantities as q
 from specroof.arrays import fields_of, grouped, number_within
 from specroof.cost import ForwardPass
-from specroof.errors import OptionError, expect, refuse, reject
+from specroof.errors import OptionError, expect, refuse
 from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
 from specroof.outcomes.case import Case
-from specroof.outcomes.solve import Solution, Wish, solve
+from specroof.outcomes.solve import Solution, Wish, expect_known, solve
 from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, ServedAnswer, rows_table
 from specroof.questions.objects import DrafterLike
@@ -287,14 +287,10 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     if max_draft_len < 1:
         refuse("draft_len", request.draft_len, "from 1 on: plain decoding has no round")
     context = 4096 if request.context_len is None else request.context_len
+    expect_known(drafter, context)
     case = Case(deployment, Load([request.batch_size], [context]))
     served = served_curve(deployment, drafter, case.load, "ignore", max_draft_len=max_draft_len)
     curve = served.decoding
-    if not np.isfinite(curve.speedup[0, 0, 1:]).any():
-        reject(
-            f"of {drafter.name!r} nothing is known at context {context:g}",
-            "a context, and at least one draft, with which its acceptance was measured",
-        )
     drafts = int(drafting_gain(curve, request.draft_len)[1][0, 0])
     parts, latency = round_parts(deployment, drafter, curve, drafts)
     least = None
