@@ -310,6 +310,19 @@ class Workers:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LatentDrafts:
+    """Chips whose kernels of latent attention serve no trees, and no drafts over a spread context.
+
+    `words` give heads with attention of another kind, of these `kinds`, kernels of their own.
+    """
+
+    capabilities: tuple[int, ...]
+    kinds: _Kinds
+    words: _Words
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Snapshots:
     """Drafters, and families with recurrent layers, whose states a rejected draft is cut back to.
 
@@ -538,6 +551,8 @@ class Release:
         Whether requests draft in a pass that they share with prompts.
     whole_blocks
         What devices must not cut.
+    latent_drafts
+        What models with latent attention cannot draft, and need for it; None for nothing.
     snapshots
         What keeps states to go back to; None where all drafters do.
     states_as_activations
@@ -598,6 +613,7 @@ class Release:
     pipeline_overlaps: bool = True
     drafts_beside: bool = True
     whole_blocks: WholeBlocks = WholeBlocks()
+    latent_drafts: LatentDrafts | None = None
     snapshots: Snapshots | None = None
     states_as_activations: bool = False
     reserves: bool | None = None

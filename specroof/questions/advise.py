@@ -1071,7 +1071,8 @@ def _launches(
     found = dict[str, Launch | None]()
     drafter = wanted.drafters[plan.chosen]
     weights = _draft_model(request, wanted, drafter)
-    told = partial(request.speculation, drafter, schedule, weights)
+    chip = setup.hardware.compute_major
+    told = partial(request.speculation, drafter, schedule, weights, capability=chip)
     for name in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
         framework = _server(name)
         # Limits that are raised are those of the server that was predicted.

@@ -511,6 +511,9 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             else options.weight_dtype,
             p_min=float(spec.get("p-min", 0)),
             n_min=int(float(spec.get("n-min", 0))),
+            decode_context_parallel=whole_within(
+                "decode_context_parallel", self.decode_context_parallel, "devices"
+            ),
             on_host=spec.get("device") == "cpu",
             untold=tuple(
                 f"{key}={spec[key]}"

@@ -17,6 +17,7 @@ from specroof.frameworks import (
     RUNS,
     SERVERS,
     Drafting,
+    LatentDrafts,
     Release,
     SettingFlag,
     known_releases,
@@ -261,6 +262,9 @@ class Speculation:
         Tokens of a draft model, and of the model; None for other drafters.
     rule
         How drafts are to be accepted, of `specroof.acceptance.RULES`; empty for the server's usual.
+    is_latent, capability, decode_context_parallel
+        Whether the model has latent attention; the first number of the chip's compute capability;
+        and devices that each cache a part of the context.
     untold
         Keys of the SPEC that no flag says, with their values.
 
@@ -292,6 +296,9 @@ class Speculation:
     draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
     rule: str = ""
+    is_latent: bool = False
+    capability: int | None = None
+    decode_context_parallel: int = 1
     untold: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -459,6 +466,13 @@ def _with_config(words: Iterable[str], config: Mapping[str, Any]) -> list[str]:
     return [json.dumps(config) if word == _CONFIG else word for word in words]
 
 
+def _latent_drafts(plan: Speculation, facts: Release) -> LatentDrafts | None:
+    """Return what a model with latent attention cannot draft on a chip, and needs for it."""
+    kernels = facts.latent_drafts
+    is_there = kernels is not None and plan.capability in kernels.capabilities
+    return kernels if is_there and plan.is_latent else None
+
+
 def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     """Return what a release does and how it is told what drafts; refuse what it does not run."""
     server = framework.partition("@")[0]
@@ -486,6 +500,12 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     )
     if lacking is not None:
         reject(*lacking)
+    if _latent_drafts(plan, facts) and (plan.is_tree or plan.decode_context_parallel > 1):
+        what = "trees" if plan.is_tree else "drafts over a context that devices share"
+        reject(
+            f"{facts.name} has no {what} for latent attention on this chip",
+            "a chain without --dcp",
+        )
     if plan.is_tree and plan.top_k < 2:
         reject(
             f"{facts.name} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
@@ -555,6 +575,8 @@ def _speculation(
         words += on_hub or how.weights
     words += how.on_host if plan.on_host else ()
     words += how.cache if figures["cache"] and plan.kind not in LOOKUPS else ()
+    latent = _latent_drafts(plan, facts)
+    words += latent.words if latent and plan.kind in latent.kinds else ()
     words += method.words or how.drafts
     words += method.words_in_groups if plan.data_parallel > 1 else ()
     if "$file" in facts.command.start:
