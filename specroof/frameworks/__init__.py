@@ -77,7 +77,7 @@ DEGREES: Final = (
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
     "decode_context_parallel",
 )
-_PLACEMENT: Final = (*DEGREES, "hosts")
+_PLACEMENT: Final = (*DEGREES, "tensor_parallel", "hosts")
 
 
 def _words_allowed(words: Any) -> str:
@@ -319,7 +319,6 @@ class LatentDrafts:
     capabilities: tuple[int, ...]
     kinds: _Kinds
     words: _Words
-    source: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +330,6 @@ class Snapshots:
 
     kinds: _Kinds
     families: _Names
-    source: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -562,7 +562,7 @@ def _speculation(
         "p_min": f"{plan.p_min:g}",
         "schedule": [list(row) for row in plan.schedule],
         "last_on": max(last for _, last, count in plan.schedule if count),
-        "cache": facts.cache_formats.get(str(plan.kv_cache)),
+        "value": facts.cache_formats.get(str(plan.kv_cache)),
     }
     first, *rest = [*how.config.items()] or [("", "")]
     parts = ({first[0]: first[1]}, method.config, dict(rest)) if how.config else ()
@@ -574,7 +574,7 @@ def _speculation(
         on_hub = how.weights_on_hub if ":" in plan.weights and "/" in plan.weights else ()
         words += on_hub or how.weights
     words += how.on_host if plan.on_host else ()
-    words += how.cache if figures["cache"] and plan.kind not in LOOKUPS else ()
+    words += how.cache if figures["value"] and plan.kind not in LOOKUPS else ()
     latent = _latent_drafts(plan, facts)
     words += latent.words if latent and plan.kind in latent.kinds else ()
     words += method.words or how.drafts
