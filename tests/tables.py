@@ -43,7 +43,8 @@ def refusal(
     """Return the one printable line with which a call is refused."""
     with pytest.raises(error) as caught:
         call(*given, **named)
-    line = str(caught.value)
+    line, hidden = str(caught.value), caught.value.__suppress_context__
+    assert caught.value.__context__ is None or hidden
     assert line.isprintable()
     assert len(line) < 1700
     return line

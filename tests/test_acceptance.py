@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -26,8 +27,9 @@ from specroof.acceptance import (
 )
 from specroof.acceptance.curve import ContextAcceptance, context_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
-from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
+from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.errors import OptionError
+from tables import refusal
 
 LONGEST = 4096
 probabilities = st.floats(0.0, 1.0)
@@ -167,66 +169,41 @@ def test_the_largest_shapes_do_not_overflow() -> None:
 
 
 NOT_A_NUMBER = [True, np.True_, "0.5", b"0.5", None, [0.5], math.nan, math.inf, 1j, 10**400]
-NO_LISTS = [0.5, "0.9/0.8", b"12", None, {0: 5, 1: 3}, {0.9, 0.8}, np.array(0.5), [[0.9], [0.8]]]
-EMPTY = [[], (), np.array([])]
 NO_LENGTHS = [-1, 1.5, math.nan, math.inf, True, "3", None, [1, -2], [[1], [2, 3]], 10**30, 10**7]
-HALF = constant_acceptance(0.5)
-LISTS: list[tuple[Callable[..., Any], str]] = [
-    (rate_acceptance, "rates"), (survival_acceptance, "survival"), (histogram_acceptance, "counts"),
-]  # fmt: skip
-
-#: What is called, with what, what the refusal begins with, and what it allows.
-REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
-    (constant_acceptance, [*NOT_A_NUMBER, -0.1, 1.0000001, 75], "rate is ", "a number from 0 to 1"),
-    (lambda value: rate_acceptance([0.9, value]), [*NOT_A_NUMBER, -0.1, 75], "rates[1] is ", ""),
-    (rate_acceptance, [np.array([0.5, 1.5])], "rates[1] is 1.5; ", "a number from 0 to 1"),
-    (lambda value: survival_acceptance([value]), [*NOT_A_NUMBER, 75], "survival[0] is ", "to 1"),
-    # Three right drafts include two right drafts: somebody took conditional rates for survival.
-    (survival_acceptance, [[0.9, 0.7, 0.8]], "survival[2] is 0.8, above 0.7", ""),
-    (
-        lambda value: histogram_acceptance([3, value, 4]), [*NOT_A_NUMBER, -1, -1e-9],
-        "counts[1] is ", "not negative",
-    ),
-    (histogram_acceptance, [[0, 0], [1e308, 1e308]], "counts add up to ", "a finite sum above 0"),
-    (lambda value: beta_acceptance(value, 2.0), [*NOT_A_NUMBER, 0, -1], "a is ", "above 0"),
-    (lambda value: beta_acceptance(2.0, value), [*NOT_A_NUMBER, 0, -1], "b is ", "above 0"),
-    (
-        lambda value: acceptance_from_length(value, 3), [*NOT_A_NUMBER, 0.99, 0, -2, 4.01],
-        "tokens_per_round is ", "from 1 to 4",
-    ),
-    (lambda value: falling_odds_acceptance(0.8, value), [-5.01, 5.01], "power is ", "-5 to 5"),
-    (lambda law: acceptance_from_length(2.8, 3, law=law), ["linear"], "law is ", "typical, const"),
-    # With 0 drafts the length is 1 for every rate, and says nothing.
-    (
-        lambda value: acceptance_from_length(1.0, value), [*NOT_A_NUMBER, 0, -1, 2.5, 10**7],
-        "draft_len is ", "a whole number",
-    ),
-    *((make, NO_LISTS, name, "") for make, name in LISTS),
-    *((make, EMPTY, f"{name} is empty", "") for make, name in LISTS),
-    *((make, [np.array([True, False])], f"{name}[0] is True", "") for make, name in LISTS),
-    *(
-        (answer, NO_LENGTHS, "draft_len is ", "whole numbers from 0 to ")
-        for answer in (HALF.survival, HALF.tokens_per_round, HALF.accepted_tokens)
-    ),
-]  # fmt: skip
+#: What takes a number, and how what is none is called.
+NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "rate is ": constant_acceptance,
+    "rates[1] is ": lambda value: rate_acceptance([0.9, value]),
+    "survival[0] is ": lambda value: survival_acceptance([value]),
+    "counts[1] is ": lambda value: histogram_acceptance([3, value, 4]),
+    "a is ": lambda value: beta_acceptance(value, 2.0),
+    "b is ": lambda value: beta_acceptance(2.0, value),
+    "tokens_per_round is ": lambda value: acceptance_from_length(value, 3),
+    "draft_len is ": lambda value: acceptance_from_length(1.0, value),
+}
 
 
-@pytest.mark.parametrize(
-    ("call", "value", "said", "allowed"),
-    [(call, value, said, allowed) for call, values, said, allowed in REFUSED for value in values],
-    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:12],
-)
-def test_what_says_no_acceptance_is_refused_in_one_line(
-    call: Callable[..., Any], value: Any, said: str, allowed: str
-) -> None:
-    with pytest.raises(OptionError) as refusal:
-        call(value)
-    message = str(refusal.value)
-    assert message.startswith(said)
-    assert len(message.splitlines()) == 1
-    assert allowed in message.partition("allowed: ")[2]
-    assert "allowed: " in message
-    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
+@pytest.mark.parametrize("said", NUMBERS)
+def test_what_is_no_number_is_refused_in_one_line(said: str) -> None:
+    for value in NOT_A_NUMBER:
+        assert "; allowed: " in refusal(OptionError, NUMBERS[said], value).partition(said)[2]
+    for answer in ("survival", "tokens_per_round", "accepted_tokens"):
+        for value in NO_LENGTHS:
+            line = refusal(OptionError, getattr(constant_acceptance(0.5), answer), value)
+            assert re.match("draft_len is .*; allowed: whole numbers from 0 to ", line)
+
+
+def test_other_kinds_of_lists_are_refused_too() -> None:
+    for make, name in (
+        (rate_acceptance, "rates"), (survival_acceptance, "survival"), (histogram_acceptance, "counts")
+    ):  # fmt: skip
+        for value, says in (
+            *((none, " is ") for none in (b"12", {0.9, 0.8}, np.array(0.5))),
+            *((empty, " is empty") for empty in ((), np.array([]))),
+            (np.array([True, False]), "[0] is True"),
+        ):
+            assert refusal(OptionError, make, value).startswith(f"{name}{says}")
+    assert refusal(OptionError, rate_acceptance, np.array([0.5, 1.5])).startswith("rates[1] is 1.5")
 
 
 # --- what one acceptance length says of other depths, and contexts -------------------------------

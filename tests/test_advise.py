@@ -660,11 +660,6 @@ def test_python_and_the_former_name_print_the_same() -> None:
         input_len=1024, output_len=1024, concurrency=1, tensor_parallel=1, bench=True,
     )  # fmt: skip
     assert printed == f"{answer}\n"
-    with pytest.raises(OptionError, match=r"^bench is True, and no draft"):
-        advise(
-            *("Qwen/Qwen3-8B", "b200"), drafters="mtp,rates=.9/.8", draft_len=5,
-            input_len=9, output_len=9, concurrency=1, bench=True,
-        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

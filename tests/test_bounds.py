@@ -163,18 +163,6 @@ def test_the_corners_of_the_table_are_finite() -> None:
     assert np.all(curve.speedup > 0)
 
 
-@pytest.mark.parametrize(
-    "shapes",
-    [{"batch_size": np.ones(2), "query_len": np.ones(3)}, {"context_len": np.ones((2, 1, 2)), "batch_size": np.ones((2, 3, 1, 3))}],
-)  # fmt: skip
-def test_a_pass_whose_arrays_do_not_broadcast_is_refused(shapes: dict[str, Any]) -> None:
-    sizes: dict[str, Any] = {"batch_size": 1, "query_len": 1, "context_len": 0}
-    with pytest.raises(
-        OptionError, match=r"^the shape of a pass is .*; allowed: arrays that broad"
-    ):
-        specroof.ForwardPass(**sizes | shapes)
-
-
 def test_a_list_without_end_is_refused() -> None:
     with pytest.raises(OptionError, match=r"^rates is repeat.*; allowed: at most 1000000 entries"):
         specroof.rate_acceptance(itertools.repeat(0.5))  # type: ignore[arg-type]

@@ -280,16 +280,10 @@ def test_users_are_sought_in_parts_of_a_grid(monkeypatch: pytest.MonkeyPatch) ->
     assert max(held) == 1 << 12
 
 
-def test_lengths_that_drafts_cannot_give_are_left_out_or_refused() -> None:
+def test_lengths_that_drafts_cannot_give_are_left_out() -> None:
     found = worth(DENSE, CHIP, drafter=SPEC, draft_len=4)
     assert [row.accept_length for row in found.rows] == [3, 4, 5]
     assert worth(DENSE, CHIP, drafter="eagle3").draft_len == 16
-    with pytest.raises(OptionError, match="accept_length is 9; allowed: numbers from 1 to 5"):
-        worth(DENSE, CHIP, drafter=SPEC, draft_len=4, accept_length=[3, 9])
-    with pytest.raises(OptionError, match=r"^accept_length .*2; allowed"):
-        worth(DENSE, CHIP, drafter=SPEC, draft_len=1)
-    with pytest.raises(OptionError, match=r"^drafter is 'ideal'"):
-        worth(DENSE, CHIP, drafter="ideal")
     twice = worth(DENSE, CHIP, drafter=SPEC, accept_length=[4, 3, 3])
     assert [row.accept_length for row in twice.rows] == [3, 4]
 
@@ -347,8 +341,6 @@ def test_several_batch_sizes_are_those_of_each_alone() -> None:
     assert [np.asarray(line.get_ydata()).tolist() for line in drawn] == [
         [row.speedup for row in one.rows] for one in alone
     ]
-    with pytest.raises(OptionError, match="batch_size"):
-        worth(DENSE, CHIP, **asked, batch_size=[])
 
 
 def test_a_job_is_one_load_whatever_its_lengths() -> None:
@@ -588,10 +580,3 @@ def test_runs_are_those_of_counting(pays: list[bool], step: int, data: Any) -> N
     told = [n for first, last in runs for n in range(first, last + 1)]
     assert told == every[wide].tolist()
     assert all(a[1] + 1 < b[0] for a, b in pairwise(runs))
-
-
-@pytest.mark.parametrize("drafters", [[], ["eagle3", "mtp"]])
-def test_one_drafter_is_asked_about(drafters: Any) -> None:
-    for question in (specroof.worth, specroof.breakeven):
-        with pytest.raises(specroof.OptionError, match=r"^drafter is .*; allowed: one SPEC"):
-            question("Qwen/Qwen3-8B", "h100", drafter=drafters)

@@ -743,10 +743,6 @@ def test_drafts_are_those_of_the_block_or_the_usual_ones() -> None:
     assert tree.rows[1].draft_len == 3
     chain = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", draft_len=15)
     assert tree.records[1] | {"drafter": "eagle3", "draft_len": 15} == chain.records[1]
-    with pytest.raises(OptionError, match="draft_len is 6; allowed: a whole number from 1 to 5"):
-        capacity("Qwen/Qwen3-8B", "h100", drafters="medusa", draft_len=6)
-    with pytest.raises(OptionError, match=r"draft_len is 0; allowed: a whole number from 1$"):
-        capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", draft_len=0)
 
 
 def test_a_chip_without_a_fit_has_the_rules_of_the_server_asked_for() -> None:
@@ -758,8 +754,6 @@ def test_a_chip_without_a_fit_has_the_rules_of_the_server_asked_for() -> None:
     ):
         (row,) = capacity("Qwen/Qwen3-8B", chip, engine=engine).rows
         assert row.served.server.framework == framework
-    with pytest.raises(OptionError, match="engine is 'trt'"):
-        capacity("Qwen/Qwen3-8B", "l40s", engine="trt")
 
 
 def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:

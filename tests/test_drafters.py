@@ -3,10 +3,8 @@
 import csv
 import io
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,17 +98,6 @@ def test_confidence_above_a_threshold_is_the_incomplete_beta_function(
     assert beta_tail(least, a, b) == pytest.approx(betaincc(a, b, least), rel=1e-9, abs=1e-12)
 
 
-HUGE = pytest.param(10**400, id="huge")
-BAD_COSTS = [-0.1, 100.1, math.nan, math.inf, -math.inf, HUGE, "0.1", None, True, 0.1j, [0.1]]
-
-
-@pytest.mark.parametrize("cost", BAD_COSTS)
-def test_a_cost_that_is_no_share_is_refused(cost: Any) -> None:
-    for build in (autoregressive_drafter, partial(block_drafter, drafts=4)):
-        with pytest.raises(OptionError, match=r"^cost is .*; allowed: a number from 0 to 100$"):
-            build(cost)
-
-
 def build(kind: str, values: Mapping[str, float], name: str = "") -> Drafter:
     return KINDS[kind].build(values, name)
 
@@ -121,25 +108,6 @@ def test_a_block_of_16_is_an_anchor_and_15_drafts() -> None:
     assert serial_s(anchored, 15) == serial_s(drafts, 15) == serial_s(drafts, 16)
     assert serial_s(anchored, 16) == 2 * serial_s(anchored, 15)
     assert serial_s(drafts, 17) == 2 * serial_s(drafts, 16)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "least"),
-    [
-        *(("block", value, "2") for value in (1.0, 0.0, 4098.0)),
-        *(("drafts", value, "1 to 4096") for value in (0, -1, 4097)),
-        *((key, value, "") for key in ("block", "drafts") for value in (1.5, math.nan, math.inf)),
-    ],
-)
-def test_blocks_hold_a_whole_number_of_drafts_and_perhaps_an_anchor(
-    key: str, value: float, least: str
-) -> None:
-    with pytest.raises(OptionError, match=f"^{key} is {value:g}; allowed: .*{least}"):
-        build("block", {"cost": 0.1, key: value})
-    if key == "drafts":
-        for drafts in (value, "4", None, True):
-            with pytest.raises(OptionError, match=r"^drafts is .*; allowed: .* from 1 to 4096"):
-                block_drafter(0.1, drafts=drafts)  # type: ignore[arg-type]
 
 
 # --- SPECs of drafters with a config, a tree, a place --------------------------------------------

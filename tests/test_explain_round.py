@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from commands import run
-from specroof import OptionError, explain, plot
+from specroof import explain, plot
 from specroof.speedup.waterfall import RoundParts
 
 CHIP = "h100"
@@ -35,10 +35,3 @@ def test_bars_run_from_the_step_to_the_round() -> None:
     chart = plot.plot_waterfall(saves, title="one that saves")
     saved: Any = chart.axes[0].patches[2]
     assert saved.get_width() == pytest.approx(-0.2)
-
-
-@pytest.mark.parametrize("name", ["batch_size", "context_len", "query_len"])
-def test_a_pass_has_one_number_of_each(name: str) -> None:
-    asked: Any = {name: [1, 8]}
-    with pytest.raises(OptionError, match=rf"^{name} is \[1, 8\]; allowed: a number from"):
-        explain("Qwen/Qwen3-8B", CHIP, **asked)

@@ -30,7 +30,7 @@ from specroof import (
 )
 from specroof.drafters.base import chain_proposals
 from specroof.errors import MeasurementError, SpecroofError
-from specroof.evidence import read_benchmark, time_passes, timed_here
+from specroof.evidence import time_passes, timed_here
 from specroof.hardware.engine import EngineProfile
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.model import model_latency
@@ -588,11 +588,3 @@ def test_llama_cpp_keeps_drafts_in_the_cache_of_a_draft_model() -> None:
     assert accepted == pytest.approx([0, 0.9, 0.9**2, 0.9**3])
     first, later = (float(curve.draft_s[0, 0, k]) for k in (1, 2))
     assert later < 2 * first * 1.05  # one row and hardly two, whatever was committed
-
-
-def test_a_line_of_no_library_is_refused() -> None:
-    line = {"tool": "mlx-lm", "batch_size": 1, "context_len": 8, "positions": 2, "pass_s": 0.01}
-    with pytest.raises(MeasurementError, match=r"tool is 'mine'; allowed: llama\.cpp"):
-        read_benchmark(json.dumps(line | {"tool": "mine"}), source="passes.json")
-    with pytest.raises(MeasurementError, match=r"context_len is empty"):
-        read_benchmark(json.dumps(line | {"context_len": None}), source="passes.json")

@@ -85,11 +85,6 @@ def drafter_refusal(text: str, source: str, kind: str) -> str | None:
     return None
 
 
-def test_only_kinds_of_drafters_with_a_config_have_one() -> None:
-    with pytest.raises(OptionError, match=r"^kind is 'ngram'; allowed: mtp, eagle, eagle3"):
-        parse_drafter_config("{}", source="config.json", kind="ngram")
-
-
 def refusal_of_text(text: str) -> str:
     return refusal(ConfigError, parse_config, text, source="some/config.json")
 

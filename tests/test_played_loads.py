@@ -21,7 +21,6 @@ from commands import Terminal, answered, invoked, run
 from gridded import gridded
 from specroof import (
     OptionError,
-    SpecroofError,
     advise,
     breakeven,
     frontier,
@@ -42,7 +41,7 @@ from specroof.serving import played
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.played import PlayedServer, play, played_server
 from specroof.serving.workload import Load, Workload, open_loop
-from tables import present, rows
+from tables import present
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
 ASKED: dict[str, Any] = {"drafters": SPEC, "max_draft_len": 3, "engine": "vllm"}
@@ -649,30 +648,12 @@ workload:
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
 
 
-@pytest.mark.parametrize(("workload", "says"), rows("refusals", "study_arrivals"))
-def test_a_study_of_arrivals_that_cannot_be_is_refused(workload: str, says: str) -> None:
-    text = f"format_version: 1\ntargets: [{{model: {MODEL}, hardware: {CHIP}}}]\n"
-    text += f"drafters: ['block,cost=0.1,accept=0.5,drafts=1000']\nworkload: {workload}\n"
-    with pytest.raises(SpecroofError) as refusal:
-        sweep(yaml.safe_load(text))
-    assert says in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-
-
 STUDY = f"""{STUDIED}
 batch_size: [1, 4]
 workload:
   - {{input_len: 1000, output_len: 100, requests: 3x, length_range: 0.8..1.0, seed: 2}}
   - {{input_len: 500, output_len: 50, requests: 8}}
 """
-
-
-@pytest.mark.parametrize(("old", "new", "says"), rows("refusals", "study_loads"))
-def test_a_study_of_loads_that_cannot_be_is_refused(old: str, new: str, says: str) -> None:
-    assert old in STUDY
-    with pytest.raises(OptionError) as refusal:
-        sweep(yaml.safe_load(STUDY.replace(old, new)))
-    assert says in str(refusal.value)
 
 
 def test_fewer_requests_than_clients_are_told_in_every_question_about_clients() -> None:

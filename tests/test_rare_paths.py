@@ -1,7 +1,6 @@
 """What few calls reach: drafters elsewhere in a fit, charts with holes, places that refuse."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +24,6 @@ from specroof.questions.objects import framework_names
 from specroof.questions.played_loads import PlayedPlan
 from specroof.questions.sweep import _stop, sweep_text
 from specroof.report.layout import on_screen, show_notes
-from specroof.serving.launch import Speculation, launch
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.overview import Overview
 from specroof.speedup.result import tokens_spread
@@ -165,18 +163,6 @@ def test_an_acceptance_without_a_band_is_taken_at_its_word() -> None:
 
 QWEN = "Qwen/Qwen3-8B"
 EAGLE = "eagle3,accept=0.7"
-
-
-@pytest.mark.parametrize(
-    ("ask", "said"),
-    [
-        (lambda: new_hardware("two\nlines"), "name is 'two.nlines'; allowed: the name of a chip"),
-        (lambda: launch(Speculation(kind="ngram", schedule=((1, 8, 3),)), "lmstudio"), "ngram"),
-    ],
-)
-def test_what_a_question_cannot_answer_is_refused(ask: Callable[[], Any], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
-        ask()
 
 
 def test_a_metrics_page_of_another_server_than_the_framework_is_refused(tmp_path: Path) -> None:

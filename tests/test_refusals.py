@@ -1,6 +1,7 @@
 """Refusals in the words of the command line: the flag, its value and what is allowed."""
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ import pytest
 import specroof
 from commands import invoked, refused, run
 from effort import cpu_bound
-from specroof import OptionError, StudyError
+from specroof import OptionError, StudyError, errors
 from tables import reads, refusal, rows, table
+from tiny_configs import changed
 
 MODEL = "Qwen/Qwen3-8B"
 ONCE = "allowed: once"
@@ -91,22 +93,30 @@ def test_batches_that_a_server_does_not_run_are_said(
     assert beyond not in run(f"{words} --batch {most + 1} --engine ideal")
 
 
-#: Questions by the first word of a part, with what is asked.
+#: Calls by the first word of a part, with their error and what is asked.
 ASKED = [
-    (name.split()[0], part["asked"] | changes, says)
-    for name, part in table("refused_questions").items()
+    (
+        name.split()[0],
+        part.get("error", "OptionError"),
+        changed(part.get("asked", {}), changes),
+        says,
+    )
+    for file in ("refused_questions", "refused_calls")
+    for name, part in table(file).items()
     for changes, says in part["refused"]
 ]
 PLAYED = table("refused_questions")["predict a load"]["asked"] | {"concurrency": 2}
 ASKED += [
-    ("predict", PLAYED | {"requests": digits}, "requests is '999…")
+    ("predict", "OptionError", PLAYED | {"requests": digits}, "requests is '999…")
     for digits in ("9" * 400 + "x", "9" * 5000)
 ]
 
 
-@pytest.mark.parametrize(("question", "asked", "says"), ASKED, ids=lambda one: str(one)[-40:])
-def test_a_question_is_refused_in_words_of_python(
-    question: str, asked: dict[str, Any], says: str
+@pytest.mark.parametrize(("name", "error", "asked", "says"), ASKED, ids=lambda one: str(one)[-40:])
+def test_a_call_is_refused_in_words_of_python(
+    name: str, error: str, asked: dict[str, Any], says: str
 ) -> None:
-    line = refusal(OptionError, getattr(specroof, question), **asked)
+    room, _, function = name.rpartition(":")
+    call = resolve_name(f"specroof{room and '.'}{room}:{function}")
+    line = refusal(getattr(errors, error), call, **asked)
     assert reads(line, says), line

@@ -209,8 +209,6 @@ def test_a_placement_without_a_flag_is_refused() -> None:
     place: dict[str, Any] = {"tensor_parallel": 8, "decode_context_parallel": 8}
     asked = ("deepseek-ai/DeepSeek-V3.1", "h200")
     assert specroof.explain(*asked, framework="sglang", **place).latency.total_s > 0
-    with pytest.raises(OptionError, match=r"decode_context_parallel is 8, and SGLang 0\.5\.14 has"):
-        specroof.explain(*asked, framework="sglang@0.5.14", **place)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +239,6 @@ def test_the_bench_is_of_the_release() -> None:
     bench = specroof.advise(MODEL, CHIP, framework="vllm@0.24", **asked).chips[0].to_measure
     assert bench is not None
     assert "vLLM 0.24.0 without drafts" in str(bench.commands)
-    with pytest.raises(OptionError, match=r"vLLM 0\.19\.0 cannot be told an acceptance"):
-        specroof.advise(MODEL, CHIP, framework="vllm@0.19", **asked)
-    told = asked | {"drafters": "dflash,accept-length=4@7"}
-    with pytest.raises(OptionError, match=r"SGLang 0\.5\.14 cannot be told .* of dflash"):
-        specroof.advise(MODEL, CHIP, framework="sglang@0.5.14", **told)
     own: Any = specroof.advise(
         "XiaomiMiMo/MiMo-7B-Base", CHIP, framework="sglang", **asked | {"drafters": "mtp,accept=.6"}
     ).chips[0]

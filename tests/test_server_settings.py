@@ -66,18 +66,6 @@ def test_bad_words_are_refused(words: str, said: str) -> None:
     assert said in refusal(OptionError, parse_server, words)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        *({"memory": True}, {"running": True}, {"running": 2.5}, {"overlap": 1}, {"mixed": "1"}),
-        *({3: 4}, {"mixed": "plain"}, {"overlap": "rounds"}, {"state-dtype": True}),
-    ],
-)
-def test_bad_values_are_refused(bad: dict[Any, Any]) -> None:
-    with pytest.raises(OptionError, match="allowed: "):
-        server_settings(bad)
-
-
 def told(engine: str, stages: int = 1, **settings: Any) -> tuple[Setup, Setup]:
     placement = Placement(pipeline_parallel=stages)
     before = engine_setup(load_hardware("h100"), engine, placement, None)
@@ -446,12 +434,6 @@ def test_what_a_server_would_not_say_is_refused(text: str, says: str) -> None:
     with pytest.raises(MeasurementError, match=says) as refusal:
         server_facts(text, source="page")
     assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize("share", ["fast", "7", "None"])
-def test_a_label_that_is_no_share_is_refused(share: str) -> None:
-    with pytest.raises(MeasurementError, match=r"^page, vllm:cache_config_info: gpu_memory_"):
-        cache_facts({"gpu_memory_utilization": share}, source="page")
 
 
 def line(**server: Any) -> str:

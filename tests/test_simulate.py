@@ -108,16 +108,6 @@ def test_acceptance_and_length_that_disagree_are_found_out(monkeypatch: pytest.M
     assert math.isinf(sure.tokens_per_round_z)
 
 
-@pytest.mark.parametrize(
-    ("vocabulary", "closeness", "seed"), [(1, 0.5, 0), (8, 1.1, 0), (8, math.nan, 0), (8, 0.5, -1)]
-)
-def test_random_distributions_out_of_range_are_refused(
-    vocabulary: int, closeness: float, seed: int
-) -> None:
-    with pytest.raises(specroof.OptionError, match="allowed: a"):
-        random_distributions(vocabulary, closeness, seed=seed)
-
-
 # --- a batch round by round --------------------------------------------------------------------
 
 

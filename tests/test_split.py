@@ -42,7 +42,7 @@ from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.split import PromptTimes, Split, prompt_times, wire_s, worker_batch
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import acceptance_of, decoding_curve
-from tables import present, rows
+from tables import present
 
 REQUESTS = Workload(3000, 500)
 EAGLE, PLAIN = load_drafter("eagle3,accept=0.7"), load_drafter("ideal")
@@ -636,24 +636,6 @@ def test_studies_take_workers(tmp_path: Path) -> None:
     assert "devices" not in rows[1]
 
 
-@pytest.mark.parametrize(("target", "said"), rows("refusals", "study_workers"))
-def test_workers_of_studies_that_cannot_be_are_refused(target: dict[str, Any], said: str) -> None:
-    target = {"model": "Qwen/Qwen3-8B", "hardware": "h100", **target}
-    with pytest.raises(OptionError, match=said):
-        sweep({**STUDY, "targets": [target]})
-
-
-def test_workers_are_given_once_to_a_study() -> None:
-    with pytest.raises(OptionError, match=r"2x1 and 2x2 x NVIDIA H100.* is given twice"):
-        sweep({**STUDY, "targets": [TARGETS[0], dict(TARGETS[0])]})
-    load = {"input_len": 30, "output_len": 30, "requests": 3}
-    with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: one server"):
-        sweep({**STUDY, "targets": TARGETS[:1], "workload": load})
-    without = {key: value for key, value in STUDY.items() if key != "workload"}
-    with pytest.raises(OptionError, match=r"prefill is '2x1'; allowed: with a workload"):
-        sweep({**without, "targets": TARGETS[:1]})
-
-
 def test_the_ideal_engine_counts_no_memory_of_prefill_workers() -> None:
     asked = {"engine": "ideal", "max_draft_len": 1, "link": 1e9}
     found = of_workers(predict, prefill="1x1@t4", decode="1x1", **asked)
@@ -667,9 +649,6 @@ def test_advice_names_what_a_server_refuses() -> None:
     advice = advise("deepseek-ai/DeepSeek-R1", "h200", framework="vllm", **spread, **ASKED)
     assert advice.to_dict()["choice"]["workers"]["flags"] == {}
     assert any("NixlConnector" in warning for warning in advice.warnings)
-    tree = ASKED | {"drafters": "eagle3,accept=0.7,tree=eagle2,nodes=8,top-k=2,siblings=.3"}
-    with pytest.raises(OptionError, match="trees of eagle3; allowed"):
-        advise("Qwen/Qwen3-8B", "h100", prefill="1x1", decode="1x1", framework="vllm", **tree)
 
 
 def test_workers_of_a_framework_that_refuses_the_drafter_have_no_flags() -> None:

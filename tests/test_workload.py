@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import (
-    OptionError,
     constant_acceptance,
     forward_latency,
     load_hardware,
@@ -45,7 +44,7 @@ from specroof.serving.prefills import (
     request_timing,
     shared_passes,
 )
-from specroof.serving.workload import LENGTH_LAWS, Load, Workload, closed_loop, prefill_pass, trace
+from specroof.serving.workload import Load, Workload, closed_loop, prefill_pass, trace
 from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
 from tables import present, rows
@@ -53,12 +52,6 @@ from tables import present, rows
 Array = npt.NDArray[np.float64]
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 positive = st.floats(min_value=1e-4, max_value=10)
-
-
-@pytest.mark.parametrize(("prompt", "answer"), [(0, 10), (10, 0.5), (float("nan"), 10)])
-def test_a_request_without_tokens_is_refused(prompt: float, answer: float) -> None:
-    with pytest.raises(OptionError, match=r"_len is .*; allowed: a number from 1 to 100000000"):
-        Workload(prompt, answer)
 
 
 def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
@@ -78,8 +71,6 @@ def test_a_cached_prompt_leaves_its_last_token() -> None:
     assert (Workload(1000, 9, 1).new_len, Workload(1000, 9, 1).cached_len) == (1, 999)
     assert (Workload(1000, 9, 0.5).new_len, Workload(1000, 9, 0.5).cached_len) == (500, 500)
     assert Workload(1, 9, 0.5).cached_len == 0
-    with pytest.raises(OptionError, match=r"prefix_hit_rate is 1\.5; allowed: a number"):
-        Workload(1000, 9, 1.5)
 
 
 @given(st.integers(1, 64), positive, positive, st.integers(1, 4096), st.just(0.0) | positive)
@@ -229,11 +220,7 @@ def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:
 
 
 def test_a_server_without_a_cache_has_no_hits() -> None:
-    with pytest.raises(OptionError, match=r"is 0\.5; allowed: 0 with prefix-cache=off"):
-        whole_of("sglang", server="prefix-cache=off", prefix_hit_rate=0.5)
     assert np.all(whole_of("sglang", server="prefix-cache=off", prefix_hit_rate=0).ttft_s > 0)
-    with pytest.raises(OptionError, match=r"prefix_hit_rate is 0\.5; allowed: with the lengths of"):
-        predict("Qwen/Qwen3-8B", "h100", drafters="ideal", prefix_hit_rate=0.5)
 
 
 def test_lengths_of_a_steady_state_are_at_least_a_token() -> None:
@@ -241,11 +228,6 @@ def test_lengths_of_a_steady_state_are_at_least_a_token() -> None:
     assert load.steady.workload == Workload(1, 1)
     drawn = closed_loop(Workload(3, 2), 1, 60, length_range=(0.1, 1.0))  # whole numbers
     assert ({*drawn.input_len}, {*drawn.output_len}) == ({1, 2, 3}, {1, 2})
-
-
-def test_a_law_without_a_mean_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"INDEX is 1\.0; allowed: above 1"):
-        LENGTH_LAWS["pareto"](np.random.default_rng(0), 1, 400.0, 1.0)
 
 
 def test_the_rate_of_a_trace_is_that_of_its_gaps() -> None:
