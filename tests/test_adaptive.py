@@ -37,7 +37,6 @@ from tables import rows
 pytestmark = pytest.mark.slow
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept-length=2.8@3"
-MODEL_DRAFTER = "model,config=Qwen/Qwen3-8B,accept=0.8"
 CURVE = (0.8, 0.5, 0.3)
 
 

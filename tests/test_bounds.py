@@ -11,13 +11,11 @@ import specroof
 from commands import refused, run
 from specroof.arrays import array_within, number_within, real_array, whole_within
 from specroof.errors import OptionError, expect, refuse
-from specroof.hardware import profile
 from specroof.questions import predict as prediction
 from specroof.reading.checked import within
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import REQUEST_WEIGHT, ROW_WEIGHT, TEXT_WEIGHT
 from specroof.units import BOUNDS, Bounds
-from tables import rows
 
 QUANTITIES = sorted(BOUNDS)
 PREDICT = "predict Qwen/Qwen3-8B -H b200 --drafter ideal"
@@ -136,14 +134,6 @@ def test_the_limit_counts_the_points_that_are_held(
     line = refused(words)
     assert "points (contexts, batch sizes and draft lengths)" in line
     assert "; allowed: up to " in line
-
-
-@pytest.mark.parametrize(("kind", "figures", "said"), rows("refusals", "figures_of_python"))
-def test_figures_of_python_have_the_bounds_of_files(
-    kind: str, figures: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(OptionError, match=said):
-        getattr(profile, kind)(**figures)
 
 
 def test_the_corners_of_the_table_are_finite() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from specroof import Acceptance, load_drafter, load_hardware, load_model
 from specroof.catalog import hardware_names, model_names, read_text, study_path
-from specroof.errors import CatalogError, ConfigError, OptionError, OutputError, ProfileError
+from specroof.errors import CatalogError, ConfigError, OutputError, ProfileError
 from specroof.report.writing import write_files
 from tables import refusal, rows
 from tiny_configs import TINY
@@ -136,14 +136,6 @@ def test_a_spec_gives_the_acceptance_that_it_spells(spec: str, tokens_per_round:
     assert isinstance(drafter.acceptance, Acceptance)
     assert drafter.acceptance.tokens_per_round(2) == pytest.approx(tokens_per_round)
     assert drafter.name == spec.strip()
-
-
-@pytest.mark.parametrize(
-    ("spec", "says"),
-    rows("refusals", "specs"),
-)
-def test_a_spec_that_says_nothing_clear_is_refused(spec: str, says: str) -> None:
-    assert says in refusal(OptionError, load_drafter, spec)
 
 
 @pytest.mark.parametrize("bad", ["missing/b", "folder"])

@@ -42,7 +42,7 @@ from specroof.drafters.trees import expansion_tree, tree_proposals
 from specroof.errors import CatalogError, ConfigError, OptionError, Urgent
 from specroof.speedup.result import SpeedupCurve
 from strategies import device
-from tables import refusal, rows
+from tables import rows
 
 shares = st.floats(0, 100)
 
@@ -218,16 +218,6 @@ def test_configs_are_found_by_path_by_name_and_on_the_hub(tmp_path: Path) -> Non
 def test_configs_that_are_nowhere_are_refused(spec: str, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         load_drafter(spec, fetch=lambda *_: None)
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    rows("refusals", "drafter_specs"),
-)  # fmt: skip
-def test_specs_that_say_no_drafter_are_refused_in_one_line(spec: str, message: str) -> None:
-    line = refusal(OptionError, load_drafter, spec)
-    assert line.startswith(f"drafter {spec!r}: ")
-    assert message in line
 
 
 # --- what a round of each kind asks for: passes, positions, context, head ------------------------

@@ -32,7 +32,7 @@ from specroof.serving.workload import (
     trace,
 )
 from specroof.speedup.curve import acceptance_of, decoding_curve, engine_pass_s
-from tables import refusal, rows
+from tables import refusal
 
 STOPS = PrefillRules(chunk=64, shares_passes=False, drafts_beside=False)
 SHARES = PrefillRules(chunk=64, shares_passes=True, drafts_beside=True)
@@ -565,12 +565,6 @@ def test_rounds_add_up_as_one_by_one(seed: int) -> None:
 
 
 # --- Refusals ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("changes", "says"), rows("refusals", "traces"))
-def test_a_trace_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
-    load: dict[str, Any] = {"arrival_s": [0, 1, 2], "input_len": 5, "output_len": 5}
-    assert says in refusal(OptionError, trace, **load | changes)
 
 
 def test_a_load_that_cannot_be_is_refused() -> None:

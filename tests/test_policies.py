@@ -488,12 +488,6 @@ def test_files_say_hours_and_sizes() -> None:
     assert plain == TrafficFile(Traffic((0.0, 10.0), "requests_per_s"))
 
 
-@pytest.mark.parametrize(("text", "message"), rows("refusals", "days"))
-def test_tables_with_holes_are_refused(text: str, message: str) -> None:
-    with pytest.raises(MeasurementError, match=message):
-        parse_traffic(text, source="day.csv", is_yaml=False)
-
-
 @pytest.mark.parametrize(("old", "new", "message"), rows("refusals", "day_files"))
 def test_yaml_that_is_no_day_is_refused(old: str, new: str, message: str) -> None:
     text: Any = YAML.replace(old, new)

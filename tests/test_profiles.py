@@ -211,13 +211,6 @@ def test_past_the_measured_depth_a_name_must_be_given() -> None:
         assert f"extrapolated: {how}" in longer.acceptance_from
 
 
-@pytest.mark.parametrize(("spec", "message"), rows("refusals", "profile_specs"))
-def test_a_wrong_spec_is_refused_in_one_line(spec: str, message: str) -> None:
-    with pytest.raises(specroof.SpecroofError, match=message) as refusal:
-        specroof.load_drafter(spec)
-    assert "\n" not in str(refusal.value)
-
-
 @pytest.mark.parametrize(("text", "drafts"), rows("values", "counted_drafts"))
 def test_engines_count_drafts_in_their_own_way(text: str, drafts: int) -> None:
     assert draft_count(text) == drafts

@@ -105,12 +105,6 @@ def test_a_file_with_a_mistake_is_refused_in_one_line(
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("name", "allowed"), rows("refusals", "unknown_releases"))
-def test_a_release_that_does_not_exist_is_refused(name: str, allowed: str) -> None:
-    with pytest.raises(OptionError, match=allowed):
-        release(name)
-
-
 def kinds_in(content: Any) -> Iterator[str]:
     """Yield the kinds of drafters that a block of a file names."""
     for row in content if isinstance(content, list) else [content]:

@@ -24,7 +24,7 @@ from specroof import (
     predict,
 )
 from specroof.cost import ForwardPass
-from specroof.errors import MeasurementError, OptionError
+from specroof.errors import MeasurementError
 from specroof.evidence import Measurement, read_benchmark, server_told
 from specroof.evidence.server_info import ServerFacts, all_facts, cache_facts, server_facts
 from specroof.hardware.engine import (
@@ -40,7 +40,7 @@ from specroof.serving.capacity import in_server
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import decoding_curve, waits_for_host
 from specroof.speedup.result import SpeedupCurve
-from tables import present, refusal, rows
+from tables import present, rows
 
 #: All settings of `--server`, as the words of a call and as values.
 WORDS = "memory=0.85,running=64,capture=128,overlap=off,chunk=2048,mixed=on,state-dtype=bf16"
@@ -59,11 +59,6 @@ def test_words_and_mappings_say_the_same() -> None:
     assert server_settings({"overlap": "plain"}) == ServerSettings(overlap="plain")
     assert parse_server("overlap=plain").stated == {"overlap": "plain"}
     assert ServerSettings().stated == {}
-
-
-@pytest.mark.parametrize(("words", "said"), rows("refusals", "server_words"))
-def test_bad_words_are_refused(words: str, said: str) -> None:
-    assert said in refusal(OptionError, parse_server, words)
 
 
 def told(engine: str, stages: int = 1, **settings: Any) -> tuple[Setup, Setup]:
@@ -427,13 +422,6 @@ def test_of_two_pages_that_say_the_same_the_first_counts() -> None:
     pages = [ServerFacts(version="1"), ServerFacts(version="2", steps=3), ServerFacts(steps=4)]
     assert all_facts(pages) == ServerFacts(version="1", steps=3)
     assert all_facts([]) == ServerFacts()
-
-
-@pytest.mark.parametrize(("text", "says"), rows("refusals", "server_infos"))
-def test_what_a_server_would_not_say_is_refused(text: str, says: str) -> None:
-    with pytest.raises(MeasurementError, match=says) as refusal:
-        server_facts(text, source="page")
-    assert "\n" not in str(refusal.value)
 
 
 def line(**server: Any) -> str:
