@@ -630,18 +630,7 @@ def test_look_ups_say_what_they_need() -> None:
     assert "# note: random prompts" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--drafter", "eagle3,accept=0.7,tree=3/1/1,siblings=.1/.05"], "allowed: a chain"),
-        (["--drafter", "autoregressive,accept=0.7,cost=0.1"], "allowed: mtp, eagle"),
-        ([*EAGLE, "--tp", 2, "--dp-attention", 2], "allowed: devices of one node"),
-        ([*EAGLE, "--kv-cache", "int8"], "--kv-cache is 'int8'"),
-        ([*EAGLE, "--prefill", "1x1", "--decode", "1x1", "--steady"], "no draft can be tried"),
-        (["--drafter", "ngram,accept=0.5", "--framework", "llama.cpp"], "sglang or vllm"),
-        ([*EAGLE, "--prefix-hit-rate", 0.5], "--prefix-hit-rate is 0.5; allowed: prompts that"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), rows("refusals", "bench"))
 def test_what_cannot_be_measured_is_refused_when_it_is_asked_for(
     words: list[object], said: str
 ) -> None:

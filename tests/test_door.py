@@ -230,23 +230,7 @@ def test_a_table_of_facts_shows_values_and_escapes_them() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("question", "given", "named", "says"),
-    [
-        ("capacity", [CHIP], {"draftr": "eagle3"}, "'draftr'; did you mean drafters?; allowed: mo"),
-        # Questions about one drafter have no list of them.
-        ("breakeven", [CHIP], {"drafters": ["eagle3"]}, "did you mean drafter?"),
-        (
-            "predict",
-            [CHIP],
-            {"drafters": SPEC, "tp": 1, "foo": 1},
-            "'foo'; allowed: model, hardwar",
-        ),
-        ("predict", [], {}, "missing a required argument: 'hardware'"),
-        ("predict", [CHIP, ["eagle3"]], {}, "too many positional arguments; allowed: "),
-        ("predict", [CHIP], {"drafters": "ideal", "lora": 2}, "'lora' (adapters are not modelled"),
-    ],
-)
+@pytest.mark.parametrize(("question", "given", "named", "says"), rows("refusals", "wrong_calls"))
 def test_a_wrong_call_names_the_question_and_its_arguments(
     question: str, given: list[Any], named: dict[str, Any], says: str
 ) -> None:

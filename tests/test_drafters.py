@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.special import betaincc
 
 from published_drafters import Ledger, a_round, pass_seconds_on
-from specroof import predict, speedup_curve
+from specroof import errors, predict, speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.draft_heads import (
@@ -39,7 +39,7 @@ from specroof.drafters import KINDS, Drafter, Round, ideal_drafter
 from specroof.drafters.heads import head_block_drafter, head_drafter, medusa_drafter
 from specroof.drafters.kinds import autoregressive_drafter, beta_tail, block_drafter, lookup_drafter
 from specroof.drafters.trees import expansion_tree, tree_proposals
-from specroof.errors import CatalogError, ConfigError, OptionError, Urgent
+from specroof.errors import OptionError, Urgent
 from specroof.speedup.result import SpeedupCurve
 from strategies import device
 from tables import rows
@@ -201,22 +201,9 @@ def test_configs_are_found_by_path_by_name_and_on_the_hub(tmp_path: Path) -> Non
     assert short == load_draft_config("z-lab/Qwen3.5-4B-DFlash", "dflash")
 
 
-@pytest.mark.parametrize(
-    ("spec", "error", "said"),
-    [
-        ("eagle3,config=nothing", CatalogError, r"^drafter 'nothing' "),
-        ("dflash,config=z-lab Qwen3.5-4B-DFlash", CatalogError, r"4B-DFlash.*z-lab/Qwen3.5-4B-DFl"),
-        ("eagle3,config=someone/other", CatalogError, r"^someone/other: .*config.json"),
-        (
-            "eagle3,config=z-lab/Qwen3.5-4B-DFlash",
-            ConfigError,
-            r"architectures .*allowed: .*eagle3",
-        ),
-        ("mtp,device=abacus,link=1e9,link-latency=0", CatalogError, "hardware 'abacus'"),
-    ],
-)
-def test_configs_that_are_nowhere_are_refused(spec: str, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+@pytest.mark.parametrize(("spec", "error", "said"), rows("refusals", "configs_of_drafters"))
+def test_configs_that_are_nowhere_are_refused(spec: str, error: str, said: str) -> None:
+    with pytest.raises(getattr(errors, error), match=said):
         load_drafter(spec, fetch=lambda *_: None)
 
 

@@ -541,18 +541,7 @@ def test_kernels_of_picked_tokens_compute_whole_tiles_of_heads(
         assert found == pytest.approx(tiles * 0.5 / 0.25)
 
 
-@pytest.mark.parametrize(
-    ("chip", "kv_dtype", "tp", "taken_ms"),
-    [
-        # 8192 tokens of GLM-5: one layer's whole attention module of SGLang 0.5.14, as timed in
-        # aiconfigurator-core 0.12.0, dsa_context_module_perf.
-        ("h200", "bf16", 8, 5.163),
-        ("h200", "fp8", 8, 7.430),
-        ("h200", "bf16", 1, 7.16),
-        ("b200", "bf16", 8, 4.692),
-        ("b200", "fp8", 8, 2.346),
-    ],
-)
+@pytest.mark.parametrize(("chip", "kv_dtype", "tp", "taken_ms"), rows("values", "picked_tokens"))
 def test_attention_to_picked_tokens_takes_what_is_timed(
     chip: str, kv_dtype: str, tp: int, taken_ms: float
 ) -> None:

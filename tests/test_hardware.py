@@ -243,14 +243,7 @@ def test_what_a_block_does_not_say_takes_nothing_off_and_puts_nothing_on() -> No
         assert {name: getattr(block, name) for name in said} == said
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("Mine", "^engine_name is 'Mine'; allowed: lower-case text of [^;]*$"),
-        ("my engine", "^engine_name is 'my engine'; allowed: lower-case text of [^;]*$"),
-        ("generic", "generic"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), rows("refusals", "engine_names"))
 def test_a_file_that_could_not_be_read_is_not_written(name: str, message: str) -> None:
     good = parse_hardware(GOOD, source="x.yaml")
     with pytest.raises((OptionError, ProfileError), match=message):

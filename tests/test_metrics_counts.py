@@ -485,13 +485,7 @@ def test_other_answers_are_refused() -> None:
         metrics_pages([url], wait_s=0)
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        *("file:///etc/passwd", "ftp://localhost/metrics", "http://", "http://localhost:0"),
-        *("http://localhost:99999", "http://user:secret@localhost/", "data://text/plain,x"),
-    ],
-)
+@pytest.mark.parametrize("place", rows("refusals", "addresses"))
 def test_other_addresses_are_refused_unread(place: str) -> None:
     assert is_url(place)
     with pytest.raises(OptionError, match=r"allowed: http://HOST\[:PORT\]") as refusal:
@@ -603,13 +597,7 @@ def test_a_line_of_more_labels_than_any_server_writes_is_not_parsed() -> None:
         parse_metrics(f"up 1\nup{{{labels}}} 1\n", source="page")
 
 
-@pytest.mark.parametrize(
-    ("place", "path"),
-    [
-        *(("", "/metrics"), ("/v1", "/metrics"), ("/v1/", "/metrics")),
-        *(("/models/v1", "/models/metrics"), ("/v10", "/v10"), ("/metrics/", "/metrics/")),
-    ],
-)
+@pytest.mark.parametrize(("place", "path"), rows("values", "paths_of_metrics"))
 def test_an_address_may_be_of_the_api_and_lack_its_scheme(place: str, path: str) -> None:
     paths: list[str] = []
 

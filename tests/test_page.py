@@ -264,15 +264,7 @@ def test_batches_and_the_map_are_those_of_the_library(page: Opened) -> None:
     assert np.array(best, dtype=np.float64) == pytest.approx(theirs, rel=EXACT, nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("preset", "chip", "batch"),
-    [
-        ("Chat", "b200", 8),
-        ("Chat", "h100", 64),
-        ("Batch jobs", "b200", 32),
-        ("Batch jobs", "h100", 1),
-    ],
-)
+@pytest.mark.parametrize(("preset", "chip", "batch"), rows("values", "page_presets"))
 def test_presets_have_the_figures_of_predict(
     page: Opened, preset: str, chip: str, batch: int
 ) -> None:

@@ -32,7 +32,7 @@ from specroof.serving.workload import (
     trace,
 )
 from specroof.speedup.curve import acceptance_of, decoding_curve, engine_pass_s
-from tables import refusal
+from tables import refusal, rows
 
 STOPS = PrefillRules(chunk=64, shares_passes=False, drafts_beside=False)
 SHARES = PrefillRules(chunk=64, shares_passes=True, drafts_beside=True)
@@ -456,12 +456,7 @@ def test_gaps_are_as_bursty_as_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "chip", "engine", "drafter", "drafts"),
-    [
-        ("Qwen/Qwen3-8B", "h100", "vllm", "eagle3,accept=0.7", 3),
-        ("Qwen/Qwen3-8B", "h100", "sglang", "eagle3,accept=0.7", 3),
-        ("openai/gpt-oss-120b", "b200", "vllm", "ideal", 0),
-    ],
+    ("model", "chip", "engine", "drafter", "drafts"), rows("values", "clients_out_of_step")
 )
 @pytest.mark.parametrize(("prompt", "answer"), [(1024, 1024), (8192, 512)])
 def test_clients_out_of_step_get_what_the_steady_state_says(

@@ -41,7 +41,7 @@ from specroof.serving import played
 from specroof.serving.capacity import in_server, served_room
 from specroof.serving.played import PlayedServer, play, played_server
 from specroof.serving.workload import Load, Workload, open_loop
-from tables import present
+from tables import present, rows
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "h100", "eagle3,accept=0.7"
 ASKED: dict[str, Any] = {"drafters": SPEC, "max_draft_len": 3, "engine": "vllm"}
@@ -667,19 +667,7 @@ def test_fewer_requests_than_clients_are_told_in_every_question_about_clients() 
     assert "clients busy" not in str(alone)
 
 
-@pytest.mark.parametrize(
-    ("words", "tokens"),
-    [
-        # Qwen3-8B: max_position_embeddings is 40960 in its config.json.
-        ("predict --isl 30000 --osl 10960 --concurrency 1", None),
-        ("predict --isl 30000 --osl 10961 --concurrency 1", 40961),
-        ("predict --isl 30000 --osl 8000 --length-range 0.8..1.1 --concurrency 1", 41800),
-        ("predict --trace TRACE", 45300),
-        ("rollout --lengths 100,60000 --input-len 1000", 61000),
-        ("predict --context 40961", 40961),
-        ("capacity --context 40961", 40961),
-    ],
-)
+@pytest.mark.parametrize(("words", "tokens"), rows("values", "longest_requests"))
 def test_the_longest_request_is_held_against_the_positions_of_a_model(
     words: str, tokens: int | None, tmp_path: Path
 ) -> None:

@@ -358,15 +358,7 @@ def test_tokens_per_round_of_a_histogram_are_its_mean_and_one(counts: list[int])
     assert profile.n_rounds == len(rounds)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"metrics": [{"acceptance_histogram": [1, 0, 2]}, {"acceptance_histogram": [0, 1]}]}',
-        '{"acceptance_histogram": [1, 0, 2]}\n\n{"acceptance_histogram": {"1": 1}}\n',
-        '[{"acceptance_histogram": {"2": 2, "0": 1}}, {"acceptance_histogram": [0, 1.0]}]',
-        "[" * 28 + '{"acceptance_histogram": [1, 1, 2]}' + "]" * 28,
-    ],
-)
+@pytest.mark.parametrize("text", rows("values", "nested_histograms"))
 def test_histograms_are_found_and_added_up_wherever_they_are(text: str) -> None:
     # 1, 1 and 2 rounds with 0, 1 and 2 accepted drafts
     assert one(text).survival == (0.75, 0.5)

@@ -280,14 +280,7 @@ def test_to_state_a_printed_default_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("chip", "engine", "devices", "most"),
-    # vLLM 0.33.0 `_set_cudagraph_sizes`: 1024 tokens on compute capability 10.x, else 512. SGLang
-    # 0.5.23 `handle_gpu_memory_settings`: sequences by GiB, 20 to 35, 35 to 60, to 160 and more.
-    [
-        *[("h100", "vllm", 1, 512), ("b200", "vllm", 1, 1024), ("mi300x", "vllm", 1, 512)],
-        *[("l4", "sglang", 1, 48), ("l40s", "sglang", 1, 32), ("h100", "sglang", 1, 256)],
-        *[("h100", "sglang", 4, 512), ("b200", "sglang", 1, 512), ("rtx-4060", "sglang", 1, 8)],
-    ],
+    ("chip", "engine", "devices", "most"), rows("values", "captured_by_default")
 )
 def test_beyond_what_is_captured_by_default_kernels_are_launched_one_by_one(
     chip: str, engine: str, devices: int, most: int

@@ -26,23 +26,7 @@ from tables import rows
 
 BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
 
-GOOD = """\
-format_version: 1
-targets:
-  - model: [Qwen/Qwen3-8B, Qwen/Qwen3-30B-A3B]
-    hardware: [b200, h200]
-    tensor_parallel: 2
-  - model: Qwen/Qwen3-8B
-    hardware: l4
-drafters:
-  - ideal
-  - autoregressive,accept=0.75,cost=0.10
-batch_size: [1, 8]
-context_len: 2048
-max_draft_len: 4
-engine: ideal
-options: {granularity: pass, kv_dtype: fp8, strict_dtype: false}
-"""
+GOOD: str = rows("values", "good_study")
 
 Write = Callable[[str], str]
 
