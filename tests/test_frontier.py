@@ -196,7 +196,8 @@ CHIPS = ("h100", "b200", "mi300x")
 
 def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
     answer = frontier(MODEL, [*CHIPS, "rtx-4090"], drafters=SPEC, batch_size=[1, 8], tpot_s=0.05)
-    assert len({chip.engine for chip in answer.chips}) > 1
+    assert len(engines := {chip.engine for chip in answer.chips}) > 1
+    assert sorted(answer.engine.split(", ")) == sorted(engines)  # each is named once
     assert answer.cheapest == answer.chips[0].cheapest
     prices = [chip.cheapest.usd_per_million_tokens for chip in answer.chips if chip.cheapest]
     assert prices == sorted(prices, key=lambda usd: usd or 0)

@@ -262,15 +262,6 @@ def test_workers_of_prefill_have_no_bar_in_the_chart_of_memory() -> None:
     assert bars[0] == bars[1]
 
 
-def test_a_frontier_names_its_engines_and_every_server_has_a_largest_rate() -> None:
-    load: dict[str, Any] = {"input_len": 512, "output_len": 64, "rate": [1, 4], "requests": 20}
-    drafters = ["eagle3,accept=0.7", "ngram,accept=0.3"]
-    found = specroof.frontier(
-        MODEL, ["h100", "b200"], drafters=drafters, engine="vllm", ttft_s=1.0, **load
-    )
-    assert found.engine == "vllm"
-
-
 def test_a_training_without_a_price_and_at_several_loads_is_told_in_device_hours() -> None:
     found = specroof.train(
         MODEL, "b300", drafter="mtp", samples=1e4, accept_length=2, batch_size=[1, 8]

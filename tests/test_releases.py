@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
-from specroof import OptionError, ProfileError, frameworks
+from specroof import ProfileError, frameworks
 from specroof.acceptance import RULES
 from specroof.drafters import KINDS
 from specroof.frameworks import FOLDER, known_releases, read_release, release, release_content
@@ -203,17 +203,6 @@ def test_a_placement_without_a_flag_is_refused() -> None:
     place: dict[str, Any] = {"tensor_parallel": 8, "decode_context_parallel": 8}
     asked = ("deepseek-ai/DeepSeek-V3.1", "h200")
     assert specroof.explain(*asked, framework="sglang", **place).latency.total_s > 0
-
-
-@pytest.mark.parametrize(
-    ("framework", "kind", "model", "stages", "said"), rows("refusals", "release_drafters")
-)
-def test_a_release_refuses_what_it_does_not_draft(
-    framework: str, kind: str, model: str, stages: int, said: str
-) -> None:
-    family = specroof.load_model(model).family
-    with pytest.raises(OptionError, match=said):
-        launch(plan(kind, family=family, pipeline_parallel=stages), framework)
 
 
 def test_flags_are_those_of_the_release() -> None:

@@ -30,7 +30,7 @@ from specroof.serving.launch import (
     launch,
     server_command,
 )
-from tables import refusal, rows
+from tables import reads, refusal, rows
 
 VLLM_FIELDS, VLLM_METHODS, VLLM_SETTINGS, VLLM_SERVER, SGLANG_FLAGS, SGLANG_SERVER = (
     {*rows("launch", part)}
@@ -121,7 +121,8 @@ def test_what_an_engine_does_not_run_is_refused(
 ) -> None:
     if "schedule" in shape:
         shape = shape | {"schedule": tuple(map(tuple, shape["schedule"]))}
-    assert says in refusal(OptionError, lambda: launch(planned(kind, **shape), framework))
+    line = refusal(OptionError, lambda: launch(planned(kind, **shape), framework))
+    assert reads(line, f"…{says}…"), line
 
 
 def test_trees_run_in_sglang_alone() -> None:
@@ -173,8 +174,6 @@ def test_drafters_without_weights_or_in_the_checkpoint_name_none() -> None:
         assert launch(plan, "vllm").notes == ()
     assert vllm_config(planned("mtp"))["model"] == "me/head"
     assert sglang_flags(planned("mtp"))["--speculative-draft-model-path"] == "me/head"
-    with pytest.raises(OptionError, match="has no layers for mtp to draft with; allowed: a model"):
-        launch(planned("mtp", draft_model=None, in_checkpoint=False), "vllm")
 
 
 MTP_FAMILIES = rows("launch", "mtp_families")
