@@ -287,14 +287,6 @@ def test_questions_move_acceptance_and_warn_of_windows_and_of_lossy_rules() -> N
     )
     for said in ("2048 tokens that the drafter was trained on", "accuracy as measured: not stated"):
         assert [type(note) for note in advice.notes if said in note] == [Urgent], said
-    line = refusal(
-        OptionError, specroof.predict, "Qwen/Qwen3-8B", "h100", drafters=spec, rule="typical",
-        temperature=1, framework="vllm", **at,
-    )  # fmt: skip
-    assert line == "rule is 'typical'; allowed: greedy, rejection, lossy, with vllm"
-    asked: dict[str, Any] = {"drafters": "mtp,accept=0.8", "temperature": 1, **at}
-    line = refusal(OptionError, specroof.predict, "Qwen/Qwen3-8B", "h100", **asked)
-    assert line.startswith("drafter 'mtp,accept=0.8': the acceptance states no temperature")
 
 
 def test_every_question_has_the_fall_beyond_a_window() -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
-from commands import refused
 from specroof.acceptance.curve import beta_quadrature
 from specroof.acceptance.law_fits import EXTRAPOLATIONS, FITTED_LAWS
 from specroof.acceptance.published import (
@@ -493,8 +492,6 @@ def test_drafts_that_are_told_are_those_of_the_file(tmp_path: Path) -> None:
     assert [profile.draft_len for profile in load_profiles_file(path, drafts="3")] == [3]
     with pytest.raises(specroof.OptionError, match=r"^drafts is 5, and .*metrics\.txt says 3; "):
         load_profiles_file(path, drafts="5")
-    line = refused("acceptance show qwen3-8b/eagle3/mbpp --drafts 5")
-    assert line == "--drafts is '5'; allowed: beside a file that does not say them"
 
 
 def test_a_file_of_several_profiles_is_none(tmp_path: Path) -> None:
