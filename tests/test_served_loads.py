@@ -36,7 +36,7 @@ from specroof.scoring.served import (
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.played import Played, play
 from specroof.serving.workload import Workload, closed_loop
-from tables import rows
+from tables import refusal, rows
 
 TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
 
@@ -148,13 +148,10 @@ def test_figures_are_those_that_the_sources_print() -> None:
 def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key: str) -> None:
     text = (TABLES / "atom-recipes.csv").read_text(encoding="utf-8")
     assert good in text
-    with pytest.raises(MeasurementError) as error:
-        parse_measurements(
-            text.replace(good, bad, 1), source="atom", file="atom.csv", row_type=_ServedRow
-        )
-    assert str(error.value).startswith("atom.csv:")
-    assert key in str(error.value)
-    assert "\n" not in str(error.value)
+    given = {"source": "atom", "file": "atom.csv", "row_type": _ServedRow}
+    line = refusal(MeasurementError, parse_measurements, text.replace(good, bad, 1), **given)
+    assert line.startswith("atom.csv:")
+    assert key in line
 
 
 # --- scores --------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from specroof.questions.study_grid import Study
 from specroof.questions.sweep import sweep
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload
+from tables import refusal as of_call
 from tables import rows
 
 BUNDLED = sorted((Path(specroof.__file__).parent / "studies").glob("*.yaml"))
@@ -176,10 +177,7 @@ def test_the_schema_takes_every_default(field: Any, write: Write) -> None:
 
 
 def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
-    with pytest.raises(error) as caught:
-        load_study(path)
-    message = str(caught.value)
-    assert "\n" not in message
+    message = of_call(error, load_study, path)
     assert message.startswith(path)
     return message.removeprefix(f"{path}: ")
 

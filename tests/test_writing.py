@@ -15,16 +15,14 @@ import pytest
 from folders import contents
 from specroof.errors import OutputError
 from specroof.report.writing import MANIFEST, write_files, write_folder
+from tables import refusal as of_call
 from tables import rows
 
 AS_ROOT = os.geteuid() == 0
 
 
 def refusal(path: Path, data: bytes = b"new") -> str:
-    with pytest.raises(OutputError) as error:
-        write_files({path: data})
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    return of_call(OutputError, write_files, {path: data})
 
 
 def test_a_fifo_is_written_through_and_stays(tmp_path: Path) -> None:

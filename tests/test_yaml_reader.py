@@ -16,14 +16,12 @@ from specroof.reading.yaml_text import (
     parse_yaml,
     shortened,
 )
+from tables import refusal as of_call
 from tables import rows
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(ProfileError) as caught:
-        parse_yaml(text, source="here/x.yaml", error=ProfileError)
-    message = str(caught.value)
-    assert "\n" not in message
+    message = of_call(ProfileError, parse_yaml, text, source="here/x.yaml", error=ProfileError)
     assert len(message) < 300
     assert message.startswith("here/x.yaml")
     return message

@@ -7,7 +7,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 import yaml
 
 from specroof.architecture.attention import GroupedQueryAttention
@@ -16,6 +15,7 @@ from specroof.architecture.experts import Experts
 from specroof.architecture.model import Architecture
 from specroof.errors import ConfigError
 from specroof.parsers import parse_config
+from tables import refusal
 
 Config = dict[str, Any]
 
@@ -71,9 +71,7 @@ def quantized(config: Config, section: Config) -> Architecture:
 
 def refused(config: Config, **options: Any) -> str:
     """Return the one line with which a config is refused, from its key on."""
-    with pytest.raises(ConfigError) as caught:
-        parse(config, **options)
-    (line,) = str(caught.value).splitlines()
+    line = refusal(ConfigError, parse, config, **options)
     assert line.startswith("config.json: ")
     return line.removeprefix("config.json: ")
 
