@@ -84,62 +84,35 @@ indexers = st.builds(
 )
 
 
-grouped_queries = st.builds(
-    GroupedQueryAttention,
-    n_heads=st.sampled_from([8, 16]),
-    n_kv_heads=st.sampled_from([1, 2, 4, 8]),
-    head_dim=widths,
-    value_dim=widths,
-    window=windows,
-)
+#: What attention in groups is made of, and what attention to latents is.
+GROUPED: dict[str, Any] = {
+    "n_heads": head_counts,
+    "n_kv_heads": st.sampled_from([1, 2, 4, 8]),
+    "head_dim": widths,
+    "value_dim": widths,
+}
+LATENT: dict[str, Any] = {
+    "n_heads": head_counts,
+    "latent_dim": st.sampled_from([16, 128, 160]),
+    "rope_dim": widths,
+}
+few_tokens = st.integers(1, 40)
 
 
-latents = st.builds(
-    LatentAttention,
-    n_heads=st.sampled_from([8, 16]),
-    latent_dim=st.sampled_from([16, 128, 160]),
-    rope_dim=widths,
-    indexer=st.one_of(st.none(), indexers),
-)
-
-
-shared_latents = st.builds(
-    LatentAttention,
-    n_heads=st.sampled_from([8, 16]),
-    latent_dim=st.sampled_from([16, 128, 160]),
-    rope_dim=widths,
-    shared_top_k=st.integers(1, 40),
-)
-
-
+grouped_queries = st.builds(GroupedQueryAttention, **GROUPED, window=windows)
+latents = st.builds(LatentAttention, **LATENT, indexer=st.one_of(st.none(), indexers))
+shared_latents = st.builds(LatentAttention, **LATENT, shared_top_k=few_tokens)
 sliding_latents = st.builds(
-    LatentAttention,
-    n_heads=st.sampled_from([8, 16]),
-    latent_dim=st.sampled_from([16, 128, 160]),
-    rope_dim=widths,
-    head_dims=st.just((24, 16)),
-    window=st.integers(1, 40),
+    LatentAttention, **LATENT, head_dims=st.just((24, 16)), window=few_tokens
 )
-
-
+chunked = st.builds(ChunkedAttention, **GROUPED, chunk=few_tokens)
 block_sparse = st.builds(
     BlockSparseAttention,
-    n_heads=st.sampled_from([8, 16]),
-    n_kv_heads=st.sampled_from([1, 2, 4, 8]),
-    head_dim=widths,
-    value_dim=widths,
+    **GROUPED,
     indexer=st.builds(
         Indexer, n_heads=st.sampled_from([1, 2, 4]), head_dim=widths, top_k=st.integers(1, 8)
     ),
     block_len=st.integers(1, 9),
-)
-chunked = st.builds(
-    ChunkedAttention,
-    n_heads=st.sampled_from([8, 16]),
-    n_kv_heads=st.sampled_from([1, 2, 4, 8]),
-    head_dim=widths,
-    value_dim=widths,
-    chunk=st.integers(1, 40),
 )
 shared_caches = st.builds(SharedCacheAttention, grouped_queries)
 
