@@ -58,12 +58,14 @@ def test_chips_of_one_name_with_other_figures_are_compared(
     assert refused(words) == f"--hardware: '{mine}' is 'l4' by another name; {ONCE}"
 
 
-def test_objects_are_given_once_too() -> None:
+def test_objects_are_given_once_too_and_have_their_family() -> None:
     chip, drafter = specroof.load_hardware("h100"), specroof.load_drafter("ngram,accept=.5")
     with pytest.raises(OptionError, match=r"^drafters: 'ngram,accept=\.5' .*once"):
         specroof.predict(MODEL, chip, drafters=[drafter, drafter])
     with pytest.raises(OptionError, match=r"^hardware: 'NVIDIA H100 SXM 80GB' .*'h100'"):
         specroof.explore(MODEL, ["h100", chip])
+    with pytest.raises(OptionError, match=r"^family is 'llama' "):
+        specroof.explain(specroof.load_model(MODEL), chip, family="llama")
 
 
 def test_a_study_names_targets_and_drafters_once() -> None:
