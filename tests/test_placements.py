@@ -294,7 +294,7 @@ def test_servers_of_stages_and_hosts_are_told_in_their_own_words(
 ) -> None:
     place = Placement(8, pipeline_parallel=2, nodes=2)
     told = " ".join(shlex.split(server_command(framework, "me/model", place, hosts=2)))
-    assert flags in told
+    assert f" {flags} " in f"{told} "
 
 
 def test_a_placement_that_no_framework_has_is_refused() -> None:
