@@ -311,12 +311,14 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class LatentDrafts:
-    """Chips whose kernels of latent attention serve no trees, and no drafts over a spread context.
+    """Chips where kernels of latent attention that families get by default limit what is drafted.
 
-    `words` give heads with attention of another kind, of these `kinds`, kernels of their own.
+    They serve no trees, and no drafts over a spread context. `words` give heads with attention of
+    another kind, of these `kinds`, kernels of their own.
     """
 
     capabilities: tuple[int, ...]
+    families: _Names
     kinds: _Kinds
     words: _Words
 

@@ -518,7 +518,8 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             untold=tuple(
                 f"{key}={spec[key]}"
                 for key in ("tp", "device", "overlap")
-                if spec.get(key, "cpu" if key == "device" else "") not in {"", "cpu"}
+                if spec.get(key, "")
+                not in {"", "cpu", str(self.tensor_parallel or 1) * (key == "tp")}
             ),
             rule=self.rule or spec.get("rule", ""),
             **more,

@@ -38,7 +38,6 @@ def speculation_of(
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         block=drafter.max_draft_len,
         is_tree=is_tree(drafter),
-        is_latent="latent" in model.kernels,
         is_recurrent=any(core.cache_kind == "state" for _, core in model.counted_cores),
         draft_family=own.family if own else "",
         draft_has_mtp=own is not None and MTP_NOTE in own.notes,

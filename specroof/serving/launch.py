@@ -262,9 +262,9 @@ class Speculation:
         Tokens of a draft model, and of the model; None for other drafters.
     rule
         How drafts are to be accepted, of `specroof.acceptance.RULES`; empty for the server's usual.
-    is_latent, capability, decode_context_parallel
-        Whether the model has latent attention; the first number of the chip's compute capability;
-        and devices that each cache a part of the context.
+    capability, decode_context_parallel
+        The first number of the chip's compute capability, and devices that each cache a part of the
+        context.
     untold
         Keys of the SPEC that no flag says, with their values.
 
@@ -296,7 +296,6 @@ class Speculation:
     draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
     rule: str = ""
-    is_latent: bool = False
     capability: int | None = None
     decode_context_parallel: int = 1
     untold: tuple[str, ...] = ()
@@ -469,8 +468,9 @@ def _with_config(words: Iterable[str], config: Mapping[str, Any]) -> list[str]:
 def _latent_drafts(plan: Speculation, facts: Release) -> LatentDrafts | None:
     """Return what a model with latent attention cannot draft on a chip, and needs for it."""
     kernels = facts.latent_drafts
-    is_there = kernels is not None and plan.capability in kernels.capabilities
-    return kernels if is_there and plan.is_latent else None
+    if kernels is None or plan.capability not in kernels.capabilities:
+        return None
+    return kernels if plan.family.removesuffix("_text") in kernels.families else None
 
 
 def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
@@ -503,7 +503,7 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if _latent_drafts(plan, facts) and (plan.is_tree or plan.decode_context_parallel > 1):
         what = "trees" if plan.is_tree else "drafts over a context that devices share"
         reject(
-            f"{facts.name} has no {what} for latent attention on this chip",
+            f"{facts.name} has no {what} for {plan.family} with its default kernels on this chip",
             "a chain without --dcp",
         )
     if plan.is_tree and plan.top_k < 2:
