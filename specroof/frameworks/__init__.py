@@ -313,8 +313,8 @@ class Workers:
 class LatentDrafts:
     """Chips where kernels of latent attention that families get by default limit what is drafted.
 
-    They serve no trees, and no drafts over a spread context. `words` give heads with attention of
-    another kind, of these `kinds`, kernels of their own.
+    They serve no trees, and no drafts over a spread context. Heads with attention of another kind,
+    of these `kinds`, need `words` for kernels of their own.
     """
 
     capabilities: tuple[int, ...]

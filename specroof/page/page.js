@@ -546,10 +546,8 @@ globalThis.specroofPage = (() => {
 
   /** The largest batch that runs with one draft. */
   function mostDrafted(cell, kind, i, j) {
-    const own = cell.drafting[kind] || cell;
-    return own.raised
-      ? specroof.ends(own.raised, i * tables.batch_size.length + j)[1]
-      : specroof.ends(own.largest, i)[1];
+    const [, most] = specroof.largest(cell.drafting[kind] || cell, cell, tables, i, j, state.answer);
+    return most[1];
   }
 
   /** Batches as runs: "1–8, 32". */

@@ -106,6 +106,25 @@ globalThis.specroof = (() => {
   /** The largest batches of a context, by draft length; infinite where there is no end. */
   const ends = (grid, i) => Array.from(row(grid, i), (end) => (end < 0 ? Infinity : end));
 
+  /** The largest batches at a point, by draft length, as the server is and as it is told; with room for what it keeps
+   * free of an answer, as specroof.serving.served.reserved_len. Requests hold memory in proportion to their tokens, so
+   * that what one takes lies on a line through two contexts. */
+  function largest(own, cell, tables, i, j, answer = 0) {
+    const most = Math.min(cell.reserved_tokens, answer),
+      free = answer ? most - most ** 2 / (2 * answer) : 0;
+    const at = (grid, place) => {
+      const here = ends(grid, place(i));
+      const near = [i + 1, i - 1].find((k) => k >= 0 && k < tables.context_len.length && ends(grid, place(k))[0] > 0);
+      if (!free || near === undefined) return here;
+      const share = free / (tables.context_len[near] - tables.context_len[i]),
+        there = ends(grid, place(near));
+      const held = (one, other) => Math.max(Math.floor(1 / ((1 - share) / one + share / other) + 1e-9), 0);
+      return here.map((one, length) => (one > 0 && there[length] > 0 ? held(one, there[length]) : one));
+    };
+    const by_default = at(own.largest, (k) => k);
+    return [by_default, own.raised ? at(own.raised, (k) => k * tables.batch_size.length + j) : by_default];
+  }
+
   /** Cubics through knots with the slopes of parabolas there: as specroof.questions.explore.hermite. */
   function hermite(knots, values, at) {
     const n = values.length;
@@ -243,8 +262,7 @@ globalThis.specroof = (() => {
     const own = cell.drafting[drafter.kind] || cell;
     const [each_round_s, each_sequence_s] = own.engine_round_s;
     const engine_s = each_round_s + batch * each_sequence_s;
-    const by_default = ends(own.largest, i),
-      most = own.raised ? ends(own.raised, i * tables.batch_size.length + j) : by_default;
+    const [by_default, most] = largest(own, cell, tables, i, j, load?.answer);
     const fits = tokens.map((_, length) => !limited || batch <= most[length]);
     const known = tokens.map((one, length) => one + drafts[length]);
     const orNone = (values) => values.map((one, length) => (fits[length] && !Number.isNaN(known[length]) ? one : NaN));
@@ -446,7 +464,7 @@ globalThis.specroof = (() => {
   return {
     unpacked,
     row,
-    ends,
+    largest,
     hermite,
     isPublished,
     tokensPerRound,

@@ -25,7 +25,7 @@ from specroof.catalog import load_drafter, load_hardware, model_names
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, Proposals
 from specroof.errors import OptionError, SpecroofError, expect, reject
-from specroof.frameworks import FRAMEWORKS, SERVERS, known_releases, release
+from specroof.frameworks import FRAMEWORKS, SERVERS, Release, known_releases, release
 from specroof.hardware.engine import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
@@ -101,7 +101,7 @@ from specroof.speedup.curve import (
 from specroof.speedup.reach import deployment_words, evidence_engine
 from specroof.speedup.result import tokens_spread
 from specroof.speedup.waterfall import group_seconds
-from specroof.units import format_binary_bytes
+from specroof.units import BOUNDS, format_binary_bytes
 
 _Named = TypeVar("_Named", Architecture, HardwareProfile)
 
@@ -1414,6 +1414,13 @@ def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -
     )
 
 
+def _reserved_tokens(facts: Release) -> int:
+    """Return the tokens of an answer still to come that a server keeps free, at most."""
+    if not facts.reserves or facts.reserves_shares:
+        return 0
+    return facts.reserved_tokens or int(BOUNDS["request_len"].most)
+
+
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
     scale_s, engine = _scale_s(cell), cell.setup.engine
     contexts = np.array(axes.context_len)[:, None]
@@ -1431,6 +1438,7 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
             for name, seconds in cell.parts_s.items()
         },
         "framework": engine.rules,
+        "reserved_tokens": _reserved_tokens(cell.setup.release),
         "fitted": engine.name != GENERIC,
         **_room_json(cell.room),
         "latency_s": engine.request_latency_s,

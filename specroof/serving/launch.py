@@ -576,7 +576,11 @@ def _speculation(
     words += how.on_host if plan.on_host else ()
     words += how.cache if figures["value"] and plan.kind not in LOOKUPS else ()
     latent = _latent_drafts(plan, facts)
-    words += latent.words if latent and plan.kind in latent.kinds else ()
+    if latent and plan.kind in latent.kinds:
+        added = shell_line(latent.words)
+        notes.append(
+            f"a drafter without latent attention does not start on this chip without {added}"
+        )
     words += method.words or how.drafts
     words += method.words_in_groups if plan.data_parallel > 1 else ()
     if "$file" in facts.command.start:
