@@ -234,8 +234,9 @@ def _strange_words(profile: HardwareProfile) -> Iterator[str]:
             "verifications may take several times as long as predicted"
         )
     for key, known in hardware_words().items():
-        word = None if getattr(profile, key) is None else str(getattr(profile, key))
-        if word is not None and word not in known:
+        named = getattr(profile, key)
+        word = str(named)
+        if named is not None and word not in known:
             meant = suggestion(word, known) or f"; those have {', '.join(known)}"
             yield f"{key} {word} is that of no bundled chip{meant}"
 

@@ -495,6 +495,8 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         if own and drafter.kind == "mtp" and MTP_NOTE not in model.notes:
             weights = weights or YOUR_DRAFT_MODEL
         options = options_of(self.options)
+        # A drafter that runs where flags put it: on the target's devices, or on the CPU.
+        usual = {"tp": str(self.tensor_parallel or 1), "device": "cpu", "overlap": ""}
         return speculation_of(
             drafter,
             model,
@@ -516,10 +518,7 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             ),
             on_host=spec.get("device") == "cpu",
             untold=tuple(
-                f"{key}={spec[key]}"
-                for key in ("tp", "device", "overlap")
-                if spec.get(key, "")
-                not in {"", "cpu", str(self.tensor_parallel or 1) * (key == "tp")}
+                f"{key}={spec[key]}" for key, one in usual.items() if spec.get(key, one) != one
             ),
             rule=self.rule or spec.get("rule", ""),
             **more,

@@ -10,7 +10,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import acceptance_from_length
-from specroof.arrays import fields_of, number_within, real_number
+from specroof.arrays import Array, fields_of, number_within, real_number
 from specroof.catalog import ACCEPTANCE_KEYS
 from specroof.drafters import Drafter
 from specroof.errors import Urgent, refuse, reject
@@ -326,6 +326,7 @@ def _rows(
     plain_s = float(np.ravel(waits_s[..., 0])[0])
     tpot_s = tpot_s or plain_s
     targets = math.inf, tpot_s
+    most = _most_users(case, next(iter(found.drafters.values())), max_draft_len)
     before: tuple[float, float] | None = None
     largest: tuple[float, int] | None = None
     for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
@@ -342,26 +343,34 @@ def _rows(
             accept_length=length,
             enough_drafts=int(np.argmax(deciding >= _ENOUGH * deciding[fields["draft_len"]])),
             gain_per_token=before and (reached - before[1]) / (length - before[0]),
-            users=_users(case, drafter, one, max_draft_len, tpot_s),
+            users=_users(case, drafter, one, most, tpot_s),
             tpot_limit_s=tpot_s,
             largest_rate=None if largest is None else largest[0],
         )
         before = length, reached
 
 
-def _users(case: Case, drafter: Drafter, one: Outcomes, max_draft_len: int, tpot_s: float) -> int:
-    """Return the most users that get a token in time: of clients by the p99 of those simulated."""
+def _most_users(case: Case, drafter: Drafter, max_draft_len: int) -> Array:
+    """Return the most users to try, by draft length: who waits for room is none."""
     load, most = case.load, np.full(max_draft_len + 1, float(_MOST_USERS))
-    is_played = one.played is not None and load.kind == "concurrency"
-    if is_played or case.split is not None:  # who waits for room is no user
-        crowd = case.at(load=replace(load.steady, batch_size=[_MOST_USERS]))
-        held = outcomes(crowd, drafter, max_draft_len=max_draft_len).largest
-        workers = 1 if case.split is None else case.split.decode_workers
-        most = most if held is None else np.clip(workers * held[0, 0], 1, _MOST_USERS)
-    if is_played:
+    if not load.requests and case.split is None:  # a batch is given up where it has no room
+        return most
+    crowd = case.at(load=replace(load.steady, batch_size=[_MOST_USERS]))
+    held = outcomes(crowd, drafter, max_draft_len=max_draft_len).largest
+    workers = 1 if case.split is None else case.split.decode_workers
+    return most if held is None else np.clip(workers * held[0, 0], 1, _MOST_USERS)
+
+
+def _users(case: Case, drafter: Drafter, one: Outcomes, most: Array, tpot_s: float) -> int:
+    """Return the most users that get a token in time: of clients by the p99 of those simulated."""
+    load, max_draft_len = case.load, len(most) - 1
+    if one.played is not None and load.kind == "concurrency":
         many = replace(load, batch_size=[_MOST_USERS], requests=[_MOST_USERS])
         server = played_server(case.deployment, drafter, many, case.room, max_draft_len)
-        found = largest_load(server, load, [0, *server.choices], (math.inf, tpot_s), most)
+        # After the best length others are looked at once, unless they are better.
+        gains = np.nan_to_num(one.curve.speedup[0, 0], nan=-np.inf)
+        choices = sorted([0, *server.choices], key=lambda drafts: -gains[drafts])
+        found = largest_load(server, load, choices, (math.inf, tpot_s), most)
         return 0 if found is None else math.floor(found[0])
     wish = Wish(max_draft_len=max_draft_len, tpot_s=tpot_s, most=int(most.min()))
     runs = solve(case, drafter, "batch", wish).runs
