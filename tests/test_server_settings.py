@@ -364,6 +364,33 @@ def test_a_limit_is_raised_as_far_as_ranks_hold_requests_whole() -> None:
         assert any(f"--server running={min(clients, most)} " in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    ("server", "groups", "clients", "told"),
+    [
+        ("sglang", 1, 2400, 4096),  # of a batch, the next power of two
+        ("vllm", 8, 2400, None),  # 300 of each group, which its default of 1024 lets run
+        ("vllm@0.24", 8, 16000, 2048),
+        ("tensorrt-llm", 8, 2400, None),
+    ],
+)
+def test_a_limit_is_what_the_flag_of_its_server_counts(
+    server: str, groups: int, clients: int, told: int | None
+) -> None:
+    # SGLang shares --max-running-requests out (managers/scheduler.py); each engine of vLLM has a
+    # scheduler of --max-num-seqs (v1/core/sched/scheduler.py).
+    where: dict[str, Any] = {
+        "tensor_parallel": 8,
+        "attention_data_parallel": 8,
+        "framework": server,
+        "drafters": ["mtp,accept-length=1.9@1"],
+    }
+    stated = capacity("deepseek-ai/DeepSeek-V3", "b200", **where, server={"running": 64})
+    assert {row.largest_batch for row in stated.rows} == {64 * groups}
+    found = predict("deepseek-ai/DeepSeek-V3", "b200", **where, batch_size=[clients], context_len=9)
+    raised = [note for note in found.notes if "--server running=" in note]
+    assert [f"running={told} at" in note for note in raised] == [True] * (told is not None)
+
+
 # --- what servers and results say -----------------------------------------------------------------
 
 

@@ -568,6 +568,9 @@ class Release:
         answers whose length is known.
     divides_chunks
         Whether groups of attention share the tokens of a chunk; otherwise each has as many.
+    rank_limits
+        Whether each group of attention has its own limit of running requests, which the flag says;
+        otherwise they share one.
     adaptive_verification, adaptive_steps
         Whether a round verifies fewer drafts where those are unlikely, and whether rounds draft as
         many as were accepted lately.
@@ -620,6 +623,7 @@ class Release:
     reserved_tokens: int = 0
     reserves_shares: bool = False
     divides_chunks: bool = False
+    rank_limits: bool = False
     adaptive_verification: bool = False
     adaptive_steps: bool = False
     unchecked: bool = False

@@ -100,7 +100,8 @@ class ServerSettings:
         Share of a device's memory that the server may fill: ``--mem-fraction-static`` of SGLang,
         ``--gpu-memory-utilization`` of vLLM.
     running
-        Requests that are decoded together, at most.
+        Requests that are decoded together, at most, as the framework's flag counts them: of all
+        groups of data-parallel attention for SGLang, of each for vLLM and TensorRT-LLM.
     capture
         The largest batch that is recorded as a CUDA graph, in the framework's own unit: sequences
         for SGLang, tokens for vLLM. 0 records none.

@@ -582,7 +582,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     prediction = prediction_of(case)
     limit = _default_limit(case, prediction)
     if limit is not None:
-        settings = replace(server_of(served.server), running=math.ceil(case.running))
+        settings = replace(server_of(served.server), running=limit[1])
         case = _case(replace(served, server=settings), drafter, counts)
         prediction = prediction_of(case)
     change = None if prediction is None else change_of(case, prediction)
@@ -692,15 +692,18 @@ def _case(request: DoctorRequest, drafter: Drafter | None, counts: Observed) -> 
     )
 
 
-def _default_limit(case: ServedCase, prediction: Prediction | None) -> int | None:
-    """Return the limit of running requests with drafts that more requests exceed; None if none."""
+def _default_limit(case: ServedCase, prediction: Prediction | None) -> tuple[int, int] | None:
+    """Return a limit with drafts that the requests exceed, and what lets them run; None if none."""
     if prediction is None or not prediction.limits:
         return None
-    limit = prediction.limits[0].drafting.server.running
-    return limit if limit is not None and limit < case.running else None
+    drafting = prediction.limits[0].drafting
+    limit, wanted = drafting.server.running, int(drafting.need.told_running(case.running))
+    return (limit, wanted) if limit is not None and limit < wanted else None
 
 
-def _case_notes(case: ServedCase, facts: ServerFacts, limit: int | None) -> Iterator[str]:
+def _case_notes(
+    case: ServedCase, facts: ServerFacts, limit: tuple[int, int] | None
+) -> Iterator[str]:
     """Yield what is predicted otherwise than the server seems to be: model, limit, replicas."""
     counts = case.counts
     # The name under which it is served may be any; the path of its weights says more.
@@ -717,13 +720,13 @@ def _case_notes(case: ServedCase, facts: ServerFacts, limit: int | None) -> Iter
     running = math.ceil(case.running)
     if limit is not None and counts.speculates:
         yield (
-            f"{running} requests run, above the assumed limit of {limit}: the prediction takes "
-            f"{running} as the limit"
+            f"{running} requests run, above the assumed limit of {limit[0]}: the prediction takes "
+            f"{limit[1]} as the limit"
         )
     elif limit is not None:
         yield (
-            f"with drafts {counts.framework} runs at most {limit} requests by default: the flags "
-            f"raise the limit to the {running} that run"
+            f"with drafts {counts.framework} runs at most {limit[0]} requests by default: the flags "
+            f"raise the limit to {limit[1]} for the {running} that run"
         )
     if case.replicas > 1:
         yield f"{case.replicas} replicas: the load of one is predicted"
@@ -744,7 +747,10 @@ def _law_notes(case: ServedCase, change: Change | None) -> Iterator[str]:
 
 
 def _flags(
-    case: ServedCase, change: Change | None, draft_model: str | None, limit: int | None
+    case: ServedCase,
+    change: Change | None,
+    draft_model: str | None,
+    limit: tuple[int, int] | None,
 ) -> tuple[Launch | None, list[str]]:
     """Return the flags of the schedule, and why there are none where no flag is known."""
     if change is None or case.drafter is None or is_tree(case.drafter):
@@ -752,8 +758,8 @@ def _flags(
     if not any(drafts for _, _, drafts in change.schedule.ranges):
         return None, ["drafts do not pay: start the server without its speculative flags"]
     # A server that drafts has a larger limit already.
-    raised = limit is not None and not case.counts.speculates
-    settings = ServerSettings(running=math.ceil(case.running) if raised else None)
+    raised = None if limit is None or case.counts.speculates else limit[1]
+    settings = ServerSettings(running=raised)
     try:
         plan = speculation_of(
             case.drafter,

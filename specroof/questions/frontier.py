@@ -597,9 +597,8 @@ def _told(found: Prediction, place: int) -> Array:
         return np.array(np.nan)
     limits = np.array(told, dtype=np.float64)
     if not (found.played and not found.played[place].sums_work):  # whose batches are a mean
-        ranks = found.limits[place].drafting.need.ranks
         batches = np.array(found.load.batch_size)[:, None] / found.servers
-        limits = np.minimum(limits, ranks * np.ceil(batches / ranks))
+        limits = np.minimum(limits, found.limits[place].drafting.need.told_running(batches))
     return limits[:, np.minimum(np.arange(found.max_draft_len + 1), 1)]
 
 

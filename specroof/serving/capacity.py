@@ -97,7 +97,7 @@ def room_share(
     cache = need.target.sequence_bytes(held) - need.target.state_bytes
     if need.draft is not None:
         cache = cache + need.draft.sequence_bytes(held)
-    most = np.inf if server.running is None else max(1.0, float(server.running // need.ranks))
+    most = np.inf if server.running is None else max(1.0, float(server.running // need.limit_ranks))
     return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=memory - need.weight_bytes - pool,
@@ -562,16 +562,15 @@ class ServerRoom:
         lengths
             Draft lengths that count.
         """
-        server, ranks = self.drafting.server, self.drafting.need.ranks
-        is_told = "running" in self.drafting.need.facts.settings
+        server, need = self.drafting.server, self.drafting.need
+        is_told = "running" in need.facts.settings
         if server.running is None or server.stated.running is not None or not is_told:
             return None
         binds = (self.bound_by[:, lengths] == "running") & (self.largest[:, lengths] < batch)
-        most = RULES[self.drafting.need.facts.rules].most_running(server.chunk)
+        most = RULES[need.facts.rules].most_running(server.chunk)
         if not binds.any() or server.running >= most:
             return None
-        wanted = ranks * -(-math.ceil(batch) // ranks)  # whole requests of each rank
-        return server.running, int(min(wanted, most))
+        return server.running, int(min(float(need.told_running(batch)), most))
 
 
 def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:

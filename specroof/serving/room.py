@@ -211,6 +211,18 @@ class ServerSite:
         """Groups of devices with separate sequences."""
         return self.placement.attention_data_parallel
 
+    @property
+    def limit_ranks(self) -> int:
+        """Groups that share one limit of running requests."""
+        return 1 if self.facts.rank_limits else self.ranks
+
+    def told_running(self, batch: npt.ArrayLike) -> Array:
+        """Return the limit that lets a batch run, as the server's flag counts it.
+
+        Whole requests of each group of devices: requests are dealt out to them.
+        """
+        return np.asarray(self.limit_ranks * np.ceil(np.divide(batch, self.ranks)))
+
     def server(self, user_settings: ServerSettings, **defaults: Any) -> Server:
         """Fill the settings that the user left open with the defaults of a framework.
 

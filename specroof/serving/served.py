@@ -323,7 +323,7 @@ def raised_limits(
         Servers that share the requests.
     """
     by_default = held(None)
-    ranks = by_default.drafting.need.ranks
+    ranks, shared = by_default.drafting.need.ranks, by_default.drafting.need.limit_ranks
     each = [batch / servers for batch in batch_size]
 
     def limits(lengths: slice) -> list[int | None]:
@@ -332,13 +332,13 @@ def raised_limits(
         found = [by_default.raised_running(batch, lengths) for batch in each]
         wanted = max(pair[1] for pair in found if pair is not None)
         if room == "drop" or len(each) > _MANY:
-            powers = [pair and 2 ** math.ceil(math.log2(pair[1] / ranks)) for pair in found]
-            return [power and ranks * power for power in powers]
+            powers = [pair and 2 ** math.ceil(math.log2(pair[1] / shared)) for pair in found]
+            return [power and shared * power for power in powers]
         default = next(pair[0] for pair in found if pair is not None)
-        most = ranks * _most_held(
-            lambda told: float(held(ranks * told).largest[:, lengths].max()) / ranks,
-            max(1, default // ranks),
-            wanted // ranks,
+        most = shared * _most_held(
+            lambda told: float(held(shared * told).largest[:, lengths].max()) / ranks,
+            max(1, default // shared),
+            wanted // shared,
         )
         return [pair and min(pair[1], most) for pair in found]
 
