@@ -285,6 +285,23 @@ def test_experts_of_the_host_leave_the_memory_of_the_chip() -> None:
     assert footprints[0] == footprints[1]
 
 
+@pytest.mark.parametrize(
+    ("name", "elements"),
+    [
+        ("Qwen/Qwen3-8B", 151936 * 4096),  # a head of its own
+        ("Qwen/Qwen3.5-4B", 0),  # the embedding is the head, of which the chip has a copy
+        ("google/gemma-4-E4B", 262144 * 42 * 256),  # so it is here, beside a table of each layer
+    ],
+)
+def test_tables_that_the_input_alone_reads_lie_in_the_host(name: str, elements: int) -> None:
+    # llama.cpp, src/llama-model.cpp: `dev_input` is the CPU.
+    held = [
+        specroof.capacity(name, "rtx4090", framework=server, context_len=9).rows[0].weight_bytes
+        for server in ("vllm", "llama.cpp", "lmstudio")
+    ]
+    assert held[0] - held[1] == held[0] - held[2] == pytest.approx(2 * elements)
+
+
 SMALL_MODEL = "model,accept=0.7,config=Qwen/Qwen3-0.6B"
 
 

@@ -150,8 +150,8 @@ class Linear:
     shard
         How it divides over devices.
     kind
-        ``"dense"``, ``"router"``, ``"compressor"``, ``"residual"`` or ``"head"``: what a count
-        of operations may leave out.
+        ``"dense"``, ``"router"``, ``"compressor"``, ``"residual"``, ``"mixing"`` or ``"head"``:
+        what a count of operations may leave out.
     groups
         Blocks of a block-diagonal matrix.
     bias
@@ -564,8 +564,8 @@ class OpCost:
         Block and role, such as ``"attention.q_proj"``.
     kind
         ``"dense"``, ``"experts"``, ``"attention"``, ``"latent_attention"``, ``"indexer"``,
-        ``"state"``, ``"convolution"``, ``"compressor"``, ``"residual"``, ``"router"`` or
-        ``"head"``; once the kernels are known, ``"unsplit_attention"`` too.
+        ``"state"``, ``"convolution"``, ``"compressor"``, ``"residual"``, ``"mixing"``,
+        ``"router"`` or ``"head"``; once the kernels are known, ``"unsplit_attention"`` too.
     count
         Identical operations in the pass.
     flops

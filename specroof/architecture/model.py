@@ -289,6 +289,12 @@ class Architecture:
             return self.embedding_params * dtype_bytes(self.activation_dtype)
         return self.embedding_params * self.embedding.element_bytes
 
+    @property
+    def input_bytes(self) -> float:
+        """Bytes of the tables that only the input reads: not an embedding that is the head too."""
+        shared = self.vocab_size * self.hidden_size if self.tied_embeddings else 0
+        return self.table_bytes * (1 - shared / max(self.embedding_params, 1))
+
     @cached_property
     def n_params(self) -> int:
         """Stored elements of the language model."""

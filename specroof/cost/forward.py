@@ -343,13 +343,17 @@ class Storage:
 
 
 def storage(
-    architecture: Architecture, context_len: npt.ArrayLike, options: Options | None = None
+    architecture: Architecture,
+    context_len: npt.ArrayLike,
+    options: Options | None = None,
+    *,
+    input_on_host: bool = False,
 ) -> list[Storage]:
     """Return what a model keeps in memory, part by part, for sequences of `context_len`.
 
     Counts
         weights with their block scales, embedding, cache and recurrent state; no experts that lie
-        in the memory of the host.
+        in the memory of the host, nor with `input_on_host` the tables that only the input reads.
     Ignores
         activations, captured graphs and the engine's own buffers (1 to 10 GB per device), state
         snapshots of a verification, and drafters.
@@ -390,7 +394,7 @@ def storage(
             experts = block.experts.n_experts if block.experts else 0
             stored = count * block.core.stored_bytes
             parts.append(Storage(stored, nothing, shard, layers, n_experts=experts))
-    table = architecture.table_bytes
+    table = architecture.table_bytes - input_on_host * architecture.input_bytes
     head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
     last = head / (table + head) if head else 1.0  # a tied table is needed at both ends
     parts.append(Storage(table + head, nothing, TENSOR, last_frac=last))

@@ -537,6 +537,8 @@ class Release:
         None where that was not read.
     uses_host
         Whether the CPU beside a chip can compute experts and drafts.
+    input_on_host
+        Whether tables that only the input reads stay in the memory of the host.
     timed_launches
         Whether its launches outside of graphs were timed for models with several residual streams.
     dense_prompts
@@ -568,6 +570,8 @@ class Release:
         answers whose length is known.
     divides_chunks
         Whether groups of attention share the tokens of a chunk; otherwise each has as many.
+    whole_expert_parallel
+        Whether expert parallelism spans all devices, whatever degree is asked for.
     rank_limits
         Whether each group of attention has its own limit of running requests, which the flag says;
         otherwise they share one.
@@ -609,6 +613,7 @@ class Release:
     compressed_formats: _Names = ()
     spread_context: SpreadContext | None = None
     uses_host: bool = False
+    input_on_host: bool = False
     timed_launches: bool = False
     dense_prompts: bool = False
     one_sided_tokens: bool = False
@@ -623,6 +628,7 @@ class Release:
     reserved_tokens: int = 0
     reserves_shares: bool = False
     divides_chunks: bool = False
+    whole_expert_parallel: bool = False
     rank_limits: bool = False
     adaptive_verification: bool = False
     adaptive_steps: bool = False

@@ -656,6 +656,8 @@ _KERNELS: Final = {
     "experts": 8,
     # streams mixed by 20 rounds of Sinkhorn, each two sums and two divisions, and what is around
     "residual": 90,
+    # streams mixed by matrices alone (AltUp, low ranks): a norm, an activation, sums
+    "mixing": 8,
     # gates, convolution or positions, norms
     "compressor": 10,
     "indexer": 10,

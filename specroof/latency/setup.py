@@ -172,7 +172,7 @@ def drafting_engine(engine: EngineProfile) -> EngineProfile:
 
 
 def check_placement(model: Architecture, placement: Placement) -> None:
-    """Refuse a placement that does not divide the attention of every layer, or has no layers left.
+    """Refuse a placement that does not divide every layer, or has no layers or experts to divide.
 
     Raises
     ------
@@ -181,8 +181,10 @@ def check_placement(model: Architecture, placement: Placement) -> None:
 
     Source
         vLLM and SGLang refuse tensor parallelism that does not divide the query heads: a head is
-        computed on one device. Decode context parallelism: `check_spread_context`. Stages need not
-        divide the layers (``get_pp_indices`` of both).
+        computed on one device. KV heads divide, or are repeated whole: vLLM
+        ``model_executor/layers/linear.py``, ``QKVParallelLinear``, and ``models/qwen2.py``. Experts:
+        ``config/model.py``, ``verify_with_parallel_config``. Decode context parallelism:
+        `check_spread_context`. Stages need not divide the layers (``get_pp_indices`` of both).
 
     Examples
     --------
@@ -203,15 +205,23 @@ def check_placement(model: Architecture, placement: Placement) -> None:
         )
     if placement.decode_context_parallel > 1:
         check_spread_context(model, placement)
+    if placement.expert_parallel > 1 and not any(
+        block.experts for _, block in model.counted_blocks
+    ):
+        reject(f"expert_parallel is {placement.expert_parallel}, and {model.name} is dense", "1")
     for _, core in model.counted_cores:
-        heads = core.heads.n_heads
-        if heads % group:
-            divisors = [str(count) for count in range(1, heads + 1) if heads % count == 0]
+        heads, kv_heads, _ = core.heads
+        if core.kernel != "heads":
+            kv_heads = heads
+        allowed = [
+            n for n in range(1, heads + 1) if not (heads % n or (kv_heads % n and n % kv_heads))
+        ]
+        if group not in allowed:
             reject(
                 f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
                 f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
-                f"the {heads} query heads of {model.name}",
-                f"groups of {', '.join(divisors)}",
+                f"the {heads} query heads and {kv_heads} KV heads of {model.name}",
+                f"groups of {', '.join(map(str, allowed))}",
             )
 
 

@@ -38,6 +38,7 @@ _KIND_COLORS: Final = {
     "compressor": _YELLOW,
     "convolution": _GREY,
     "residual": "#FFFFFF",
+    "mixing": "#FFFFFF",  # no model has both
 }
 _BOUND_MARKERS: Final = {"memory": "o", "compute": "s"}
 _BOUND_FILLS: Final = {

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from specroof.architecture.base import TENSOR
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
+from specroof.cost import stored_as
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, reject
 from specroof.frameworks import DEGREES, BlockRelease, Release, ShareRelease, release
@@ -307,6 +308,12 @@ def in_server(
         degree = getattr(setup.placement, key) or 1
         if degree > 1 and ("hosts" if key == "nodes" else key) not in facts.command.placement:
             reject(f"{key} is {degree}, and {facts.name} has no flag for it", "1")
+    devices, experts = setup.placement.tensor_parallel, setup.placement.expert_parallel
+    if facts.whole_expert_parallel and experts not in {1, devices}:
+        reject(
+            f"expert_parallel is {experts}, and {facts.name} deals experts out to all devices or none",
+            f"1 or {devices}",
+        )
     if not facts.pipeline_overlaps and setup.placement.pipeline_parallel > 1:
         user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
@@ -329,6 +336,8 @@ def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
     placement, whole = setup.placement, facts.whole_blocks
     if setup.hardware.vendor not in whole.vendors or placement.tensor_parallel == 1:
         return
+    if setup.options.weight_dtype is not None:
+        model = stored_as(model, setup.options.weight_dtype)
     tensor, experts = placement.tensor_parallel, placement.expert_parallel
     parts = {
         "experts": (
@@ -439,6 +448,7 @@ def served_room(
             draft_placement(held.head.model, setup),
             served_options(held.head.model, setup),
             tensor_parallel=held.tensor_parallel,
+            input_on_host=facts.input_on_host,
         )
     need = MemoryRequest(
         model=model,
@@ -446,7 +456,10 @@ def served_room(
         placement=setup.placement,
         facts=facts,
         kind=None if drafter is None else drafter.kind,
-        target=target_footprint(model, setup.placement, served_options(model, setup)),
+        target=target_footprint(
+            *(model, setup.placement, served_options(model, setup)),
+            input_on_host=facts.input_on_host,
+        ),
         draft=draft,
         replays=drafter is not None and setup.options.recurrent_state == "replay",
         prompt_len=0.0 if setup.decodes_only else prompt_len,

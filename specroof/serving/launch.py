@@ -203,7 +203,9 @@ def _told(facts: Release, settings: ServerSettings) -> tuple[list[str], dict[str
 
 def _not_told(release: str, key: str, value: object) -> str:
     spelt = ("on" if value else "off") if isinstance(value, bool) else value
-    return f"{release} has no flag for {key}={spelt}: the prediction has it, the server does not"
+    return (
+        f"no flag of {release} is known for {key}={spelt}: the prediction has it, not the command"
+    )
 
 
 #: Stands for the drafter's weights where no name is given.

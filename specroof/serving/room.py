@@ -64,6 +64,8 @@ def target_footprint(
     model: Architecture,
     placement: Placement,
     options: Options | None = None,
+    *,
+    input_on_host: bool = False,
 ) -> Footprint:
     """Return what a model keeps on each of its devices.
 
@@ -75,6 +77,8 @@ def target_footprint(
         How weights and caches divide.
     options
         Formats in the place of the checkpoint's own; see `specroof.latency.setup.served_options`.
+    input_on_host
+        Whether tables that only the input reads lie in the memory of the host.
 
     Counts
         what `specroof.cost.forward` does, divided as a pass divides its work.
@@ -91,6 +95,7 @@ def target_footprint(
     73728.0
     """
     everything = partial(_sequence_bytes, model, placement, options)
+    weights = storage(model, 0, options, input_on_host=input_on_host)
     groups = placement.attention_data_parallel
     whole = _layers_with(model, lambda core: not core.window_len)
     windows: dict[int, tuple[int, float]] = {}
@@ -103,7 +108,7 @@ def target_footprint(
     n_recurrent = sum(count for count, core in model.counted_cores if core.cache_kind == "state")
     replayed = replay_storage(model) if n_recurrent else []
     return Footprint(
-        weight_bytes=float(device_bytes(storage(model, 0, options), placement, 0)),
+        weight_bytes=float(device_bytes(weights, placement, 0)),
         token_bytes=float(ends[1] - ends[0]) / _LONG,
         windows=windows,
         state_bytes=float(everything(0.0)),
@@ -123,6 +128,7 @@ def draft_footprint(
     options: Options | None = None,
     *,
     tensor_parallel: int | None = None,
+    input_on_host: bool = False,
 ) -> Footprint:
     """Return what a drafter keeps on each of the target's devices.
 
@@ -136,6 +142,8 @@ def draft_footprint(
         Formats in the place of its own, as of `target_footprint`.
     tensor_parallel
         Devices that it divides over; None for as many as the target.
+    input_on_host
+        As of `target_footprint`.
 
     Counts
         layers, their copies, merging matrices, a serial head, and a separate head; the target's
@@ -150,7 +158,7 @@ def draft_footprint(
         options = replace(options, n_cpu_moe=0, weight_dtype=weights)
     layers = tuple(replace(layer, count=layer.count * head.modules) for layer in head.model.layers)
     model = replace(head.model, layers=layers)
-    own = target_footprint(model, over, options)
+    own = target_footprint(model, over, options, input_on_host=input_on_host)
     serial = 0.0
     if head.serial is not None:
         serial = float(device_bytes(storage(head.serial, 0, options), over, 0))

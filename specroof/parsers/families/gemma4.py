@@ -237,7 +237,7 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
         if shares:
             block = shared_cache_block(layer, block)
         mixing = tuple(
-            Linear(name, taken, made, weights.plain, ATTENTION_REPLICATED, kind="residual")
+            Linear(name, taken, made, weights.plain, ATTENTION_REPLICATED, kind="mixing")
             for name, taken, made in (
                 # once for the prediction, once for the correction
                 ("altup.modality_router", size, n_streams),

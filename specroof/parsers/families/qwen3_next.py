@@ -178,7 +178,7 @@ class _MixedStreams:
             ("input_mix_weight_up", self.rank, self.width),
             ("block_inject_weight", self.width, self.count),
         )
-        linears = (Linear(*row, weights.plain, shard, kind="residual") for row in rows)
+        linears = (Linear(*row, weights.plain, shard, kind="mixing") for row in rows)
         return extended(block, *linears, n_params=self.width - self.hidden_size)
 
 
