@@ -820,7 +820,8 @@ def model_work(
     for work in beside:
         if work.kind == "prompts":
             return _mixed_work(model, setup, (forward, work.forward_pass), by_sequence)
-    padded, eager = padded_pass(forward, setup.engine.graphs)
+    groups = setup.placement.attention_data_parallel
+    padded, eager = padded_pass(forward, setup.engine.graphs, groups)
     ops = _ops(model, setup, padded, by_sequence)
     for work in beside:
         added = _ops(work.architecture, setup, work.forward_pass, by_sequence)
@@ -840,7 +841,7 @@ def model_work(
         launched_kernels(ops, model.n_layers),
         served_calls(ops, model.n_layers),
         forward.settled,
-        setup.placement.attention_data_parallel,
+        groups,
         _token_s(model, setup),
     )
     found = pass_work(ops, setup, shape, settled=forward.settled)
@@ -1172,7 +1173,8 @@ def _mixed_work(
     batch = np.asarray(forward.batch_size + prompts.batch_size)
     queries = np.asarray((forward.tokens + prompts.tokens) / batch)
     together = ForwardPass(batch, queries, 0.0, settled=True)
-    padded, eager = padded_pass(together, setup.engine.graphs)
+    groups = setup.placement.attention_data_parallel
+    padded, eager = padded_pass(together, setup.engine.graphs, groups)
     padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
     decoding = replace(forward, matmul_len=forward.query_len + padding)
     counted = [_counted(model, setup, batch, by_sequence) for batch in (decoding, prompts)]
@@ -1192,7 +1194,7 @@ def _mixed_work(
         kernels=kernels,
         launches=launches,
         takes_prompts=True,
-        groups=setup.placement.attention_data_parallel,
+        groups=groups,
         token_s=_token_s(model, setup),
     )
     decoded = pass_work(alone, setup, shape, settled=False)
@@ -1206,7 +1208,7 @@ def _mixed_work(
 
 
 def padded_pass(
-    forward: ForwardPass, graphs: CapturedGraphs | None
+    forward: ForwardPass, graphs: CapturedGraphs | None, groups: int = 1
 ) -> tuple[ForwardPass, npt.NDArray[np.bool_]]:
     """Return the pass as an engine runs it, and where no captured graph is large enough.
 
@@ -1219,9 +1221,13 @@ def padded_pass(
         The pass before padding.
     graphs
         The captured sizes; None for an engine that pads nothing.
+    groups
+        Of data-parallel attention, of which each runs a graph for its own sequences.
 
     Source
-        vLLM `cudagraph_capture_sizes`, SGLang `--cuda-graph-bs`: the next captured size runs.
+        vLLM `cudagraph_capture_sizes`, SGLang `--cuda-graph-bs`: the next captured size runs; of
+        groups that of the fullest, vLLM ``v1/worker/gpu/dp_utils.py``, SGLang
+        ``decode_cuda_graph_runner.py``, ``_max_dp_batch_size``.
 
     Examples
     --------
@@ -1235,7 +1241,8 @@ def padded_pass(
         return forward, np.zeros((), dtype=bool)
     if forward.settled and graphs.counts == "sequences":
         return forward, np.zeros((), dtype=bool)
-    used = forward.tokens if graphs.counts == "tokens" else forward.batch_size
+    sequences = forward.batch_size if groups == 1 else np.ceil(forward.batch_size / groups)
+    used = sequences * forward.query_len if graphs.counts == "tokens" else sequences
     sizes = np.array([*graphs.sizes, np.inf])
     size = sizes[np.searchsorted(sizes, used)]
     eager = np.isinf(size)

@@ -182,8 +182,8 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     Source
         vLLM and SGLang refuse tensor parallelism that does not divide the query heads: a head is
         computed on one device. KV heads divide, or are repeated whole: vLLM
-        ``model_executor/layers/linear.py``, ``QKVParallelLinear``, and ``models/qwen2.py``. Experts:
-        ``config/model.py``, ``verify_with_parallel_config``. Decode context parallelism:
+        ``model_executor/layers/linear.py``, ``QKVParallelLinear``, and ``models/qwen2.py``.
+        Experts: ``config/model.py``, ``verify_with_parallel_config``. Decode context parallelism:
         `check_spread_context`. Stages need not divide the layers (``get_pp_indices`` of both).
 
     Examples
@@ -211,17 +211,15 @@ def check_placement(model: Architecture, placement: Placement) -> None:
         reject(f"expert_parallel is {placement.expert_parallel}, and {model.name} is dense", "1")
     for _, core in model.counted_cores:
         heads, kv_heads, _ = core.heads
-        if core.kernel != "heads":
-            kv_heads = heads
-        allowed = [
-            n for n in range(1, heads + 1) if not (heads % n or (kv_heads % n and n % kv_heads))
-        ]
-        if group not in allowed:
+        shared = kv_heads if core.kernel == "heads" else heads
+        if heads % group or (shared % group and group % shared):
+            divisors = (n for n in range(1, heads + 1) if heads % n == 0)
+            allowed = [str(n) for n in divisors if shared % n == 0 or n % shared == 0]
             reject(
                 f"tensor_parallel is {placement.tensor_parallel} with attention_data_parallel "
                 f"{placement.attention_data_parallel}: groups of {group} devices do not divide "
-                f"the {heads} query heads and {kv_heads} KV heads of {model.name}",
-                f"groups of {', '.join(map(str, allowed))}",
+                f"the {heads} query heads and {shared} KV heads of {model.name}",
+                f"groups of {', '.join(allowed)}",
             )
 
 
