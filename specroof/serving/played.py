@@ -280,9 +280,8 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
         Of answers that end by themselves so much is reserved as they may have, `Requests.most_len`,
         times a ratio that falls with each round, but of those that have just started; those that
         found no room try again when one has ended.
-        Clients of a closed loop are back with the next request after `Requests.turnaround_s`, as
-        long as their first token was late: what a request takes besides passes is then on the way
-        of the answer.
+        Clients of a closed loop are back with the next request after `Requests.turnaround_s`, where
+        answers are long: what a request takes besides passes then makes their first token late.
     Ignores
         blocks that a cache of prefixes keeps of a request that lost its memory; of a limit of
         running requests the pass that a server with overlap takes to see that one has ended; and
@@ -344,9 +343,10 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
     overhead_s, latency_s = prices.request_overhead_s, prices.request_latency_s
     reach_s, tokenize_s, tokenized_s = latency_s, prices.tokenize_s, 0.0
     if requests.turnaround_s is not None:
-        # No client is back before its first token is: an answer of one has the whole latency.
+        # The first token is late, and not the last: by a small part of the shortest answer at most.
         least_s = float(rounds_len.min()) / tokens_per_round * min(prices.round_s.row(1))
-        reach_s = min(max(requests.turnaround_s, latency_s - least_s), latency_s)
+        late_s = _LATE_SHARE * least_s
+        reach_s = min(max(requests.turnaround_s, latency_s - late_s), latency_s)
     chunk, interval = rules.chunk or math.inf, rules.receive_interval
     concurrency, ceil = requests.concurrency or count, math.ceil
     token, fixed = memory.token, memory.request
@@ -625,13 +625,12 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
     # Of events at the same time the last one holds.
     times = np.array(event_s)
     last = np.append(np.diff(times) > 0, True)
-    back_s = latency_s - reach_s
     return Played(
         sent_s=np.array(sent_s),
         reached_s=np.array(reached_s),
         started_s=np.array(started_s),
-        first_s=np.array(first_s) + back_s,
-        end_s=np.array(end_s) + back_s,
+        first_s=np.array(first_s) + latency_s - reach_s,
+        end_s=np.array(end_s),
         output_len=requests.output_len,
         event_s=times[last],
         running=np.array(running, dtype=np.float64)[last],
@@ -1023,6 +1022,10 @@ class PlayedServer:
         seen = [self.play(requests, drafts).figures(*targets) for requests in load.played()]
         return {name: np.array([one.get(name, math.nan) for one in seen]) for name in FIGURES}
 
+
+#: Of the time of the shortest answer, by how much its first token may be late at its client while
+#: the last is not: times between tokens are that much shorter than rounds at most.
+_LATE_SHARE: Final = 0.05
 
 #: Contexts at which the memory of a request is looked at: blocks are even out over them.
 _CONTEXTS: Final = 64
