@@ -277,6 +277,11 @@ class Architecture:
             kinds[block.label] = kinds.get(block.label, 0) + count
         return kinds
 
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether a layer has experts, which tokens are dealt out to."""
+        return any(block.experts for _, block in self.counted_blocks)
+
     @property
     def embedding_params(self) -> int:
         """Elements of the embedding and other tables (lookups: stored and never multiplied)."""

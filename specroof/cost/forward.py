@@ -395,9 +395,12 @@ def storage(
             stored = count * block.core.stored_bytes
             parts.append(Storage(stored, nothing, shard, layers, n_experts=experts))
     table = architecture.table_bytes - input_on_host * architecture.input_bytes
-    head = 0.0 if architecture.tied_embeddings else architecture.head.stored_bytes
-    last = head / (table + head) if head else 1.0  # a tied table is needed at both ends
-    parts.append(Storage(table + head, nothing, TENSOR, last_frac=last))
+    tied = architecture.tied_embeddings  # a tied table is needed at both ends of a pipeline
+    head = 0.0 if tied else architecture.head.stored_bytes
+    # Each group of attention looks up its own tokens: SGLang 0.5.23
+    # ``layers/vocab_parallel_embedding.py``, ``get_embedding_tp_kwargs``.
+    parts.append(Storage(table, nothing, HEADS, last_frac=float(tied)))
+    parts.append(Storage(head, nothing, TENSOR))
     for count, kept in _kept(
         architecture, context, options.kv_dtype, options.index_dtype, options.state_dtype
     ):

@@ -570,6 +570,8 @@ class Release:
         answers whose length is known.
     divides_chunks
         Whether groups of attention share the tokens of a chunk; otherwise each has as many.
+    dense_replicas
+        Whether groups of attention of a model without experts are servers of their own.
     whole_expert_parallel
         Whether expert parallelism spans all devices, whatever degree is asked for.
     rank_limits
@@ -628,6 +630,7 @@ class Release:
     reserved_tokens: int = 0
     reserves_shares: bool = False
     divides_chunks: bool = False
+    dense_replicas: bool = False
     whole_expert_parallel: bool = False
     rank_limits: bool = False
     adaptive_verification: bool = False

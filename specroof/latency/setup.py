@@ -205,9 +205,7 @@ def check_placement(model: Architecture, placement: Placement) -> None:
         )
     if placement.decode_context_parallel > 1:
         check_spread_context(model, placement)
-    if placement.expert_parallel > 1 and not any(
-        block.experts for _, block in model.counted_blocks
-    ):
+    if placement.expert_parallel > 1 and not model.has_experts:
         reject(f"expert_parallel is {placement.expert_parallel}, and {model.name} is dense", "1")
     for _, core in model.counted_cores:
         heads, kv_heads, _ = core.heads

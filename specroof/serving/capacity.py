@@ -308,6 +308,13 @@ def in_server(
         degree = getattr(setup.placement, key) or 1
         if degree > 1 and ("hosts" if key == "nodes" else key) not in facts.command.placement:
             reject(f"{key} is {degree}, and {facts.name} has no flag for it", "1")
+    groups = setup.placement.attention_data_parallel
+    if facts.dense_replicas and groups > 1 and not model.has_experts:
+        reject(
+            f"attention_data_parallel is {groups}, and {facts.name} makes of {model.name}, which is "
+            f"dense, as many servers that share nothing",
+            f"1, tensor_parallel of {setup.placement.group_size}, and the load of one server",
+        )
     devices, experts = setup.placement.tensor_parallel, setup.placement.expert_parallel
     if facts.whole_expert_parallel and experts not in {1, devices}:
         reject(
