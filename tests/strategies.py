@@ -4,7 +4,7 @@ All query heads are multiples of eight, so that every placement drawn here divid
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -433,6 +433,11 @@ def placements(draw: DrawFn) -> Placement:
     tensor_parallel = draw(st.sampled_from([1, 2, 4, 8]))
     divisors = st.sampled_from([n for n in (1, 2, 4, 8) if tensor_parallel % n == 0])
     return Placement(tensor_parallel, draw(divisors), draw(divisors))
+
+
+def of_model(model: Architecture, placement: Placement) -> Placement:
+    """Return the placement, without expert parallelism for a dense model."""
+    return placement if model.has_experts else replace(placement, expert_parallel=1)
 
 
 # --- drafters and acceptance ---------------------------------------------------------------------

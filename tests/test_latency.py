@@ -47,6 +47,7 @@ from strategies import (
     devices,
     forward_pass,
     grids,
+    of_model,
     options,
     passes,
     placements,
@@ -88,7 +89,9 @@ def timed(
 
 
 Case = tuple[Architecture, ForwardPass, HardwareProfile, Placement, Options]
-cases = st.tuples(architectures(), passes, devices(), placements(), options)
+cases = st.tuples(architectures(), passes, devices(), placements(), options).map(
+    lambda case: (*case[:3], of_model(case[0], case[3]), case[4])
+)
 
 
 def model(*blocks: Block) -> Architecture:
@@ -376,10 +379,10 @@ def test_a_device_holds_its_share_by_hand() -> None:
         (Placement(2), (q_proj + k_proj + up_proj + vocabulary + 6 * cache) / 2),
         # Four KV heads over eight devices: keys and their projections lie there twice.
         (Placement(8), q_proj / 8 + k_proj / 4 + (up_proj + vocabulary) / 8 + 6 * cache / 4),
-        # Two groups of four: attention weights lie there twice, sequences once.
+        # Two groups of four: attention weights and the embedding lie there twice, sequences once.
         (
             Placement(8, attention_data_parallel=2),
-            (q_proj + k_proj) / 4 + (up_proj + vocabulary) / 8 + 6 * cache / 8,
+            (q_proj + k_proj + vocabulary / 2) / 4 + (up_proj + vocabulary / 2) / 8 + 6 * cache / 8,
         ),
     ):
         assert device_bytes(parts, placement, 6) == held

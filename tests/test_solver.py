@@ -41,6 +41,7 @@ from strategies import (
     device,
     devices,
     drafters,
+    of_model,
     options,
     paid_drafters,
     placements,
@@ -71,7 +72,11 @@ def questions(
         "context_len": st.lists(contexts, min_size=1, max_size=3),
     }
     return st.fixed_dictionaries(drawn).map(
-        lambda asked: asked | ({"acceptance": None} if asked["drafter"].is_ideal else {})
+        lambda asked: (
+            asked
+            | ({"acceptance": None} if asked["drafter"].is_ideal else {})
+            | {"placement": of_model(asked["model"], asked["placement"])}
+        )
     )
 
 
