@@ -6,16 +6,17 @@ or, with a map of which test reaches which line that is there already:
 
     python benchmarks/mutants.py --coverage .build/mutants/coverage [--mutants 200] [--seed 36]
 
-A mutant is one function with one operator, comparison, bound, number or branch of its body
-changed. Messages, annotations, defaults and docstrings are not touched, nor is what a module
-computes when it is imported. Tests are collected once; each mutant is a copy of that process (so
-this runs on Unix) in which the function has the other code. First the tests of the mutant's room
-run that reach its line, with the doctests of its file; if none fails, all other tests that reach
-it, the quickest first, each stage for at most LIMIT_S seconds of processor. Tests that start a
-process of their own see the package unbroken there. `equivalent_mutants.csv`
-beside this lists those that change nothing that a test could see, each with its reason; they are
-not counted. With `--unbroken` nothing is changed, and every one has to survive: a test that fails
-then fails because it is run this way, and says nothing of mutants.
+A mutant is one function with one operator, comparison, bound, number or branch of its body changed.
+Messages, annotations, defaults and docstrings are not touched, nor is what a module computes when
+it is imported. Tests are collected once; each mutant is a copy of that process (so this runs on
+Unix) in which the function has the other code. First the tests of the mutant's room run that reach
+its line, with the doctests of its file; if none fails, all other tests that reach it, the quickest
+first, each stage for at most LIMIT_S seconds of processor; where few tests reach it, the others of
+the room too, which may have found its result in a cache. Tests that start a process of their own
+see the package unbroken there. `equivalent_mutants.csv` beside this lists those that change nothing
+that a test could see, each with its reason; they are not counted. With `--unbroken` nothing is
+changed, and every one has to survive: a test that fails then fails because it is run this way, and
+says nothing of mutants.
 """
 
 import argparse
@@ -54,6 +55,8 @@ EQUIVALENT: Final = Path(__file__).with_name("equivalent_mutants.csv")
 
 #: Seconds of processor that the wider tests of one mutant may take.
 LIMIT_S: Final = 240.0
+#: Where fewer tests reach a line, others may have found its result in a cache.
+FEW: Final = 20
 
 OPERATORS: Final[dict[type[ast.AST], tuple[type[ast.AST], ...]]] = {
     ast.Add: (ast.Sub,),
@@ -353,6 +356,8 @@ class Mutation:
                     room.append(item)
             elif named(item) in names:
                 (room if room_of(item.path) == mutant.room else wider).append(item)
+            elif len(names) < FEW and room_of(item.path) == mutant.room:
+                wider.append(item)
         for stage in (room, wider):
             stage.sort(key=lambda item: reached.seconds[named(item)])
         return room, wider

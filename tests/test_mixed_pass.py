@@ -165,14 +165,17 @@ def test_a_pass_takes_the_same_either_way(
 ) -> None:
     # Data-parallel attention with fewer sequences than groups among them: its busiest group counts.
     setup = Setup(device(engine=engine), engine, placement, Options())
-    both = [
-        pass_time(
-            model_work(model, setup, grid.forward, by_sequence=by_sequence), engine, granularity
-        ).total_s
+    works = [
+        model_work(model, setup, grid.forward, by_sequence=by_sequence)
         for by_sequence in (False, True)
     ]
-    whole, alone = (np.broadcast_to(seconds, grid.shape) for seconds in both)
-    np.testing.assert_allclose(alone, whole, rtol=1e-12)
+    both = [pass_time(work, engine, granularity).total_s for work in works]
+    both += [sum(op.compute_s for op in work.ops) for work in works]
+    both += [sum(op.memory_s for op in work.ops) for work in works]
+    for whole, alone in zip(both[::2], both[1::2], strict=True):
+        np.testing.assert_allclose(
+            np.broadcast_to(alone, grid.shape), np.broadcast_to(whole, grid.shape), rtol=1e-12
+        )
 
 
 def test_weights_of_one_shape_and_value_are_one() -> None:

@@ -400,7 +400,7 @@ def storage(
     # Each group of attention looks up its own tokens: SGLang 0.5.23
     # ``layers/vocab_parallel_embedding.py``, ``get_embedding_tp_kwargs``.
     parts.append(Storage(table, nothing, HEADS, last_frac=float(tied)))
-    parts.append(Storage(head, nothing, TENSOR))
+    parts.append(Storage(head, nothing, architecture.head.shard))
     for count, kept in _kept(
         architecture, context, options.kv_dtype, options.index_dtype, options.state_dtype
     ):

@@ -570,6 +570,8 @@ class Release:
         answers whose length is known.
     divides_chunks
         Whether groups of attention share the tokens of a chunk; otherwise each has as many.
+    dense_in_groups
+        Whether each group of attention has dense matrices and the head for its own sequences.
     dense_replicas
         Whether groups of attention of a model without experts are servers of their own.
     whole_expert_parallel
@@ -630,6 +632,7 @@ class Release:
     reserved_tokens: int = 0
     reserves_shares: bool = False
     divides_chunks: bool = False
+    dense_in_groups: bool = False
     dense_replicas: bool = False
     whole_expert_parallel: bool = False
     rank_limits: bool = False

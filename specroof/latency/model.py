@@ -44,7 +44,14 @@ from specroof.latency.pass_seconds import (
     pass_time,
     sparse_kernel,
 )
-from specroof.latency.setup import Setup, attention_reading, device_bytes, served_options, ways
+from specroof.latency.setup import (
+    Setup,
+    attention_reading,
+    device_bytes,
+    divided,
+    served_options,
+    ways,
+)
 from specroof.units import (
     BOUNDS,
     dtype_bytes,
@@ -1134,7 +1141,7 @@ def _counted(
 ) -> _Counted:
     locality, reading = setup.engine.expert_locality, attention_reading(model, setup)
     return _Counted(
-        model,
+        divided(model, setup),
         served_options(model, setup),
         None if locality is None else (locality.run, locality.batch),
         by_sequence,

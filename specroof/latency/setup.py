@@ -5,6 +5,7 @@ With it goes how the server's kernels read the cache in a verification, and wher
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from specroof.architecture.base import (
     WEIGHT_MIXES,
     CacheReading,
     Core,
+    Linear,
 )
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array
@@ -297,6 +299,40 @@ def ways(shard: Shard, placement: Placement) -> tuple[int, int, int]:
         min(group_size, shard.weight_ways),
         groups * min(group_size, cache_ways),
     )
+
+
+def divided(model: Architecture, setup: Setup) -> Architecture:
+    """Return the model with the shards that its server gives dense matrices and the head.
+
+    Where each group of data-parallel attention is a server beside the experts that all share, it
+    has them whole, for its own sequences.
+
+    Ignores
+        the shared expert, which is counted with the others; that no tokens are gathered behind
+        dense layers.
+    Source
+        vLLM 0.33.0 ``model_executor/models/deepseek_v2.py``, ``DeepseekV2MLP``: divided over
+        ``--tensor-parallel-size``, which is that of a group.
+    """
+    grouped = setup.release.dense_in_groups and setup.placement.attention_data_parallel > 1
+    return _in_groups(model) if grouped else model
+
+
+@lru_cache(maxsize=16)
+def _in_groups(model: Architecture) -> Architecture:
+    def moved(linear: Linear) -> Linear:
+        return replace(linear, shard=replace(linear.shard, group="attention"))
+
+    layers = tuple(
+        replace(
+            layer,
+            blocks=tuple(
+                replace(block, linears=tuple(map(moved, block.linears))) for block in layer.blocks
+            ),
+        )
+        for layer in model.layers
+    )
+    return replace(model, layers=layers, head=moved(model.head))
 
 
 def device_bytes(

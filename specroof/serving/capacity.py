@@ -22,6 +22,7 @@ from specroof.latency.setup import (
     Deployment,
     Setup,
     check_placement,
+    divided,
     draft_placement,
     served_options,
 )
@@ -464,7 +465,7 @@ def served_room(
         facts=facts,
         kind=None if drafter is None else drafter.kind,
         target=target_footprint(
-            *(model, setup.placement, served_options(model, setup)),
+            *(divided(model, setup), setup.placement, served_options(model, setup)),
             input_on_host=facts.input_on_host,
         ),
         draft=draft,
