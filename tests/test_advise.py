@@ -336,8 +336,13 @@ def test_a_day_that_goes_to_and_fro_says_what_holding_the_drafts_gives(tmp_path:
 
 def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
     path = day_file(tmp_path, [0.1, 1000], "requests_per_s")
+    path.write_text(path.read_text().replace("\n1,", "\n9,").replace("\n0,", "\n8,"))
     printed = " ".join(page(f"{EXAMPLE} --traffic {path}").split())
-    assert "in hours 1 more requests arrive than the server answers" in printed
+    assert "in hours 9 more requests arrive than the server answers" in printed
+    path.write_text("hour,requests_per_s\n9,1000\n")
+    assert "no gain over no drafts is known; in hours 9" in page(f"{EXAMPLE} --traffic {path}")
+    day = answer(f"{EXAMPLE} --traffic {path}")["choice"]["traffic"]
+    assert (day["gain"], day["saturated_hours"], day["unsustained_hours"]) == (None, [9], [9])
 
 
 def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:

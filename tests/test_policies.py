@@ -429,16 +429,19 @@ def test_arrivals_run_as_many_requests_as_answer_them() -> None:
     # By hand: answers of 10 tokens; plain, 1 request gives 10 tokens/s, 1 answer a second, and 4
     # give 20, 2 a second; with a draft 20 and 30.
     rates = [[10.0, 20.0], [20.0, 30.0]]
-    traffic = Traffic((0.5, 2.0, 3.5, 3.0), "requests_per_s")
+    traffic = Traffic((0.5, 2.0, 3.5, 3.0), "requests_per_s", first_hour=8)
     day = advised_day(traffic, [1, 4], rates, output_len=10)
     assert (day.fixed, day.schedule) == (1, ((1, 4, 1),))
     # Half a request counts as one, 3.5 are too many, and 3 are just what 4 give.
     assert day.running == (1.0, 1.0, 4.0, 4.0)
-    assert day.saturated == (2,)
-    # A token takes 1/10, 4/20, 4/20 s plain; 1/20, 1/20, 4/30 with the draft.
-    plain = 0.5 / 10 + 2.0 * 4 / 20 + 6.5 * 4 / 20
-    drafting = 0.5 / 20 + 2.0 / 20 + 6.5 * 4 / 30
-    assert day.gain == pytest.approx(plain / drafting - 1)
+    assert (day.saturated, day.unsustained) == ((10,), (10, 11))
+    # A token takes 1/10 and 4/20 s plain, 1/20 and 1/20 with the draft; of more than 2 requests
+    # a second, without drafts, nothing can be said.
+    gain = (0.5 / 10 + 2.0 * 4 / 20) / (0.5 / 20 + 2.0 / 20) - 1
+    assert (day.gain, day.fixed_gain, day.oracle_gain) == pytest.approx((gain,) * 3)
+    busy = advised_day(Traffic((0.0, 2.5), "requests_per_s"), [1, 4], rates, output_len=10)
+    assert np.isnan([busy.gain, busy.held_gain, busy.oracle_gain]).all()
+    assert (busy.fixed, busy.unsustained) == (1, (1,))
 
 
 def test_a_schedule_that_is_not_worth_it_is_not_followed() -> None:
@@ -485,7 +488,7 @@ def test_files_say_hours_and_sizes() -> None:
     alone = parse_traffic(YAML.partition("mix:")[0], source="day.yaml", is_yaml=True)
     assert alone == TrafficFile(found.traffic)
     plain = parse_traffic("hour,requests/s\n6,0\n7,1e1\n", source="a.csv", is_yaml=False)
-    assert plain == TrafficFile(Traffic((0.0, 10.0), "requests_per_s"))
+    assert plain == TrafficFile(Traffic((0.0, 10.0), "requests_per_s", first_hour=6))
 
 
 @pytest.mark.parametrize(("old", "new", "message"), rows("refusals", "day_files"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array
+from specroof.arrays import Array, BoolArray
 from specroof.errors import reject
 from specroof.speedup.result import best_index
 
@@ -283,6 +283,8 @@ class Traffic:
         Hour after hour.
     unit
         What they are: requests in flight, or requests that arrive in a second.
+    first_hour
+        The number of the first hour; the others follow one by one.
 
     Raises
     ------
@@ -292,6 +294,7 @@ class Traffic:
 
     loads: tuple[float, ...]
     unit: Literal["concurrency", "requests_per_s"]
+    first_hour: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.loads or not all(np.isfinite(one) and one >= 0 for one in self.loads):
@@ -310,15 +313,19 @@ class Day:
         What to run: first and last load, and drafts; one range is a fixed length.
     gain
         Its gain over no drafts: of output tokens where requests in flight are given, of speed,
-        1 / (time of a token), where arrivals are.
+        1 / (time of a token), where arrivals are; NaN where every hour with a load is unsustained.
     scheduled_gain, fixed_gain, oracle_gain
         Of the best schedule of few ranges, the best fixed length, and the best length each hour.
     fixed
         The best fixed length.
     running
         Requests in flight each hour, as it is advised.
-    saturated
-        Hours whose arrivals are more than the server can answer.
+    saturated, unsustained
+        Hours whose arrivals are more than the server can answer, as advised and without drafts. No
+        gain counts the latter: without drafts their requests wait ever longer.
+    worth
+        What the choice went by: the gain over all hours, with a plain server at its largest load in
+        the unsustained ones.
     gain_of
         What gains are of: ``"tokens"`` or ``"speed"``.
     changes
@@ -336,7 +343,9 @@ class Day:
     oracle_gain: float
     fixed: int
     running: tuple[float, ...]
-    saturated: tuple[int, ...]
+    saturated: tuple[float, ...]
+    unsustained: tuple[float, ...]
+    worth: float
     gain_of: str
     changes: int
     held_margin: float
@@ -389,30 +398,50 @@ def advised_day(
     )
     speed = _speed(running, loads, rates)
     busy, best = hours > 0, best_index(speed)
-    fixed_gains = [_gain(traffic, hours, speed, np.full_like(best, k)) for k in range(len(rates.T))]
-    fixed = int(np.argmax(fixed_gains))
+
+    def falls_behind(drafts: IntArray) -> BoolArray:
+        """Return whether more requests arrive in an hour than drafts answer."""
+        if traffic.unit == "concurrency":
+            return np.zeros(len(hours), dtype=bool)
+        return np.asarray(hours > np.nanmax(rates[:, drafts], axis=0) / output_len)
+
+    def numbers(those: BoolArray) -> tuple[float, ...]:
+        return tuple((traffic.first_hour + np.flatnonzero(those)).tolist())
+
+    unsustained = falls_behind(np.zeros_like(best))
+    compared = np.where(unsustained, 0.0, hours)
+
+    def gain(drafts: IntArray) -> float:
+        return _gain(traffic, compared, speed, drafts) if compared.any() else np.nan
+
+    lengths = [np.full_like(best, k) for k in range(len(rates.T))]
+    worths = [_gain(traffic, hours, speed, drafts) for drafts in lengths]
+    fixed = int(np.argmax(worths))
     schedule = _schedule(loads, rates, running[busy, best[busy]], most_ranges)
     followed = _followed(schedule, running, best)
-    scheduled_gain = _gain(traffic, hours, speed, followed)
-    worth = scheduled_gain > fixed_gains[fixed] + _WORTH
-    run = schedule if worth else Schedule(((1, round(loads[-1]), fixed),), 0.0)
-    drafts = followed if worth else np.full(len(hours), fixed)
+    worth = _gain(traffic, hours, speed, followed)
+    run, drafts = schedule, followed
+    if worth <= worths[fixed] + _WORTH:
+        worth, drafts = worths[fixed], lengths[fixed]
+        run = Schedule(((1, round(loads[-1]), fixed),), 0.0)
     at = running[np.arange(len(hours)), drafts].tolist()
     held = np.asarray(held_drafts(run, at, margin=_HELD_MARGIN), dtype=np.intp)
     return Day(
         schedule=run.ranges,
-        gain=scheduled_gain if worth else fixed_gains[fixed],
-        scheduled_gain=scheduled_gain,
-        fixed_gain=fixed_gains[fixed],
-        oracle_gain=_gain(traffic, hours, speed, best),
+        gain=gain(drafts),
+        scheduled_gain=gain(followed),
+        fixed_gain=gain(lengths[fixed]),
+        oracle_gain=gain(best),
         fixed=fixed,
         running=tuple(at),
-        saturated=_saturated(traffic, hours, rates, drafts, output_len),
+        saturated=numbers(falls_behind(drafts)),
+        unsustained=numbers(unsustained),
+        worth=worth,
         gain_of="tokens" if traffic.unit == "concurrency" else "speed",
         changes=_changes(drafts),
         held_margin=_HELD_MARGIN,
         held_changes=_changes(held),
-        held_gain=_gain(traffic, hours, speed, held),
+        held_gain=gain(held),
     )
 
 
@@ -474,12 +503,3 @@ def _followed(schedule: Schedule, running: Array, best: IntArray) -> IntArray:
         # Where none agrees with itself, the server moves between two: take what it begins with.
         followed.append(settled[0] if settled else schedule.drafts(round(loads[k])))
     return np.asarray(followed, dtype=np.intp)
-
-
-def _saturated(
-    traffic: Traffic, hours: Array, rates: Array, drafts: IntArray, output_len: float
-) -> tuple[int, ...]:
-    if traffic.unit == "concurrency":
-        return ()
-    most = np.nanmax(rates[:, drafts], axis=0) / output_len
-    return tuple(np.flatnonzero(hours > most).tolist())

@@ -1482,21 +1482,31 @@ def _day_lines(day: Day | None) -> Iterator[str]:
     """Yield the gain of the day, beside a fixed length and the best of each hour."""
     if day is None:
         return
-    line = (
-        f"over the day: {day.gain:+.1%} {day.gain_of} against no drafts; the best fixed length, "
-        f"{format_drafts(day.fixed)}, gives {day.fixed_gain:+.1%}, a schedule "
-        f"{day.scheduled_gain:+.1%}, the best length of each hour {day.oracle_gain:+.1%}"
-    )
-    if day.held_changes < day.changes:
-        line += (
-            f"; drafts change {day.changes} times, or {day.held_changes} times for "
-            f"{day.held_gain:+.1%} if a change waits until the load is {day.held_margin:.0%} past the "
-            f"edge of a range"
+    line = "over the day: no gain over no drafts is known"
+    if not math.isnan(day.gain):
+        line = (
+            f"over the day: {day.gain:+.1%} {day.gain_of} against no drafts; the best fixed "
+            f"length, {format_drafts(day.fixed)}, gives {day.fixed_gain:+.1%}, a schedule "
+            f"{day.scheduled_gain:+.1%}, the best length of each hour {day.oracle_gain:+.1%}"
         )
+        if day.held_changes < day.changes:
+            line += (
+                f"; drafts change {day.changes} times, or {day.held_changes} times for "
+                f"{day.held_gain:+.1%} if a change waits until the load is {day.held_margin:.0%} "
+                f"past the edge of a range"
+            )
+    helped = [hour for hour in day.unsustained if hour not in day.saturated]
+    if helped:
+        line += f"; only drafts keep up in hours {_hours(helped)}"
     if day.saturated:
-        hours = ", ".join(map(str, day.saturated))
-        line += f"; in hours {hours} more requests arrive than the server answers"
+        line += f"; in hours {_hours(day.saturated)} more requests arrive than the server answers"
+    if day.unsustained and not math.isnan(day.gain):
+        line += "; gains are without these hours"
     yield line
+
+
+def _hours(hours: Sequence[float]) -> str:
+    return ", ".join(map(plain_number, hours))
 
 
 def _ends(chip: ChipAdvice) -> Iterator[str]:
@@ -1696,9 +1706,10 @@ def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         "raised": {key: {"from": low, "to": high} for key, (low, high) in chip.raised.items()},
         "traffic": course.day
         and {
-            **fields_of(course.day, *_GAINS),
+            **{name: to_json_array(one) for name, one in fields_of(course.day, *_GAINS).items()},
             "running": list(course.day.running),
             "saturated_hours": list(course.day.saturated),
+            "unsustained_hours": list(course.day.unsustained),
         },
         "engine_config": chip.engine_config,
         "engine_files": chip.files,

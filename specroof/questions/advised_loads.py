@@ -754,7 +754,7 @@ def _worth(
 ) -> tuple[float, float, int]:
     """Return the key of the best drafter: loads that meet the targets, mean speedup, few drafts."""
     if course.day is not None:
-        return 0.0, course.day.gain, 0
+        return 0.0, course.day.worth, 0
     drafts = [drafts_at(course.schedule, batches[i]) for i in asked]
     at = list(asked), drafts
     gain = float(np.mean(grid.ends[0][at]))

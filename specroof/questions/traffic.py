@@ -111,7 +111,7 @@ def parse_traffic(text: str, *, source: str, is_yaml: bool) -> TrafficFile:
     Examples
     --------
     >>> parse_traffic("hour,concurrency\n0,4\n1,32\n", source="day.csv", is_yaml=False).traffic
-    Traffic(loads=(4.0, 32.0), unit='concurrency')
+    Traffic(loads=(4.0, 32.0), unit='concurrency', first_hour=0.0)
     """
     if not is_yaml:
         columns = (*_Hour.model_fields, "requests/s")
@@ -147,7 +147,8 @@ def _traffic(hours: Sequence[tuple[str, _Hour]], source: str) -> Traffic:
                 MeasurementError,
             )
     try:
-        return Traffic(tuple(getattr(hour, hour.unit) for _, hour in hours), first.unit)
+        loads = tuple(getattr(hour, hour.unit) for _, hour in hours)
+        return Traffic(loads, first.unit, first.hour)
     except OptionError as refusal:
         message = f"{source}: {refusal}"
         raise MeasurementError(message) from None
