@@ -74,15 +74,17 @@ def test_a_played_break_even_is_the_nearest_of_its_plays() -> None:
     assert f"{there.tried_speedup:.2f}" == "1.00"
 
 
+@pytest.mark.parametrize("speedup", [1, 1.5, 2])
 @pytest.mark.parametrize("rate", [14, 18, 20, 22])  # the server answers 22.3 without drafts
-def test_a_played_break_even_is_met_where_it_is_asked_back(rate: float) -> None:
+def test_a_played_break_even_is_met_where_it_is_asked_back(rate: float, speedup: float) -> None:
     load: dict[str, Any] = {"input_len": 1000, "output_len": 200, "rate": rate, "requests": 200}
     asked: dict[str, Any] = {"model": DENSE, "hardware": "h100", "engine": "vllm", **load}
-    (row,) = breakeven(**asked, drafter="eagle3,accept-length=2.8@3", draft_len=3).rows
-    (there,) = predict(**asked, drafters=f"eagle3,accept={row.value!r}", max_draft_len=3).played
-    assert there.speedup[0, 3] == pytest.approx(1, abs=2e-3)
-    half: Any = {"drafter": "eagle3,accept-length=2.8@3", "draft_len": 3, "speedup": 0.05}
-    assert breakeven(**asked, **half).rows[0].answer == "always"
+    asked |= {"drafter": "eagle3,accept-length=2.8@3", "draft_len": 3}
+    (row,) = breakeven(**asked, speedup=speedup).rows
+    assert breakeven(**asked, speedup=0.05).rows[0].answer == "always"
+    asked |= {"drafter": f"eagle3,accept={row.value!r}", "draft_len": None}
+    (there,) = predict(**asked, max_draft_len=3).played
+    assert there.speedup[0, 3] == pytest.approx(speedup, rel=2e-3)
 
 
 def test_the_end_of_a_search_is_no_answer() -> None:

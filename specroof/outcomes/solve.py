@@ -36,6 +36,8 @@ _MOST_FACTOR: Final = 1e6
 _PLAYED_WITHIN: Final = 1e-3
 _RATE_WITHIN: Final = 0.01
 _MOST_PLAYS: Final = 6
+#: Powers from this one on are jumps of plays.
+_MOST_POWER: Final = 2.0
 #: Loads that are solved for, and the axes of the grid that they are.
 AXES: Final = {"batch": "batch_size", "context": "context_len"}
 #: Up to this many are priced one by one; of more, some in each doubling, and the ends of runs are
@@ -148,9 +150,10 @@ def solve(
         As `specroof.outcomes.outcomes.outcomes` does, and for a drafter whose time is no factor.
 
     Counts
-        of requests that are played through: solved in closed form for a speedup that is moved until
-        the one that is played is that of the wish, to 0.1%, and halfway between plays on both
-        sides of it where that leads away; of six plays that all miss it, the nearest.
+        of requests that are played through: solved in closed form for a speedup that is moved, by
+        the slope between the two nearest plays, until the one that is played is that of the wish,
+        to 0.1%, and halfway between plays on both sides of it where that leads away; of six plays
+        that all miss it, the nearest.
     Source
         Leviathan et al. 2022, arXiv:2211.17192, theorem 3.8, solved for α, for the tokens of a
         round, and for c or the drafting time, with the verification and the drafter priced.
@@ -232,7 +235,7 @@ def _in_play(
     """Return where the played speedup is the one wished for, from the closed form's answer on."""
     hard, easy = ends
     # What the closed form never reaches, requests may: fewer of them run at once then.
-    wanted, value = wish.least, easy if found.value is None else found.value
+    value = easy if found.value is None else found.value
     plays = {easy: play(easy)}
     most, drafts = plays[easy]
     if most < wish.least:
@@ -247,7 +250,11 @@ def _in_play(
             break
         if value == hard and played > wish.least:
             return Solution("always", hard, drafts, most)
-        wanted *= wish.least / played
+        near = sorted(plays, key=missed)[:2]
+        closed, seen = (
+            [gain(one)[0] for one in near] for gain in (in_closed_form, plays.__getitem__)
+        )
+        wanted = closed[0] * (wish.least / seen[0]) ** _power(closed, seen)
         moved = crossing(in_closed_form, wanted, _nearest(tried, wanted, ends))
         value = easy if moved.value is None else moved.value
         low, high = sorted(_nearest(plays, wish.least, ends))
@@ -256,6 +263,16 @@ def _in_play(
             value = (low + high) / 2
     best = min(plays, key=missed)
     return Solution("at", best, plays[best][1], most)
+
+
+def _power(closed: Sequence[float], seen: Sequence[float]) -> float:
+    """Return the power of played speedups with which those in closed form rise; 1 of one play.
+
+    Below 1 of arrivals: what drafts gain shortens the queue, too. Where jumps of plays hide it, 1.
+    """
+    rise, rise_seen = (math.log(gains[0] / gains[-1]) for gains in (closed, seen))
+    power = rise / rise_seen if rise_seen else 1.0
+    return power if 0 < power < _MOST_POWER else 1.0
 
 
 def _nearest(
