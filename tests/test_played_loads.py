@@ -35,6 +35,7 @@ from specroof import (
 from specroof.hardware.engine import ServerSettings
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.outcomes.outcomes import Outcomes, _told_at_peaks
+from specroof.outcomes.rows import point_arrays
 from specroof.questions.study import load_study
 from specroof.questions.sweep import study_of, study_slices
 from specroof.serving import played
@@ -557,6 +558,10 @@ def test_as_many_requests_run_as_come_while_one_is_answered() -> None:
         one_s = point["ttft_s"] + (answer - 1) / point["tokens_per_s_per_user"]
         per_s = point["tokens_per_s_per_device"] * point["devices"] / answer
         assert point["running"] == pytest.approx(per_s * one_s, rel=0.05)
+    (one,) = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[2, 8], requests=200).outcomes
+    grid = point_arrays(one)
+    expected = grid["requests_per_s"] * grid["latency_s"]
+    assert grid["running"] == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("most", [9, 10**9])

@@ -223,7 +223,7 @@ def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
         "batch_size": curve.batch_size[:, None],
         "draft_len": curve.draft_len,
         "verify_len": np.asarray(curve.verify_len, dtype=np.float64),
-        "running": curve.running_batch,
+        "running": one.running,
         **{name: getattr(one.decoding, name) for name in _OF_ROUNDS},
         "speedup": curve.speedup,
         q.TOKENS_PER_S.name: one.tokens_per_s,
