@@ -35,7 +35,7 @@ from specroof.policies.schedule import best_schedule, drafts_at
 from specroof.quantities import cell_of
 from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter
-from specroof.questions.case import in_flight_of, load_of, played_load, refuse_one_token
+from specroof.questions.case import in_flight_of, load_of, played_load
 from specroof.questions.objects import Values, as_list, options_of, server_of
 from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
@@ -45,7 +45,7 @@ from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import Launch, follows_load, launch
 from specroof.serving.served import served_curve
-from specroof.serving.workload import Load
+from specroof.serving.workload import Load, refuse_one_token
 from specroof.speedup.curve import draft_depth, engine_pass_s, longest_draft
 from specroof.units import format_drafts, plain_number
 

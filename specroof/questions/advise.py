@@ -67,7 +67,7 @@ from specroof.questions.answer import (
     sure_of,
     title_of,
 )
-from specroof.questions.case import load_of, played_load, refuse_one_token
+from specroof.questions.case import load_of, played_load
 from specroof.questions.objects import (
     HardwareLike,
     Values,
@@ -131,7 +131,7 @@ from specroof.serving.launch import (
 from specroof.serving.played import played_server
 from specroof.serving.served import room_rule
 from specroof.serving.split import Split
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load, Workload, refuse_one_token
 from specroof.speedup.reach import nearness
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_drafts, format_price, format_seconds, plain_number

@@ -74,18 +74,6 @@ def load_of(request: p.LengthParameters, batch_size: Values, context_len: Values
     return Load(as_list(batch_size), as_list(4096.0 if context_len is None else context_len))
 
 
-def refuse_one_token(workload: Workload | None) -> None:
-    """Refuse answers of one token, where users wait for the tokens after the first.
-
-    Raises
-    ------
-    OptionError
-        For such requests.
-    """
-    if workload is not None and workload.output_len <= 1:
-        refuse("output_len", workload.output_len, "more than 1 token of an answer")
-
-
 def played_load(request: p.PlayedParameters, load: Load) -> Load:
     """Return a load whose requests are played through one by one.
 

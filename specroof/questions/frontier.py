@@ -27,7 +27,7 @@ from specroof.questions.answer import (
     rows_table,
     unsure_figures,
 )
-from specroof.questions.case import asked_case, asked_load, on_each_chip, refuse_one_token
+from specroof.questions.case import asked_case, asked_load, on_each_chip
 from specroof.questions.objects import Values, as_list, price_notes
 from specroof.questions.played_loads import largest_rates_line, told
 from specroof.questions.predict import Prediction, predicted
@@ -36,7 +36,7 @@ from specroof.questions.splits import split_name
 from specroof.reading.words import numbers
 from specroof.report.layout import ABSENT, figure, format_table, in_line, page, wrapped
 from specroof.serving.played import played_server
-from specroof.serving.workload import Load, Workload, workload_json
+from specroof.serving.workload import Load, Workload, refuse_one_token, workload_json
 from specroof.speedup.reach import nearness
 from specroof.speedup.result import within_measured
 from specroof.units import MILLISECOND, format_price, format_seconds, plain_number

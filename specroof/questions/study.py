@@ -237,6 +237,10 @@ class StudyBlock(_StudyPart):
             for allowed, is_wrong in (
                 ("with a workload", not self.workload),
                 (PLAYED_ON_ONE, True in played),
+                (
+                    "with answers of more than 1 token",
+                    1 in [one.output_len for one in self.workload],
+                ),
             ):
                 if target.prefill is not None and is_wrong:
                     yield f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"

@@ -21,13 +21,14 @@ from specroof.outcomes.solve import LEAST_SHARE, Wish, largest_load, solve
 from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import measured_drafts
-from specroof.questions.case import asked_case, asked_load, in_flight_of, refuse_one_token
+from specroof.questions.case import asked_case, asked_load, in_flight_of
 from specroof.questions.objects import Values, absent_layers, as_list, money_of
 from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
 from specroof.serving.played import played_server
+from specroof.serving.workload import refuse_one_token
 from specroof.speedup.price import Money
 from specroof.units import format_drafts, format_seconds, plain_number
 

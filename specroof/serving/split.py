@@ -15,7 +15,7 @@ from specroof.latency.setup import Deployment, Setup
 from specroof.serving.capacity import ServerRoom, prefill_rules, running_curve, running_requests
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.prefills import answer_rounds, piece_pass
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load, Workload, refuse_one_token
 from specroof.speedup.curve import engine_pass_s
 from specroof.speedup.result import SpeedupCurve
 
@@ -366,6 +366,7 @@ def split_curves(
             "prefill has workers of its own, and no lengths are given",
             "input_len and output_len",
         )
+    refuse_one_token(workload)
     prefill, decode = Deployment(deployment.model, split.prefill), deployment.setup
     prompts = prompt_times(prefill, workload, split.prefill_workers)
     need = kept.drafting.need

@@ -88,6 +88,18 @@ class Workload:
         return lengths + cached
 
 
+def refuse_one_token(workload: Workload | None) -> None:
+    """Refuse answers of one token, where others decode or wait for the tokens after the first.
+
+    Raises
+    ------
+    OptionError
+        For such requests.
+    """
+    if workload is not None and workload.output_len <= 1:
+        refuse("output_len", workload.output_len, "more than 1 token of an answer")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Requests:
     """The requests of a load, in the order in which they are sent; see `trace`.
