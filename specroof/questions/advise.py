@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -472,6 +472,19 @@ def server_on(request: AdviseRequest, wanted: Wanted, profile: HardwareProfile) 
     )
 
 
+def splits_on(
+    request: AdviseRequest, wanted: Wanted, profile: HardwareProfile, devices: int
+) -> Iterator[tuple[Setup, Split]]:
+    """Yield where a decode worker runs, and the workers, of so many devices; small ones first."""
+
+    def fits(setup: Setup, is_prefill: bool) -> bool:
+        drafters = () if is_prefill else wanted.drafters
+        return has_room(request, wanted, setup, (None, *drafters))
+
+    worker = partial(request.worker, wanted.model)
+    return candidate_splits(devices, request.link, profile, worker, fits)
+
+
 def workers_on(
     request: AdviseRequest, wanted: Wanted, profile: HardwareProfile
 ) -> DeviceUse | None:
@@ -486,26 +499,21 @@ def workers_on(
     if wanted.load.requests:
         told = "prefill" if request.devices is None else "devices"
         refuse(told, getattr(request, told), PLAYED_ON_ONE)
-    alone: tuple[Drafter | None, ...] = (None,)
-
-    def fits(setup: Setup, is_prefill: bool) -> bool:
-        return has_room(request, wanted, setup, alone if is_prefill else (None, *wanted.drafters))
-
-    worker = partial(request.worker, wanted.model)
     if request.devices is None:
         setup, split = request.workers_on(wanted.model, profile)
-        has_both = all(has_room(request, wanted, one, alone) for one in (split.prefill, setup))
+        has_both = all(has_room(request, wanted, one, (None,)) for one in (split.prefill, setup))
         return DeviceUse(setup, split) if has_both else None
     if (request.prefill, request.decode) != (None, None):
         reject("devices is given with prefill or decode", "one of both")
-    splits = [
-        DeviceUse(*pair)
-        for pair in candidate_splits(request.devices, request.link, profile, worker, fits)
-    ]
+    splits = [DeviceUse(*pair) for pair in splits_on(request, wanted, profile, request.devices)]
     if not splits:
         return None
     most = min(joined_devices(profile), request.devices)
-    unsplit = [one for one in dividing_setups(profile, most, worker) if fits(one, False)]
+    unsplit = [
+        one
+        for one in dividing_setups(profile, most, partial(request.worker, wanted.model))
+        if has_room(request, wanted, one, (None, *wanted.drafters))
+    ]
     uses = [
         *splits,
         *(DeviceUse(one, servers=request.devices // one.placement.devices) for one in unsplit),
@@ -800,7 +808,13 @@ def advise(request: AdviseRequest) -> Advice:
             chips.append(_chip_advice(request, wanted, given, use))
             continue
         most = request.tensor_parallel or f"up to {joined_devices(profile)}"
-        if workers:
+        if request.devices is not None:
+            most = f"a prefill and a decode worker of together {request.devices}"
+            several = splits_on(request, wanted, profile, 2 * joined_devices(profile))
+            for decode, split in islice(several, 1):
+                least = decode.placement.devices + split.prefill.placement.devices
+                enough.add(f"--devices {least}")
+        elif workers:
             most = f"workers of {' and '.join(map(str, workers))}"
         elif request.tensor_parallel:
             free = server_on(replace(request, tensor_parallel=None), wanted, profile)
