@@ -45,7 +45,6 @@ from specroof.report.layout import page, wrapped
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
-from specroof.speedup.result import within_measured
 from specroof.units import Bounds, format_count, format_drafts, format_si
 
 #: Output tokens a day, if not given: three traffics.
@@ -554,13 +553,12 @@ class _Saves:
         """Return the device-hours of an output token without drafts, and what drafts gain of them.
 
         The gain, and the ends of its band. Requests that arrive make as many tokens with drafts as
-        without, on fewer servers: at the largest rate that each answers, with the drafts of that.
+        without, on fewer servers: at the largest rate that each answers with the drafts of the row.
         """
         played, workload = found.played, self.load.steady.workload
         if played is not None and self.load.rate and workload is not None:
-            rates = within_measured(played.stable_rate, played.measured_draft_len)
-            speed = float(rates[0]) * workload.output_len
-            gains = tuple(played.stable_gain[:, int(np.nanargmax(rates))].tolist())
+            speed = float(played.stable_rate[0]) * workload.output_len
+            gains = tuple(played.stable_gain[:, fields["draft_len"]].tolist())
         else:
             speed, gain = fields["plain_tokens_per_s"], fields["speedup"]
             gains = gain, *fields["bands"].get("speedup", (gain, gain))
