@@ -197,6 +197,19 @@ def test_a_trace_has_its_own_times(trace_file: Path) -> None:
     assert not predict(MODEL, CHIP, **ASKED, trace=fast).played[0].unsustained.any()
 
 
+def test_a_server_without_a_prefix_cache_computes_what_a_trace_has_as_cached() -> None:
+    columns: Any = {"arrival_s": [0, 1], "input_len": [512, 900], "output_len": [50, 60]}
+    cached = columns | {"cached_len": [0, 500]}
+    off: dict[str, Any] = ASKED | {"server": "prefix-cache=off"}
+    found, whole, kept = (
+        predict(MODEL, CHIP, **asked, trace=one)
+        for asked, one in ((off, cached), (off, columns), (ASKED, cached))
+    )
+    assert found.rows == whole.rows
+    assert present(found.rows[0].ttft_s) > present(kept.rows[0].ttft_s)
+    assert any("all prompts are computed whole" in note for note in found.notes)
+
+
 def test_a_job_comes_at_once(tmp_path: Path) -> None:
     path = tmp_path / "lengths.txt"
     path.write_text("100\n300\n50\n")

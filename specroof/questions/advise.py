@@ -345,7 +345,7 @@ def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> 
     load = load_of(request, clients, None)
     if not is_played:
         return load
-    load = played_load(request, load)
+    load = played_load(request, load, request.server)
     rates = sorted({*load.rate})
     return replace(load.part(0, len(rates)), rate=rates) if rates else load
 

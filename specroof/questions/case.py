@@ -13,9 +13,17 @@ import numpy as np
 from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, refuse, reject
+from specroof.hardware.engine import ServerSettings
 from specroof.outcomes.case import Case, served_case
 from specroof.questions import parameters as p
-from specroof.questions.objects import Values, as_list, hardware_of, unique_list
+from specroof.questions.objects import (
+    ServerLike,
+    Values,
+    as_list,
+    hardware_of,
+    server_of,
+    unique_list,
+)
 from specroof.questions.request import LoadsRequest
 from specroof.questions.work import check_work
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Requests, Workload, trace
@@ -74,7 +82,7 @@ def load_of(request: p.LengthParameters, batch_size: Values, context_len: Values
     return Load(as_list(batch_size), as_list(4096.0 if context_len is None else context_len))
 
 
-def played_load(request: p.PlayedParameters, load: Load) -> Load:
+def played_load(request: p.PlayedParameters, load: Load, server: ServerLike | None = None) -> Load:
     """Return a load whose requests are played through one by one.
 
     Parameters
@@ -83,6 +91,8 @@ def played_load(request: p.PlayedParameters, load: Load) -> Load:
         What says how they come.
     load
         The same in its steady state; its batch sizes are the clients, if there are any.
+    server
+        Settings of the server: one without a prefix cache computes all prompts of a trace.
 
     Raises
     ------
@@ -94,7 +104,7 @@ def played_load(request: p.PlayedParameters, load: Load) -> Load:
         reject(f"{given[0]} and {given[1]} are both given", "one of them")
     whole_within("seed", request.seed, "seed")
     if request.trace is not None or request.lengths is not None:
-        return _known_load(request)
+        return _known_load(request, server_of(server))
     if load.workload is None:
         name = next(n for n in ("rate", *_DRAWN) if getattr(request, n) is not None)
         refuse(name, getattr(request, name), "with the lengths of a request")
@@ -180,7 +190,7 @@ def length_shares(given: str | Sequence[float] | None) -> tuple[float, float]:
     return low, high
 
 
-def _known_load(request: p.PlayedParameters) -> Load:
+def _known_load(request: p.PlayedParameters, server: ServerSettings) -> Load:
     """Return the load of requests that a trace or a file of lengths knows one by one."""
     timed = request.trace is not None
     name, given = ("trace", request.trace) if timed else ("lengths", request.lengths)
@@ -189,6 +199,8 @@ def _known_load(request: p.PlayedParameters) -> Load:
         if getattr(request, other, None) is not None:
             refuse(other, getattr(request, other), f"without {name}, which says it")
     prompt, cached_share = (getattr(request, one) for one in ("input_len", "prefix_hit_rate"))
+    if cached_share is None and server.prefix_cache is False:
+        cached_share = 0.0
     return known_load(known_requests(name, given, prompt, cached_share))
 
 
@@ -271,7 +283,7 @@ def asked_load(request: LoadsRequest, usual: Values) -> Load:
     """
     load = load_of(request, in_flight_of(request, usual), request.context_len)
     if request.is_played:
-        return played_load(request, load)
+        return played_load(request, load, request.server)
     if request.steady and load.workload is None:
         refuse("steady", request.steady, "with the lengths of a request")
     if whole_within("seed", request.seed, "seed"):

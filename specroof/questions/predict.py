@@ -513,6 +513,8 @@ def predicted(
             for name, depth in depths
             if depth < longest
         ]
+    if load.trace is not None and deployment.setup.user_settings.prefix_cache is False:
+        said.append("prefix-cache=off: all prompts are computed whole, cached in the trace or not")
     if case.split is not None and deployment.setup.engine.bands:
         said.append("bands of speedups are wider: they include errors at loads of split workers")
     # Plain, the server assumes the same, less the drafter.

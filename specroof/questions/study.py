@@ -158,11 +158,11 @@ class _WorkloadBlock(_StudyPart):
         """The requests as questions ask about them."""
         return p.PlayedParameters(**self.model_dump())
 
-    def load(self, clients: Sequence[float]) -> Load:
-        """Return the load, of so many clients where these send the requests."""
+    def load(self, clients: Sequence[float], server: ServerSettings) -> Load:
+        """Return the load of a server, of so many clients where these send the requests."""
         load = load_of(self.asked, clients, None)
         if self.asked.is_played:
-            load = played_load(self.asked, load)
+            load = played_load(self.asked, load, server)
             load = replace(load, context_len=load.steady.context_len)
         return load
 
@@ -260,7 +260,7 @@ class StudyBlock(_StudyPart):
             yield Load(batches, tuple(self.context_len))
         for place, block in enumerate(self.workload):
             try:
-                yield block.load(batches)
+                yield block.load(batches, self.server)
             except OptionError as refusal:
                 message = f"workload.{place}.{refusal}"
                 raise OptionError(message) from None
