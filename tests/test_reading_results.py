@@ -261,6 +261,12 @@ def test_lengths_come_at_once(text: str, prompts: list[float], answers: list[flo
     assert not found["arrival_s"].any()
 
 
+@pytest.mark.parametrize("text", ["20\n8", "output_len\n20", "[20, 8]"])
+def test_lengths_without_those_of_prompts_ask_for_them(text: str) -> None:
+    line = of_call(OptionError, parse_trace, text, source="t", timed=False)
+    assert line == "input_len is missing; allowed: tokens of a prompt, or a column of them"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

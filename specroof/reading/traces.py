@@ -99,6 +99,8 @@ def parse_trace(
     MeasurementError
         In one line: for a file without requests, a time that is missing or goes back, a length
         that is missing or out of bounds, and more cached tokens than a prompt has.
+    OptionError
+        For prompts whose length is said nowhere.
 
     Counts
         times from the first one; of ``hash_ids`` as cached what begins as an earlier prompt does,
@@ -126,8 +128,7 @@ def parse_trace(
             return _of_client(first, place)
         rows = _records(chain([(place, first)], values), timed=timed)
     else:
-        needed = {"arrival_s": timed, "input_len": input_len is None}
-        rows = _table(text, source, [name for name, is_needed in needed.items() if is_needed])
+        rows = _table(text, source, ["arrival_s", "input_len"] if timed else [])
     columns = {name: array("d") for name in _Request.model_fields}
     begins_s = before_s = 0.0
     for place, row in rows:
@@ -144,6 +145,8 @@ def parse_trace(
             row.setdefault("arrival_s", 0.0)
         if input_len is not None:
             row.setdefault("input_len", input_len)
+        elif not timed and not columns["output_len"] and "input_len" not in row:
+            reject("input_len is missing", "tokens of a prompt, or a column of them")
         request = read_model(row, _Request, place=place, error=MeasurementError)
         for name, values_of in columns.items():
             values_of.append(getattr(request, name))
