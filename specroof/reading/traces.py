@@ -131,7 +131,7 @@ def parse_trace(
         rows = _table(text, source, ["arrival_s", "input_len"] if timed else [])
     columns = {name: array("d") for name in _Request.model_fields}
     begins_s = before_s = 0.0
-    for place, row in rows:
+    for place, row in rows if timed else _with_prompts(rows, input_len):
         arrival_s = real_number(row.get("arrival_s"))
         if not columns["arrival_s"]:
             begins_s = before_s = arrival_s if math.isfinite(arrival_s) else 0.0
@@ -143,16 +143,22 @@ def parse_trace(
             row["arrival_s"] = arrival_s - begins_s
         elif not timed:
             row.setdefault("arrival_s", 0.0)
-        if input_len is not None:
-            row.setdefault("input_len", input_len)
-        elif not timed and not columns["output_len"] and "input_len" not in row:
-            reject("input_len is missing", "tokens of a prompt, or a column of them")
         request = read_model(row, _Request, place=place, error=MeasurementError)
         for name, values_of in columns.items():
             values_of.append(getattr(request, name))
     if not columns["arrival_s"]:
         reject(f"{source}: holds no request", "one or more", MeasurementError)
     return {name: np.frombuffer(values_of) for name, values_of in columns.items()}
+
+
+def _with_prompts(rows: Iterator[_Place], input_len: float | None) -> Iterator[_Place]:
+    """Yield requests with so many tokens of a prompt, where these are not said of each."""
+    for number, (place, row) in enumerate(rows):
+        if input_len is not None:
+            row.setdefault("input_len", input_len)
+        elif not number and "input_len" not in row:
+            reject("input_len is missing", "tokens of a prompt, or a column of them")
+        yield place, row
 
 
 def _records(values: Iterator[tuple[str, Any]], *, timed: bool) -> Iterator[_Place]:
