@@ -462,7 +462,11 @@ TRIED_DRAFT_LEN: Final = _drafts(
 TRIED_SPEEDUP: Final = _gains(
     "tried_speedup", "tried", "Speedup of the drafts that the decision judges.", has_band=True
 )
-REASON: Final = quantity("reason", "reason", "Why there is no speedup: memory, or unsustained.")
+REASON: Final = quantity(
+    "reason",
+    "reason",
+    "Why there is no speedup: memory, unsustained, or acceptance where none is known.",
+)
 ENOUGH_DRAFTS: Final = _drafts(
     "enough_drafts", "enough", "Drafts beyond which more bring less than 1 %."
 )

@@ -12,6 +12,7 @@ from commands import answered, run
 from specroof import advise, breakeven, frontier, load_drafter, predict, worth
 from specroof.errors import Urgent
 from specroof.questions.acceptance import find_profiles
+from specroof.questions.predict import pays_lines
 from tables import rows
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -60,6 +61,18 @@ def test_lengths_stand_side_by_side() -> None:
     two = BASE.replace("accept=.7", "rates=.7/.6")
     short = run(f"{two} --show-draft-len 2,5,30 --max-draft-len 2")
     assert re.search(r"^ +4096 +1 +[\d.]+x +- +-  eagle3", short, re.MULTILINE)
+
+
+def test_contexts_beyond_those_of_an_acceptance_have_no_decision() -> None:
+    profile = "qwen3-8b/eagle3/gsm8k@1024+qwen3-8b/eagle3/mbpp@16384"
+    asked: dict[str, Any] = {"batch_size": [1, 8], "drafters": f"eagle3,profile={profile}"}
+    found = predict("Qwen/Qwen3-8B", "h200", context_len=[8192, 32768], **asked)
+    near, beyond = found.rows[:2], found.rows[2:]
+    assert [(row.decision, row.reason) for row in near] == [("on", None)] * 2
+    assert [(row.decision, row.reason) for row in beyond] == [(None, "acceptance")] * 2
+    assert "unknown at 2 of 4 loads" in " ".join(str(found).split())
+    assert [told["batch_size"] for told in found.choice["does_not_pay"]][1] == []
+    assert "at context 32768: nothing is known of acceptance" in pays_lines(found.survey)
 
 
 def test_the_survey_says_where_drafting_does_not_pay() -> None:

@@ -111,13 +111,15 @@ def load_arrays(
     # Lengths that were measured, of which memory holds none.
     there = np.isfinite(within_measured(curve.tokens_per_round, curve.measured_draft_len))
     held = np.isfinite(curve.speedup) & there
+    # Contexts beyond those that it was measured at: drafts may gain or lose.
+    unknown = ~there[..., 1:].any(axis=-1) & (there.shape[-1] > 1)
     is_full = there[..., 1:].any(axis=-1) & ~held[..., 1:].any(axis=-1) & ~runs
     columns: dict[str, Any] = {
         "context_len": curve.context_len[:, None],
         **load_columns(load, curve.batch_size),
         "draft_len": drafts,
         "speedup": np.where(has_room, np.where(runs, found.speedup, 1.0), np.nan),
-        "decision": np.where(has_room, found.decision, ""),
+        "decision": np.where(has_room & ~unknown, found.decision, ""),
         **{name: at(values) for name, values in figures.items()},
         "running": at(one.running),
         "tokens_per_round": np.where(has_room, at(one.decoding.tokens_per_round), np.nan),
@@ -127,7 +129,9 @@ def load_arrays(
         "plain_usd_per_million_tokens": money.of(plain["plain_tokens_per_s"])[
             "usd_per_million_tokens"
         ],
-        "reason": np.where(has_room & ~is_full, found.reason, "memory"),
+        "reason": np.where(
+            has_room & ~is_full, np.where(unknown, "acceptance", found.reason), "memory"
+        ),
     }
     bands = {name: (at(pair[0]), at(pair[1])) for name, pair in one.figure_ends.items() if pair}
     if one.speedup_ends is not None:

@@ -326,7 +326,7 @@ def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | N
         unit = next((word for key, word in _UNITS.items() if getattr(first, key) is not None), "")
     batch = "batch " if not at and not unit else ""
     places = at or [plain_number(row.load, digits=4) for row in rows]
-    missing = {"unsustained": "none"}
+    missing = {"unsustained": "none", "acceptance": "unknown"}
     words: list[str] = [row.decision or missing.get(row.reason or "", "no room") for row in rows]
     told, gains = words[0], gain_words(first)
     if len({row.context_len for row in rows}) > 1 or len(rows) > _MOST_TOLD:
@@ -366,6 +366,8 @@ def _gain(row: LoadRow) -> str:
     """Return the speedup at a load with its band."""
     if row.reason == "unsustained":
         return "no speedup (the server without drafts does not keep up)"
+    if row.reason == "acceptance":
+        return "nothing is known of acceptance here"
     if row.reason is not None:  # without a decision there is no room without drafts either
         return "memory holds no drafts" if row.decision else "memory does not hold this load"
     if not row.tried_draft_len:

@@ -663,9 +663,13 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
     lines = [f"batches of {min(batches):g} to {max(batches):g} at which drafts pay:"]
     for curve in curves:
         runs = losing_runs(curve)
-        for context, lost, room in zip(curve.context_len, runs, curve.drafts_run, strict=True):
+        axes = curve.context_len, runs, curve.drafts_run, curve.tokens_per_round
+        for context, lost, room, tokens in zip(*axes, strict=True):
             at = f" at context {plain_number(context)}" if contexts else ""
-            lines.append(f"  {in_line(curve.drafter)}{at}: {_pays(batches, lost, room)}")
+            pays = _pays(batches, lost, room)
+            if np.isnan(tokens[..., :2]).any():
+                pays = "nothing is known of acceptance here"
+            lines.append(f"  {in_line(curve.drafter)}{at}: {pays}")
     return "\n".join(lines)
 
 
@@ -686,8 +690,9 @@ def losing_runs(curve: SpeedupCurve) -> list[list[tuple[float, float]]]:
     """Return, per context, the runs of batch sizes whose best draft length is 0."""
     order = np.argsort(curve.batch_size)
     batches: list[float] = curve.batch_size[order].tolist()
-    # Where no draft has room, nothing is known of what it would gain.
-    lost = curve.drafts_run[:, order] & (curve.best_draft_len[:, order] == 0)
+    # Where no draft has room, or no acceptance is known, nothing is known of what it would gain.
+    known = curve.drafts_run & ~np.isnan(curve.tokens_per_round[..., :2]).any(axis=-1)
+    lost = known[:, order] & (curve.best_draft_len[:, order] == 0)
     found = list[list[tuple[float, float]]]()
     for of_context in lost.tolist():
         groups = groupby(zip(of_context, batches, strict=True), itemgetter(0))
