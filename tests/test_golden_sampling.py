@@ -1,5 +1,6 @@
 """Acceptance by temperature, rule and context: dice, and what was measured."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from specroof.acceptance.sampling import (
 from specroof.catalog import load_drafter
 from specroof.errors import OptionError, Urgent
 from specroof.questions.objects import resampled_drafter
+from specroof.questions.request import DeploymentRequest
 from specroof.serving.launch import Speculation, launch
 from tables import present, refusal, rows
 
@@ -242,15 +244,43 @@ def test_what_sees_no_more_than_it_was_trained_on_keeps_its_acceptance(
 
 
 @pytest.mark.parametrize(
-    ("framework", "kind", "rule", "flag", "noted"), rows("values", "acceptance_rules")
+    ("framework", "kind", "family", "rule", "flag", "noted"), rows("values", "acceptance_rules")
 )
 def test_a_rule_is_a_flag_or_said_to_have_none(
-    framework: str, kind: str, rule: str, flag: bool, noted: bool
+    framework: str, kind: str, family: str, rule: str, flag: str, noted: bool
 ) -> None:
-    plan = Speculation(kind=kind, schedule=((1, 8, 3),), draft_model="me/head", rule=rule)
+    plan = Speculation(
+        kind=kind, family=family, schedule=((1, 8, 3),), draft_model="me/head", rule=rule
+    )
     told = launch(plan, framework)
-    assert told.text.endswith("--speculative-use-rejection-sampling") is flag
+    assert flag in told.text
+    assert bool(re.search("rejection|sample_method", told.text)) is bool(flag)
     assert any(f"rule={rule}" in note for note in told.notes) is noted
+    if rule == "lossy":  # vLLM: "FLy requires num_speculative_tokens to be at least 2"
+        alone = launch(replace(plan, schedule=((1, 8, 1),)), framework)
+        assert [flag in alone.text, any("rule=" in note for note in alone.notes)] == [
+            not flag,
+            True,
+        ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sampling", "rule"),
+    [
+        ("eagle3,accept=0.8,temperature=1,rule=rejection", {}, "rejection"),
+        ("eagle3,profile=qwen3-8b/eagle3/mbpp", {}, "rejection"),
+        ("eagle3,profile=qwen3-8b/eagle3/mbpp@900+qwen3-8b/eagle3/mbpp@9000", {}, "rejection"),
+        ("eagle3,profile=qwen3-8b/eagle3/mbpp", {"rule": "greedy"}, "greedy"),
+        ("eagle3,profile=qwen3-8b/eagle3/mbpp", {"temperature": 0.0}, ""),
+        ("eagle3,accept=0.8,temperature=0,rule=lossy", {}, "lossy"),
+        ("eagle3,accept=0.8", {}, ""),
+    ],
+)
+def test_a_server_is_told_the_rule_that_the_acceptance_counts_on(
+    spec: str, sampling: dict[str, Any], rule: str
+) -> None:
+    request = DeploymentRequest("Qwen/Qwen3-8B", "h100", **sampling)
+    assert request.speculation(request.sampled(spec), [(1, 8, 3)]).rule == rule
 
 
 @pytest.mark.parametrize(

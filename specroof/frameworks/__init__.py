@@ -178,8 +178,12 @@ class Method:
     trees, follows_load, in_groups
         Whether it drafts in trees, its draft length can follow the load, and it drafts with
         data-parallel attention.
+    fixed_families
+        Families of models for which its draft length cannot follow the load.
     told_block
         Whether it has to be told all drafts of its block.
+    rule
+        By which its drafts are accepted without a flag; empty for the release's usual.
     package
         What has to be installed for it.
     """
@@ -190,17 +194,50 @@ class Method:
     words_in_groups: _Words = ()
     trees: bool = False
     follows_load: bool = False
+    fixed_families: _Names = ()
     in_groups: bool = True
     told_block: bool = False
+    rule: str = ""
     package: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuleFlag:
-    """The words of a rule of acceptance, and the kinds that it is for, in chains."""
+class Refusal:
+    """Families that kinds of drafters are refused for, all if none, and what to take instead."""
 
-    words: _Words
     kinds: _Kinds
+    families: _Names = ()
+    trees: bool = False
+    instead: str = "another drafter"
+    source: str
+
+    def is_of(self, kind: str, family: str, *, is_tree: bool = False) -> bool:
+        """Return whether a drafter is refused for a family."""
+        named = kind in self.kinds or (is_tree and self.trees)
+        return named and (not self.families or family.removesuffix("_text") in self.families)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleFlag:
+    """How a server is told a rule of acceptance: by words, or by keys where a config names drafts.
+
+    Attributes
+    ----------
+    words, config
+        Those of the rule.
+    kinds
+        Of drafters that it is for, in chains.
+    least_drafts
+        Drafts of a round, at least.
+    refusals
+        Families that it is refused for.
+    """
+
+    words: _Words = ()
+    config: _Config = field(default_factory=dict)
+    kinds: _Kinds
+    least_drafts: int = 1
+    refusals: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,22 +311,6 @@ class Staged:
 
     kinds: _Kinds
     families: _Names
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """Families that kinds of drafters are refused for, all if none, and what to take instead."""
-
-    kinds: _Kinds
-    families: _Names = ()
-    trees: bool = False
-    instead: str = "another drafter"
-    source: str
-
-    def is_of(self, kind: str, family: str, *, is_tree: bool = False) -> bool:
-        """Return whether a drafter is refused for a family."""
-        named = kind in self.kinds or (is_tree and self.trees)
-        return named and (not self.families or family.removesuffix("_text") in self.families)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -255,6 +255,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     steps = drafter.kind in facts.methods and follows_load(
         drafter.kind,
         str(release_in(deployment.setup, facts.framework)),
+        family=deployment.model.family,
         data_parallel=place.attention_data_parallel,
         pipeline_parallel=place.pipeline_parallel,
     )

@@ -723,6 +723,7 @@ def _follows_load(grid: Grid) -> bool:
     """Return whether all servers that flags are written for can change lengths with the load."""
     drafter, placement = grid.prediction.drafters[grid.drafter], grid.prediction.setup.placement
     shape: dict[str, Any] = {
+        "family": grid.prediction.model.family,
         "is_tree": is_tree(drafter),
         "data_parallel": placement.attention_data_parallel,
         "pipeline_parallel": placement.pipeline_parallel,

@@ -253,6 +253,7 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
         or not follows_load(
             case.drafter.kind,
             release_in(case.setup, case.counts.framework),
+            family=case.model.family,
             is_tree=is_tree(case.drafter),
             data_parallel=case.setup.placement.attention_data_parallel,
             pipeline_parallel=case.setup.placement.pipeline_parallel,

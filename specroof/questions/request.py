@@ -520,7 +520,6 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             untold=tuple(
                 f"{key}={spec[key]}" for key, one in usual.items() if spec.get(key, one) != one
             ),
-            rule=self.rule or spec.get("rule", ""),
             **more,
         )
 

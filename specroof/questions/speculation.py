@@ -30,6 +30,10 @@ def speculation_of(
         Fields of `Speculation`.
     """
     own = drafter.own_model
+    sampled = getattr(drafter.acceptance, "curves", (drafter.acceptance,))[0]
+    rule = getattr(sampled, "rule", None) or ""
+    # At temperature 0 one token has all probability, and every other rule keeps it alone.
+    is_free = rule != "lossy" and getattr(sampled, "temperature", None) == 0
     return Speculation(
         kind=drafter.kind,
         schedule=tuple(schedule),
@@ -42,5 +46,6 @@ def speculation_of(
         draft_family=own.family if own else "",
         draft_has_mtp=own is not None and MTP_NOTE in own.notes,
         vocab_sizes=(own.vocab_size, model.vocab_size) if own else None,
+        rule="" if is_free else rule,
         **more,
     )

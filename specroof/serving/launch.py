@@ -19,6 +19,7 @@ from specroof.frameworks import (
     Drafting,
     LatentDrafts,
     Release,
+    RuleFlag,
     SettingFlag,
     known_releases,
     lacking_for,
@@ -430,13 +431,23 @@ def launch(plan: Speculation, framework: str) -> Launch:
         notes.append(
             f"{facts.name} drafts in a pipeline only with {environment} in its environment"
         )
-    flag = how.rule_flags.get(plan.rule)
-    if flag is not None and plan.kind in flag.kinds and not plan.is_tree:
+    flag = _rule_flag(plan, how)
+    if flag is not None:
         told += flag.words
-    elif plan.rule not in {"", *(facts.accepts[:1] or (USUAL_RULE,))}:
+        config = _joined(config, flag.config)
+    elif plan.rule not in {"", facts.methods[plan.kind].rule or (*facts.accepts, USUAL_RULE)[0]}:
         notes.append(f"no flag for rule={plan.rule} is known here, which the acceptance counts on")
     text = shell_line([*_with_config(words, config), *told])
     return Launch(facts.framework, facts.name, text, files, tuple(notes), environment)
+
+
+def _rule_flag(plan: Speculation, how: Drafting) -> RuleFlag | None:
+    """Return how a server is told the rule of a plan; None where it has no flag for it."""
+    flag = how.rule_flags.get(plan.rule)
+    if flag is None or plan.kind not in flag.kinds or plan.is_tree:
+        return None
+    is_refused = any(refusal.is_of(plan.kind, plan.family) for refusal in flag.refusals)
+    return None if is_refused or plan.drafts < flag.least_drafts else flag
 
 
 def speculation_words(plan: Speculation, framework: str, more: Mapping[str, Any]) -> list[str]:
@@ -589,7 +600,11 @@ def _speculation(
         notes.append(f"replace {YOUR_FILE} by the file of weights")
     if method.package:
         notes.append(f"{facts.name} needs the package {method.package} for {plan.kind} decoding")
-    shape = {"data_parallel": plan.data_parallel, "pipeline_parallel": plan.pipeline_parallel}
+    shape: dict[str, Any] = {
+        "family": plan.family,
+        "data_parallel": plan.data_parallel,
+        "pipeline_parallel": plan.pipeline_parallel,
+    }
     if not plan.differs and drafts == plan.drafts:
         pass
     elif follows_load(plan.kind, framework, is_tree=plan.is_tree, **shape):
@@ -622,6 +637,7 @@ def follows_load(
     kind: str,
     framework: str,
     *,
+    family: str = "",
     is_tree: bool = False,
     data_parallel: int = 1,
     pipeline_parallel: int = 1,
@@ -637,6 +653,8 @@ def follows_load(
         What drafts, as a SPEC calls it.
     framework
         A server, or a release.
+    family
+        The family of the model that is served, as its config says it; empty if not known.
     is_tree
         Whether the drafter branches.
     data_parallel
@@ -659,6 +677,8 @@ def follows_load(
     method = facts.methods.get(kind)
     if method is None or (is_tree and not method.trees):
         return True
+    if family.removesuffix("_text") in method.fixed_families:
+        return False
     staged = pipeline_parallel == 1 or (facts.drafting is not None and facts.drafting.in_pipeline)
     return method.follows_load and not is_tree and data_parallel == 1 and staged
 
