@@ -138,6 +138,7 @@ DRAFTS = {
     "spec_decode_accepted_tokens": 7200,
     "spec_decode_per_position_acceptance_rates": [0.8, 0.4],
 }
+SHARES = "spec_decode_per_position_acceptance_rates"
 OTHER = VLLM | {"max_concurrency": 4}
 
 
@@ -311,12 +312,34 @@ def test_acceptance_by_position_is_what_was_counted(
     assert note in profile.note
 
 
+def test_acceptance_of_several_results_is_that_of_all_their_rounds() -> None:
+    short, shorter, longer = (
+        VLLM | DRAFTS | {"spec_decode_num_drafts": n, SHARES: shares}
+        for n, shares in [(100, [0.8, 0.6, 0.4]), (100, [0.5]), (10_000, [0.5, 0.3, 0.2])]
+    )
+    for text in (
+        json.dumps([short, longer]),
+        "\n".join(map(json.dumps, (VLLM, short, longer))),  # a run without drafts says nothing
+    ):
+        (profile,) = parse_profiles(text, "f")
+        # 80 and 5000 first drafts of 10 100, 60 and 3000 second, 40 and 2000 third.
+        assert profile.survival == pytest.approx((5080 / 10_100, 3060 / 10_100, 2040 / 10_100))
+        assert profile.n_rounds == 10_100
+    (profile,) = parse_profiles(json.dumps([short, shorter]), "f")
+    assert profile.survival == pytest.approx((0.65, 0.3, 0.2))  # refused beyond their ends
+    for key, value in {"model_id": "another", "spec_decode_num_drafts": None}.items():
+        assert key in refusal(
+            OptionError, parse_profiles, json.dumps([short, longer | {key: value}]), "f"
+        )
+
+
 @pytest.mark.parametrize(
     ("text", "tool"),
     [
         *rows("refusals", "without_acceptance"),
         *((text_of(file), tool) for file, tool in rows("refusals", "files_without_acceptance")),
         (json.dumps(VLLM), "a benchmark result without acceptance by position"),
+        (json.dumps([VLLM, OTHER]), "a benchmark result without acceptance by position"),
     ],
 )
 def test_a_file_without_acceptance_is_refused_by_its_tool(text: str, tool: str) -> None:

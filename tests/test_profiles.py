@@ -189,8 +189,10 @@ def test_rates_are_multiplied_up_and_shares_are_counted() -> None:
 
 @pytest.mark.parametrize(("model", "noted"), rows("values", "profiled_models"))
 def test_a_model_is_known_by_name_or_path(model: str, noted: bool) -> None:
-    curve = replace(specroof.constant_acceptance(0.5), measured_on="Qwen3-8B")
-    assert bool(specroof.acceptance.acceptance_notes(curve, model)) is noted
+    # On a metrics page it is named as it was served: vLLM's default is the name on the Hub.
+    for measured_on in ("Qwen3-8B", "Qwen/Qwen3-8B", "/models/Qwen3-8B"):
+        curve = replace(specroof.constant_acceptance(0.5), measured_on=measured_on)
+        assert bool(specroof.acceptance.acceptance_notes(curve, model)) is noted
 
 
 def test_past_the_measured_depth_a_name_must_be_given() -> None:

@@ -267,6 +267,8 @@ def acceptance_notes(acceptance: object, model: str) -> list[str]:
     ...     acceptance_notes(constant_acceptance(0.8), "x"),
     ... )
     ([], [])
+    >>> acceptance_notes(replace(profile, measured_on="Qwen/Qwen3-8B"), "Qwen3-8B")
+    []
     >>> acceptance_notes(profile, "Llama-3.1-8B")
     ['acceptance was measured on Qwen3-8B, and the target is Llama-3.1-8B']
     """
@@ -280,8 +282,11 @@ def acceptance_notes(acceptance: object, model: str) -> list[str]:
     if measured_on is None:
         return caveats
     # A config at a path is called after its folder or file, as in Qwen--Qwen3-8B.json.
-    names = re.split(r"[/\\]|--", model.casefold().removesuffix(".json"))
-    if measured_on.casefold() in names:
+    names, measured = (
+        re.split(r"[/\\]|--", name.casefold().removesuffix(".json"))
+        for name in (model, measured_on)
+    )
+    if measured[-1] in names:
         return caveats
     said = f"acceptance was measured on {measured_on}, and the target is {model}"
     return [*caveats, Urgent(said)]

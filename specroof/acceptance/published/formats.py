@@ -4,11 +4,11 @@ import csv
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from operator import mul
 from typing import Annotated, Any, Final
 
@@ -87,7 +87,8 @@ _VLLM_LINE: Final = re.compile(
     r"(?:Accepted: (?P<accepted>[0-9]+) tokens, )?Drafted: (?P<drafted>[0-9]+) tokens"
     r".{0,80}?Per-position acceptance rate: (?P<rates>[0-9., ]+)"
 )
-_SGLANG_LINE: Final = re.compile(rf"accept len: {_NUMBER}")
+# DSpark's "block accept len" is of drafts that were not verified, too.
+_SGLANG_LINE: Final = re.compile(rf"(?<!block )accept len: {_NUMBER}")
 
 
 def counters_profiles(text: str, source: str) -> list[AcceptanceProfile]:
@@ -237,8 +238,8 @@ class _VllmRates(Extract):
     model_id: Any = None
 
 
-def benchmark_profile(document: Mapping[str, Any], source: str) -> AcceptanceProfile:
-    """Return the profile of a result of ``vllm bench serve --save-result``.
+def benchmark_profile(documents: Sequence[Mapping[str, Any]], source: str) -> AcceptanceProfile:
+    """Return the profile of results of ``vllm bench serve --save-result``, weighted by rounds.
 
     Counts
         ``spec_decode_per_position_acceptance_rates`` as the share of the rounds that drafted,
@@ -249,26 +250,52 @@ def benchmark_profile(document: Mapping[str, Any], source: str) -> AcceptancePro
     Raises
     ------
     OptionError
-        For rates that no acceptance has.
+        For rates that no acceptance has, and several results of several models, or without rounds.
 
     Examples
     --------
     >>> document = {"spec_decode_per_position_acceptance_rates": [0.8, 0.5]}
-    >>> benchmark_profile(document, "result.json").survival
+    >>> benchmark_profile([document], "result.json").survival
     (0.8, 0.5)
     """
-    result = read_model(document, _VllmRates, place=source, error=OptionError)
-    rates, rounds = result.spec_decode_per_position_acceptance_rates, result.spec_decode_num_drafts
+    results = [
+        read_model(document, _VllmRates, place=source, error=OptionError) for document in documents
+    ]
+    models = {one.model_id if isinstance(one.model_id, str) else "" for one in results}
+    if len(models) > 1:
+        refuse(f"{source}: model_id", ", ".join(sorted(models)), "results of one model")
+    rounds = [one.spec_decode_num_drafts for one in results]
+    if len(results) > 1 and not (all(each is not None for each in rounds) and any(rounds)):
+        refuse(f"{source}: spec_decode_num_drafts", rounds, "the rounds of each of several results")
+    weights = [each or 0.0 for each in rounds] if len(results) > 1 else [1.0]
+    rates = [one.spec_decode_per_position_acceptance_rates for one in results]
+    survival = _pooled([*zip(weights, rates, strict=True)])
+    n_rounds = None if rounds == [None] else sum(each or 0 for each in rounds)
+    drafted = [one.spec_decode_draft_tokens for one in results]
     return AcceptanceProfile(
         name=source,
-        model=result.model_id if isinstance(result.model_id, str) else "",
+        model=models.pop(),
         engine="vLLM",
-        survival=_checked_survival(f"{source}: {BENCHMARK_RATES}", rates),
+        survival=_checked_survival(f"{source}: {BENCHMARK_RATES}", survival),
         counted="rate by position of the rounds that drafted; the bonus token is no position",
-        n_rounds=rounds,
+        n_rounds=n_rounds,
         source=source,
-        note=_varying(result.spec_decode_draft_tokens, rounds, len(rates)),
+        note=_varying(
+            None if None in drafted else sum(each or 0.0 for each in drafted),
+            n_rounds,
+            len(survival),
+        ),
     )
+
+
+def _pooled(runs: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
+    """Return shares by position of runs with their rounds: of all rounds, 0 beyond a run's end."""
+    rounds = sum(weight for weight, _ in runs)
+    positions = zip_longest(*(rates for _, rates in runs), fillvalue=0.0)
+    return [
+        sum(weight * rate for (weight, _), rate in zip(runs, column, strict=True)) / rounds
+        for column in positions
+    ]
 
 
 def _varying(drafted: float | None, rounds: float | None, positions: int) -> str:
@@ -325,12 +352,11 @@ def vllm_log_profile(text: str, source: str) -> AcceptanceProfile:
     rounds = sum(weight for weight, _ in windows)
     if rounds <= 0.0:
         refuse(f"{source}: Drafted", rounds, "more than 0 tokens")
-    weighted = [sum(weight * rates[i] for weight, rates in windows) for i in range(positions[0])]
     varying = _varying(drafts, rounds, positions[0])
     return AcceptanceProfile(
         name=source,
         engine="vLLM",
-        survival=_checked_survival(source, [value / rounds for value in weighted]),
+        survival=_checked_survival(source, _pooled(windows)),
         counted="rate by position; its mean acceptance length has the bonus token in",
         n_rounds=round(rounds),
         source=source,
@@ -380,6 +406,8 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
     --------
     >>> sglang_profile("accept len: 2.50, accept len: 3.50,", "server.log", 7).lengths
     ((7, 3.0),)
+    >>> sglang_profile("accept len: 3.00, block accept len: 4.00,", "server.log", 5).lengths
+    ((5, 3.0),)
     """
     lengths = [_float(source, length) for length in _SGLANG_LINE.findall(text)]
     if not lengths:
@@ -731,14 +759,17 @@ def _from_yaml(text: str, source: str) -> list[AcceptanceProfile]:
 
 def _from_json(document: list[Any], source: str) -> AcceptanceProfile:
     """Return the profile of JSON: of ModelOpt, of vLLM's client, or all histograms in it."""
-    first = document[0]
-    if isinstance(first, dict) and "num_speculative_tokens" in first and _HISTOGRAM not in first:
+    listed = (part if isinstance(part, list) else [part] for part in document)
+    results = [result for part in listed for result in part if isinstance(result, dict)]
+    first = results[0] if results else {}
+    if "num_speculative_tokens" in first and _HISTOGRAM not in first:
         return speculation_profile(first, source)
-    if isinstance(first, dict) and isinstance(first.get(BENCHMARK_RATES), list):
-        return benchmark_profile(first, source)
+    drafted = [result for result in results if isinstance(result.get(BENCHMARK_RATES), list)]
+    if drafted:
+        return benchmark_profile(drafted, source)
     histograms = list(_histograms(document, 0))
     if not histograms:
-        _refuse_without(source, "results", lambda key: isinstance(first, dict) and key in first)
+        _refuse_without(source, "results", lambda key: any(key in result for result in results))
         reject(f"{source}: holds no {_HISTOGRAM} or num_speculative_tokens", _FORMATS)
     return histogram_profile(histograms, source)
 
