@@ -210,6 +210,8 @@ def load_profiles() -> tuple[AcceptanceProfile, ...]:
 def published_with(model: str | None) -> dict[str, list[AcceptanceProfile]]:
     """Return the bundled profiles of a model, in whatever format its weights are, by drafter kind.
 
+    So are those of other dates and other tunings of it; a distillation is another model.
+
     Parameters
     ----------
     model
@@ -227,8 +229,9 @@ def published_with(model: str | None) -> dict[str, list[AcceptanceProfile]]:
     found = dict[str, list[AcceptanceProfile]]()
     own = (model or "").rpartition("/")[2].lower()
     for profile in load_profiles():
-        theirs = profile.model.lower()
-        if model is None or f"{own}-".startswith(f"{theirs}-") or theirs.startswith(f"{own}-"):
+        short, long = sorted((own, profile.model.lower()), key=len)
+        is_own = f"{long}-".startswith(f"{short}-") and "distill" not in long.removeprefix(short)
+        if model is None or is_own:
             found.setdefault(profile.kind, []).append(profile)
     return found
 
