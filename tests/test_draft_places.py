@@ -22,6 +22,8 @@ from specroof.errors import OptionError
 from specroof.evidence import Measurement
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Deployment, engine_setup
+from specroof.questions.request import DeploymentRequest
+from specroof.serving.launch import launch
 from specroof.speedup.result import SpeedupCurve
 from strategies import device, real_engine
 
@@ -166,6 +168,17 @@ def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:
     found = curve(head_drafter("model", SMALL)).draft_s[0, 0]
     # One more draft at two is one more pass, at 1001 cached tokens.
     assert found[2] - found[1] == pytest.approx(float(latency.total_s), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("spec", "untold"),
+    [("dflash,steps=2", "steps=2"), ("dflash,steps=1", ""), ("eagle3,tp=2", "tp=2"), ("mtp", "")],
+)
+def test_flags_are_said_not_to_say_what_a_spec_does(spec: str, untold: str) -> None:
+    request = DeploymentRequest("Qwen/Qwen3-8B", "h100")
+    plan = request.speculation(load_drafter(spec), [(1, 8, 3)], "me/head")
+    said = [note for note in launch(plan, "sglang").notes if "do not say" in note]
+    assert [untold in note for note in said] == [True] * bool(untold)
 
 
 # --- Rates of recorded measurements ---------------------------------------------------------------

@@ -283,6 +283,16 @@ def test_a_server_is_told_the_rule_that_the_acceptance_counts_on(
     assert request.speculation(request.sampled(spec), [(1, 8, 3)]).rule == rule
 
 
+def test_a_second_move_is_one_from_what_was_measured() -> None:
+    measured = replace(GREEDY, between=(constant_acceptance(0.7),), caveats=("before",))
+    moved = resampled_acceptance(measured, 1.0)
+    assert resampled_acceptance(moved, 0.0) == measured
+    asked = 0.5, "rejection"
+    assert resampled_acceptance(moved, *asked) == resampled_acceptance(measured, *asked)
+    since = replace(moved, caveats=(*moved.caveats, "since"))
+    assert resampled_acceptance(since, 0.0).caveats == ("before", "since")
+
+
 @pytest.mark.parametrize(
     "spec",
     [

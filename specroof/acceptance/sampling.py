@@ -205,7 +205,8 @@ def resampled_acceptance(
 
     Counts
         every conditional rate by itself, for a drafter of the quality that it says; the band is
-        between targets of little and of much entropy, unless the curve states one.
+        between targets of little and of much entropy, unless the curve states one. A curve that
+        was moved already is moved anew from what was measured.
     Ignores
         temperatures above 1, where nothing was measured; lossy rules, which only a measurement
         knows; what a temperature does to those curves of `between` that state none.
@@ -238,6 +239,11 @@ def resampled_acceptance(
     before_law, law = (_law_of(each, kind) for each in (measured_rule, asked_rule))
     if (asked, law) == (acceptance.temperature, before_law):
         return replace(acceptance, rule=asked_rule)
+    if isinstance(acceptance.law, _Moved):
+        curve = acceptance.law.curve
+        since = acceptance.caveats[len(curve.caveats) + 1 :]  # the first is the move's own
+        as_measured = replace(curve, entropy=acceptance.entropy, caveats=(*curve.caveats, *since))
+        return resampled_acceptance(as_measured, asked, asked_rule, kind=kind)
     if "lossy" in {measured_rule, asked_rule}:
         reject(
             f"rule is {asked_rule!r} for an acceptance measured with rule {measured_rule!r}",
@@ -262,7 +268,7 @@ def resampled_acceptance(
     moved, *ends = (
         replace(
             bare,
-            law=_Moved(bare, gap_of_entropy(entropy), measured, wanted),
+            law=_Moved(acceptance, gap_of_entropy(entropy), measured, wanted),
             parameters=(),
             temperature=asked,
             rule=asked_rule,

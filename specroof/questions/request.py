@@ -495,8 +495,13 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         if own and drafter.kind == "mtp" and MTP_NOTE not in model.notes:
             weights = weights or YOUR_DRAFT_MODEL
         options = options_of(self.options)
-        # A drafter that runs where flags put it: on the target's devices, or on the CPU.
-        usual = {"tp": str(self.tensor_parallel or 1), "device": "cpu", "overlap": ""}
+        # A drafter that runs as flags have it: on the target's devices, or on the CPU, and once.
+        usual = {
+            "tp": str(self.tensor_parallel or 1),
+            "device": "cpu",
+            "overlap": "",
+            "steps": "1",
+        }
         return speculation_of(
             drafter,
             model,

@@ -421,7 +421,7 @@ def launch(plan: Speculation, framework: str) -> Launch:
     if plan.untold:
         notes.append(
             f"these flags do not say {' and '.join(plan.untold)}: the drafter runs as {facts.name} runs "
-            "it, on the target's devices and before each verification"
+            "it, on the target's devices, before each verification, and a block in one pass"
         )
     environment = ""
     if plan.pipeline_parallel > 1 and facts.unchecked:
