@@ -25,6 +25,7 @@ from specroof.acceptance.published import (
 from specroof.acceptance.published.formats import parse_profiles
 from specroof.catalog.profiles import load_profiles_file
 from specroof.errors import Assumed
+from specroof.questions.acceptance import show_profiles
 from tables import refusal, rows
 
 MTP = "qwen3.6-35b-a3b/mtp/speed-bench"
@@ -244,6 +245,17 @@ def test_pooled_slopes_weigh_as_many_drafts_as_they_span(slopes: list[tuple[int,
     curve = specroof.lengths_acceptance(lengths)
     survival = curve.survival(range(1, drafts + 1))
     assert survival == pytest.approx(closest_falling(each_draft), abs=1e-9)
+
+
+def test_lengths_that_no_survival_gives_are_said() -> None:
+    # InferenceX prints 3.77 tokens of 6 drafts and 3.47 of 8, with noise of 0.05.
+    name = "deepseek-v4-pro-0813/dspark/speed-bench-coding-thinking-on"
+    (said,) = show_profiles(name).notes
+    assert "of 8 drafts 3.47 tokens per round were measured, and 3.77 are counted" in said
+    assert said in " ".join(show_profiles(name).text().split())
+    assert specroof.load_profile(name).acceptance().caveats
+    for lengths in ({1: 1.8, 2: 2.4}, {1: 1.8, 2: 2.4, 3: 2.35}):
+        assert not specroof.lengths_acceptance(lengths).caveats
 
 
 def test_extrapolations_of_a_measured_block_drafter() -> None:

@@ -18,12 +18,13 @@ from specroof.acceptance.published.profile import DRAFT_COUNTS, profile_names
 from specroof.arrays import Array, fields_of
 from specroof.catalog.files import is_file
 from specroof.catalog.profiles import load_profile, load_profiles_file
-from specroof.errors import refuse
+from specroof.errors import Urgent, refuse
 from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, rows_table
 from specroof.questions.objects import as_list
 from specroof.questions.request import Command, question
 from specroof.questions.simulate import COMMAND as SIMULATE
+from specroof.report.layout import note_lines
 
 ProfileName = str | os.PathLike[str]
 
@@ -147,8 +148,8 @@ class Profiles(Charted):
         return tuple(map(profile_row, self.profiles))
 
     def text(self) -> str:
-        """Return each profile over a few lines."""
-        return "\n\n".join(map(_text, self.profiles))
+        """Return each profile over a few lines, and the notes."""
+        return "\n\n".join(filter(None, [*map(_text, self.profiles), note_lines(self.notes)]))
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of survival and tokens per round, beside the laws fitted."""
@@ -212,7 +213,9 @@ def nearest_models(text: str, models: Sequence[str]) -> list[str]:
 @question(ProfilesRequest, "acceptance-show")
 def show_profiles(request: ProfilesRequest) -> Profiles:
     """Show profiles: the survival curve, the counts, the source."""
-    return Profiles(tuple(request.profiles()))
+    profiles = tuple(request.profiles())
+    notes = [Urgent(f"{one.name}: {said}") for one in profiles for said in one.acceptance().caveats]
+    return Profiles(profiles, notes=tuple(notes))
 
 
 @question(FitRequest, "acceptance-fit")
