@@ -10,6 +10,7 @@ import pytest
 
 from effort import cpu_bound
 from specroof import load_hardware, load_model
+from specroof.architecture.draft_heads import DraftHead, usual_mtp
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import VisionTower
 from specroof.cost.forward import kv_cache_bytes
@@ -362,6 +363,22 @@ def test_the_draft_layer_is_none_of_those_that_are_listed(published: Config, sav
         for config in (published, saved)
     )
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("keys", "modules"),
+    [
+        ({"num_nextn_predict_layers": 3}, 3),
+        ({"num_mtp_modules": 7, "num_nextn_predict_layers": 1}, 7),  # MiniMax-M3
+    ],
+)
+def test_mtp_has_the_modules_of_a_config_named_or_not(keys: Config, modules: int) -> None:
+    text = json.dumps(latent_of("deepseek_v32") | keys)
+    usual = usual_mtp(parse_config(text, source="c.json"))
+    named = parse_drafter_config(text, source="c.json", kind="mtp")
+    assert isinstance(named, DraftHead)
+    assert usual.modules == named.modules == modules
+    assert usual.n_params == pytest.approx(named.n_params, rel=0.01)  # but for norms
 
 
 # --- quantised weights: bytes, arithmetic, and which matrices stay as they are -------------------

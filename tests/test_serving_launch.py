@@ -21,6 +21,7 @@ from specroof.drafters import KINDS
 from specroof.frameworks import FRAMEWORKS, release
 from specroof.hardware.engine import ServerSettings
 from specroof.hardware.profile import Placement
+from specroof.questions.request import DeploymentRequest
 from specroof.questions.speculation import speculation_of
 from specroof.serving.launch import (
     YOUR_DRAFT_MODEL,
@@ -123,6 +124,24 @@ def test_what_an_engine_does_not_run_is_refused(
         shape = shape | {"schedule": tuple(map(tuple, shape["schedule"]))}
     line = refusal(OptionError, lambda: launch(planned(kind, **shape), framework))
     assert reads(line, f"…{says}…"), line
+
+
+def test_vllm_drafts_up_to_the_modules_of_a_checkpoint_or_a_multiple() -> None:
+    # config/speculative.py: "num_speculative_tokens must be divisible by n_predict" beyond it
+    for drafts, servers in {
+        7: ["vllm"],
+        14: ["vllm@0.24"],
+        12: ["sglang"],
+        5: ["vllm@0.19"],
+    }.items():
+        plan = planned("mtp", draft_model=None, modules=7, schedule=((1, 8, drafts),))
+        assert all(launch(plan, server).text for server in servers)
+    for server in ("vllm", "vllm@0.24", "vllm@0.19"):
+        plan = planned("mtp", draft_model=None, modules=7, schedule=((1, 8, 12),))
+        assert "up to 7, or a multiple" in refusal(OptionError, launch, plan, server)
+    # A drafter known to 8 drafts runs there, though not with 8.
+    request = DeploymentRequest("MiniMaxAI/MiniMax-M3", "b200", framework="vllm")
+    assert not request.refusal(load_drafter(f"mtp,rates={'/'.join(['.9'] * 8)}"))
 
 
 def test_trees_run_in_sglang_alone() -> None:

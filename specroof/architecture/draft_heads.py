@@ -506,6 +506,8 @@ _BLOCK_WIDTH: Final = 3
 def usual_mtp(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
     """Return one layer of the target's own kind behind a merge of embedding and hidden state.
 
+    As many modules of it as the target's config names.
+
     Counts
         the last kind of layer with attention over a cache, feed-forward or experts included; of
         DeepSeek-V4 without its compressed entries. Embedding and head are the target's.
@@ -541,7 +543,13 @@ def usual_mtp(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
         activation_dtype=target.activation_dtype,
         kv_dtype=target.kv_dtype,
     )
-    return DraftHead("mtp", model, target_size=size, vocab_size=design.vocab_size)
+    return DraftHead(
+        "mtp",
+        model,
+        target_size=size,
+        vocab_size=design.vocab_size,
+        modules=target.mtp_modules,
+    )
 
 
 def _last_layer(target: Architecture) -> tuple[Block, ...]:

@@ -207,6 +207,8 @@ class Architecture:
         other as listed.
     positions
         Tokens that its positions reach; None where nothing is stated.
+    mtp_modules
+        Modules for multi-token prediction that the config names; 1 where it names none.
     """
 
     name: str
@@ -228,6 +230,7 @@ class Architecture:
     vector_dtype: str = "bf16"
     layer_order: tuple[int, ...] = field(default=(), compare=False, repr=False)
     positions: int | None = field(default=None, compare=False)
+    mtp_modules: int = 1
 
     def __hash__(self) -> int:
         """Return a hash of what tells most models apart: caches ask for it often."""

@@ -182,6 +182,8 @@ class Method:
         Families of models for which its draft length cannot follow the load.
     told_block
         Whether it has to be told all drafts of its block.
+    whole_modules
+        Whether it makes no more drafts than a checkpoint has modules, or a multiple of those.
     rule
         By which its drafts are accepted without a flag; empty for the release's usual.
     package
@@ -197,6 +199,7 @@ class Method:
     fixed_families: _Names = ()
     in_groups: bool = True
     told_block: bool = False
+    whole_modules: bool = False
     rule: str = ""
     package: str = ""
 

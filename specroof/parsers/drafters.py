@@ -170,7 +170,8 @@ def _windows(config: DraftConfig) -> list[int | None]:
 #     ``qwen3_next_mtp.py``, ``glm4_moe_mtp.py``, ``mimo_mtp.py``; MiMo-V2-Flash report; the tensors
 #     of the published checkpoints.
 
-_COUNT_KEYS: Final = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+#: The first that a config states counts: MiniMax-M3's states two, of which vLLM reads the first.
+_COUNT_KEYS: Final = ("num_mtp_modules", "mtp_num_hidden_layers", "num_nextn_predict_layers")
 #: Families whose checkpoints hold one draft layer that no key mentions.
 _UNMENTIONED: Final = ("qwen3_next",)
 

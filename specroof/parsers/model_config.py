@@ -456,7 +456,8 @@ def parse_family(config: ModelConfig) -> Architecture:
     module = import_module(f"specroof.parsers.{file}")
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
     model = parse(replace(config, notes=(*config.notes, *notes)).of_row(traits))
-    return replace(model, positions=reached_positions(config.keys))
+    modules = max(keys.positive_int(key, minimum=0, default=1) for key in _DRAFT_LAYER_KEYS)
+    return replace(model, positions=reached_positions(config.keys), mtp_modules=max(modules, 1))
 
 
 _BOTH_WAYS: Final = "use_bidirectional_attention"

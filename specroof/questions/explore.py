@@ -1107,20 +1107,23 @@ def flags_to_paste(
     Returns
     -------
     dict
-        By framework the flags of each draft length from 1 on, or why there are none.
+        By framework the flags of each draft length from 1 on, a comment for a single length that
+        is refused, or why there are none.
     """
     flags: dict[str, list[str] | str] = {}
     drafter = load_drafter(kind)
     for framework in FRAMEWORKS:
-        try:
-            launches = [
-                launch(speculation_of(drafter, model, [(1, _ANY_LOAD, drafts)], None), framework)
-                for drafts in range(1, max_draft_len + 1)
-            ]
-        except OptionError as refusal:
-            flags[framework] = str(refusal)
-            continue
-        flags[framework] = ["\n".join([*found.file_lines, found.text]) for found in launches]
+        texts, refusals = list[str](), list[str]()
+        for drafts in range(1, max_draft_len + 1):
+            plan = speculation_of(drafter, model, [(1, _ANY_LOAD, drafts)], None)
+            try:
+                found = launch(plan, framework)
+            except OptionError as refusal:
+                refusals.append(str(refusal))
+                texts.append(f"# {refusal}")
+            else:
+                texts.append("\n".join([*found.file_lines, found.text]))
+        flags[framework] = refusals[0] if len(refusals) == max_draft_len else texts
     return flags
 
 

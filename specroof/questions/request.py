@@ -535,7 +535,9 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             return ""
         from specroof.serving.launch import launch  # noqa: PLC0415 - for those who name a server
 
-        schedule = [(1, 1, drafter.max_draft_len or 1)]
+        # A whole block; modules for mtp refuse single lengths alone.
+        drafts = 1 if drafter.kind == "mtp" else drafter.max_draft_len or 1
+        schedule = [(1, 1, drafts)]
         try:
             framework = "@".join(filter(None, framework_of(self.framework)))
             launch(self.speculation(drafter, schedule, weights), framework)

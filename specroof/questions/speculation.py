@@ -40,6 +40,7 @@ def speculation_of(
         draft_model=draft_model,
         family=model.family,
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
+        modules=model.mtp_modules,
         block=drafter.max_draft_len,
         is_tree=is_tree(drafter),
         is_recurrent=any(core.cache_kind == "state" for _, core in model.counted_cores),

@@ -234,6 +234,8 @@ class Speculation:
     in_checkpoint
         Whether the model's checkpoint holds the drafter's layers; None for what is usual: those of
         mtp alone.
+    modules
+        Modules for mtp that the model's config names.
     block
         Drafts that a block drafter was trained to make at a time; None if not known.
     is_tree
@@ -282,6 +284,7 @@ class Speculation:
     draft_model: str | None = None
     family: str = ""
     in_checkpoint: bool | None = None
+    modules: int = 1
     block: int | None = None
     is_tree: bool = False
     top_k: int = 1
@@ -539,6 +542,12 @@ def _refuse_draft_models(plan: Speculation, facts: Release) -> None:
         reject(
             "the model's checkpoint has no layers for mtp to draft with",
             "a model that has them, or weights that do (config= in its SPEC, --draft-model of advise)",
+        )
+    drafts = plan.drafts
+    if facts.methods[plan.kind].whole_modules and drafts > plan.modules and drafts % plan.modules:
+        reject(
+            f"{facts.name} makes no {drafts} drafts with the {plan.modules} modules of the checkpoint",
+            f"up to {plan.modules}, or a multiple of {plan.modules} (--choose-draft-len)",
         )
     own, target = plan.vocab_sizes or (0, 0)
     if abs(own - target) > facts.vocabulary_padding:
