@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from commands import run
-from specroof import explain, plot
+from specroof import OptionError, explain, plot, predict
 from specroof.speedup.waterfall import RoundParts
 
 CHIP = "h100"
@@ -19,9 +19,66 @@ def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "w-roofline.png", "w-time.png", "w.png"
     ]  # fmt: skip
-    assert found.why in printed
+    assert f"{found.decision}\n{found.why}" in printed
     assert "never (" in run(f"{EXPLAIN} block,accept=.9,cost=5,drafts=3 --draft-len 2")
     assert "acceptance that breaks even" not in run(f"{EXPLAIN} ideal")
+
+
+@pytest.mark.parametrize(
+    ("model", "chip", "spec", "more"),
+    [
+        # Beyond measurements the band is wide, and holds 1; the fourth has memory for 88 sequences.
+        ("deepseek-ai/DeepSeek-V3", "h200", "mtp,accept=0.8",
+         {"tp": 8, "pp": 2, "engine": "vllm", "batch": 256}),
+        ("Qwen/Qwen3-8B", "m4-max", "model,config=Qwen/Qwen3-0.6B,accept=0.7",
+         {"framework": "mlx", "weights": "mlx-4bit", "context": 1150}),
+        ("Qwen/Qwen3-8B", CHIP, "eagle3,accept=0.6", {"batch": 4}),
+        ("Qwen/Qwen3-8B", CHIP, "eagle3,accept=0.6", {"batch": 4000}),
+        ("Qwen/Qwen3-30B-A3B", CHIP, "eagle3,accept=0.2", {"batch": 4}),
+    ],
+)  # fmt: skip
+def test_the_decision_is_that_of_predict(
+    model: str, chip: str, spec: str, more: dict[str, Any]
+) -> None:
+    asked: Any = predict(model, chip, drafters=spec, **more)
+    (row,) = asked.rows
+    found: Any = explain(model, chip, drafter=spec, **more)
+    assert found.decision == asked.text().splitlines()[1]
+    told = found.to_dict()["case"]["round"]
+    assert (told["decision"], told["reason"]) == (row.decision, row.reason)
+    band = row.bands.get("tried_speedup", (None, None))
+    assert (told["speedup_low"], told["speedup_high"]) == band
+    # Of a length that is asked for, the same grid has the band.
+    one = explain(model, chip, drafter=spec, draft_len=3, **more).to_dict()["case"]["round"]
+    curve = asked.curves[0]
+    ends = [end[0, 0, 3] for end in (curve.speedup_low, curve.speedup_high)]
+    if row.decision is not None:
+        assert [one["speedup_low"], one["speedup_high"]] == ends
+        pays = curve.speedup[0, 0, 3] > 1
+        assert one["decision"] == ("on" if ends[0] > 1 else "unclear" if pays else "off")
+
+
+@pytest.mark.parametrize(
+    ("model", "spec", "framework"),
+    [
+        ("zai-org/GLM-4.5", "eagle3", "vllm"),
+        ("Qwen/Qwen3-8B", "mtp", "vllm"),
+        ("Qwen/Qwen3-8B", "eagle3,p-min=0.3", "vllm"),
+        ("Qwen/Qwen3-8B", "eagle3", "mlx"),
+        ("Qwen/Qwen3-8B", "suffix", "sglang"),
+        ("Qwen/Qwen3-8B", "ngram", "ollama"),
+    ],
+)
+def test_no_question_prices_what_the_server_that_is_named_does_not_run(
+    model: str, spec: str, framework: str
+) -> None:
+    chip, tp = ("m4-max", 1) if framework == "mlx" else ("h200", 8)
+    how: Any = {"tp": tp, "framework": framework}
+    with pytest.raises(OptionError) as asked:
+        predict(model, chip, drafters=f"{spec},accept=0.5", **how)
+    with pytest.raises(OptionError) as found:
+        explain(model, chip, drafter=f"{spec},accept=0.5", **how)
+    assert str(found.value) == str(asked.value)
 
 
 def test_bars_run_from_the_step_to_the_round() -> None:

@@ -105,7 +105,7 @@ def test_the_sentence_names_what_adds_most() -> None:
         draft_len=3, batch_size=4,
     )  # fmt: skip
     assert present(even.round).speedup == pytest.approx(1.0, rel=1e-9)
-    assert even.why.startswith("Drafting neither pays nor loses: 1.00x.")
+    assert even.decision.startswith("decision: off; eagle3,")
 
 
 def test_a_round_that_adds_nothing_names_nothing() -> None:
@@ -124,4 +124,5 @@ def test_without_a_draft_length_the_best_is_explained() -> None:
     ).curves[0]
     assert present(found.round).draft_len == curve.best_draft_len.item()
     assert float(np.asarray(found.forward.query_len)) == present(found.round).draft_len + 1
-    assert explain("Qwen/Qwen3-8B", CHIP).why == ""
+    alone = explain("Qwen/Qwen3-8B", CHIP)
+    assert (alone.why, alone.decision) == ("", "")

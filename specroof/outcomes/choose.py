@@ -8,13 +8,15 @@ from specroof.policies.decision import Choice, Decisions, LoadDecision, decide
 from specroof.speedup.result import within_measured
 
 
-def decided(one: Outcomes) -> Decisions:
+def decided(one: Outcomes, draft_len: int | None = None) -> Decisions:
     """Return what to do with a drafter at all contexts and loads.
 
     Parameters
     ----------
     one
         What the drafter gains.
+    draft_len
+        The drafts of every round; the best of each load if None.
 
     Source
         `specroof.policies.decision.decide`, over the lengths whose acceptance was measured.
@@ -24,7 +26,8 @@ def decided(one: Outcomes) -> Decisions:
     )
     whole = one.end_to_end
     ttft_s = None if whole is None else whole.ttft_s
-    return decide((middle, low, high), one.unsustained, ttft_s)
+    allowed = None if draft_len is None else one.curve.draft_len == draft_len
+    return decide((middle, low, high), one.unsustained, ttft_s, allowed=allowed)
 
 
 def choose(one: Outcomes) -> Iterator[tuple[Choice, LoadDecision]]:

@@ -11,19 +11,28 @@ from specroof.arrays import fields_of, grouped, number_within
 from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
-from specroof.outcomes.case import Case
+from specroof.outcomes.case import Case, served_case
+from specroof.outcomes.choose import decided
+from specroof.outcomes.outcomes import outcomes
+from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.outcomes.solve import Solution, Wish, expect_known, solve
 from specroof.questions import parameters as p
-from specroof.questions.answer import Charted, ServedAnswer, rows_table
-from specroof.questions.objects import DrafterLike
+from specroof.questions.answer import (
+    UNSURE,
+    Charted,
+    ServedAnswer,
+    decision_line,
+    is_told,
+    rows_table,
+)
+from specroof.questions.objects import DrafterLike, absent_layers, money_of
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.report.layout import format_table, in_line, page, shows_notes, wrapped
-from specroof.serving.served import served_curve
+from specroof.report.layout import format_table, page, shows_notes, wrapped
 from specroof.serving.workload import Load, prefill_pass
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.reach import how_sure
 from specroof.speedup.waterfall import RoundParts, round_parts
-from specroof.units import format_drafts, format_seconds, plain_number
+from specroof.units import format_seconds, plain_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +122,8 @@ class Explanation(ServedAnswer, Charted):
         Sentences for the reader.
     round
         The round of speculation that the pass verifies, part by part; None for a pass alone.
+    load_row
+        What becomes of the load with these drafts, as `predict` has it; None for a pass alone.
     break_even
         The least acceptance rate at which that round pays; None of a drafter whose
         acceptance is given.
@@ -122,6 +133,7 @@ class Explanation(ServedAnswer, Charted):
     latency: PassLatency
     first_token_s: float | None
     round: RoundParts | None = None
+    load_row: LoadRow | None = None
     break_even: Solution | None = None
 
     @property
@@ -144,8 +156,8 @@ class Explanation(ServedAnswer, Charted):
 
     def text(self) -> str:
         """Return the operations of the pass, longest first, or the parts of the round."""
-        if self.round is not None:
-            return _round_text(self, self.round)
+        if self.round is not None and self.load_row is not None:
+            return _round_text(self, self.round, self.load_row)
         total = f"the pass takes {format_seconds(float(self.latency.total_s))}"
         if self.first_token_s is not None:
             total += f"; time to first token: {format_seconds(self.first_token_s)}"
@@ -173,8 +185,7 @@ class Explanation(ServedAnswer, Charted):
         time = plot.plot_time_per_op(self.latency, title=self.title)
         if self.round is None:
             return {"": roofline, "-time": time}
-        found = ". ".join(self.why.split(". ")[:2]).replace(". A", "; a")
-        waterfall = plot.plot_waterfall(self.round, title=f"{self.title}\n{found}")
+        waterfall = plot.plot_waterfall(self.round, title=f"{self.title}\n{self.decision}")
         return {"": waterfall, "-roofline": roofline, "-time": time}
 
     @property
@@ -193,15 +204,19 @@ class Explanation(ServedAnswer, Charted):
         case["total_s"] = float(self.latency.total_s)
         if self.first_token_s is not None:
             case["time_to_first_token_s"] = self.first_token_s
-        if self.round is not None:
-            case["round"] = self._round_dict(self.round)
+        if self.round is not None and self.load_row is not None:
+            case["round"] = self._round_dict(self.round, self.load_row)
         return self.envelope(case)
 
-    def _round_dict(self, parts: RoundParts) -> dict[str, Any]:
+    def _round_dict(self, parts: RoundParts, row: LoadRow) -> dict[str, Any]:
         least = self.break_even
+        low, high = _band(row)
         return {
             **fields_of(parts, "drafter", "draft_len", "decode_s", "round_s", "tokens_per_round"),
+            **fields_of(row, "decision", "reason"),
             "speedup": parts.speedup,
+            "speedup_low": low,
+            "speedup_high": high,
             "break_even_tokens": parts.steps,
             "break_even_acceptance": None if least is None else least.value,
             "added_s": dict(parts.added_s),
@@ -210,20 +225,22 @@ class Explanation(ServedAnswer, Charted):
         }
 
     @property
+    def decision(self) -> str:
+        """What `predict` decides on these drafts at this load; nothing for a pass alone."""
+        return "" if self.load_row is None else decision_line([self.load_row])
+
+    @property
     def why(self) -> str:
-        """Why the round pays or loses here, in one sentence; nothing for a pass alone."""
+        """Why the round pays or loses here, in short sentences; nothing for a pass alone."""
         if self.round is None:
             return ""
         parts = self.round
-        says = "pays" if parts.speedup >= 1 else "loses"
-        if round(parts.speedup, 2) == 1.0:
-            says = "neither pays nor loses"
         largest = [f"{name} ({steps:.2f} of a step)" for name, steps in parts.largest()]
         terms = " and ".join(filter(None, [", ".join(largest[:-1]), *largest[-1:]]))
         adds = f" It adds mostly {terms}." if terms else ""
         return (
-            f"Drafting {says}: {parts.speedup:.2f}x. A round yields {parts.tokens_per_round:.2f} "
-            f"tokens and takes {parts.steps:.2f} plain steps.{adds} "
+            f"A round yields {parts.tokens_per_round:.2f} tokens and takes {parts.steps:.2f} plain "
+            f"steps.{adds} "
             f"Break-even: {parts.steps:.2f} tokens per round{self._rate}."
         )
 
@@ -279,7 +296,7 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     if request.prefill or request.query_len is not None:
         name = "prefill" if request.prefill else "query_len"
         refuse(name, getattr(request, name), "without a drafter, whose drafts are verified")
-    drafter = request.sampled(drafter_like)
+    (drafter,) = request.sampled_drafters(request.drafter_or_usual(drafter_like))
     deployment = request.resolved()
     max_draft_len = longest_draft(
         drafter, acceptance_of(drafter), request.draft_len, name="draft_len"
@@ -288,10 +305,15 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
         refuse("draft_len", request.draft_len, "from 1 on: plain decoding has no round")
     context = 4096 if request.context_len is None else request.context_len
     expect_known(drafter, context)
-    case = Case(deployment, Load([request.batch_size], [context]))
-    served = served_curve(deployment, drafter, case.load, "ignore", max_draft_len=max_draft_len)
-    curve = served.decoding
-    drafts = int(drafting_gain(curve, request.draft_len)[1][0, 0])
+    case = served_case(deployment, Load([request.batch_size], [context]))
+    one = outcomes(case, drafter, max_draft_len=max_draft_len)
+    decisions = decided(one, request.draft_len)
+    (fields,) = load_fields(one, case.load, money_of(deployment.setup), decisions)
+    row = LoadRow(**fields)
+    # Of a round that memory does not hold, too, the parts are known.
+    case = case.at(room="ignore")
+    curve = outcomes(case, drafter, max_draft_len=max_draft_len).decoding
+    drafts = row.tried_draft_len or int(drafting_gain(curve, request.draft_len)[1][0, 0])
     parts, latency = round_parts(deployment, drafter, curve, drafts)
     least = None
     if not drafter.is_ideal:
@@ -299,7 +321,23 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
         least = solve(case, drafter, "accept", wish)
     query_len = float(np.asarray(curve.verify_len)[drafts])
     forward = ForwardPass(request.batch_size, query_len, context)
-    return Explanation(case, forward, latency, None, parts, break_even=least, notes=curve.notes)
+    notes = (
+        *absent_layers(deployment.model, [drafter]),
+        *one.raised_notes,
+        *one.decoding.notes,
+        *one.curve.measuring_notes,
+    )
+    return Explanation(
+        case,
+        forward,
+        latency,
+        None,
+        parts,
+        row,
+        least,
+        notes=notes,
+        warnings=tuple(one.warnings(case)),
+    )
 
 
 def _forward_pass(request: ExplainRequest) -> ForwardPass:
@@ -396,7 +434,12 @@ def _row(ops: Sequence[OpLatency], total_s: float) -> OperationRow:
 _SMALL_PART: Final = 0.005
 
 
-def _round_text(explanation: Explanation, parts: RoundParts) -> str:
+def _band(row: LoadRow) -> tuple[float | None, float | None]:
+    """Return the band of the speedup that is decided on; None where it has none."""
+    return row.bands.get(q.TRIED_SPEEDUP.name, (None, None))
+
+
+def _round_text(explanation: Explanation, parts: RoundParts, row: LoadRow) -> str:
     """Return a round against a plain step: what is added, part by part, and what it brings."""
     rows = [_part("plain step", parts.decode_s, parts)]
     added = sorted(parts.added_s.items(), key=lambda part: -part[1])
@@ -410,14 +453,15 @@ def _round_text(explanation: Explanation, parts: RoundParts) -> str:
     ]
     rows.append(_part("= round", parts.round_s, parts))
     rows.append(["tokens of the round", "", f"{parts.tokens_per_round:.2f}"])
-    rows.append(["speedup", "", f"{parts.speedup:.2f}x"])
+    speedup = f"{parts.speedup:.2f}x" if is_told(*_band(row)) else UNSURE
+    rows.append(["speedup", "", row.reason or speedup])
     least = explanation.break_even
     if least is not None:
         value = f"never ({least.ceiling:.2f}x)" if least.value is None else f"{least.value:.3f}"
         rows.append(["acceptance that breaks even", "", value])
     table = format_table(["", "time", "plain steps"], rows)
-    drafts = f"{in_line(parts.drafter)}, {format_drafts(parts.draft_len)}"
-    return page(explanation, table, found=wrapped(f"{drafts}. {explanation.why}"))
+    found = "\n".join(map(wrapped, [explanation.decision, explanation.why]))
+    return page(explanation, table, found=found)
 
 
 def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
