@@ -161,6 +161,19 @@ def test_requests_that_arrive_are_answered_by_fewer_servers() -> None:
     assert refused.startswith("trace is")
 
 
+def test_what_no_server_runs_is_not_trained_but_missing_layers_are() -> None:
+    refused = of_call(
+        OptionError, train, "zai-org/GLM-4.5", "h200", **ASKED, tp=8, framework="vllm"
+    )
+    assert refused.startswith("vLLM 0.33.0 has no eagle3 for models of the family glm4_moe")
+    trained: Any = train(MODEL, "h100", drafter="mtp", samples=100_000, framework="vllm")
+    assert trained.drafter == "mtp"
+    refused = of_call(
+        OptionError, train, MODEL, "h100", **ASKED, framework="vllm", against="mtp,accept=.5"
+    )
+    assert refused.startswith("the model's checkpoint has no layers for mtp")
+
+
 def test_a_free_drafter_is_what_savings_are_beside() -> None:
     plain, free = (
         train(MODEL, "h100", **ASKED, tokens_per_day=1e9, against=against)

@@ -431,8 +431,18 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             refuse("rule", rule, f"{', '.join(release(name).accepts)}, with {name}")
         return sampled
 
-    def sampled_drafters(self, given: DrafterLike | Sequence[DrafterLike]) -> list[Drafter]:
+    def sampled_drafters(
+        self, given: DrafterLike | Sequence[DrafterLike], weights: str | None = None
+    ) -> list[Drafter]:
         """Return drafters by their SPECs, each name once, with their acceptance as asked for.
+
+        Parameters
+        ----------
+        given
+            The drafters.
+        weights
+            What they draft with where a checkpoint has no layers for it; what the question names
+            (``draft_model``) if None.
 
         Raises
         ------
@@ -440,7 +450,7 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             As `sampled` and `unique_list` do, and where the framework that is named runs none.
         """
         drafters = unique_list("drafters", given, self.sampled, key=lambda drafter: drafter.name)
-        named = getattr(self, "draft_model", None)
+        named = weights or getattr(self, "draft_model", None)
         refusals = [self.refusal(drafter, named).partition("; allowed: ") for drafter in drafters]
         if drafters and all(problem for problem, *_ in refusals):
             problems, _, allowed = zip(*refusals, strict=True)

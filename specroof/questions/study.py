@@ -577,7 +577,10 @@ def _study(
 
 
 def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[Target]:
-    """Yield the targets that can be set up; record why others cannot, and those given twice."""
+    """Yield the targets that can be set up; record why others cannot, and those given twice.
+
+    Recorded are drafters, too, that a framework which is named does not run there.
+    """
     known: dict[tuple[object, ...], list[HardwareProfile]] = {}
     for target in block.targets:
         for model, hardware in target.pairs():
@@ -597,6 +600,13 @@ def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[T
                 here = alone | {"model": served, "family": None, "hardware": chip}
                 asked = WorkerRequest(**here, options=block.options, server=block.server)
                 deployment, split = asked.resolved_workers()
+                for drafter in map(names.drafter, block.drafters):
+                    if refusal := asked.refusal(drafter):
+                        mistakes.add(
+                            OptionError,
+                            f"{drafter.name} for {served.name}: {refusal}",
+                            ("targets",),
+                        )
                 yield Target(deployment.model, deployment.setup, split)
             except SpecroofError as refusal:
                 mistakes.add(type(refusal), str(refusal), ("targets",))

@@ -336,7 +336,8 @@ def train(request: TrainRequest) -> Trained:
     if all(one is None for one in loads) and not request.is_played:
         request = replace(request, concurrency=_USUAL_IN_FLIGHT)
     case = one_context(request)
-    drafter = request.sampled(request.drafter)
+    drafter_like = request.drafter_or_usual(request.drafter)
+    (drafter,) = request.sampled_drafters(drafter_like, weights="the trained drafter")
     free = None
     if request.trace is not None:
         allowed = "a rate or lengths, since arrivals of a trace say how many tokens are made"
