@@ -1,8 +1,8 @@
 """JSON Schemas of what ``--json`` prints, made of answers: `python tests/schemas.py FOLDER`.
 
-An answer is the union of what many calls print (data/calls.yaml). A key is required if all of them
-have it; a key that a call adds later is allowed. Numbers and texts may be null: not known, or not
-asked for.
+An answer is the union of what many calls print (data/calls.yaml). Required are the keys of the
+envelope, and the columns of rows that their class always has; a key that a call adds later is
+allowed. What stands below the envelope may be null: not known, or not asked for.
 """
 
 import json
@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import chdir
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -23,7 +24,7 @@ from server_pages import Life, sglang_page, vllm_page
 from sessions import files_of
 from specroof.cli import COMMANDS, app
 from specroof.cli.schema import load_schema
-from specroof.quantities import quantity_of
+from specroof.quantities import Row, quantity_of
 from tables import rows
 
 ROOT: Final = Path(__file__).parents[1]
@@ -59,10 +60,10 @@ def schema_of(value: object) -> dict[str, Any]:
         are_fields = all(map(_NAME.fullmatch, parts))
         are_things = len(value) > 1 and all(isinstance(one, dict) for one in value.values())
         if are_fields and not are_things:
-            return {"type": {"object"}, "properties": parts, "required": set(parts)}
-        return {"type": {"object"}, "additionalProperties": union(parts.values())}
+            return {"type": {"object", "null"}, "properties": parts}
+        return {"type": {"object", "null"}, "additionalProperties": union(parts.values())}
     if isinstance(value, list):
-        return {"type": {"array"}, "items": union(map(schema_of, value))}
+        return {"type": {"array", "null"}, "items": union(map(schema_of, value))}
     kinds = {bool: "boolean", str: "string", int: "number", float: "number"}
     return {"type": {"null"} if value is None else {kinds[type(value)], "null"}}
 
@@ -88,7 +89,6 @@ def _unite_objects(united: dict[str, Any], schema: dict[str, Any]) -> None:
             for part in (united, schema)
             if "additionalProperties" in part
         ]
-        united.pop("required", None)
         united["additionalProperties"] = union(every)
         return
     known = united.get("properties", {})
@@ -96,7 +96,31 @@ def _unite_objects(united: dict[str, Any], schema: dict[str, Any]) -> None:
         key: union([one, *filter(None, [known.get(key)])])
         for key, one in schema["properties"].items()
     }
-    united["required"] = schema["required"] & united.get("required", schema["required"])
+
+
+def required_columns(keys: set[str]) -> set[str]:
+    """Return the columns that rows with these keys always have, as their class declares them."""
+    kinds = [Row]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    kinds = [kind for kind in kinds if keys - {"hardware"} <= {*kind.column_names()}]
+    if not kinds:  # rows of two classes, or none that is declared
+        return set()
+    least = min(kinds, key=lambda kind: len(kind.column_names()))
+    left_out = {one.name for one in fields(least) if one.default is None}
+    left_out |= {f"{name}{end}" for name in left_out for end in ENDS}
+    return {*least.column_names()} - left_out
+
+
+def refer_to_first_chip(envelope: dict[str, Any]) -> None:
+    """Let case, grid and choice of other chips be what those of the first chip are, united."""
+    for key, part in envelope.items():
+        others = part.get("properties", {}).pop("other_chips", None)
+        if others is not None:
+            envelope[key] = union([part, others["items"]])
+            envelope[key]["properties"]["other_chips"] = others | {
+                "items": {"type": set(), "$ref": f"#/properties/{key}"}
+            }
 
 
 def written(schema: dict[str, Any], name: str = "") -> dict[str, Any]:
@@ -112,10 +136,13 @@ def written(schema: dict[str, Any], name: str = "") -> dict[str, Any]:
         found["description"] = f"{end}{known.about}{known.unit and f' Unit: {known.unit}.'}"
     elif unit is not None and {"number", "array"} & {*kinds}:
         found["description"] = unit
+    if "$ref" in schema:
+        found["$ref"] = schema["$ref"]
     if "items" in schema:
         found["items"] = written(schema["items"])
     if "properties" in schema:
         found["properties"] = {key: written(one, key) for key, one in schema["properties"].items()}
+    if schema.get("required"):
         found["required"] = [key for key in schema["properties"] if key in schema["required"]]
     if "additionalProperties" in schema:
         found["additionalProperties"] = written(schema["additionalProperties"])
@@ -124,7 +151,14 @@ def written(schema: dict[str, Any], name: str = "") -> dict[str, Any]:
 
 def published(name: str, answers: list[Any]) -> dict[str, Any]:
     """Return the schema of a command from what it printed."""
-    schema = written(union(map(schema_of, answers)))
+    united = union(map(schema_of, answers))
+    envelope = united["properties"]
+    refer_to_first_chip(envelope)
+    united |= {"type": {"object"}, "required": set.intersection(*map(set, answers))}
+    row = envelope.get("rows", {}).get("items", {})
+    if "properties" in row:
+        row["required"] = required_columns({*row["properties"]})
+    schema = written(united)
     version = answers[0]["version"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -170,6 +204,8 @@ def write_files(folder: Path) -> None:
     files = {"vllm.txt": vllm_page(life), "later.txt": vllm_page(life.at(1030.0))}
     files |= {"off.txt": vllm_page(life, off=True), "sglang.txt": sglang_page(life)}
     files["day.csv"] = "hour,concurrency\n0,4\n1,64\n2,8\n"
+    files["trace.csv"] = "arrival_s,input_len,output_len\n0,900,100\n1,800,90\n"
+    files["lengths.txt"] = "100\n30\n"
     for page in ("hardware", "measure", "validate"):
         text = (ROOT / "docs" / "pages" / "commands" / f"{page}.md").read_text(encoding="utf-8")
         files |= dict(files_of(text))

@@ -47,6 +47,7 @@ def test_an_answer_without_a_key_or_with_another_kind_is_found() -> None:
         {key: value for key, value in answer.items() if key != "case"},
         answer | {"rows": row},
         answer | {"rows": [row | {"speedup": [1.0]}]},
+        answer | {"rows": [{key: value for key, value in row.items() if key != "speedup"}]},
     ):
         assert mistake(["predict"], wrong) is not None
     assert mistake(["predict"], answer | {"added_later": 1}) is None
