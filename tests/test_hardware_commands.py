@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from commands import answered, invoked, refused
+from commands import answered, invoked, refused, run
 from specroof import load_hardware
+from specroof.questions import hardware
 from tables import table
 
 #: Figures of a file that was filled in, by their keys.
@@ -39,6 +40,25 @@ def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: b
     profile = load_hardware(path)
     assert (profile.name, profile.peak.memory_bytes_per_s) == ('My: "chip"', 3.0e12)
     assert (profile.price is not None) == is_whole
+
+
+@pytest.mark.parametrize("name", ["h100", "rtx-4090+cpu-2ch-ddr5"])
+def test_a_bundled_name_is_checked_as_its_file_is(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # which has no file of that name
+    assert run("hardware check", name).startswith(f"{name}: {load_hardware(name).name}, every")
+
+
+def test_a_file_that_cannot_be_read_is_not_said_to_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def vanished(*_: object, **__: object) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "mine.yaml")
+
+    monkeypatch.setattr(hardware, "load_hardware", vanished)
+    said = "mine.yaml: No such file or directory; allowed: a readable file"
+    assert refused("hardware check mine.yaml") == said
 
 
 def test_chips_are_listed_with_their_prices() -> None:

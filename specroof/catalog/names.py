@@ -129,10 +129,7 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     4800000000000.0
     """
     text = name_text("name", name)
-    path = Path(text)
-    if is_file(path):
-        return _parse_hardware(path, trusted=False)
-    file_and_profile = _named_hardware(text, check=check)
+    file_and_profile = _hardware_file(text, check=check)
     if file_and_profile is None and "+" in text:
         chip, _, cpu = text.rpartition("+")
         device, host = load_hardware(chip, check=check), load_hardware(cpu, check=check)
@@ -157,6 +154,14 @@ def left_out_fits() -> LeftOutFits:
     return parse_left_out_fits(json.loads(text))
 
 
+def _hardware_file(text: str, *, check: bool = False) -> tuple[Path, HardwareProfile] | None:
+    """Return the file that a path, a name or an alias leads to, and its profile."""
+    path = Path(text)
+    if is_file(path):
+        return path, _parse_hardware(path, trusted=False)
+    return _named_hardware(text, check=check)
+
+
 def _named_hardware(name: str, *, check: bool = False) -> tuple[Path, HardwareProfile] | None:
     """Return the file of a name or an alias, and its profile."""
     wanted, files = name.casefold(), _hardware_files()
@@ -178,15 +183,18 @@ def taken_aliases(file: str | os.PathLike[str]) -> dict[str, str]:
     Parameters
     ----------
     file
-        A YAML file.
+        A YAML file, or what else `load_hardware` takes; a CPU beside a chip has no file of its own.
 
     Examples
     --------
-    >>> taken_aliases(_hardware_files()["b200"][0])
-    {}
+    >>> taken_aliases("b200"), taken_aliases("rtx-4090+cpu-2ch-ddr5")
+    ({}, {})
     """
-    own = Path(name_text("file", file))
-    named = {alias: _named_hardware(alias) for alias in load_hardware(own).aliases}
+    found = _hardware_file(name_text("file", file))
+    if found is None:
+        return {}
+    own, profile = found
+    named = {alias: _named_hardware(alias) for alias in profile.aliases}
     files = {alias: named_file[0] for alias, named_file in named.items() if named_file is not None}
     return {alias: path.stem for alias, path in files.items() if not path.samefile(own)}
 

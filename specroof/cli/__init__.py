@@ -102,8 +102,11 @@ class OneLineGroup(CommandGroup):
             _refuse(str(refusal))
         except OSError as failure:
             drop(sys.stdout)
-            place = failure.filename or "standard output"
-            _refuse(f"{place}: {failure.strerror}; allowed: a place that can be written to")
+            # Files that are written have refusals of their own: a file that is named was read.
+            place, allowed = failure.filename, "a readable file"
+            if place is None:
+                place, allowed = "standard output", "a place that can be written to"
+            _refuse(f"{place}: {failure.strerror}; allowed: {allowed}")
         except SystemExit:  # Typer's, of a pipe whose reader has gone
             drop(sys.stdout)
             raise
