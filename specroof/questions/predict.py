@@ -483,9 +483,11 @@ def predicted(
     SpecroofError
         As `specroof.outcomes.outcomes.outcomes` does, and for more points than memory holds.
     """
-    if max_draft_len is None and max(draft_lens, default=0) > DEFAULT_MAX_DRAFT_LEN:
-        max_draft_len = max(draft_lens)
-    longest = shared_max_draft_len(drafters if among is None else among, max_draft_len)
+    every = drafters if among is None else among
+    shown = shared_max_draft_len(every, max(draft_lens), name="draft_len") if draft_lens else 0
+    if max_draft_len is None and shown > DEFAULT_MAX_DRAFT_LEN:
+        max_draft_len = shown
+    longest = shared_max_draft_len(every, max_draft_len)
     deployment, load = case.deployment, case.load
     shape = len(load.context_len), len(load.batch_size), longest + 1
     heavier: dict[str, Any] = {"weight": REQUEST_WEIGHT, "why": " with prefills"}
@@ -530,7 +532,9 @@ def predicted(
     )
 
 
-def shared_max_draft_len(drafters: Sequence[Drafter], max_draft_len: int | None) -> int:
+def shared_max_draft_len(
+    drafters: Sequence[Drafter], max_draft_len: int | None, *, name: str = "max_draft_len"
+) -> int:
     """Return the longest draft of a comparison, which some drafters may not reach.
 
     Parameters
@@ -539,6 +543,8 @@ def shared_max_draft_len(drafters: Sequence[Drafter], max_draft_len: int | None)
         What is compared.
     max_draft_len
         The longest draft; None for the default.
+    name
+        How refusals call it.
 
     Raises
     ------
@@ -552,7 +558,7 @@ def shared_max_draft_len(drafters: Sequence[Drafter], max_draft_len: int | None)
         return DEFAULT_MAX_DRAFT_LEN
     depths = list(map(draft_depth, drafters, accepted))
     deepest = depths.index(max(depths))
-    return longest_draft(drafters[deepest], accepted[deepest], max_draft_len)
+    return longest_draft(drafters[deepest], accepted[deepest], max_draft_len, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
