@@ -40,8 +40,9 @@ from specroof.questions.parameters import (
 )
 from specroof.questions.request import Command, Output
 from specroof.questions.work import Budget, limited
+from specroof.reading.words import in_seconds
 from specroof.report.layout import name_sources, show_notes
-from specroof.units import GIBIBYTE
+from specroof.units import GIBIBYTE, MILLISECOND
 
 #: What was given of the parameters of a question.
 Given: TypeAlias = dict[str, Any]
@@ -427,6 +428,8 @@ def _given(rows: Mapping[str, Parameter], values: Mapping[str, Any]) -> Given:
 
 
 _NAME: Final = re.compile(r"[a-z]\w*")
+#: The number that a refusal is about.
+_VALUE: Final = re.compile(r"(?<= is )[-+.\de]*\d")
 
 
 def _in_flags(message: str, rows: Mapping[str, Parameter]) -> str:
@@ -434,6 +437,8 @@ def _in_flags(message: str, rows: Mapping[str, Parameter]) -> str:
     first = _NAME.match(message)
     if first is None or first[0] not in rows:
         return message
+    if rows[first[0]].read is in_seconds:
+        message = _VALUE.sub(lambda told: f"{float(told[0]) / MILLISECOND:.12g}", message, count=1)
 
     def in_flags(match: re.Match[str]) -> str:
         name = match[0]
