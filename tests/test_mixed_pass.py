@@ -21,7 +21,7 @@ from specroof.drafters.base import chain_proposals
 from specroof.hardware.engine import CapturedGraphs, Collective, EngineProfile
 from specroof.hardware.profile import Placement
 from specroof.latency.model import Work, model_latency, model_work
-from specroof.latency.pass_seconds import PassWork, pass_time, weighted_total
+from specroof.latency.pass_seconds import PassWork, pass_time, total, weighted_total
 from specroof.latency.setup import Setup, engine_setup
 from specroof.serving.workload import prefill_pass
 from strategies import Grid, amounts, architectures, device, grids, options, placements, real_engine
@@ -170,8 +170,8 @@ def test_a_pass_takes_the_same_either_way(
         for by_sequence in (False, True)
     ]
     both = [pass_time(work, engine, granularity).total_s for work in works]
-    both += [sum(op.compute_s for op in work.ops) for work in works]
-    both += [sum(op.memory_s for op in work.ops) for work in works]
+    both += [total(op.compute_s for op in work.ops) for work in works]
+    both += [total(op.memory_s for op in work.ops) for work in works]
     for whole, alone in zip(both[::2], both[1::2], strict=True):
         np.testing.assert_allclose(
             np.broadcast_to(alone, grid.shape), np.broadcast_to(whole, grid.shape), rtol=1e-12
