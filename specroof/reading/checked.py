@@ -238,8 +238,11 @@ def _mistake(error: Any, model: type[BaseModel]) -> Mistake:
     match error["type"]:
         case "value_error":
             # A check across the keys of a block names the one it means in its message.
+            said = str(error["ctx"]["error"])
+            if path and said.startswith(f"{path[-1]}: "):  # it names its own key
+                key = ".".join(map(str, path[:-1]))
             in_block = path == error["loc"] and _is_block(_annotation(path, model))
-            said = f"{key}{'.' if in_block else ' '}{error['ctx']['error']}".lstrip(" .")
+            said = f"{key}{'.' if in_block else ' '}{said}".lstrip(" .")
         case "extra_forbidden":
             said = f"{key} is not a known key; allowed: {_keys_beside(path, model)}"
         case "missing":

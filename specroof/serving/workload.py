@@ -519,22 +519,20 @@ def parse_server(text: str) -> ServerSettings:
     for pair in text.split(","):
         key, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not value:
-            reject(f"--server: {pair.strip()!r} is not understood", "KEY=VALUE[,…]")
+            reject(f"server: {pair.strip()!r} is not understood", "KEY=VALUE[,…]")
         if key in values:
-            reject(f"--server: {key} is given twice", "once")
+            reject(f"server: {key} is given twice", "once")
         values[key] = value
-    return server_settings(values, where="--server")
+    return server_settings(values)
 
 
-def server_settings(values: Mapping[str, Any], *, where: str = "server") -> ServerSettings:
+def server_settings(values: Mapping[str, Any]) -> ServerSettings:
     """Return the settings that a mapping states, as studies and Python have it.
 
     Parameters
     ----------
     values
         By the keys of `specroof.hardware.engine.SERVER_KEYS`; text, or values of the right type.
-    where
-        What messages call the place.
 
     Raises
     ------
@@ -551,11 +549,10 @@ def server_settings(values: Mapping[str, Any], *, where: str = "server") -> Serv
         if key not in SETTINGS:
             left_out = not_modelled(str(key))
             why = f" ({left_out})" if left_out else ""
-            reject(f"{where}: unknown key {shown(key)}{why}", ", ".join(SETTINGS))
+            reject(f"server: unknown key {shown(key)}{why}", ", ".join(SETTINGS))
         setting = SETTINGS[key]
-        read[setting.field] = (
-            setting.parsed(f"{where}: {key}", value) if isinstance(value, str) else value
-        )
+        is_text = isinstance(value, str)
+        read[setting.field] = setting.parsed(f"server: {key}", value) if is_text else value
     return ServerSettings(**read)
 
 
