@@ -66,6 +66,14 @@ def test_objects_are_given_once_too_and_have_their_family() -> None:
         specroof.explore(MODEL, ["h100", chip])
     with pytest.raises(OptionError, match=r"^family is 'llama' "):
         specroof.explain(specroof.load_model(MODEL), chip, family="llama")
+    explain: Any = specroof.explain
+    options = specroof.Options(granularity="pass")
+    with pytest.raises(
+        OptionError, match=r"^granularity is 'op'; allowed: left out, since options"
+    ):
+        explain(MODEL, chip, options=options, granularity="op")
+    both = explain(MODEL, chip, options=options, kv_dtype="fp8").setup.options
+    assert (both.granularity, both.kv_dtype) == ("pass", "fp8")
 
 
 def test_a_study_names_targets_and_drafters_once() -> None:

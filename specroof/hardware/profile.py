@@ -610,16 +610,24 @@ class HardwareProfile(CheckedPart):
         local = {} if self.generic is None else self.generic.local_engines
         if wanted in local:
             return local[wanted]
-        known = ", ".join(dict.fromkeys((_IDEAL, *self.engines, *stand_ins, *local)))
-        message = f"engine is {shown(wanted)}; {self.name} has {known}"
-        if wanted.partition("-")[0] in LOCAL_FRAMEWORKS:
-            is_unknown = self.vendor is None and self.architecture is None
-            message += (
-                "; its file names no vendor, whose chips have others"
-                if is_unknown
-                else "; specroof measure makes one of passes that you time"
-            )
-        raise OptionError(message)
+        message = f"engine is {shown(wanted)}; {self.name} has {', '.join(self.engine_names)}"
+        raise OptionError(message + self.more_engines(wanted))
+
+    @property
+    def engine_names(self) -> list[str]:
+        """What `engine` takes, but for releases."""
+        own = [_IDEAL, *self.engines]
+        if self.generic is not None:
+            own += [*self.generic.engines, *self.generic.local_engines]
+        return list(dict.fromkeys(own))
+
+    def more_engines(self, wanted: str) -> str:
+        """Return how an engine of software for one user comes here; nothing of other software."""
+        if wanted.partition("-")[0] not in LOCAL_FRAMEWORKS:
+            return ""
+        if self.vendor is None and self.architecture is None:
+            return "; its file names no vendor, whose chips have others"
+        return "; specroof measure makes an engine of passes that you time"
 
     def engine_of(self, tool: str | None) -> str | None:
         """Return the engine that stands for a serving tool; None where the default does.

@@ -271,8 +271,9 @@ def explain(request: ExplainRequest) -> Explanation:
             number_within(name, getattr(request, name), quantity)
     if request.drafter is not None:
         return _explained_round(request, request.drafter)
-    if request.draft_len is not None:
-        refuse("draft_len", request.draft_len, "with a drafter; a pass alone has query_len")
+    for name in ("draft_len", "temperature", "rule"):
+        if getattr(request, name) is not None:
+            refuse(name, getattr(request, name), "with a drafter")
     deployment = request.resolved()
     forward = _forward_pass(request)
     latency = pass_latency(deployment, forward)

@@ -25,7 +25,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import BOUND_TO, LEAST_CAPABILITY, RUNS, release
+from specroof.frameworks import BOUND_TO, LEAST_CAPABILITY, RUNS, SERVERS, release
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
@@ -252,14 +252,14 @@ def question(
 
 
 def _refuse_stray_prices(given: Mapping[str, Any]) -> None:
-    """Refuse prices by chip that name none of the chips that are asked about."""
+    """Refuse prices by chip that name other chips than are asked about."""
     prices = given.get("price_per_hour")
     if not isinstance(prices, Mapping):
         return
     workers = {name: given[name] for name in ("prefill", "decode") if given.get(name)}
     chips = [*as_list(given["hardware"]), *(workers_of(*one)[2] for one in workers.items())]
     names = {hardware_of(chip).name for chip in chips if chip is not None}
-    if names.isdisjoint(hardware_of(chip).name for chip in prices):
+    if not names.issuperset(hardware_of(chip).name for chip in prices):
         told = ",".join(f"{name}={price}" for name, price in prices.items())
         refuse("price_per_hour", told, f"prices of {' and '.join(sorted(names))}")
 
@@ -338,21 +338,25 @@ def _by_field(given: Mapping[str, Any], rows: Mapping[str, p.Parameter]) -> dict
     options_by_word = spelt(p.OPTIONS) if "options" in rows else {}
     found: dict[str, Any] = {}
     options: dict[str, Any] = {}
+    words: dict[str, str] = {}
     for word, value in given.items():
         is_option = word not in fields_by_word and word in options_by_word
         kept = options if is_option else found
         name = options_by_word[word] if is_option else fields_by_word.get(word, word)
         if name in kept:
-            refuse(word, value, f"left out, since {name} is given")
+            refuse(word, value, f"left out, since {words[name]} is given")
+        words[name] = word
         read = rows[name].read if word != name and not is_option and name in rows else None
         is_text = isinstance(value, str)
         kept[name] = read(word, value) if read and (is_text or read is in_seconds) else value
     if options:
-        known = found.get("options")
-        twice = [name for name in options if isinstance(known, Mapping) and name in known]
-        if twice:
-            refuse(twice[0], options[twice[0]], "left out, since options has it")
-        known = options_of(known)
+        known = options_of(found.get("options"))
+        stated = {f.name for f in fields(known) if getattr(known, f.name) != f.default}
+        if isinstance(found.get("options"), Mapping):  # what it has of the defaults is stated, too
+            stated |= found["options"].keys()
+        for name, value in options.items():
+            if name in stated:
+                refuse(words[name], value, "left out, since options has it")
         found["options"] = {**{f.name: getattr(known, f.name) for f in fields(Options)}, **options}
     return found
 
@@ -568,8 +572,8 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         Raises
         ------
         OptionError
-            For a framework that is unknown or another than that of the engine that is named, and
-            as `borrowed_engine` does.
+            For a framework that is unknown, has no engine on the chip, or is another than that of
+            the engine that is named, and as `borrowed_engine` does.
         """
         if self.power_cap is not None:
             hardware = hardware.capped(self.power_cap)
@@ -581,9 +585,18 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         if framework is None:
             return hardware, engine
         framework = RUNS.get(framework, framework)
-        if engine is None:
-            return hardware, None if hardware.owns(framework) else framework
-        if engine == GENERIC and framework not in hardware.engines:
+        if engine is None and hardware.owns(framework):
+            return hardware, None
+        if engine is None or (engine == GENERIC and framework not in hardware.engines):
+            if framework not in hardware.engine_names:
+                runs = [
+                    one
+                    for one in SERVERS
+                    if RUNS.get(one, one) in hardware.engine_names
+                    and BOUND_TO.get(one) in {None, hardware.vendor}
+                ]
+                allowed = f"on {hardware.name} {', '.join(runs)}{hardware.more_engines(framework)}"
+                refuse("framework", self.framework, allowed)
             return hardware, framework
         rules = hardware.engine(engine).rules
         if rules not in {framework, IDEAL_ENGINE.rules}:
