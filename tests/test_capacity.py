@@ -508,10 +508,16 @@ def test_no_more_requests_than_tokens_of_a_pass_run_by_default() -> None:
 
 def test_groups_of_devices_run_requests_of_their_own() -> None:
     split: dict[str, int] = {"tensor_parallel": 8, "attention_data_parallel": 8}
-    one = room("Qwen/Qwen3-8B", "vllm", placement=Placement(tensor_parallel=8))
-    eight = room("Qwen/Qwen3-8B", "vllm", placement=Placement(**split))
-    # Every group has its own attention weights and room for sequences.
-    assert eight.need.target.token_bytes == 8 * one.need.target.token_bytes
+    one = room("Qwen/Qwen3-30B-A3B", "vllm", placement=Placement(tensor_parallel=8))
+    eight = room("Qwen/Qwen3-30B-A3B", "vllm", placement=Placement(**split))
+    # Every group has its own attention weights and room for sequences. Over all devices, four KV
+    # heads lie there twice.
+    assert eight.need.target.token_bytes == 4 * one.need.target.token_bytes
+    # In vLLM it has all else whole, too, but experts: an embedding and a head of 151936 * 2048; in
+    # 48 layers queries, keys and values, outputs, the router; and an eighth of 128 experts.
+    layer = 2048 * (4096 + 2 * 512) + 4096 * 2048 + 2048 * 128
+    held = 2 * 151936 * 2048 + 48 * (layer + 128 * 3 * 2048 * 768 / 8)
+    assert eight.need.target.weight_bytes == 2 * held
     assert eight.largest_batch == 8 * int(min(eight.room.limits.values()))
     told = room("Qwen/Qwen3-8B", "sglang", placement=Placement(**split), running=20, context=64)
     assert told.largest_batch == 16  # 20 // 8 of each
