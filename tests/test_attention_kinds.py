@@ -145,7 +145,7 @@ def test_a_new_kind_needs_its_file_alone() -> None:
     setup = engine_setup(load_hardware("b200"), "ideal", None, None)
     assert layer_kinds(toy, setup) == {"sparse_index": 36, "feed_forward": 36}
     check_placement(toy, Placement(tensor_parallel=3))
-    with pytest.raises(OptionError, match=r"^tensor_parallel is 4 .*allowed: groups of 1, 2, 3, 6"):
+    with pytest.raises(OptionError, match=r"^tensor_parallel is 4 .*allowed: groups of 1, 3, 6"):
         check_placement(toy, Placement(tensor_parallel=4))
     kept = target_footprint(toy, Placement())
     assert (kept.windows, kept.token_bytes) == ({20: (36, 36 * 96)}, 0)

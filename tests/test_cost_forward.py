@@ -310,20 +310,20 @@ def shards(model: Architecture) -> list[tuple[float, float, object]]:
 
 
 def test_parts_divide_like_their_operations() -> None:
-    # The embedding of 10 * 8 and the head, as large, in bf16: over all devices.
-    vocabulary = (320.0, 0.0, TENSOR)
+    # The embedding of 10 * 8, which each group of attention has, and the head, as large, in bf16.
+    vocabulary = (160.0, 0.0, HEADS), (160.0, 0.0, HEADS)
     nothing = (0.0, 0.0, HEADS)
-    assert shards(stack((FULL, 2))) == [nothing, vocabulary, (0, 8192, cache_only(8))]
-    assert shards(stack((LATENT, 1))) == [nothing, vocabulary, (0, 1152, cache_only(1))]
+    assert shards(stack((FULL, 2))) == [nothing, *vocabulary, (0, 8192, cache_only(8))]
+    assert shards(stack((LATENT, 1))) == [nothing, *vocabulary, (0, 1152, cache_only(1))]
     # 32 KiB of ring and one raw entry: every device of a group holds all of it.
-    assert shards(stack((CSA, 1))) == [nothing, vocabulary, (0, 1024 + 32_768, cache_only(1))]
+    assert shards(stack((CSA, 1))) == [nothing, *vocabulary, (0, 1024 + 32_768, cache_only(1))]
     # Linear attention divides by heads, its filters of 8192 * 4 in bf16 as well as its state.
-    assert shards(stack((DELTA, 1))) == [(65_536, 0, HEADS), vocabulary, (0, 2_146_304, HEADS)]
+    assert shards(stack((DELTA, 1))) == [*((65_536, 0, HEADS), *vocabulary, (0, 2_146_304, HEADS))]
     experts = Layer((Block("feed_forward", (), Experts(4, 2, 8, 8)),))
     moe = replace(stack(), layers=(experts,))
-    assert shards(moe) == [(4 * 3 * 64 * 2, 0, TENSOR), vocabulary]
+    assert shards(moe) == [(4 * 3 * 64 * 2, 0, TENSOR), *vocabulary]
     # A tied head is the embedding.
-    assert shards(replace(stack(), tied_embeddings=True)) == [(160.0, 0.0, TENSOR)]
+    assert shards(replace(stack(), tied_embeddings=True)) == [vocabulary[0], nothing]
 
 
 # --- the first layers, as an early exit drafts with them: LayerSkip, Kangaroo --------------------

@@ -121,7 +121,7 @@ def test_a_drafter_may_use_fewer_of_the_targets_devices() -> None:
 
 def test_heads_that_do_not_divide_are_refused_with_the_drafters_name() -> None:
     odd = target_of(4, n_heads=6)
-    told = "^tensor_parallel is 4 .*allowed: groups of 1, 2, 3, 6; or tp="
+    told = "^tensor_parallel is 4 .*allowed: groups of 1, 2, 6; or tp="
     with pytest.raises(OptionError, match=told):
         curve(head_drafter("model", odd), placement=Placement(4))
     alone = curve(

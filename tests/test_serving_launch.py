@@ -339,7 +339,7 @@ def test_each_setting_is_told_or_said(
     words, notes = told("vllm", **settings)
     assert words == (vllm or "")
     assert len(notes) == (vllm is None)
-    assert all("has no flag for mixed=off" in note for note in notes)
+    assert all("known for mixed=off" in note for note in notes)
 
 
 def test_tensorrt_llm_is_told_in_its_file() -> None:
@@ -355,7 +355,7 @@ def test_tensorrt_llm_is_told_in_its_file() -> None:
     keys = tensorrt_keys(planned("eagle3", settings=none))
     assert keys["cuda_graph_config"] is None
     assert (keys["enable_chunked_prefill"], "max_num_tokens" in keys) == (False, False)
-    assert [note.partition("flag for ")[2].partition(":")[0] for note in found.notes[:2]] == [
+    assert [note.partition("known for ")[2].partition(":")[0] for note in found.notes[:2]] == [
         "mixed=on",
         "state-dtype=fp32",
     ]

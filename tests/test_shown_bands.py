@@ -54,7 +54,8 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
         low, at, high = (gridded(answer, f"{name}{end}") for end in ("_low", "", "_high"))
         assert low.shape == at.shape == high.shape == (1, 1, 3), name
         assert np.all((low < at) & (at < high)), name
-        assert math.log(high[0, 0, 0] / at[0, 0, 0]) == pytest.approx(0.4), name
+        # The first token is late by what has no band, and the times behind it begin there.
+        assert math.log(high[0, 0, 0] / at[0, 0, 0]) == pytest.approx(0.4, abs=0.01), name
     answer = answered(f"advise {words} --concurrency 1,8")
     assert answer["choice"]["reach"]["batch"]["asked"] == [1, 8]
     for row in answer["rows"]:

@@ -49,6 +49,7 @@ from specroof.latency.setup import (
     attention_reading,
     device_bytes,
     divided,
+    keeps_input_on_host,
     served_options,
     ways,
 )
@@ -1539,7 +1540,8 @@ def memory_notes(
     context = contexts.max()
     yield from position_notes(model, max(context, longest))
     options = served_options(model, setup)
-    parts = storage(model, context, options)
+    model, beside = divided(model, setup), keeps_input_on_host(setup)
+    parts = storage(model, context, options, input_on_host=beside)
     host = hardware.host
     if options.n_cpu_moe and host is not None:
         whole = storage(model, context, replace(options, n_cpu_moe=0))
@@ -1547,7 +1549,7 @@ def memory_notes(
         if held - own > host.peak.memory_bytes:
             yield Urgent(
                 f"{model.name} does not fit the memory of {host.name}: "
-                f"{format_binary_bytes(held - own)} of experts, and it has "
+                f"{format_binary_bytes(held - own)} of experts{' and tables' * beside}, and it has "
                 f"{format_binary_bytes(host.peak.memory_bytes)}"
             )
     needed = partial(device_bytes, parts, setup.placement)

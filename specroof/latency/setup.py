@@ -308,11 +308,20 @@ def divided(model: Architecture, setup: Setup) -> Architecture:
     has them whole, for its own sequences.
 
     Ignores
-        the shared expert, which is counted with the others; that no tokens are gathered behind
-        dense layers.
+        that no tokens are gathered behind dense layers.
     Source
         vLLM 0.33.0 ``model_executor/models/deepseek_v2.py``, ``DeepseekV2MLP``: divided over
         ``--tensor-parallel-size``, which is that of a group.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware, load_model
+    >>> model, chip = load_model("Qwen/Qwen3-30B-A3B"), load_hardware("h100")
+    >>> for engine in ("vllm", "sglang"):
+    ...     setup = engine_setup(chip, engine, Placement(8, attention_data_parallel=8), None)
+    ...     divided(model, setup).head.shard.group
+    'attention'
+    'feed_forward'
     """
     grouped = setup.release.dense_in_groups and setup.placement.attention_data_parallel > 1
     return _in_groups(model) if grouped else model
@@ -333,6 +342,24 @@ def _in_groups(model: Architecture) -> Architecture:
         for layer in model.layers
     )
     return replace(model, layers=layers, head=moved(model.head))
+
+
+def keeps_input_on_host(setup: Setup) -> bool:
+    """Return whether tables that only the input reads lie in a memory beside the chip's.
+
+    Source
+        The file of the release.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> for chip in ("rtx4090", "ryzen-ai-max-395"):
+    ...     keeps_input_on_host(engine_setup(load_hardware(chip), "llama.cpp", None, None))
+    True
+    False
+    """
+    facts = setup.release
+    return facts.input_on_host and setup.hardware.architecture not in facts.one_memory
 
 
 def device_bytes(
@@ -595,8 +622,9 @@ def _spread_notes(model: Architecture, facts: Release) -> Iterator[str]:
 def draft_placement(model: Architecture, setup: Setup) -> Placement:
     """Return how a drafter is spread over the devices of its target.
 
-    As the target is, but for a context that is spread over devices: a drafter caches all of it on
-    each, except one with latent attention under vLLM. In a pipeline it runs on the devices of the
+    As the target is, but for experts, which a dense drafter has none of, and a context that is
+    spread over devices: a drafter caches all of it on each, except one with latent attention under
+    vLLM. In a pipeline it runs on the devices of the
     last stage alone, which has the hidden states that it reads and the head.
 
     Parameters
@@ -643,6 +671,8 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
     1
     """
     placement = setup.placement
+    if placement.expert_parallel > 1 and not model.has_experts:
+        placement = replace(placement, expert_parallel=1)
     if placement.pipeline_parallel > 1:
         placement = replace(placement, pipeline_parallel=1, nodes=None)
     if placement.decode_context_parallel == 1:

@@ -423,9 +423,9 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     _, tokens = batch_defaults(need.hardware, need.facts)
     tokens = server.chunk or tokens
     drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
-    peak = activation_bytes(
-        need.model, tokens=tokens, running=running, devices=need.placement.tensor_parallel
-    )
+    place = need.placement
+    devices = place.group_size if need.facts.dense_in_groups else place.tensor_parallel
+    peak = activation_bytes(need.model, tokens=tokens, running=running, devices=devices)
     graphs = _graph_bytes(server, need, tokens, drafts + 1.0)
     reserved = (1 - server.memory_frac) * memory + peak + graphs
     pool = memory - reserved - need.weight_bytes

@@ -24,6 +24,7 @@ from specroof.latency.setup import (
     check_placement,
     divided,
     draft_placement,
+    keeps_input_on_host,
     served_options,
 )
 from specroof.serving import blocks, pools
@@ -354,7 +355,7 @@ def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
              for core in (block.experts for _, block in model.counted_blocks) if core},
         ),
         "dense": (
-            tensor,
+            placement.group_size if facts.dense_in_groups else tensor,
             {(linear.in_features, linear.weight.block)
              for layer in model.layers for block in layer.blocks for linear in block.matrices
              if linear.shard == TENSOR and linear.name.endswith("down_proj")},
@@ -452,11 +453,11 @@ def served_room(
     draft = None
     if held is not None and held.head is not None:
         draft = draft_footprint(
-            held.head,
+            replace(held.head, model=divided(held.head.model, setup)),
             draft_placement(held.head.model, setup),
             served_options(held.head.model, setup),
             tensor_parallel=held.tensor_parallel,
-            input_on_host=facts.input_on_host,
+            input_on_host=keeps_input_on_host(setup),
         )
     need = MemoryRequest(
         model=model,
@@ -466,7 +467,7 @@ def served_room(
         kind=None if drafter is None else drafter.kind,
         target=target_footprint(
             *(divided(model, setup), setup.placement, served_options(model, setup)),
-            input_on_host=facts.input_on_host,
+            input_on_host=keeps_input_on_host(setup),
         ),
         draft=draft,
         replays=drafter is not None and setup.options.recurrent_state == "replay",
@@ -568,6 +569,12 @@ class ServerRoom:
                 f"--server running={raised[1]} raises it"
             )
 
+    @property
+    def most_told(self) -> float:
+        """The largest limit of running requests that the server may be told."""
+        drafting = self.drafting
+        return RULES[drafting.need.facts.rules].most_running(drafting.server.chunk)
+
     def raised_running(
         self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
     ) -> tuple[int, int] | None:
@@ -588,10 +595,9 @@ class ServerRoom:
         if server.running is None or server.stated.running is not None or not is_told:
             return None
         binds = (self.bound_by[:, lengths] == "running") & (self.largest[:, lengths] < batch)
-        most = RULES[need.facts.rules].most_running(server.chunk)
-        if not binds.any() or server.running >= most:
+        if not binds.any() or server.running >= self.most_told:
             return None
-        return server.running, int(min(float(need.told_running(batch)), most))
+        return server.running, int(min(float(need.told_running(batch)), self.most_told))
 
 
 def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:

@@ -341,12 +341,12 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
     prices, several = schedule[1], len(schedule) > 1
     tokens_per_round = prices.tokens_per_round
     overhead_s, latency_s = prices.request_overhead_s, prices.request_latency_s
-    reach_s, tokenize_s, tokenized_s = latency_s, prices.tokenize_s, 0.0
-    if requests.turnaround_s is not None:
-        # The first token is late, and not the last: by a small part of the shortest answer at most.
-        least_s = float(rounds_len.min()) / tokens_per_round * min(prices.round_s.row(1))
-        late_s = _LATE_SHARE * least_s
-        reach_s = min(max(requests.turnaround_s, latency_s - late_s), latency_s)
+    tokenize_s, tokenized_s = prices.tokenize_s, 0.0
+    # The first token may be late, and not the last: by a small part of the answer at most.
+    answer_s = rounds_len / tokens_per_round * min(prices.round_s.row(1))
+    turned_s = latency_s if requests.turnaround_s is None else requests.turnaround_s
+    reach_s = np.clip(latency_s - _LATE_SHARE * answer_s, min(turned_s, latency_s), latency_s)
+    reaches_s: list[float] = reach_s.tolist()
     chunk, interval = rules.chunk or math.inf, rules.receive_interval
     concurrency, ceil = requests.concurrency or count, math.ceil
     token, fixed = memory.token, memory.request
@@ -408,9 +408,9 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
         # Clients send what their number allows; the scheduler looks who has come.
         if n_sent < count and n_sent < n_ended + concurrency:
             for arrives_s in arrival_s[n_sent : min(n_ended + concurrency, count)]:
-                sent_s.append(max(arrives_s, clock))
                 # The host reads one text after another.
-                tokenized_s = max(sent_s[-1] + reach_s, tokenized_s)
+                tokenized_s = max(max(arrives_s, clock) + reaches_s[len(sent_s)], tokenized_s)
+                sent_s.append(max(arrives_s, clock))
                 tokenized_s += tokenize_s * input_len[len(reached_s)]
                 reached_s.append(tokenized_s)
             n_sent = len(sent_s)
@@ -1023,9 +1023,9 @@ class PlayedServer:
         return {name: np.array([one.get(name, math.nan) for one in seen]) for name in FIGURES}
 
 
-#: Of the time of the shortest answer, by how much its first token may be late at its client while
-#: the last is not: times between tokens are that much shorter than rounds at most.
-_LATE_SHARE: Final = 0.05
+#: Of the time of an answer, by how much its first token may be late at its client while the last
+#: is not: times between tokens are that much shorter than rounds at most.
+_LATE_SHARE: Final = 0.1
 
 #: Contexts at which the memory of a request is looked at: blocks are even out over them.
 _CONTEXTS: Final = 64

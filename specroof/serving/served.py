@@ -333,7 +333,7 @@ def raised_limits(
         wanted = max(pair[1] for pair in found if pair is not None)
         if room == "drop" or len(each) > _MANY:
             powers = [pair and 2 ** math.ceil(math.log2(pair[1] / shared)) for pair in found]
-            return [power and shared * power for power in powers]
+            return [power and int(min(shared * power, by_default.most_told)) for power in powers]
         default = next(pair[0] for pair in found if pair is not None)
         most = shared * _most_held(
             lambda told: float(held(shared * told).largest[:, lengths].max()) / ranks,

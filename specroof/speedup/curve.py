@@ -116,10 +116,7 @@ def drafter_pass_s(
         As of `specroof.drafters.PassTime`.
     """
     try:
-        placement = setup.placement
-        if placement.decode_context_parallel > 1 or placement.pipeline_parallel > 1:
-            placement = draft_placement(architecture, setup)
-        check_placement(architecture, placement)
+        check_placement(architecture, draft_placement(architecture, setup))
     except OptionError as refusal:
         message = (
             f"{refusal}; or tp= in the SPEC of the drafter, for other devices than the target's"
