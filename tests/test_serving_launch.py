@@ -275,6 +275,19 @@ def test_a_draft_model_is_held_against_its_target(target: str, small: str, runs:
                 launch(plan, framework)
 
 
+# sglang speculative/eagle_worker_v2.py: "requires the draft and target to share one vocab"; the
+# usual head of EAGLE-3 proposes 32 000 tokens, of the 151 936 of Qwen3.
+@pytest.mark.parametrize(("framework", "spec", "told"), rows("launch", "sampling_vocabularies"))
+def test_a_rule_is_told_to_heads_with_the_vocabulary_that_it_needs(
+    framework: str, spec: str, told: bool
+) -> None:
+    drafter = load_drafter(f"{spec},accept=0.7,temperature=1,rule=rejection")
+    plan = speculation_of(drafter, load_model("Qwen/Qwen3-8B"), [(1, 1, 3)], "me/head")
+    found = launch(plan, framework)
+    assert ("use-rejection" in found.text or "probabilistic" in found.text) is told
+    assert any("rule=rejection" in note for note in found.notes) is not told
+
+
 @pytest.mark.parametrize(("framework", "cache", "word"), rows("launch", "caches"))
 def test_a_cache_is_told_in_words_that_the_server_knows_or_said(
     framework: str, cache: str, word: str | None

@@ -232,6 +232,8 @@ class RuleFlag:
         Of drafters that it is for, in chains.
     least_drafts
         Drafts of a round, at least.
+    whole_vocabulary
+        Whether the drafter has to be able to propose every token of the model.
     refusals
         Families that it is refused for.
     """
@@ -240,6 +242,7 @@ class RuleFlag:
     config: _Config = field(default_factory=dict)
     kinds: _Kinds
     least_drafts: int = 1
+    whole_vocabulary: bool = False
     refusals: tuple[Refusal, ...] = ()
 
 

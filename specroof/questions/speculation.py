@@ -29,7 +29,8 @@ def speculation_of(
     schedule, draft_model, more
         Fields of `Speculation`.
     """
-    own = drafter.own_model
+    own, head = drafter.own_model, drafter.held(model).head
+    drafted = model.vocab_size if head is None else head.vocab_size or model.vocab_size
     sampled = getattr(drafter.acceptance, "curves", (drafter.acceptance,))[0]
     rule = getattr(sampled, "rule", None) or ""
     # At temperature 0 one token has all probability, and every other rule keeps it alone.
@@ -47,6 +48,7 @@ def speculation_of(
         draft_family=own.family if own else "",
         draft_has_mtp=own is not None and MTP_NOTE in own.notes,
         vocab_sizes=(own.vocab_size, model.vocab_size) if own else None,
+        has_whole_vocabulary=drafted >= model.vocab_size,
         rule="" if is_free else rule,
         **more,
     )

@@ -265,6 +265,8 @@ class Speculation:
         Whether the config of a draft model names layers for mtp.
     vocab_sizes
         Tokens of a draft model, and of the model; None for other drafters.
+    has_whole_vocabulary
+        Whether the drafter can propose every token of the model.
     rule
         How drafts are to be accepted, of `specroof.acceptance.RULES`; empty for the server's usual.
     capability, decode_context_parallel
@@ -301,6 +303,7 @@ class Speculation:
     draft_family: str = ""
     draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
+    has_whole_vocabulary: bool = True
     rule: str = ""
     capability: int | None = None
     decode_context_parallel: int = 1
@@ -450,6 +453,7 @@ def _rule_flag(plan: Speculation, how: Drafting) -> RuleFlag | None:
     if flag is None or plan.kind not in flag.kinds or plan.is_tree:
         return None
     is_refused = any(refusal.is_of(plan.kind, plan.family) for refusal in flag.refusals)
+    is_refused |= flag.whole_vocabulary and not plan.has_whole_vocabulary
     return None if is_refused or plan.drafts < flag.least_drafts else flag
 
 
