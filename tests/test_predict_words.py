@@ -9,7 +9,7 @@ import pytest
 
 import specroof
 from commands import answered, run
-from specroof import advise, breakeven, frontier, load_drafter, predict, worth
+from specroof import advise, breakeven, frontier, load_drafter, predict, rollout, worth
 from specroof.errors import Urgent
 from specroof.questions.acceptance import find_profiles
 from specroof.questions.predict import pays_lines
@@ -72,6 +72,22 @@ def test_contexts_beyond_those_of_an_acceptance_have_no_decision() -> None:
     assert "unknown at 2 of 4 loads" in " ".join(str(found).split())
     assert [told["batch_size"] for told in found.choice["does_not_pay"]][1] == []
     assert "at context 32768: nothing is known of acceptance" in pays_lines(found.survey)
+
+
+def test_every_question_says_where_no_acceptance_is_known() -> None:
+    spec = "eagle3,profile=qwen3-8b/eagle3/mbpp@1024+qwen3-8b/eagle3/mbpp@8192"
+    asked: dict[str, Any] = {"drafters": spec, "framework": "vllm", "input_len": 20000}
+    plain, drafted = frontier("Qwen/Qwen3-8B", "h100", output_len=500, **asked).series
+    assert [plain.reason, drafted.reason, drafted.points] == [None, "acceptance", ()]
+    rolled = rollout("Qwen/Qwen3-8B", "h100", lengths=[500, 900], **asked)
+    assert [(row.decision, row.reason) for row in rolled.rows[1:]] == [(None, "acceptance")] * 2
+    assert "decision: unknown" in str(rolled)
+    words = f"advise Qwen/Qwen3-8B -H h100 --framework vllm --drafter {spec} --input-len 20000"
+    words += " --output-len 500 --concurrency 4"
+    assert answered(words)["choice"]["decision"] is None
+    printed = run(f"{words} --notes")
+    assert "tok/s off" in printed
+    assert "tok/s on" not in printed
 
 
 def test_the_survey_says_where_drafting_does_not_pay() -> None:

@@ -111,8 +111,7 @@ def load_arrays(
     # Lengths that were measured, of which memory holds none.
     there = np.isfinite(within_measured(curve.tokens_per_round, curve.measured_draft_len))
     held = np.isfinite(curve.speedup) & there
-    # Contexts beyond those that it was measured at: drafts may gain or lose.
-    unknown = ~there[..., 1:].any(axis=-1) & (there.shape[-1] > 1)
+    unknown = curve.acceptance_unknown
     is_full = there[..., 1:].any(axis=-1) & ~held[..., 1:].any(axis=-1) & ~runs
     columns: dict[str, Any] = {
         "context_len": curve.context_len[:, None],

@@ -663,9 +663,10 @@ class ChipAdvice:
         return [row.decision or "off" for row in self.rows]
 
     @property
-    def decision(self) -> Decision:
-        """On, off, depends or unclear."""
-        return decided(self.decisions)
+    def decision(self) -> Decision | None:
+        """On, off, depends or unclear; None where nothing is known of acceptance."""
+        unknown = all(row.reason == "acceptance" for row in self.rows)
+        return None if unknown else decided(self.decisions)
 
     @property
     def up_to(self) -> float | None:
@@ -742,8 +743,8 @@ class Advice(Charted):
         return sure_of(deployment, [best.drafter.kind], best.rows, names)
 
     @property
-    def decision(self) -> Decision:
-        """The decision on the best chip."""
+    def decision(self) -> Decision | None:
+        """The decision on the best chip; None where nothing is known of acceptance."""
         return self.chips[0].decision
 
     def text(self) -> str:
@@ -1600,7 +1601,10 @@ def _times_table(chip: ChipAdvice) -> str:
         for one, title in _FIGURES.items()
         for before, side in {"plain_": " off", "": " on"}.items()
     }
-    return rows_table(chip.rows, [*titles], **titles)
+    # Drafts may gain or lose there: figures without them are no figures with them.
+    absent: dict[str, Any] = dict.fromkeys(one.name for one in _FIGURES)
+    rows = [replace(row, **absent) if row.reason == "acceptance" else row for row in chip.rows]
+    return rows_table(rows, [*titles], **titles)
 
 
 def _chips_table(answer: Advice) -> str:

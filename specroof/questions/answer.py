@@ -303,6 +303,8 @@ def rows_table(
     return format_table([*header, *more], cells, left=left, keys=max(keys, 1))
 
 
+#: Stands for a gain at contexts beyond those that acceptance was measured at.
+ACCEPTANCE_UNKNOWN: Final = "nothing is known of acceptance here"
 #: Loads whose decisions are told one by one.
 _MOST_TOLD: Final = 12
 #: What stands behind loads.
@@ -367,7 +369,7 @@ def _gain(row: LoadRow) -> str:
     if row.reason == "unsustained":
         return "no speedup (the server without drafts does not keep up)"
     if row.reason == "acceptance":
-        return "nothing is known of acceptance here"
+        return ACCEPTANCE_UNKNOWN
     if row.reason is not None:  # without a decision there is no room without drafts either
         return "memory holds no drafts" if row.decision else "memory does not hold this load"
     if not row.tried_draft_len:

@@ -19,6 +19,7 @@ from specroof.outcomes.solve import largest_load
 from specroof.quantities import NOT_USEFUL, band_cell
 from specroof.questions import parameters as p
 from specroof.questions.answer import (
+    ACCEPTANCE_UNKNOWN,
     UNSURE,
     Charted,
     compared_on,
@@ -160,12 +161,15 @@ class Series:
         The cheapest of them within the wanted time per token; None where none is as fast.
     largest_rates
         Of requests at a rate, with targets: the largest on each number of devices that serves any.
+    reason
+        Why there are no points besides memory and targets: ``acceptance`` where none is known.
     """
 
     name: str
     points: tuple[FrontierPoint, ...]
     cheapest: FrontierPoint | None
     largest_rates: tuple[LargestRate, ...] = ()
+    reason: str | None = None
 
 
 def _cheapest_of(series: Iterable[Series]) -> FrontierPoint | None:
@@ -289,7 +293,8 @@ class FrontierAnswer(Charted):
         for chip in self.chips:
             place = f"{chip.hardware}: " if len(self.chips) > 1 else ""
             for one in chip.series:
-                table = rows_table(one.points, _SHOWN) if one.points else none
+                why = ACCEPTANCE_UNKNOWN if one.reason == "acceptance" else none
+                table = rows_table(one.points, _SHOWN) or why
                 parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
         return page(
             self,
@@ -400,7 +405,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
     rates: list[list[LargestRate]] = [[] for _ in points]
     cases, usd_per_hour, workers = dict[int, Case](), None, ""
-    notes, warnings, refusals = list[str](), list[str](), list[str]()
+    notes, warnings, refusals, unknown = list[str](), list[str](), list[str](), set[str]()
     for devices, tensor_parallel in placements.items():
         try:
             case = asked_case(replace(request, tensor_parallel=tensor_parallel), load, targets)
@@ -432,6 +437,9 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
                 )
             )
         warnings += [warning for one in found.outcomes for warning in one.rate_warnings]
+        unknown |= {
+            one.curve.drafter for one in found.outcomes if one.curve.acceptance_unknown.all()
+        }
         del found
     if not cases:
         raise OptionError(refusals[0])
@@ -444,7 +452,10 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         setup.hardware.name,
         setup.engine.name,
         usd_per_hour,
-        tuple(_series(*one, targets[1]) for one in zip(names, points, rates, strict=True)),
+        tuple(
+            replace(one, reason="acceptance" if one.name in unknown else None)
+            for one in (_series(*own, targets[1]) for own in zip(names, points, rates, strict=True))
+        ),
         None,
         releases_of(setup),
         workers,

@@ -255,9 +255,9 @@ def _rows(
 def _figures(fields: dict[str, Any]) -> list[float]:
     """Return the choices and figures of a row."""
     row = LoadRow(**fields)
-    if not row.tried_draft_len or row.near_best is None:
+    if row.decision is None or row.near_best is None or not row.tried_draft_len:
         return [0.0] * 5 + [1.0] * len(PLAYED)
     figures = [getattr(row, name) for name in FIGURES]
     ends = [end for name in BANDS for end in row.bands.get(name, [getattr(row, name)] * 2)]
-    decision = DECISIONS.index(row.decision or "off")
+    decision = DECISIONS.index(row.decision)
     return [row.draft_len, row.tried_draft_len, *row.near_best, decision, *figures, *ends]

@@ -31,6 +31,7 @@ from specroof.policies.decision import Choice, LoadDecision
 from specroof.quantities import NOT_USEFUL, is_useful, labelled, records_of
 from specroof.questions import parameters as p
 from specroof.questions.answer import (
+    ACCEPTANCE_UNKNOWN,
     Charted,
     Of,
     OnChips,
@@ -669,12 +670,12 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
     lines = [f"batches of {min(batches):g} to {max(batches):g} at which drafts pay:"]
     for curve in curves:
         runs = losing_runs(curve)
-        axes = curve.context_len, runs, curve.drafts_run, curve.tokens_per_round
-        for context, lost, room, tokens in zip(*axes, strict=True):
+        axes = curve.context_len, runs, curve.drafts_run, curve.acceptance_unknown
+        for context, lost, room, unknown in zip(*axes, strict=True):
             at = f" at context {plain_number(context)}" if contexts else ""
             pays = _pays(batches, lost, room)
-            if np.isnan(tokens[..., :2]).any():
-                pays = "nothing is known of acceptance here"
+            if unknown.all():
+                pays = ACCEPTANCE_UNKNOWN
             lines.append(f"  {in_line(curve.drafter)}{at}: {pays}")
     return "\n".join(lines)
 
@@ -697,7 +698,7 @@ def losing_runs(curve: SpeedupCurve) -> list[list[tuple[float, float]]]:
     order = np.argsort(curve.batch_size)
     batches: list[float] = curve.batch_size[order].tolist()
     # Where no draft has room, or no acceptance is known, nothing is known of what it would gain.
-    known = curve.drafts_run & ~np.isnan(curve.tokens_per_round[..., :2]).any(axis=-1)
+    known = curve.drafts_run & ~curve.acceptance_unknown
     lost = known[:, order] & (curve.best_draft_len[:, order] == 0)
     found = list[list[tuple[float, float]]]()
     for of_context in lost.tolist():

@@ -29,6 +29,7 @@ from specroof.policies.decision import best_choice
 from specroof.policies.schedule import fitting_schedule
 from specroof.questions import parameters as p
 from specroof.questions.answer import (
+    ACCEPTANCE_UNKNOWN,
     Charted,
     case_of,
     decision_line,
@@ -747,11 +748,10 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
 def _policies(job: _Job, drafter: Drafter, one: Outcomes) -> tuple[RolloutRow, ...]:
     """Return what each policy reaches."""
     servers = job.servers(drafter, int(one.curve.draft_len[-1]))
-    choice, decision = next(choose(one))
-    best, plain = choice.draft_len, job.play(servers, 0)
+    best, plain = next(choose(one))[0].draft_len, job.play(servers, 0)
     off = _row(job, one, plain, 0, policy="off", drafter="", decision=None)
     row = partial(_row, job, one, plain=off)
-    fixed = row(job.play(servers, best) if best else plain, best, policy="fixed", decision=decision)
+    fixed = row(job.play(servers, best) if best else plain, best, policy="fixed")
     (requests,) = job.loads[0].played()
     found = fitting_schedule(servers[0], requests, servers[0].play(requests, 0))
     drafts, quickest = {first: length for first, _, length in found.ranges}, fixed
@@ -898,6 +898,8 @@ def rollout_chart(answer: Rollout) -> Any:
     best = max(answer.rows, key=lambda row: row.speedup)
     where = f" on {best.hardware}" if len(answer.setups) > 1 else ""
     found = "Drafts end these answers no sooner"
+    if {row.reason for row in answer.rows} == {"acceptance"}:
+        found = ACCEPTANCE_UNKNOWN.capitalize()
     if best.drafter:
         how = "a fixed length" if best.policy == "fixed" else "a schedule"
         found = f"All answers end {best.speedup:.2f}x sooner{where} with {how}: {best.drafter}"

@@ -577,6 +577,15 @@ class SpeedupCurve:
         return best[..., 0]
 
     @property
+    def acceptance_unknown(self) -> npt.NDArray[np.bool_]:
+        """Where drafts may gain or lose: contexts beyond those that acceptance was measured at.
+
+        Axes (context_len, batch_size).
+        """
+        tokens = within_measured(self.tokens_per_round, self.measured_draft_len)[..., 1:]
+        return np.asarray(np.isnan(tokens).all(axis=-1) & (tokens.shape[-1] > 0))
+
+    @property
     def drafts_run(self) -> npt.NDArray[np.bool_]:
         """Where a server has memory for a draft, axes (context_len, batch_size)."""
         if self.running is None:
