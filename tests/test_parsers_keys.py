@@ -370,6 +370,10 @@ def test_the_draft_layer_is_none_of_those_that_are_listed(published: Config, sav
     [
         ({"num_nextn_predict_layers": 3}, 3),
         ({"num_mtp_modules": 7, "num_nextn_predict_layers": 1}, 7),  # MiniMax-M3
+        # vLLM, config/speculative.py, of Qwen4: the second where the first is not stated
+        ({"num_nextn_predict_layers": 3, "mtp_num_hidden_layers": 1}, 1),
+        ({"mtp_num_hidden_layers": None, "num_nextn_predict_layers": 2}, 2),
+        ({"num_mtp_layers": 2}, 2),
     ],
 )
 def test_mtp_has_the_modules_of_a_config_named_or_not(keys: Config, modules: int) -> None:

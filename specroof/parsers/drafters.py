@@ -51,6 +51,7 @@ from specroof.parsers.model_config import (
     ModelConfig,
     activation_dtype,
     config_name,
+    mtp_modules,
     open_config,
     parse_family,
     quantization_section,
@@ -170,8 +171,6 @@ def _windows(config: DraftConfig) -> list[int | None]:
 #     ``qwen3_next_mtp.py``, ``glm4_moe_mtp.py``, ``mimo_mtp.py``; MiMo-V2-Flash report; the tensors
 #     of the published checkpoints.
 
-#: The first that a config states counts: MiniMax-M3's states two, of which vLLM reads the first.
-_COUNT_KEYS: Final = ("num_mtp_modules", "mtp_num_hidden_layers", "num_nextn_predict_layers")
 #: Families whose checkpoints hold one draft layer that no key mentions.
 _UNMENTIONED: Final = ("qwen3_next",)
 
@@ -210,9 +209,8 @@ def parse_mtp(config: DraftConfig) -> DraftHead:
     if model.family not in DRAFT_LAYERS:
         typed = model.keys if model.keys.has("model_type") else model.root
         typed.refuse("model_type", f"one whose draft layers are known: {', '.join(DRAFT_LAYERS)}")
-    key = next((key for key in _COUNT_KEYS if key in model.keys.values), _COUNT_KEYS[0])
     default = 1 if model.family in _UNMENTIONED else None
-    modules = model.keys.positive_int(key, maximum=MAX_LAYERS, default=default)
+    modules = mtp_modules(model.keys, minimum=1, default=default)
     drafted = draft_layers(model, _draft_keys(model.keys, model.family))
     size = drafted.hidden_size
     merge = replicated("eh_proj", 2 * size, size, model.quantization.plain)

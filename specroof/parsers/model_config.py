@@ -89,11 +89,11 @@ DTYPES: Final = {
     for name, dtype in (("bfloat16", "bf16"), ("float16", "fp16"), ("float32", "fp32"))
 }
 
-_DRAFT_LAYER_KEYS: Final = (
-    "num_nextn_predict_layers",
-    "mtp_num_hidden_layers",
-    "num_mtp_layers",
+_MTP_COUNT_KEYS: Final = (
     "num_mtp_modules",
+    "mtp_num_hidden_layers",
+    "num_nextn_predict_layers",
+    "num_mtp_layers",
 )
 #: Notes about models that come with such layers.
 MTP_NOTE: Final = "multi-token-prediction layer not counted among the model's weights"
@@ -204,7 +204,7 @@ def open_config(
     notes += [f"{part} left out" for key, part in _OTHER_PARTS.items() if root.has(key)]
     if keys.has("dspark_block_size"):
         notes.append(DSPARK_NOTE)
-    elif any(keys.positive_int(key, minimum=0, default=0) for key in _DRAFT_LAYER_KEYS):
+    elif mtp_modules(keys, minimum=0, default=0):
         notes.append(MTP_NOTE)
     named = _STORAGE_IN_NAME.search(name)
     if named is not None and section is None and sidecar is None:
@@ -456,8 +456,25 @@ def parse_family(config: ModelConfig) -> Architecture:
     module = import_module(f"specroof.parsers.{file}")
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
     model = parse(replace(config, notes=(*config.notes, *notes)).of_row(traits))
-    modules = max(keys.positive_int(key, minimum=0, default=1) for key in _DRAFT_LAYER_KEYS)
+    modules = mtp_modules(keys, minimum=0, default=1)
     return replace(model, positions=reached_positions(config.keys), mtp_modules=max(modules, 1))
+
+
+def mtp_modules(keys: Reader, *, minimum: int, default: int | None) -> int:
+    """Return the modules for multi-token prediction that a config states.
+
+    Where several keys state some, as MiniMax-M3's do, the first of `_MTP_COUNT_KEYS` counts.
+
+    Raises
+    ------
+    ConfigError
+        For less than `minimum`; without a `default`, for a config that states none.
+
+    Source
+        vLLM 0.33.0 ``config/speculative.py``, `hf_config_override`.
+    """
+    stated = [key for key in _MTP_COUNT_KEYS if key in keys.values] or _MTP_COUNT_KEYS[:1]
+    return keys.positive_int(*stated, maximum=MAX_LAYERS, minimum=minimum, default=default)
 
 
 _BOTH_WAYS: Final = "use_bidirectional_attention"
