@@ -444,6 +444,18 @@ def test_arrivals_run_as_many_requests_as_answer_them() -> None:
     assert (busy.fixed, busy.unsustained) == (1, (1,))
 
 
+def test_hours_that_no_gain_counts_decide_between_equals_alone() -> None:
+    # Of 10 tokens each, 1 request gives 1 answer a second, or 2 with a draft; 4 give 2, or 1.9.
+    rates = [[10.0, 20.0], [20.0, 19.0]]
+    day = advised_day(Traffic((0.5, 200.0), "requests_per_s"), [1, 4], rates, output_len=10)
+    assert (day.fixed, day.unsustained) == (1, (1,))
+    assert day.gain == pytest.approx(1.0)
+    # An idle server gains nothing; only with the draft do 4 give the 2.5 of the other hour.
+    rates = [[10.0, 10.0], [20.0, 30.0]]
+    day = advised_day(Traffic((0.5, 2.5), "requests_per_s"), [1, 4], rates, output_len=10)
+    assert (day.fixed, day.gain, day.saturated) == (1, 0.0, ())
+
+
 def test_a_schedule_that_is_not_worth_it_is_not_followed() -> None:
     # At 4 requests no draft is faster by a hair, but so many run only where none is made.
     rates = [[10.0, 20.0], [30.05, 30.0]]

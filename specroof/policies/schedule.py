@@ -324,8 +324,9 @@ class Day:
         Hours whose arrivals are more than the server can answer, as advised and without drafts. No
         gain counts the latter: without drafts their requests wait ever longer.
     worth
-        What the choice went by: the gain over all hours, with a plain server at its largest load in
-        the unsustained ones.
+        What the choice went by: the gain over the hours that it counts, or over all where it counts
+        none; then, between equals, over all, with a plain server at its largest load in the
+        unsustained ones.
     gain_of
         What gains are of: ``"tokens"`` or ``"speed"``.
     changes
@@ -345,7 +346,7 @@ class Day:
     running: tuple[float, ...]
     saturated: tuple[float, ...]
     unsustained: tuple[float, ...]
-    worth: float
+    worth: tuple[float, float]
     gain_of: str
     changes: int
     held_margin: float
@@ -414,15 +415,18 @@ def advised_day(
     def gain(drafts: IntArray) -> float:
         return _gain(traffic, compared, speed, drafts) if compared.any() else np.nan
 
+    def worth(drafts: IntArray) -> tuple[float, float]:
+        whole = _gain(traffic, hours, speed, drafts)
+        return gain(drafts) if compared.any() else whole, whole
+
     lengths = [np.full_like(best, k) for k in range(len(rates.T))]
-    worths = [_gain(traffic, hours, speed, drafts) for drafts in lengths]
-    fixed = int(np.argmax(worths))
+    fixed = max(range(len(lengths)), key=lambda k: worth(lengths[k]))
     schedule = _schedule(loads, rates, running[busy, best[busy]], most_ranges)
     followed = _followed(schedule, running, best)
-    worth = _gain(traffic, hours, speed, followed)
     run, drafts = schedule, followed
-    if worth <= worths[fixed] + _WORTH:
-        worth, drafts = worths[fixed], lengths[fixed]
+    more, whole = np.subtract(worth(followed), worth(lengths[fixed]))
+    if not (more > _WORTH or (more >= -_WORTH and whole > _WORTH)):
+        drafts = lengths[fixed]
         run = Schedule(((1, round(loads[-1]), fixed),), 0.0)
     at = running[np.arange(len(hours)), drafts].tolist()
     held = np.asarray(held_drafts(run, at, margin=_HELD_MARGIN), dtype=np.intp)
@@ -436,7 +440,7 @@ def advised_day(
         running=tuple(at),
         saturated=numbers(falls_behind(drafts)),
         unsustained=numbers(unsustained),
-        worth=worth,
+        worth=worth(drafts),
         gain_of="tokens" if traffic.unit == "concurrency" else "speed",
         changes=_changes(drafts),
         held_margin=_HELD_MARGIN,

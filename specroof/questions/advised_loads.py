@@ -753,9 +753,12 @@ def _worthwhile(grid: Grid) -> Array:
 def _worth(
     grid: Grid, course: Course, batches: Sequence[float], asked: Sequence[int]
 ) -> tuple[float, float, int]:
-    """Return the key of the best drafter: loads that meet the targets, mean speedup, few drafts."""
+    """Return the key of the best drafter: loads that meet the targets, mean speedup, few drafts.
+
+    Over a day what its choice went by.
+    """
     if course.day is not None:
-        return 0.0, course.day.worth, 0
+        return *course.day.worth, 0
     drafts = [drafts_at(course.schedule, batches[i]) for i in asked]
     at = list(asked), drafts
     gain = float(np.mean(grid.ends[0][at]))
