@@ -106,9 +106,10 @@ def test_drafts_that_change_nothing_are_no_gain() -> None:
         output_len=200, concurrency=[1, 8, 128], drafters="eagle3,accept-length=2.8@3",
     )  # fmt: skip
     (chip,) = found.chips
-    assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip, 1.0)
+    assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip)
     gains = replace(chip.rows[-1], speedup=1.4)  # for a target alone
-    assert _why_on(gains, 1.5).startswith("less than 1.5x")
+    assert _why_on(gains, Targets(min_speedup=1.5)) == "less than 1.5x"
+    assert "targets" in _why_on(gains, Targets(tpot_ms=20, min_speedup=1.5))
 
 
 def test_a_server_that_holds_no_sequence_of_all_positions_starts_with_fewer() -> None:
@@ -343,6 +344,16 @@ def test_arrivals_beyond_the_server_are_said(tmp_path: Path) -> None:
     assert "no gain over no drafts is known; in hours 9" in page(f"{EXAMPLE} --traffic {path}")
     day = answer(f"{EXAMPLE} --traffic {path}")["choice"]["traffic"]
     assert (day["gain"], day["saturated_hours"], day["unsustained_hours"]) == (None, [9], [9])
+
+
+def test_a_day_keeps_the_least_speedup_at_every_load(tmp_path: Path) -> None:
+    words = f"{EXAMPLE.replace('--concurrency 1,8,32,64,128', '')} --traffic"
+    words += f" {day_file(tmp_path, [2, 90, 20])} --min-speedup"
+    free = [row["speedup"] for row in advised(answer(f"{words} 1"))]
+    least = (min(free) + max(free)) / 2
+    for row, speedup in zip(advised(answer(f"{words} {least}")), free, strict=True):
+        assert (row["draft_len"] > 0) is (speedup > least)
+    assert not any(row["draft_len"] for row in advised(answer(f"{words} {max(free) + 0.1}")))
 
 
 def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:

@@ -456,6 +456,18 @@ def test_hours_that_no_gain_counts_decide_between_equals_alone() -> None:
     assert (day.fixed, day.gain, day.saturated) == (1, 0.0, ())
 
 
+def test_lengths_that_are_refused_at_a_load_are_taken_up_to_it() -> None:
+    # A draft gives 2 times the 10 tokens/s of 1 request and 25 for the 20 of 4, where it must not
+    # be taken; 3 requests run with it, each at the 5 + 5/3 and 6.25 + 13.75/3 tokens/s between.
+    rates, refused = [[10.0, 20.0], [20.0, 25.0]], [[False, False], [False, True]]
+    gains = {(1.0, 4.0): (20 + 20) / (10 + 20), (3.0,): (6.25 + 13.75 / 3) / (5 + 5 / 3)}
+    for hours, gain in gains.items():
+        traffic = Traffic(hours, "concurrency")
+        day = advised_day(traffic, [1, 4], rates, output_len=10, refused=refused)
+        assert (day.fixed, day.schedule) == (0, ((1, 3, 1), (4, 4, 0)))
+        assert day.gain == pytest.approx(gain - 1)
+
+
 def test_a_schedule_that_is_not_worth_it_is_not_followed() -> None:
     # At 4 requests no draft is faster by a hair, but so many run only where none is made.
     rates = [[10.0, 20.0], [30.05, 30.0]]

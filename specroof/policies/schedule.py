@@ -269,6 +269,8 @@ IntArray = npt.NDArray[np.intp]
 _WORTH: Final = 0.005
 #: How far past the edge of a range a load must be before drafts that are held change.
 _HELD_MARGIN: Final = 0.1
+#: What drafts that must not be taken are worth: less than any others.
+REFUSED: Final = 1e-9
 #: The weight of a load that no hour has, beside 1 for each hour.
 _RARE: Final = 1e-3
 
@@ -360,6 +362,7 @@ def advised_day(
     tokens_per_s: npt.ArrayLike,
     *,
     output_len: float,
+    refused: npt.ArrayLike = False,
     most_ranges: int = 4,
 ) -> Day:
     r"""Return the drafts to run over a day, and their gain.
@@ -377,6 +380,9 @@ def advised_day(
         Throughput there, shape (loads, draft lengths from 0); NaN where a length cannot be.
     output_len
         Tokens of an answer, L.
+    refused
+        Lengths that must not be taken from a load up to the next, shape of `tokens_per_s`; length 0
+        may be taken at every load.
     most_ranges
         Ranges of a schedule, at most.
 
@@ -397,8 +403,11 @@ def advised_day(
         [_running(traffic, hours, loads, rates[:, k], output_len) for k in range(rates.shape[1])],
         axis=-1,
     )
+    never = np.broadcast_to(np.asarray(refused, dtype=np.bool_), rates.shape)
+    place = np.searchsorted(np.round(loads), np.round(running), side="right") - 1
     speed = _speed(running, loads, rates)
-    busy, best = hours > 0, best_index(speed)
+    best = best_index(np.where(np.take_along_axis(never, place, axis=0), np.nan, speed))
+    busy = hours > 0
 
     def falls_behind(drafts: IntArray) -> BoolArray:
         """Return whether more requests arrive in an hour than drafts answer."""
@@ -420,8 +429,9 @@ def advised_day(
         return gain(drafts) if compared.any() else whole, whole
 
     lengths = [np.full_like(best, k) for k in range(len(rates.T))]
-    fixed = max(range(len(lengths)), key=lambda k: worth(lengths[k]))
-    schedule = _schedule(loads, rates, running[busy, best[busy]], most_ranges)
+    fixed = max(np.flatnonzero(~never.any(axis=0)).tolist(), key=lambda k: worth(lengths[k]))
+    values = np.where(never, REFUSED * rates, rates)
+    schedule = _schedule(loads, values, running[busy, best[busy]], most_ranges)
     followed = _followed(schedule, running, best)
     run, drafts = schedule, followed
     more, whole = np.subtract(worth(followed), worth(lengths[fixed]))

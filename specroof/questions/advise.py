@@ -1332,7 +1332,7 @@ def advice_text(answer: Advice) -> str:
     sentences = [
         chip_decision(best),
         *_schedule_line(best),
-        *_conditions(best, answer.targets.least_speedup),
+        *_conditions(best),
         *_targets_lines(answer, best),
         *_day_lines(best.plan.courses[best.plan.chosen].day),
     ]
@@ -1410,7 +1410,7 @@ def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
         yield f"drafts by load: {q.ranges_spelt(chip.plan.schedule)}{every}"
 
 
-def _conditions(chip: ChipAdvice, least_speedup: float) -> Iterator[str]:
+def _conditions(chip: ChipAdvice) -> Iterator[str]:
     """Yield what changes the decision: refusals, targets, limits that are raised, and waits."""
     rows, server, unit = chip.rows, chip.setup.engine.rules, chip.rows[0].unit
     for name, why in chip.refused.items():
@@ -1419,7 +1419,7 @@ def _conditions(chip: ChipAdvice, least_speedup: float) -> Iterator[str]:
     if missed:
         yield f"off where drafts miss the {' and the '.join(missed)}"
     open_at = [row for row in rows if row.is_open and row.draft_len]
-    for why, at in grouped(open_at, partial(_why_on, least_speedup=least_speedup)).items():
+    for why, at in grouped(open_at, partial(_why_on, targets=chip.plan.targets)).items():
         yield f"drafting stays on at {_at(at)} {unit}: {why}"
     bound = [(row, row.default) for row in rows if row.default is not None]
     for key, (limit, most) in chip.raised.items() if bound else ():
@@ -1459,10 +1459,11 @@ def _figures(row: LoadRow, load: str) -> str:
     return f"{load} get {row.tokens_per_s:.0f} tok/s{price}{wait}"
 
 
-def _why_on(row: AdvisedRow, least_speedup: float) -> str:
+def _why_on(row: AdvisedRow, targets: Targets) -> str:
     """Return why drafting stays on where the band holds both a gain and a loss."""
-    if 1 < row.speedup < least_speedup:
-        return f"less than {least_speedup:g}x, but waits are nearer to the targets"
+    if 1 < row.speedup < targets.least_speedup:
+        nearer = ", but waits are nearer to the targets" * (min(targets.seconds) < math.inf)
+        return f"less than {targets.least_speedup:g}x{nearer}"
     if math.isnan(row.speedup):  # the server falls behind the rate without drafts
         more = (row.largest_stable_rate or 0.0) > (row.plain_largest_stable_rate or 0.0)
         told = "the server answers more requests" if more else "waits are nearer to the targets"

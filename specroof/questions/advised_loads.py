@@ -17,7 +17,14 @@ from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.outcomes.solve import Wish, solve
 from specroof.policies.decision import Decisions, RoundBreakdown, bottlenecks, decide, is_late
-from specroof.policies.schedule import Day, Traffic, advised_day, best_schedule, drafts_at
+from specroof.policies.schedule import (
+    REFUSED,
+    Day,
+    Traffic,
+    advised_day,
+    best_schedule,
+    drafts_at,
+)
 from specroof.questions.objects import is_tree
 from specroof.questions.predict import Prediction
 from specroof.serving.end_to_end import EndToEnd
@@ -352,8 +359,6 @@ _LEAST_GAIN: Final = 0.002
 _BETWEEN: Final = 1e-4
 #: Rooms that differ by less count as the same.
 _SAME_ROOM: Final = 0.95
-#: What drafts that must not be taken are worth: less than any others.
-_REFUSED: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -681,8 +686,8 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
     traffic = grid.wanted.traffic
     weights = np.full(len(batches), _BETWEEN)
     weights[list(asked)] = 1.0
-    rates = np.where(grid.allowed[None, :], grid.worth, np.nan)
-    values = rates if traffic is not None else rates * _worthwhile(grid)
+    rates, refused = np.where(grid.allowed[None, :], grid.worth, np.nan), _refused(grid)
+    values = np.where(refused, REFUSED * rates, rates)
     top = np.fmax.reduce(values, axis=1)[:, None]
     values = np.where(values >= top * (1 - TIE), top, values)
 
@@ -691,7 +696,10 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
         if traffic is not None:
             output_len = grid.requests.workload.output_len
             day = advised_day(
-                traffic, batches, taken, output_len=output_len, most_ranges=_MOST_RANGES
+                *(traffic, batches, np.where(refused & lengths, rates, taken)),
+                output_len=output_len,
+                refused=refused,
+                most_ranges=_MOST_RANGES,
             )
             return Course(day.schedule, None, day)
         whole = [round(batch) for batch in batches]
@@ -731,23 +739,30 @@ def _follows_load(grid: Grid) -> bool:
     return all(follows_load(drafter.kind, name, **shape) for name in grid.wanted.frameworks)
 
 
-def _worthwhile(grid: Grid) -> Array:
-    """Return 1 for lengths that may be taken, and next to nothing for others.
+def _refused(grid: Grid) -> BoolArray:
+    """Return which lengths must not be taken, axes (load, draft_len).
 
     Those that miss targets which another length meets, and those by which a load would be decided
-    otherwise than alone: that gain nothing, or not for certain where the best one does.
+    otherwise than alone: that gain nothing, or not for certain where the best one does. A day
+    weighs what some hours lose against what others gain, unless a gain is asked of each, and may
+    always go without drafts.
     """
     meets = grid.in_time & grid.allowed
     refused = ~meets & meets.any(axis=1, keepdims=True)
+    least_speedup = grid.wanted.targets.least_speedup
+    if grid.wanted.traffic is not None:
+        refused[:, 0] = False
+        if least_speedup == 1:
+            return refused
     late = np.broadcast_to(grid.outcome.unsustained, (1, len(refused)))[0]
-    least = np.where(late, 1.0, grid.wanted.targets.least_speedup)[:, None]
+    least = np.where(late, 1.0, least_speedup)[:, None]
     middle, low, _ = grid.ends
     refused[:, 1:] |= ~(middle > least * (1 + TIE))[:, 1:]
     best = best_index(np.where(refused | ~grid.allowed, np.nan, middle))[:, None]
     gain, surely = (np.take_along_axis(ends, best, axis=1) for ends in (middle, low))
     # A length that is scheduled has the band of the best one, around itself.
     refused[:, 1:] |= ((surely > least) & ~(surely * middle > least * gain))[:, 1:]
-    return np.where(refused, _REFUSED, 1.0)
+    return refused
 
 
 def _worth(
