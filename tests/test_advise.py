@@ -107,6 +107,7 @@ def test_drafts_that_change_nothing_are_no_gain() -> None:
     )  # fmt: skip
     (chip,) = found.chips
     assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip)
+    assert _why_on(replace(chip.rows[-1], speedup=0.98), Targets()).startswith("it loses there")
     gains = replace(chip.rows[-1], speedup=1.4)  # for a target alone
     assert _why_on(gains, Targets(min_speedup=1.5)) == "less than 1.5x"
     assert "targets" in _why_on(gains, Targets(tpot_ms=20, min_speedup=1.5))

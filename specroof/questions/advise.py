@@ -1468,9 +1468,10 @@ def _why_on(row: AdvisedRow, targets: Targets) -> str:
         more = (row.largest_stable_rate or 0.0) > (row.plain_largest_stable_rate or 0.0)
         told = "the server answers more requests" if more else "waits are nearer to the targets"
         return f"with them {told}"
-    return (
-        "it changes nothing there" if round(row.speedup, 2) <= 1 else "the best estimate is a gain"
-    )
+    gain = round(row.speedup, 2) - 1
+    if gain < 0:
+        return "it loses there, the price of one draft length over several loads"
+    return "the best estimate is a gain" if gain else "it changes nothing there"
 
 
 def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
