@@ -24,6 +24,7 @@ from specroof.errors import Urgent, refuse, reject
 from specroof.latency.model import model_latency
 from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
+from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
 from specroof.questions import parameters as p
@@ -45,6 +46,7 @@ from specroof.report.layout import page, wrapped
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
+from specroof.speedup.result import best_index, within_measured
 from specroof.units import Bounds, format_count, format_drafts, format_si
 
 #: Output tokens a day, if not given: three traffics.
@@ -354,8 +356,8 @@ def train(request: TrainRequest) -> Trained:
         notes.append(f"answers are written with {_ANSWERS_IN_FLIGHT} requests in flight a server")
     if request.rate is not None:
         notes.append(
-            "savings of requests that arrive are those at the largest rate that servers answer, with "
-            "the drafts that answer most"
+            "requests that arrive have the drafts of which the server answers most, and savings are "
+            "those at the largest rate that it answers"
         )
     if request.power_cap is not None:
         notes.append("devices train without the power cap, which is the server's")
@@ -547,19 +549,26 @@ class _Saves:
     spent: float | None = None
 
     def fields(self, found: Outcomes) -> dict[str, Any]:
-        """Return the figures of the load, by the names of `LoadRow`."""
-        return next(load_fields(found, self.load, self.money))
+        """Return the figures of the load, by the names of `LoadRow`.
+
+        Requests that arrive have the drafts that answer most, at whatever rate they arrive.
+        """
+        most = None
+        if found.played is not None and self.load.rate:
+            gain = within_measured(found.played.stable_gain[0], found.curve.measured_draft_len)
+            most = 1 + int(best_index(gain[1:]))
+        return next(load_fields(found, self.load, self.money, decided(found, most)))
 
     def hours(self, found: Outcomes, fields: Mapping[str, Any]) -> tuple[float, tuple[float, ...]]:
         """Return the device-hours of an output token without drafts, and what drafts gain of them.
 
         The gain, and the ends of its band. Requests that arrive make as many tokens with drafts as
-        without, on fewer servers: at the largest rate that each answers with the drafts of the row.
+        without, on fewer servers: at the largest rate that each answers with the drafts tried.
         """
         played, workload = found.played, self.load.steady.workload
         if played is not None and self.load.rate and workload is not None:
             speed = float(played.stable_rate[0]) * workload.output_len
-            gains = tuple(played.stable_gain[:, fields["draft_len"]].tolist())
+            gains = tuple(played.stable_gain[:, fields["tried_draft_len"]].tolist())
         else:
             speed, gain = fields["plain_tokens_per_s"], fields["speedup"]
             gains = gain, *fields["bands"].get("speedup", (gain, gain))
