@@ -348,6 +348,9 @@ def train(request: TrainRequest) -> Trained:
         (free,) = request.drafters_with_acceptance(request.against)
     money = money_of(case.deployment.setup, case.split, request.price_per_hour)
     training, steps = _training(request, case, drafter, money)
+    if drafter.acceptance is not None:
+        allowed = "one without acceptance: train finds it, or accept_length states it"
+        refuse("drafter", drafter.name, allowed)
     lengths, drafts, about = _lengths(
         request, drafter, usual_drafts(drafter, case.deployment.model, request.draft_len)
     )
