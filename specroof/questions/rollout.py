@@ -43,7 +43,7 @@ from specroof.questions.objects import Values, money_of
 from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, question
-from specroof.questions.train import training_of
+from specroof.questions.train import trained_head, training_of
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, page, wrapped
 from specroof.serving.capacity import RoomRule
@@ -587,6 +587,8 @@ def rollout(request: RolloutRequest) -> Rollout:
     if request.retraining_samples is not None:
         samples = whole_within("retraining_samples", request.retraining_samples, _ANSWERS)
     model: Architecture = asked[0][0].model
+    if request.retraining_samples is not None:
+        trained_head(drafters[0], model)
     replicas = whole_within("replicas", request.replicas, "devices")
     servers = min(replicas, len(answers.output_len))
     loads = [known_load(_part(answers, slice(i, None, replicas))) for i in range(servers)]

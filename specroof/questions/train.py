@@ -10,6 +10,7 @@ import numpy as np
 from specroof import quantities as q
 from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_length
 from specroof.architecture.draft_heads import DraftHead
+from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, ideal_drafter
@@ -414,15 +415,27 @@ def _idle_note(row: TrainRow, plain_hours: float, beside: str, devices: int) -> 
         )
 
 
+def trained_head(drafter: Drafter, model: Architecture) -> DraftHead:
+    """Return the layers of a drafter that training changes.
+
+    Raises
+    ------
+    OptionError
+        For a drafter without weights of its own.
+    """
+    head = drafter.held(model).head
+    if head is None:
+        allowed = "a drafter with weights, as eagle3, mtp or dflash"
+        reject(f"drafter is {drafter.name!r}, which is not trained", allowed)
+    return head
+
+
 def _training(
     request: TrainRequest, case: Case, drafter: Drafter, money: Money
 ) -> tuple[Training, int]:
     """Return what training takes, and the steps that the drafter is unrolled for."""
     deployment = case.deployment
-    head = drafter.held(deployment.model).head
-    if head is None:
-        allowed = "a drafter with weights, as eagle3, mtp or dflash"
-        reject(f"drafter is {drafter.name!r}, which is not trained", allowed)
+    head = trained_head(drafter, deployment.model)
     samples = number_within("samples", request.samples, _SAMPLES)
     sample_len = number_within("sample_len", request.sample_len, _SAMPLE_LEN)
     epochs = number_within("epochs", request.epochs, _EPOCHS)
