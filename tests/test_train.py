@@ -98,7 +98,7 @@ def test_answers_are_written_at_the_rate_that_predict_says() -> None:
 
 def test_training_sets_that_the_line_has_not_seen_are_within_its_band() -> None:
     reached: dict[float, list[float]] = {}
-    for row in trained_rows():
+    for row in (row for row in trained_rows() if row["kind"] == "eagle3"):
         curve = acceptance_from_length(
             row["accept_length"], int(row.get("draft_len", 3)), kind="eagle3"
         )
@@ -228,10 +228,13 @@ def test_the_load_of_a_decision_is_named_where_there_are_several() -> None:
 def test_a_kind_without_published_training_says_so() -> None:
     found = train(MODEL, "h100", drafter="dflash", samples=7, unrolled_steps=2, training_devices=1)
     assert (found.unrolled_steps, found.training.devices) == (2, 1)
-    assert any("examples" in note for note in found.notes)
+    # Tutorial of speculators: 1.47 tokens a round on MT-Bench after 5k samples of ShareGPT.
+    assert any("1.47 tokens per round of 5.00k samples is all" in note for note in found.notes)
     assert {row.accept_length for row in found.rows} == {2.0, 3.0, 4.0}
     for kind, steps in {"p_eagle": 7, "dflash": 16, "mtp": 1}.items():
-        assert train(MODEL, "h100", drafter=kind, samples=7).unrolled_steps == steps
+        found = train(MODEL, "h100", drafter=kind, samples=7)
+        assert found.unrolled_steps == steps
+    assert any("nothing is known here of what mtp" in note for note in found.notes)
 
 
 def test_the_batch_that_the_help_names_is_the_one_of_an_answer() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_length
+from specroof.acceptance.published.trained import COMPARED_DRAFTS, expected_length, trained_rows
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, number_within, whole_within
@@ -532,9 +532,15 @@ def _lengths(
         refuse("draft_len", request.draft_len, "with accept_length")
     expected = expected_length(drafter.kind, request.samples)
     if expected is None:
+        known = [
+            f"{row['accept_length']:g} tokens per round of {format_count(row['samples'])} samples"
+            for row in trained_rows()
+            if row["kind"] == drafter.kind
+        ]
+        what = f"{', '.join(known)} is all that is" if known else "nothing is"
         note = (
-            f"no published {drafter.kind} states what it was trained on: lengths are examples, "
-            "not what to expect"
+            f"{what} known here of what {drafter.kind} reaches by its training: lengths are "
+            "examples, not what to expect"
         )
         examples = [one for one in _LENGTHS if one <= drafts + 1]
         return lengths_within(request, examples, drafts), drafts, [Urgent(note)]
