@@ -165,11 +165,11 @@ def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key:
         replace(LOAD, quantization="fp8", kv_cache="fp8"),
         replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, expert_parallel=4),
         replace(
-            *(LOAD,),
+            LOAD,
             model="Qwen/Qwen3-30B-A3B",
             tensor_parallel=4,
             attention_data_parallel=4,
-        ),  # fmt: skip
+        ),
     ],
 )
 def test_a_load_is_scored_by_what_predict_says(load: Measurement) -> None:
