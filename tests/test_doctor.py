@@ -411,6 +411,27 @@ def test_devices_and_formats_are_those_of_the_server(saved: Any, tmp_path: Path)
         of(paths, server="running=64")
 
 
+@pytest.mark.parametrize(
+    ("says", "framework", "counts"),
+    [
+        ("0.5.9", None, "0.5.9"),
+        ("0.5.17.post1", "sglang", "0.5.14"),
+        ("0.4.6", None, "0.5.9"),  # older than all
+        ("main", None, "0.5.23"),
+        ("0.5.9", "sglang@0.5.14", "0.5.14"),
+    ],
+)
+def test_the_release_is_that_of_the_server(
+    saved: Any, tmp_path: Path, says: str, framework: str | None, counts: str
+) -> None:
+    info = tmp_path / "info.json"
+    info.write_text(server_info(version=says, **ROOMY))
+    found: Any = of([*saved(*two(CROWD)), info], drafter="dflash", framework=framework)
+    assert f"engine sglang {counts} " in found.title
+    # 0.5.9 has no DFLASH: `SpeculativeAlgorithm` of its speculative/spec_info.py.
+    assert (found.flags is None) == (counts == "0.5.9")
+
+
 def answer(pages: dict[str, str], handler: Any, _number: int) -> None:
     known = handler.path in pages
     give(handler, pages.get(handler.path, "").encode(), 200 if known else 404)

@@ -930,6 +930,26 @@ def version_parts(version: str) -> tuple[int, ...]:
     return tuple(map(int, numbers[0].split("."))) if numbers else ()
 
 
+def nearest_release(server: str, version: str) -> str:
+    """Return the newest known version of a server up to one; the oldest where all are newer.
+
+    Parameters
+    ----------
+    server
+        One with files.
+    version
+        As it says of itself, with a number.
+
+    Examples
+    --------
+    >>> nearest_release("vllm", "0.24.1rc1"), nearest_release("vllm", "0.11.0")
+    ('0.24.0', '0.19.0')
+    """
+    known = known_releases(server)
+    wanted = version_parts(version)
+    return next((one for one in known if version_parts(one) <= wanted), known[-1])
+
+
 @cache
 def release(name: str) -> Release:
     """Return what a release does.

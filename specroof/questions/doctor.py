@@ -34,6 +34,7 @@ from specroof.evidence.server_info import (
     cache_facts,
     server_facts,
 )
+from specroof.frameworks import nearest_release, version_parts
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.latency.setup import Deployment, Setup, release_in
 from specroof.outcomes.case import Case, served_case
@@ -578,7 +579,8 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     profile = hardware_of(request.hardware)
     # The engine that the server is, where that was fitted.
     engine = request.engine or profile.engine_of(counts.framework)
-    served = as_launched(replace(request, hardware=profile, engine=engine), facts)
+    request = replace(request, hardware=profile, engine=engine)
+    served = as_launched(request, facts, counts.framework)
     case = _case(served, drafter, counts)
     prediction = prediction_of(case)
     limit = _default_limit(case, prediction)
@@ -650,8 +652,11 @@ def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]
     return observed(metrics, pages.seconds), facts, notes
 
 
-def as_launched(request: DoctorRequest, facts: ServerFacts) -> DoctorRequest:
+def as_launched(request: DoctorRequest, facts: ServerFacts, framework: str) -> DoctorRequest:
     """Return a request whose server is set up as it says, where the user leaves that open.
+
+    Counts
+        a release without a file as the nearest one below it.
 
     Raises
     ------
@@ -676,6 +681,12 @@ def as_launched(request: DoctorRequest, facts: ServerFacts) -> DoctorRequest:
     told["server"] = replace(given_settings, **stated_settings)
     options = options_of(request.options)
     told["options"] = replace(options, kv_dtype=options.kv_dtype or facts.kv_dtype)
+    chip, engine = request.engine_on(hardware_of(request.hardware))
+    version = facts.version or ""
+    is_open = version_parts(version) and not framework_of(request.framework)[1]
+    # An engine with the rules of other software has no release of this one.
+    if is_open and chip.engine(engine).rules == framework:
+        told["framework"] = f"{framework}@{nearest_release(framework, version)}"
     return replace(request, **told)
 
 
