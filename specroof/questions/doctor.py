@@ -811,7 +811,7 @@ def _counts(answer: Diagnosis) -> Iterator[list[str]]:
     elif counts.draft_len is not None:
         share = f"{1.0 if counts.drafted_frac is None else counts.drafted_frac:.0%}"
         some = "" if share == "100%" else f"in {share} of "
-        rounds = f"{some}{counts.rounds:.0f} rounds of requests"
+        rounds = f"{some}{counts.rounds:.0f} rounds of requests" if counts.rounds else ""
         yield ["drafts per round", f"{counts.draft_len:.3g}", rounds]
     if counts.speculates and counts.tokens_per_round is not None:
         yield ["tokens per round", f"{counts.tokens_per_round:.2f}", counts.length_from]

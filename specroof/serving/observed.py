@@ -279,7 +279,9 @@ def _drafting_by_settings(found: Counted) -> dict[str, Any]:
     elif not rounds and shown is None:
         return _NO_DRAFTS
     longest = None if drafts is None else max(round(drafts), 1)
-    seen, how = {"draft_len": drafts, "longest": longest}, "as last shown: no request ended"
+    seen = {"draft_len": drafts, "longest": longest}
+    why = "this release counts no verifications" if ended else "no request ended"
+    how = f"as last shown: {why}"
     if rounds:
         # The first token of an answer comes from its prefill.
         shown = (found.counts.get("output_tokens", 0.0) - ended) / rounds
