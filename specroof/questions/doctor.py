@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
 
@@ -373,8 +373,26 @@ _PREFILLS: Final = (
 )
 
 
+_AS_LAUNCHED: Final = "what the server says, else 1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchedRequest(DeploymentRequest):
+    """What is served, and where, of a server that may say itself how it is spread."""
+
+    panel: ClassVar = p.PLACEMENT
+
+    # None tells what is left open from a 1 that is stated.
+    tensor_parallel: Annotated[int | None, p.like(p.TensorParallel, shown=_AS_LAUNCHED)] = None  # type: ignore[assignment]
+    expert_parallel: Annotated[int | None, p.like(p.ExpertParallel, shown=_AS_LAUNCHED)] = None  # type: ignore[assignment]
+    attention_data_parallel: Annotated[
+        int | None, p.like(p.AttentionDataParallel, shown=_AS_LAUNCHED)
+    ] = None  # type: ignore[assignment]
+    pipeline_parallel: Annotated[int | None, p.like(p.PipelineParallel, shown=_AS_LAUNCHED)] = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True)
-class DoctorRequest(DeploymentRequest):
+class DoctorRequest(LaunchedRequest):
     r"""Ask how a running server fares.
 
     Examples
@@ -668,9 +686,9 @@ def as_launched(request: DoctorRequest, facts: ServerFacts, framework: str) -> D
         *("tensor_parallel", "expert_parallel", "attention_data_parallel", "pipeline_parallel"),
     ):
         stated, given = getattr(facts, name), getattr(request, name)
-        if stated is not None and given not in {1, stated}:
+        if stated is not None and given not in {None, stated}:
             reject(f"{name} is {given}", f"{stated}, as the server says, or to leave it out")
-        told[name] = stated or given
+        told[name] = given if given is not None else stated or 1
     given_settings = server_of(request.server)
     launched = facts.settings or ServerSettings()
     for key, value in given_settings.stated.items():

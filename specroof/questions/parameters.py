@@ -199,6 +199,20 @@ Family = Annotated[
 ExpertParallel = Annotated[
     int, Parameter("Expert parallelism: devices that share the experts.", "--ep")
 ]
+AttentionDataParallel = Annotated[
+    int,
+    Parameter(
+        "Data-parallel attention: groups of devices with separate sequences.", "--dp-attention"
+    ),
+]
+PipelineParallel = Annotated[
+    int,
+    Parameter(
+        "Pipeline parallelism: stages of layers, each on tensor_parallel devices.",
+        "--pp",
+        about_flag="Pipeline parallelism: stages of layers, each on --tp devices.",
+    ),
+]
 Engine = Annotated[
     str | None,
     Parameter(
@@ -255,26 +269,14 @@ class DeploymentParameters(ServedParameters):
     tensor_parallel: TensorParallel = 1
     family: Family = None
     expert_parallel: ExpertParallel = 1
-    attention_data_parallel: Annotated[
-        int,
-        Parameter(
-            "Data-parallel attention: groups of devices with separate sequences.", "--dp-attention"
-        ),
-    ] = 1
+    attention_data_parallel: AttentionDataParallel = 1
     decode_context_parallel: Annotated[
         int,
         Parameter(
             "Decode context parallelism: devices that each cache a part of the context.", "--dcp"
         ),
     ] = 1
-    pipeline_parallel: Annotated[
-        int,
-        Parameter(
-            "Pipeline parallelism: stages of layers, each on tensor_parallel devices.",
-            "--pp",
-            about_flag="Pipeline parallelism: stages of layers, each on --tp devices.",
-        ),
-    ] = 1
+    pipeline_parallel: PipelineParallel = 1
     nodes: Annotated[
         int | None,
         Parameter(
