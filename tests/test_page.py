@@ -496,6 +496,24 @@ def test_a_default_that_binds_is_raised_in_flags_and_commands(page: Opened) -> N
     check(page)
 
 
+@pytest.mark.parametrize(
+    ("drafter", "engine", "told"),
+    [
+        ("dflash", "vllm", '"draft_sample_method": "probabilistic"'),
+        ("eagle3", "sglang", "--speculative-use-rejection-sampling"),
+        ("dflash", "sglang", "# no flag for rule=rejection"),
+    ],
+)
+def test_flags_have_the_rule_that_the_acceptance_was_measured_with(
+    page: Opened, drafter: str, engine: str, told: str
+) -> None:
+    for spec, is_told in {drafter: True, f"{drafter},accept=0.8": False}.items():
+        page.state(drafters=[spec], engine=engine, temperature=1)
+        assert (told in page.page.locator("#flags pre").first.inner_text()) == is_told
+    page.state(drafters=[drafter], engine=engine, temperature=0)  # where rules keep the same tokens
+    assert told not in page.page.locator("#flags pre").first.inner_text()
+
+
 def test_a_view_is_restored_from_its_address(at: Callable[..., Opened], page: Opened) -> None:
     drafters = [f"mtp,profile={PROFILE}", "autoregressive,accept=0.61,cost=0.035"]
     page.state(chip="h100", batch=32, context=1024, focus=1, length=5, limited=0, drafters=drafters)

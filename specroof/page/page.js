@@ -500,13 +500,22 @@ globalThis.specroofPage = (() => {
         ? "memory for the KV cache"
         : `memory (${by})`;
 
-  /** Flags of a kind of drafter by server, or why one does not run it; undefined for a share of time. */
-  const flagsOf = (kind, model) =>
-    tables.flags.texts[kind]?.[tables.flags.of_models[kind][tables.models.indexOf(model)]];
+  /** The rule that a server has to be told for the acceptance of a drafter; at temperature 0 most keep the same tokens. */
+  function ruleOf(drafter) {
+    if (!specroof.isPublished(drafter)) return "";
+    const { rule, temperature } = profileOf(drafter);
+    return rule !== "lossy" && (movedTo(drafter) ?? temperature) === 0 ? "" : (rule ?? "");
+  }
+
+  /** Flags of a drafter by server, or why one does not run it; undefined for a share of time. */
+  function flagsOf(drafter, model) {
+    const found = tables.flags.texts[drafter.kind]?.[tables.flags.of_models[drafter.kind][tables.models.indexOf(model)]];
+    return found && { ...found[""], ...found[ruleOf(drafter)] };
+  }
 
   /** Why the server of a setup does not run a drafter; empty where it does. */
   function refused(setup, drafter) {
-    const own = setup.cell && flagsOf(drafter.kind, setup.words.model)?.[setup.cell.framework];
+    const own = setup.cell && flagsOf(drafter, setup.words.model)?.[setup.cell.framework];
     if (typeof own === "string") return own.split("; allowed")[0];
     const rule = drafter.law === "profile" ? profileOf(drafter).rule : null,
       rules = setup.cell && tables.accepts[setup.cell.framework];
@@ -1458,7 +1467,7 @@ globalThis.specroofPage = (() => {
   function showFlags() {
     const drafter = state.drafters[inFocus()],
       parts = [];
-    const known = flagsOf(drafter.kind, state.model),
+    const known = flagsOf(drafter, state.model),
       curve = setups[0].figures.curves[inFocus()];
     const missing = absence(setups[0], drafter, curve),
       length = state.length ?? curve?.choice.draft_len;

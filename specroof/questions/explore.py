@@ -1093,7 +1093,7 @@ def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Arr
 
 
 def flags_to_paste(
-    kind: str, model: Architecture, max_draft_len: int
+    kind: str, model: Architecture, max_draft_len: int, rule: str = ""
 ) -> dict[str, list[str] | str]:
     """Return the flags that start each server software with a drafter of a model.
 
@@ -1103,12 +1103,14 @@ def flags_to_paste(
         What drafts, as a SPEC calls it, and what is served.
     max_draft_len
         The longest draft.
+    rule
+        As of `Speculation`.
 
     Returns
     -------
     dict
-        By framework the flags of each draft length from 1 on, a comment for a single length that
-        is refused, or why there are none.
+        By framework the flags of each draft length from 1 on, below comments on the rule, a
+        comment for a single length that is refused, or why there are none.
     """
     flags: dict[str, list[str] | str] = {}
     drafter = load_drafter(kind)
@@ -1117,18 +1119,25 @@ def flags_to_paste(
         for drafts in range(1, max_draft_len + 1):
             plan = speculation_of(drafter, model, [(1, _ANY_LOAD, drafts)], None)
             try:
-                found = launch(plan, framework)
+                usual = launch(plan, framework)
+                found = launch(replace(plan, rule=rule), framework)
             except OptionError as refusal:
                 refusals.append(str(refusal))
                 texts.append(f"# {refusal}")
             else:
-                texts.append("\n".join([*found.file_lines, found.text]))
+                more = [f"# {note}" for note in found.notes if note not in usual.notes]
+                texts.append("\n".join([*more, *found.file_lines, found.text]))
         flags[framework] = refusals[0] if len(refusals) == max_draft_len else texts
     return flags
 
 
 def _flags(answer: Exploration) -> dict[str, Any]:
-    """Return the flags of each kind, each text once, and which of them each model has."""
+    """Return the flags of each kind, each text once, and which of them each model has.
+
+    They are by the rule of an acceptance; beside those of the usual, which is empty, a rule has
+    the frameworks alone whose flags differ.
+    """
+    rules = {getattr(profile.acceptance(), "rule", None) or "" for profile in load_profiles()}
     texts: dict[str, list[Any]] = {}
     places: dict[str, list[int]] = {}
     for kind in PRICED_KINDS:
@@ -1138,7 +1147,11 @@ def _flags(answer: Exploration) -> dict[str, Any]:
         for model in answer.models.values():
             key = model.family, model.notes
             if key not in known:
-                found = flags_to_paste(kind, model, answer.axes.max_draft_len)
+                usual = flags_to_paste(kind, model, answer.axes.max_draft_len)
+                found = {"": usual}
+                for rule in sorted(rules - {""}):
+                    told = flags_to_paste(kind, model, answer.axes.max_draft_len, rule)
+                    found[rule] = {name: told[name] for name in told if told[name] != usual[name]}
                 known[key] = own.index(found) if found in own else len(own)
                 own += [found] * (known[key] == len(own))
             places[kind].append(known[key])
