@@ -171,6 +171,30 @@ def test_recorded_output_of_a_busy_machine_is_read_and_warned_of(gguf: Path) -> 
     assert "busy" in answer.file
 
 
+@pytest.mark.parametrize(
+    ("model", "told", "says"),
+    [
+        ("Qwen/Qwen3-0.6B", {"weights": "q8_0"}, ""),
+        ("Qwen/Qwen3-0.6B", {}, "has 633495552 bytes of weights"),  # of bf16, 2 bytes each
+        ("Qwen/Qwen3-0.6B", {"weights": "q4_k_m"}, "by --weights, which a-Q8_0.gguf names"),
+        ("Qwen/Qwen3-1.7B", {"weights": "q8_0"}, "has 596049920 weights"),
+        ("Qwen/Qwen3-0.6B", {"weights": "q8_0", "kv": "q8_0"}, "by --kv-cache fp16"),
+    ],
+)
+def test_results_of_another_file_or_cache_are_refused(
+    model: str, told: dict[str, str], says: str
+) -> None:
+    text = RECORDED.read_text().replace(
+        '"model_type"', '"model_filename": "a-Q8_0.gguf", "model_type"'
+    )
+    options = Options(weight_dtype=told.get("weights"), kv_dtype=told.get("kv"))
+    if not says:
+        specroof.calibrate({"bench.json": text}, model, CPU, options=options)
+        return
+    with pytest.raises(MeasurementError, match=re.escape(says)):
+        specroof.calibrate({"bench.json": text}, model, CPU, options=options)
+
+
 def test_the_shell_writes_the_file(tmp_path: Path, gguf: Path) -> None:
     bench, mine = tool(tmp_path, FAKE), tmp_path / "mine.yaml"
     words = f"-H {CPU} --context 0,256 --drafter block,cost=0.1,drafts=3,accept=0.6"

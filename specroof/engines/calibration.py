@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from specroof.arrays import Array
-from specroof.cost import Options
+from specroof.cost import Options, stored_as
 from specroof.drafters import Drafter, TokensPerRound, ideal_drafter
 from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
 from specroof.engines.record import BARE, ONLY, MeasuredCase, Record, case_of, of_bare_passes
@@ -213,10 +213,13 @@ def ideal_rates(
         index_dtype=options.index_dtype,
         weight_dtype=options.weight_dtype,
     )
+    held = model if options.weight_dtype is None else stored_as(model, options.weight_dtype)
     stated = Stated(
         model=model.name,
         placement=setup.placement,
         weight_bits=served.weight_bits,
+        n_params=model.n_params,
+        weight_bytes=held.weight_bytes,
         kv_dtype=served.kv_dtype,
         kv_chosen=setup.options.kv_dtype is not None,
     )

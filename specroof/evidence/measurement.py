@@ -96,6 +96,8 @@ class Measurement:
     quantization, kv_cache
         Of weights and of cached keys and values, as the tool calls them; None where the file
         leaves it to the checkpoint.
+    file, model_params, model_bytes
+        The file of the weights; weights in it, and their bytes.
     server
         What the server was told, as far as the file says; None where it does not.
     decode_workers, prefill_workers
@@ -144,6 +146,9 @@ class Measurement:
     attention_data_parallel: int | None = None
     quantization: str | None = None
     kv_cache: str | None = None
+    file: str = ""
+    model_params: int | None = None
+    model_bytes: int | None = None
     server: ServerSettings | None = None
     decode_workers: int | None = None
     prefill_workers: int | None = None

@@ -526,6 +526,11 @@ class _LlamaBench(Extract):
     n_gen: WholeAmountOrZero = REQUIRED
     n_depth: WholeAmountOrZero = 0
     n_ubatch: WholeAmount = 512
+    model_filename: str = ""
+    model_n_params: WholeAmount | None = None
+    model_size: WholeAmount | None = None
+    type_k: str | None = None
+    type_v: str | None = None
     avg_ns: _Nanoseconds = REQUIRED
     samples_ns: list[_Nanoseconds] | None = None
 
@@ -542,8 +547,13 @@ def _llama_bench(content: dict[str, Any], place: str) -> Measurement:
     is_pass = test.n_prompt > 0
     samples = test.samples_ns or [test.avg_ns]
     spread = pstdev(samples) / median(samples)
+    caches = {name for name in (test.type_k, test.type_v) if name}
     return Measurement(
         place=place,
+        file=test.model_filename,
+        model_params=test.model_n_params,
+        model_bytes=test.model_size,
+        kv_cache=" and ".join(sorted(caches)) or None,
         method=STEP if is_pass else None,
         batch_size=1.0,
         # A bare pass has what is cached before it; decoding, on average, half of its own besides.

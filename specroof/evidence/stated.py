@@ -10,7 +10,7 @@ from specroof.evidence.measurement import NAMES, Measurement
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import Placement
 from specroof.reading.yaml_text import shown
-from specroof.units import dtype_bytes
+from specroof.units import DTYPE_BYTES
 
 #: Kinds of a SPEC whose costs are shares, or none: they stand for any drafter.
 _STAND_FOR_ANY: Final = frozenset({"ideal", "autoregressive", "block"})
@@ -25,7 +25,11 @@ _BITS: Final[Mapping[str, int]] = NAMES["weight_bits"]
 #: What says that nothing is said, or that weights are as wide as activations.
 _UNSAID: Final = frozenset({"", "auto", "none", "unquant", "bf16", "bfloat16", "fp16"})
 
-#: Dtypes of a cache, by what SGLang calls them.
+#: Weights of a file, and their bytes, may differ from those of a model by this share: a head that
+#: drafts, tensors that one quantizer leaves in more bits.
+_ALIKE: Final = 0.05
+
+#: Dtypes of a cache, by what SGLang and ggml call them.
 CACHE_DTYPES: Final[Mapping[str, str]] = NAMES["cache_dtypes"]
 
 
@@ -126,6 +130,8 @@ class Stated:
         Over how many devices.
     weight_bits
         Formats of the weights, and the bits of each.
+    n_params, weight_bytes
+        All weights, and their bytes in these formats.
     kv_dtype
         The dtype of cached keys and values.
     kv_chosen
@@ -135,6 +141,8 @@ class Stated:
     model: str
     placement: Placement
     weight_bits: Mapping[str, int]
+    n_params: int
+    weight_bytes: float
     kv_dtype: str
     kv_chosen: bool
 
@@ -167,6 +175,18 @@ def refuse_other_setup(points: Iterable[Measurement], stated: Stated) -> None:
 
 
 def _refuse_other_weights(point: Measurement, stated: Stated) -> None:
+    hint = f", which {point.file} names" if point.file else ""
+    for what, measured, predicted, change in (
+        ("weights", point.model_params, stated.n_params, "another --model"),
+        ("bytes of weights", point.model_bytes, stated.weight_bytes, f"--weights{hint}"),
+    ):
+        if measured is not None and abs(measured / predicted - 1.0) > _ALIKE:
+            reject(
+                f"{point.place}: the file has {measured} {what}, and {stated.model} is predicted "
+                f"with {predicted:.0f}",
+                f"about as many, by {change}",
+                MeasurementError,
+            )
     named, bits = (point.quantization or "").casefold(), stated.weight_bits
     if named in _UNSAID:
         return
@@ -187,7 +207,8 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
     # A user who names a format for an unlisted cache knows the format.
     same = stated.kv_chosen
     if known is not None:
-        same = dtype_bytes(known) == dtype_bytes(stated.kv_dtype)
+        measured, predicted = (DTYPE_BYTES.get(name, name) for name in (known, stated.kv_dtype))
+        same = measured == predicted
     if not same:
         reject(
             f"{point.place}: kv_cache_dtype is {shown(point.kv_cache)}, and {stated.model} is "
