@@ -214,6 +214,12 @@ def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
     assert f"measure {gguf} -H {CPU} --results passes.json" in printed
     more = run(*words, "--context 0,4096 --seconds 30 --tool-args '-ngl 99'")
     assert "'--tool-args=-ngl 99' --context=0,4096 --seconds=30 > passes.json" in more
+    told = "--weights q8_0 --kv-cache q8_0 --drafter mtp,accept=0.8 --engine ideal --family qwen3"
+    named = f"Qwen/Qwen3-0.6B -H {CPU}"
+    for library, file in {"llama-bench": "'<YOUR-FILE>.gguf'", "mlx-lm": "Qwen/Qwen3-0.6B"}.items():
+        said = run("measure", named, told, f"--script --tool {library}")
+        assert f"time_passes.py {file} --tool {library} " in said
+        assert f"measure {named} {told} --results passes.json" in said
     chip = specroof.load_hardware(CPU)
     assert chip.name in specroof.measure(gguf, chip, script=True).notes[1]
     ran = subprocess.run(

@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,6 +17,7 @@ from specroof.engines import calibrated_yaml, predicted_tokens_per_s
 from specroof.engines.calibration import Residual
 from specroof.errors import MeasurementError, expect, optional_library, refuse
 from specroof.evidence import Measurement
+from specroof.evidence.time_passes import LIBRARIES
 from specroof.evidence.timed_here import SCRIPT, timed_here
 from specroof.latency.setup import engine_setup
 from specroof.questions import parameters as p
@@ -39,6 +41,8 @@ from specroof.units import Bounds
 #: Cached tokens, and the longest draft, of the speedups that are compared.
 _CONTEXT: Final = 1024
 _MOST_DRAFTS: Final = 8
+#: Stands for the file that the tools of llama.cpp read, where the model is named otherwise.
+_YOUR_FILE: Final = "<YOUR-FILE>.gguf"
 _SECONDS: Final = Bounds(1, 3600)
 
 
@@ -263,17 +267,27 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
     ]
     model = os.fspath(request.model)
     if request.script:
-        words = ["python", SCRIPT.name, model, "--tool", request.tool]
+        is_read = request.tool in LIBRARIES or model.casefold().endswith(".gguf")
+        words = ["python", SCRIPT.name, model if is_read else _YOUR_FILE, "--tool", request.tool]
         if request.tool_args:
             words.append(f"--tool-args={request.tool_args}")
         words += [f"--context={','.join(map(str, contexts))}", f"--seconds={seconds:g}"]
-        chip = request.hardware
-        named = os.fspath(chip) if isinstance(chip, str | os.PathLike) else chip.name
+        options, chip, drafter = options_of(request.options), request.hardware, request.drafter
+        told = {
+            "-H": os.fspath(chip) if isinstance(chip, str | os.PathLike) else chip.name,
+            "--weights": options.weight_dtype,
+            "--kv-cache": options.kv_dtype,
+            "--drafter": None if drafter == MeasureRequest.drafter else drafter_of(drafter).name,
+            "--engine": request.engine,
+            "--family": request.family,
+        }
+        pairs = [(flag, word) for flag, word in told.items() if word is not None]
+        here = shlex.join([model, *chain.from_iterable(pairs)])
         return TimingScript(
             SCRIPT.read_text(encoding="utf-8"),
             notes=(
-                f"there: {shlex.join(words)} > passes.json",
-                f"here: specroof measure {shlex.join([model, '-H', named])} --results passes.json -o mine.yaml",
+                f"there, with the name that you gave the script: {shlex.join(words)} > passes.json",
+                f"here: specroof measure {here} --results passes.json -o mine.yaml",
             ),
         )
     for name in ("model", "tool", "tool_args"):
