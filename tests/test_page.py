@@ -500,7 +500,7 @@ def test_a_default_that_binds_is_raised_in_flags_and_commands(page: Opened) -> N
     ("drafter", "engine", "told"),
     [
         ("dflash", "vllm", '"draft_sample_method": "probabilistic"'),
-        ("eagle3", "sglang", "--speculative-use-rejection-sampling"),
+        ("eagle3", "sglang", "no flag for rule=rejection"),
         ("dflash", "sglang", "# no flag for rule=rejection"),
     ],
 )
