@@ -266,7 +266,7 @@ def case_page(found: Found, foot: str) -> str:
 
 def decision_class(chip: ChipAdvice) -> str:
     """Return the color of a decision."""
-    return "unclear" if chip.decision == "depends" else chip.decision
+    return "unclear" if chip.decision in {None, "depends"} else str(chip.decision)
 
 
 def _row(row: AdvisedRow) -> str:
