@@ -409,8 +409,9 @@ def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see b
         if n_sent < count and n_sent < n_ended + concurrency:
             for arrives_s in arrival_s[n_sent : min(n_ended + concurrency, count)]:
                 # The host reads one text after another.
-                tokenized_s = max(max(arrives_s, clock) + reaches_s[len(sent_s)], tokenized_s)
-                sent_s.append(max(arrives_s, clock))
+                sends_s = max(arrives_s, clock)
+                tokenized_s = max(sends_s + reaches_s[len(sent_s)], tokenized_s)
+                sent_s.append(sends_s)
                 tokenized_s += tokenize_s * input_len[len(reached_s)]
                 reached_s.append(tokenized_s)
             n_sent = len(sent_s)
