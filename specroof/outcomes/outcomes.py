@@ -337,13 +337,14 @@ def outcomes(
         whole, told = served.end_to_end, served.told
         return Outcomes(served.decoding, served.room, whole, told, served.largest)
     waits: RoomRule = "queue" if room == "drop" else room
-    served = in_closed_form(load.steady, waits)
+    # What arrives runs as it is played: its batches are not known before.
+    served = in_closed_form(load.steady, waits) if load.kind == "concurrency" else None
     places = [place for place, count in enumerate(load.requests) if count]
     lengths = {
         place: {*draft_lens}
         if only
         else _can_win(served.curve.choices[0, place]).union(draft_lens)
-        if load.kind == "concurrency" and min(case.targets) == np.inf
+        if served is not None and min(case.targets) == np.inf
         else {*range(1, max_draft_len + 1)}
         for place in places
     }
@@ -357,7 +358,7 @@ def outcomes(
             seen.append(played_loads(server, part, [*lengths[place]], case.targets))
         done += count
     played = _joined(seen, load)
-    if load.kind != "concurrency":
+    if served is None:
         running = np.nan_to_num(played.figures["mean_running"][:, 0])
         batches = np.maximum(running, 1.0).tolist()
         served = in_closed_form(replace(load.steady, batch_size=batches), waits)
