@@ -541,7 +541,7 @@ class HardwareProfile(CheckedPart):
         """
         return None if self.compute_capability is None else int(self.compute_capability)
 
-    @property
+    @cached_property
     def fitted_family(self) -> str | None:
         """The family of chips that its engines were fitted to; None for one without measurements.
 

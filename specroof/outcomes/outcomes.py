@@ -333,9 +333,9 @@ def outcomes(
         raises=case.raises,
     )
     if not load.requests:
-        served = in_closed_form(load.steady, room, split=case.split)
-        whole, told = served.end_to_end, served.told
-        return Outcomes(served.decoding, served.room, whole, told, served.largest)
+        steady = in_closed_form(load.steady, room, split=case.split)
+        whole, told = steady.end_to_end, steady.told
+        return Outcomes(steady.decoding, steady.room, whole, told, steady.largest)
     waits: RoomRule = "queue" if room == "drop" else room
     # What arrives runs as it is played: its batches are not known before.
     served = in_closed_form(load.steady, waits) if load.kind == "concurrency" else None
