@@ -209,6 +209,11 @@ def test_what_is_looked_up_is_accepted_as_a_greedy_draft() -> None:
         for rule in ("greedy", "rejection", "exact")
     )
     assert greedy == rejection == exact < GREEDY.tokens_per_round(3)
+    usual, drawn = (
+        acceptance_at_entropy(replace(GREEDY, temperature=1.0, rule=rule), 0.4, 0.2, kind="suffix")
+        for rule in ("greedy", "rejection")
+    )
+    assert GREEDY.tokens_per_round(3) < usual.tokens_per_round(3) == drawn.tokens_per_round(3)
     hot = resampled_acceptance(GREEDY, 1.0, kind="ngram")
     assert resampled_acceptance(hot, 1.0, "rejection", kind="ngram") == replace(
         hot, rule="rejection"
@@ -289,6 +294,10 @@ def test_a_second_move_is_one_from_what_was_measured() -> None:
     assert resampled_acceptance(moved, 0.0) == measured
     asked = 0.5, "rejection"
     assert resampled_acceptance(moved, *asked) == resampled_acceptance(measured, *asked)
+    known = replace(measured, entropy=0.4)
+    assert resampled_acceptance(replace(moved, entropy=0.4), 1.0) == resampled_acceptance(
+        known, 1.0
+    )
     since = replace(moved, caveats=(*moved.caveats, "since"))
     assert resampled_acceptance(since, 0.0).caveats == ("before", "since")
 

@@ -224,6 +224,22 @@ def test_an_entropy_that_falls_moves_the_acceptance_of_each_step() -> None:
     assert first == again == 2.3 < last
     known = asked(drafters=f"{spec},entropy=0.1", entropy=[0.4, 0.1]).drafters[0].steps
     assert known[0].accept_length < known[1].accept_length == 2.3
+    # Of a SPEC that is moved and leaves its entropy open, that of the first step is asked for.
+    spec = "eagle3,accept-length=2.8@3,temperature=0"
+    steps, stated = (
+        asked(drafters=drafter, temperature=1.0, entropy=entropies)
+        for drafter, entropies in ((spec, [0.4, 0.2]), (f"{spec},entropy=0.4", [0.4]))
+    )
+    assert [row.bands for row in steps.rows] == [row.bands for row in stated.rows]
+    first = steps.drafters[0].steps[0]
+    assert steps.rows[1].speedup == first.speedup == stated.drafters[0].steps[0].speedup
+    # A draft that is looked up has all probability on one token, so rejection is greedy's.
+    looked_up = "ngram,accept=0.6,temperature=1"
+    greedy, drawn = (
+        asked(drafters=f"{looked_up},rule={rule}", entropy=[0.4, 0.2]).drafters[0].steps
+        for rule in ("greedy", "rejection")
+    )
+    assert greedy == drawn
 
 
 def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:

@@ -206,7 +206,7 @@ def resampled_acceptance(
     Counts
         every conditional rate by itself, for a drafter of the quality that it says; the band is
         between targets of little and of much entropy, unless the curve states one. A curve that
-        was moved already is moved anew from what was measured.
+        was moved already is moved anew from what was measured, also where only its entropy is new.
     Ignores
         temperatures above 1, where nothing was measured; lossy rules, which only a measurement
         knows; what a temperature does to those curves of `between` that state none.
@@ -233,14 +233,16 @@ def resampled_acceptance(
     measured_rule = acceptance.rule or USUAL_RULE
     asked_rule = rule or measured_rule
     asked = acceptance.temperature if temperature is None else temperature
+    curve = acceptance.law.curve if isinstance(acceptance.law, _Moved) else acceptance
+    is_new_entropy = acceptance.entropy != curve.entropy  # stated after a move
     is_as_measured = (asked, asked_rule) == (acceptance.temperature, measured_rule)
-    if is_as_measured or acceptance.max_draft_len == 0:  # of no draft nothing can be moved
+    # Of no draft nothing can be moved.
+    if (is_as_measured and not is_new_entropy) or acceptance.max_draft_len == 0:
         return acceptance
     before_law, law = (_law_of(each, kind) for each in (measured_rule, asked_rule))
-    if (asked, law) == (acceptance.temperature, before_law):
+    if (asked, law) == (acceptance.temperature, before_law) and not is_new_entropy:
         return replace(acceptance, rule=asked_rule)
-    if isinstance(acceptance.law, _Moved):
-        curve = acceptance.law.curve
+    if curve is not acceptance:
         since = acceptance.caveats[len(curve.caveats) + 1 :]  # the first is the move's own
         as_measured = replace(curve, entropy=acceptance.entropy, caveats=(*curve.caveats, *since))
         return resampled_acceptance(as_measured, asked, asked_rule, kind=kind)
@@ -309,7 +311,7 @@ def resampled_acceptance(
 
 
 def acceptance_at_entropy(
-    acceptance: Acceptance, measured_entropy: float, entropy: float
+    acceptance: Acceptance, measured_entropy: float, entropy: float, *, kind: str = ""
 ) -> Acceptance:
     r"""Return a measured curve as it would be with a target of another entropy.
 
@@ -319,6 +321,8 @@ def acceptance_at_entropy(
         A curve that states its `temperature`.
     measured_entropy, entropy
         Of the target's next token at temperature 1, in nats: as the curve was measured, and now.
+    kind
+        Of the drafter, as `resampled_acceptance` has it.
 
     Counts
         a gap that grows between the two tokens that compete as a temperature that falls by as much,
@@ -347,12 +351,12 @@ def acceptance_at_entropy(
     """
     if acceptance.temperature is None:
         reject("the acceptance states no temperature", "temperature= in its SPEC")
-    temperature = (
-        acceptance.temperature * gap_of_entropy(measured_entropy) / gap_of_entropy(entropy)
-    )
+    ratio = gap_of_entropy(measured_entropy) / gap_of_entropy(entropy)
+    temperature = acceptance.temperature * ratio
     if temperature > BOUNDS["temperature"].most:
         refuse("entropy", entropy, f"nearer to the {measured_entropy:g} of the measurement")
-    return resampled_acceptance(replace(acceptance, entropy=measured_entropy), temperature)
+    stated = replace(acceptance, entropy=measured_entropy)
+    return resampled_acceptance(stated, temperature, kind=kind)
 
 
 def _most_entropy(acceptance: Acceptance, measured: tuple[float, str]) -> float:

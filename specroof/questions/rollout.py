@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
@@ -593,9 +594,11 @@ def rollout(request: RolloutRequest) -> Rollout:
     servers = min(replicas, len(answers.output_len))
     loads = [known_load(_part(answers, slice(i, None, replicas))) for i in range(servers)]
     drifts = [_drift(request, drafter, model) for drafter in drafters]
+    # What the SPEC leaves open, acceptance or entropy, is that of the first step.
+    stated = "acceptance" if request.entropy is None else "acceptance.entropy"
     drafters = [
         replace(drafter, acceptance=by_step[lengths[0]])
-        if by_step and drafter.acceptance is None
+        if by_step and attrgetter(stated)(drafter) is None
         else drafter
         for drafter, (lengths, by_step) in zip(drafters, drifts, strict=True)
     ]
@@ -724,7 +727,9 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
         depth = measured_drafts(drafter, model, None)
         entropies = _numbers("entropy", request.entropy, "entropy", allowed).tolist()
         first = curve.entropy or entropies[0]
-        moved = {one: acceptance_at_entropy(curve, first, one) for one in entropies}
+        moved = {
+            one: acceptance_at_entropy(curve, first, one, kind=drafter.kind) for one in entropies
+        }
         tokens = {one: round(float(then.tokens_per_round(depth)), 3) for one, then in moved.items()}
         return [tokens[one] for one in entropies], {tokens[one]: moved[one] for one in moved}
     if request.accept_length is None:
