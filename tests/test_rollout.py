@@ -11,6 +11,7 @@ import pytest
 from published_models import published
 from specroof import MeasurementError, OptionError, rollout, speedup_curve, train
 from specroof.arrays import Array
+from specroof.errors import Urgent
 from specroof.questions.rollout import step_speedup
 from specroof.serving.workload import LENGTH_LAWS
 from tables import present, rows
@@ -181,6 +182,17 @@ def test_drift_is_the_rollout_at_each_acceptance() -> None:
         assert row.best_draft_len == own.rows[1].draft_len
         assert row.best_speedup == pytest.approx(own.rows[1].speedup)
         assert row.step_speedup == pytest.approx(1 / (0.5 + 0.5 / kept))
+
+
+def test_lengths_by_step_are_not_moved_and_that_is_said() -> None:
+    drifts: dict[str, Any] = {"drafters": f"{SPEC},temperature=0", "accept_length": [2.8, 2.4]}
+    still, hot = (asked(**drifts, temperature=temperature) for temperature in (None, 1.0))
+    assert [row.accept_length for row in hot.drafters[0].steps] == [2.8, 2.4]
+    said = [
+        [type(note) for note in found.notes if "acceptance lengths are taken" in note]
+        for found in (still, hot, asked(temperature=1.0, drafters=drifts["drafters"]))
+    ]
+    assert said == [[], [Urgent], []]
 
 
 def test_a_drafter_is_trained_anew_where_drift_loses_more_than_training() -> None:

@@ -45,6 +45,7 @@ from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, question
 from specroof.questions.train import trained_head, training_of
+from specroof.questions.worth import length_notes
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, page, wrapped
 from specroof.serving.capacity import RoomRule
@@ -602,7 +603,8 @@ def rollout(request: RolloutRequest) -> Rollout:
         else drafter
         for drafter, (lengths, by_step) in zip(drafters, drifts, strict=True)
     ]
-    found, notes, warnings = list[DrafterRollout](), list[str](), left_out
+    found, warnings = list[DrafterRollout](), left_out
+    notes = [] if request.accept_length is None else length_notes(request)
     for here, place in asked:
         deployment = here.resolved()
         money = money_of(deployment.setup, None, request.price_per_hour)

@@ -236,7 +236,7 @@ def one_context(request: LoadsRequest) -> Case:
     return asked_case(request, load)
 
 
-def length_notes(request: LoadsRequest) -> list[str]:
+def length_notes(request: p.SamplingParameters) -> list[str]:
     """Return what to know of lengths that no temperature or rule moves."""
     if request.temperature is None and request.rule is None:
         return []
