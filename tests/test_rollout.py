@@ -305,14 +305,20 @@ def test_a_file_of_lengths(name: str, text: str, tmp_path: Path) -> None:
     assert asked(lengths="80,90,100", n_requests=3).output_len.tolist() == [80, 90, 100]
 
 
-@pytest.mark.parametrize(("text", "words"), rows("refusals", "files_of_lengths"))
-def test_a_file_that_holds_no_lengths_is_refused(
-    text: str, words: list[str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        *(("lengths", *row) for row in rows("refusals", "files_of_lengths")),
+        *rows("refusals", "files_of_steps"),
+    ],
+)
+def test_a_file_that_holds_other_things_than_numbers_is_refused(
+    name: str, text: str, words: list[str], tmp_path: Path
 ) -> None:
-    path = tmp_path / "lengths"
+    path = tmp_path / name
     path.write_text(text)
     with pytest.raises(MeasurementError) as refused:
-        asked(lengths=path)
+        asked(drafters=f"{SPEC},temperature=1", **{name: path})
     assert [word for word in [str(path), *words] if word not in str(refused.value)] == []
 
 

@@ -46,6 +46,7 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, question
 from specroof.questions.train import trained_head, training_of
 from specroof.questions.worth import length_notes
+from specroof.reading.table import plain_value
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, page, wrapped
 from specroof.serving.capacity import RoomRule
@@ -66,6 +67,8 @@ _ANSWERS: Final = Bounds(1, 100_000, whole=True)
 #: The tail is the time of this last share of the answers.
 _TAIL: Final = 0.1
 _TOKENS: Final = q.TOKENS_PER_S.name
+#: A number of a list, as people or JSON write one.
+_WORD: Final = re.compile(r"[^\s,\[\]]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,16 +210,38 @@ def _part(requests: Requests, places: Any) -> Requests:
 def _numbers(name: str, given: object, quantity: str, allowed: str) -> Array:
     """Return numbers that are given as themselves, as text, or in a file."""
     if isinstance(given, str | os.PathLike):
-        path = Path(given)
-        text = read_text(path, MeasurementError) if is_file(path) else os.fspath(given)
-        try:
-            given = [float(word) for word in re.findall(r"[^\s,\[\]]+", text)]
-        except ValueError:
-            refuse(name, os.fspath(path), allowed)
+        path, text = Path(given), os.fspath(given)
+        if is_file(path):
+            given = _numbers_of_file(path, name, quantity)
+        else:
+            given = [plain_value(word) for word in _WORD.findall(text)]
+            if not given or any(isinstance(value, str) for value in given):
+                refuse(name, text, allowed)
     values = np.atleast_1d(array_within(name, given, quantity))
     if values.ndim != 1 or not 0 < len(values) <= _ANSWERS.most:
         reject(f"{name} has shape {values.shape}", f"a list of 1 to {_ANSWERS.most:g} numbers")
     return values
+
+
+def _numbers_of_file(path: Path, name: str, quantity: str) -> list[float]:
+    """Return the numbers of a file, one a line or several.
+
+    Raises
+    ------
+    MeasurementError
+        For a file without numbers, and for words that are no number within the quantity's bounds.
+    """
+    lines = enumerate(read_text(path, MeasurementError).splitlines(), start=1)
+    numbers = [
+        number_within(
+            f"{path}, line {at}: {name}", plain_value(word), quantity, error=MeasurementError
+        )
+        for at, line in lines
+        for word in _WORD.findall(line)
+    ]
+    if not numbers:
+        reject(f"{path}: holds no number", "one or more", MeasurementError)
+    return numbers
 
 
 # --- The job, dealt out to servers and played through --------------------------------------------
