@@ -234,7 +234,6 @@ def test_specs_and_profiles_state_their_sampling(spec: str, sampling: list[objec
         ("eagle3,accept=0.5,window=1000", 1 + 0.5 / np.e),
         ("eagle3,accept=0.5,window=1000,sliding=1000", 1.5),
         ("dflash,config=XiaomiMiMo/MiMo-V2.5-Pro-FP4-DFlash,rates=0.5,window=1024", 1.5),
-        ("ngram,accept=0.5,window=1000", 1 + 0.5 / np.e),
     ],
 )
 def test_what_sees_no_more_than_it_was_trained_on_keeps_its_acceptance(

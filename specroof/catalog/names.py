@@ -26,7 +26,7 @@ from specroof.acceptance import (
     survival_acceptance,
     windowed_acceptance,
 )
-from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
+from specroof.acceptance.typical import FAMILIES, LOOKUPS, SHAPES, falling_odds_acceptance
 from specroof.architecture.draft_heads import DraftHead, MedusaHeads, attention_window
 from specroof.architecture.model import Architecture
 from specroof.arrays import number_within
@@ -629,6 +629,8 @@ def _as_told(
     acceptance = each_curve(acceptance, changed)
     if "window" not in told:
         return acceptance
+    if kind in LOOKUPS:
+        reject(f"window is given with {kind}, which is not trained", "a drafter with weights")
     if isinstance(acceptance, ContextAcceptance):
         reject("window is given with an acceptance by context", "one of them")
     seen = own["sliding"] if "sliding" in own else attention_window(own.get("config"))
