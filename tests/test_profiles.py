@@ -285,9 +285,7 @@ def test_a_decay_that_was_cut_off_goes_on_as_it_would_have() -> None:
     assert longer.survival(depths) == pytest.approx(whole.survival(depths), rel=1e-3)
 
 
-def test_extrapolation_keeps_what_has_no_end_and_what_ended_in_nothing() -> None:
-    endless = specroof.constant_acceptance(0.5)
-    assert specroof.extrapolated_acceptance(endless, "geometric") is endless
+def test_extrapolation_keeps_what_ended_in_nothing() -> None:
     never = specroof.survival_acceptance([0.0, 0.0])
     assert specroof.extrapolated_acceptance(never, "geometric").survival(4) == 0.0
 

@@ -191,7 +191,7 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     Parameters
     ----------
     acceptance
-        A curve that ends, or one inferred from a length; a law that was given stays as it is.
+        A curve that ends, or one inferred from a length.
     how
         ``"geometric"``: every further draft is accepted at the last measured conditional rate.
         ``"decay"``: at the rates of a decay law fitted to the measured ones.
@@ -213,7 +213,7 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     Raises
     ------
     OptionError
-        If `how` is another name, or no draft was measured.
+        If `how` is another name, no draft was measured, or a law was given, which has no end.
 
     Examples
     --------
@@ -225,20 +225,16 @@ def extrapolated_acceptance(acceptance: Acceptance, how: str) -> Acceptance:
     array([0.4, 0. ])
     """
     expect("acceptance", acceptance, Acceptance, "an Acceptance, from survival_acceptance")
-    depth = acceptance.max_draft_len
-    from_length = depth is None and acceptance.measured_depth is not None
+    from_length = acceptance.max_draft_len is None and acceptance.measured_depth is not None
     expect("extrapolate", how, str, ", ".join(EXTRAPOLATIONS))
     if how not in EXTRAPOLATIONS and not (from_length and how == _CONSTANT):
         refuse("extrapolate", how, ", ".join([*EXTRAPOLATIONS, *[_CONSTANT] * from_length]))
-    if depth is None:
-        depth = acceptance.measured_depth
-        if depth is None:
-            return acceptance
-        if how == _CONSTANT:
-            length = float(acceptance.tokens_per_round(depth))
-            return acceptance_from_length(length, depth, law=_CONSTANT)
-    if depth == 0:
-        refuse("extrapolate", how, "with an acceptance of at least one draft")
+    depth = acceptance.measured_depth if from_length else acceptance.max_draft_len
+    if not depth:
+        refuse("extrapolate", how, "with an acceptance measured for one draft or more, not a law")
+    if how == _CONSTANT:
+        length = float(acceptance.tokens_per_round(depth))
+        return acceptance_from_length(length, depth, law=_CONSTANT)
     survival = tuple(acceptance.survival(np.arange(1, depth + 1)).tolist())
     tail = EXTRAPOLATIONS[how](survival)
     return replace(
