@@ -1089,7 +1089,7 @@ def lacking_for(
     Parameters
     ----------
     facts
-        The release.
+        The release; software that runs another's files lacks the models that the other lacks.
     kind, family
         Of the drafter, and of the model that is served.
     is_tree
@@ -1109,9 +1109,10 @@ def lacking_for(
         return f"{facts.name} has no flag for {kind}", ", ".join(facts.methods)
     if is_tree and not method.trees:
         return f"{facts.name} has no flag for trees of {kind}", f"{kind} without a tree"
-    if family.removesuffix("_text") in facts.no_models:
+    runs = release(RUNS[facts.framework]) if facts.framework in RUNS else facts
+    if family.removesuffix("_text") in runs.no_models:
         return f"{facts.name} has no models of the family {family}", "another model"
-    for refusal in facts.refusals:
+    for refusal in runs.refusals:
         if refusal.is_of(kind, family, is_tree=is_tree):
             return f"{facts.name} has no {kind} for models of the family {family}", refusal.instead
     if data_parallel > 1 and not method.in_groups:
