@@ -548,6 +548,8 @@ class Release:
         What it does not draft for which families; the first that fits is said.
     no_models
         Families that it has no class for.
+    whole_families
+        Families whose layers it does not spread over devices by tensor parallelism.
     read_as_mtp, read_as_mtp_with_layers
         Families of draft models that it reads as layers for mtp; the second ones where they have
         such layers.
@@ -638,6 +640,7 @@ class Release:
     vocabulary_padding: int = 0
     refusals: tuple[Refusal, ...] = ()
     no_models: _Names = ()
+    whole_families: _Names = ()
     read_as_mtp: _Names = ()
     read_as_mtp_with_layers: _Names = ()
     workers: Workers | None = None

@@ -275,8 +275,8 @@ def in_server(
     Raises
     ------
     OptionError
-        For a release that there is no file of, or if server and options differ in the dtype of
-        recurrent state.
+        For a release that there is no file of, if server and options differ in the dtype of
+        recurrent state, or for a placement that the release does not run.
 
     Ignores
         sizes that vLLM captures besides for uniform rounds, and uses for them alone.
@@ -318,6 +318,12 @@ def in_server(
             f"1, tensor_parallel of {setup.placement.group_size}, and the load of one server",
         )
     devices, experts = setup.placement.tensor_parallel, setup.placement.expert_parallel
+    if devices > 1 and model.family.removesuffix("_text") in facts.whole_families:
+        reject(
+            f"tensor_parallel is {devices}, and {facts.name} has no tensor parallelism for models of "
+            f"the family {model.family}",
+            "1",
+        )
     if facts.whole_expert_parallel and experts not in {1, devices}:
         reject(
             f"expert_parallel is {experts}, and {facts.name} deals experts out to all devices or none",
