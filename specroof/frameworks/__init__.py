@@ -206,18 +206,26 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Families that kinds of drafters are refused for, all if none, and what to take instead."""
+    """Families that kinds of drafters are refused for, all if none, and what to take instead.
+
+    With `others_than` all are but these.
+    """
 
     kinds: _Kinds
     families: _Names = ()
+    others_than: _Names = ()
     trees: bool = False
     instead: str = "another drafter"
     source: str
 
     def is_of(self, kind: str, family: str, *, is_tree: bool = False) -> bool:
         """Return whether a drafter is refused for a family."""
-        named = kind in self.kinds or (is_tree and self.trees)
-        return named and (not self.families or family.removesuffix("_text") in self.families)
+        served = family.removesuffix("_text")
+        if self.others_than:
+            listed = served not in {"", *self.others_than}
+        else:
+            listed = not self.families or served in self.families
+        return listed and (kind in self.kinds or (is_tree and self.trees))
 
 
 @dataclass(frozen=True, kw_only=True)
