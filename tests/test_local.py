@@ -244,6 +244,10 @@ def test_experts_of_the_first_layers_are_read_from_the_memory_of_the_host() -> N
     layer_bytes = 8 * 3 * 2048 * 768 * 34 / 32
     by_hand = 20 * layer_bytes * (1 / 89.6e9 - 1 / 1.008e12)
     assert part - whole == pytest.approx(by_hand, rel=1e-6)
+    # Two chips wait for one host.
+    both = replace(hosted(20), placement=Placement(2, nodes=1))
+    (there,) = (op for op in model_latency(model, both, one).ops if op.op.on_host)
+    assert there.memory_s == pytest.approx(20 * layer_bytes / 89.6e9, rel=1e-3)
 
 
 def test_experts_that_fill_the_memory_of_the_host_fit_it() -> None:

@@ -97,7 +97,8 @@ def pass_work(
         Whether all new positions are accepted already, as those of a prompt are.
 
     Counts
-        experts on the host at the peaks of its CPU and memory, one layer after the other.
+        experts on the host at the peaks of its CPU and memory, one layer after the other, which
+        devices of the placement do not share.
     Ignores
         tokens on their way to the host and back, some 20 us a layer; that llama.cpp copies the
         experts to the device for passes of 32 tokens and more.
@@ -145,7 +146,10 @@ def pass_work(
         fullest = op if even else _on_fullest_device(op, placement.expert_parallel)
         busiest = crowding if op.shard.group == "attention" else 1.0
         part = Part(fullest, setup, shape.batch_size, busiest, chip, flops_per_s, settled)
-        compute_ways, weight_ways, cache_ways = ways(op.shard, placement)
+        # One host, whichever devices wait for it.
+        compute_ways, weight_ways, cache_ways = ways(
+            op.shard, Placement() if op.on_host else placement
+        )
         share: dict[str, Array | float] = {
             "flops": 1 / compute_ways,
             "weight_bytes": 1 / weight_ways,
