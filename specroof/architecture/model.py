@@ -371,6 +371,21 @@ class Architecture:
             layer_order=tuple(places.index(place) for place in order),
         )
 
+    def expert_layers(self, count: int) -> int:
+        """Return how many of the first layers have experts.
+
+        Examples
+        --------
+        >>> block = Block("feed_forward", (), Experts(8, 2, 16, 32))
+        >>> layers = (Layer((), count=3), Layer((block,), count=6))
+        >>> toy = Architecture("toy", "llama", 8, 100, layers, Linear("lm_head", 8, 100))
+        >>> toy.expert_layers(3), toy.expert_layers(5)
+        (0, 2)
+        """
+        return sum(
+            any(b.experts for b in self.layers[place].blocks) for place in self.order[:count]
+        )
+
     def with_host_experts(self, count: int) -> "Architecture":
         """Return the model with the experts of its first layers in the memory of the host.
 

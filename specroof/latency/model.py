@@ -1473,10 +1473,10 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
             kept = STAND_IN_MIXES.get(options.weight_dtype, usual)
         yield f"weights priced as {options.weight_dtype}: {kept}"
     if options.n_cpu_moe:
-        layers = min(options.n_cpu_moe, model.n_layers)
+        layers = model.expert_layers(options.n_cpu_moe)
         yield (
-            f"experts of the first {layers} of {model.n_layers} layers lie in the memory of the "
-            f"host, and its CPU multiplies them; prompts, too, which a server may copy them for"
+            f"experts of {layers} of {model.n_layers} layers lie in the memory of the host, and its "
+            f"CPU multiplies them; prompts, too, which a server may copy them for"
         )
     if options.kv_dtype not in {None, model.kv_dtype}:
         yield f"KV cache priced as {options.kv_dtype} instead of {model.kv_dtype}"

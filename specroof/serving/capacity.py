@@ -276,7 +276,8 @@ def in_server(
     ------
     OptionError
         For a release that there is no file of, if server and options differ in the dtype of
-        recurrent state, or for a placement that the release does not run.
+        recurrent state, for a placement that the release does not run, or for experts on the host
+        of layers without any.
 
     Ignores
         sizes that vLLM captures besides for uniform rounds, and uses for them alone.
@@ -291,6 +292,12 @@ def in_server(
     ((1, 2, 3, 4), True)
     """
     options = setup.options
+    hosted = options.n_cpu_moe
+    if hosted and not model.expert_layers(hosted):
+        reject(
+            f"n_cpu_moe is {hosted}, and none of the first {hosted} layers of {model.name} has experts",
+            "0, or enough layers to reach some with experts",
+        )
     facts = release(f"{setup.engine.rules}@{version}") if version else setup.release
     place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, facts=facts)
     stated = user_settings.state_dtype or options.state_dtype
