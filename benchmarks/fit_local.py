@@ -118,6 +118,12 @@ class BackEnd:
         return tuple(sorted([self, *others], key=lambda one: one.integers, reverse=True))
 
 
+#: What an all-reduce of llama.cpp's tensor split costs. Two MI50 take 31.0 ms a token of
+#: Qwen3.8-27B in Q8_0 and one 47.6 (mx-llama.cpp issue 10): 7.2 ms more than half, over two
+#: all-reduces in each of 64 layers, of which launches that do not halve explain some 5 us. The
+#: share of the link is that of cards on a bus in other servers: that row tells none.
+COLLECTIVE: Final[dict[str, float]] = {"latency_s": 50e-6, "link_frac": 0.22}
+
 #: Where a fit starts, and how far from there a parameter may lie (standard deviation of its
 #: logarithm). Seconds a round: 20 ms a block were reported without explanation (ggml-org/llama.cpp
 #: issue 25908, Vulkan on RDNA4).
@@ -433,6 +439,7 @@ def local_content(
     return {
         "engines": written_engines(shipped),
         "back_ends": {name: list(end.chips) for name, end in ends.items()},
+        "collective": COLLECTIVE,
         "left_out": {
             name: written_engines(
                 {m: made[key] for key in made if key[0] == name and (m := key[1])}

@@ -17,8 +17,8 @@ from specroof.architecture.model import Architecture, Block, Layer
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters.kinds import stopped_proposals
-from specroof.errors import SpecroofError
-from specroof.hardware.engine import EngineProfile, RowKernel, ServerSettings
+from specroof.errors import ProfileError, SpecroofError
+from specroof.hardware.engine import Collective, EngineProfile, RowKernel, ServerSettings
 from specroof.hardware.profile import HardwareProfile, LocalEngines, Peak, Placement
 from specroof.latency.model import memory_notes, model_latency, row_kernel_factors
 from specroof.latency.setup import Deployment, Setup, engine_setup
@@ -164,8 +164,22 @@ def test_llama_cpp_stands_for_the_back_end_of_a_chip() -> None:
         engine = load_hardware(chip).engine("llama.cpp")
         assert (engine.name, engine.rules) == (f"llama.cpp-{end}", "llama.cpp")
     mlx = {"mlx": EngineProfile(name="mlx")}
-    known = LocalEngines(engines=mlx, back_ends={"mlx": ("apple",)})
+    link = Collective(latency_s=1e-6)
+    known = LocalEngines(engines=mlx, back_ends={"mlx": ("apple",)}, collective=link)
     assert list(known.of_chip("apple", "apple-m4")) == ["mlx"]
+
+
+# mx-llama.cpp issue 10: Qwen3.8-27B in Q8_0, of the sizes of Qwen3.6-27B, on one MI50 and on two.
+def test_two_chips_of_a_local_server_gain_what_was_measured() -> None:
+    chip, asked = load_hardware("mi50"), ForwardPass(1, 1, 512)
+    one, two = (
+        engine_setup(chip, "llama.cpp", Placement(n), Options(weight_dtype="q8_0")) for n in (1, 2)
+    )
+    model = load_model("Qwen/Qwen3.6-27B")
+    alone, shared = (float(model_latency(model, setup, asked).total_s) for setup in (one, two))
+    assert alone / shared == pytest.approx(47.6 / 31.0, rel=0.1)
+    with pytest.raises(ProfileError, match="cannot time collectives over 2 devices"):
+        model_latency(model, replace(two, hardware=load_hardware(STRIX)), asked)
 
 
 @pytest.mark.parametrize(

@@ -97,12 +97,15 @@ class LocalEngines:
     back_ends
         Vendors and architectures of the chips that each of them runs on. ``"llama.cpp"`` and
         ``"mlx"`` stand for the first that a chip has.
+    collective
+        What an all-reduce costs between chips of one machine.
     left_out
         Fits without one model, by engine, then by the model's name.
     """
 
     engines: Mapping[str, EngineProfile]
     back_ends: Mapping[str, tuple[str, ...]]
+    collective: Collective
     left_out: Mapping[str, Mapping[str, EngineProfile]] = field(default_factory=dict)
 
     def of_chip(self, vendor: str | None, architecture: str | None) -> dict[str, EngineProfile]:
@@ -111,12 +114,14 @@ class LocalEngines:
         Examples
         --------
         >>> metal = {"llama.cpp-metal": EngineProfile(name="llama.cpp-metal")}
-        >>> known = LocalEngines(engines=metal, back_ends={"llama.cpp-metal": ("maker",)})
+        >>> link = Collective(latency_s=50e-6)
+        >>> back_ends = {"llama.cpp-metal": ("maker",)}
+        >>> known = LocalEngines(engines=metal, back_ends=back_ends, collective=link)
         >>> list(known.of_chip("maker", None)), known.of_chip("other", "maker-2")
         (['llama.cpp', 'llama.cpp-metal'], {})
         """
         names = [name for name, has in self.back_ends.items() if {vendor, architecture} & {*has}]
-        found = {name: self.engines[name] for name in names}
+        found = {name: replace(self.engines[name], collective=self.collective) for name in names}
         usual = {
             framework: found[name]
             for framework in LOCAL_FRAMEWORKS
