@@ -641,6 +641,8 @@ def test_what_drafted_is_what_is_priced(algorithm: str, kinds: list[str]) -> Non
         MeasurementError, match=f"^{where}, .*--drafter .*'medusa'; allowed: {named}$"
     ):
         refuse_other_kinds(fast, "medusa")
+    with pytest.raises(MeasurementError, match=f"^{where}"):
+        refuse_other_kinds(stated(fast, draft_len=None), "medusa")
     refuse_other_kinds(stated(fast, draft_len=0), "medusa")  # a plain run says nothing
     refuse_other_kinds(stated(fast, method="UNO"), "medusa")  # which nobody has listed
 

@@ -24,7 +24,14 @@ from server_pages import (
     vllm_page,
     without_steps,
 )
-from specroof import CatalogError, OptionError, doctor, predict, survival_acceptance
+from specroof import (
+    CatalogError,
+    MeasurementError,
+    OptionError,
+    doctor,
+    predict,
+    survival_acceptance,
+)
 from specroof.acceptance import context_acceptance
 from specroof.policies.decision import Change, Gain
 from specroof.policies.schedule import Schedule
@@ -427,11 +434,22 @@ def test_the_release_is_that_of_the_server(
     saved: Any, tmp_path: Path, says: str, framework: str | None, counts: str
 ) -> None:
     info = tmp_path / "info.json"
-    info.write_text(server_info(version=says, **ROOMY))
+    info.write_text(server_info(version=says, speculative_algorithm="DFLASH", **ROOMY))
     found: Any = of([*saved(*two(CROWD)), info], drafter="dflash", framework=framework)
     assert f"engine sglang {counts} " in found.title
     # 0.5.9 has no DFLASH: `SpeculativeAlgorithm` of its speculative/spec_info.py.
     assert (found.flags is None) == (counts == "0.5.9")
+
+
+@pytest.mark.parametrize(("says", "refused_for"), rows("values", "doctor_other_launches"))
+def test_a_server_that_was_launched_otherwise_is_refused(
+    saved: Any, tmp_path: Path, says: dict[str, Any], refused_for: str
+) -> None:
+    info = tmp_path / "info.json"
+    info.write_text(server_info(**ROOMY | says))
+    with pytest.raises(MeasurementError) as refusal:
+        of([*saved(*two(CROWD)), info], drafter="eagle3")
+    assert reads(str(refusal.value), f"{info}: {refused_for}")
 
 
 def answer(pages: dict[str, str], handler: Any, _number: int) -> None:

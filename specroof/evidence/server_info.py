@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BeforeValidator, model_validator
 
 from specroof.errors import MeasurementError, reject
+from specroof.evidence.measurement import Measurement
 from specroof.evidence.stated import CACHE_DTYPES
 from specroof.hardware.engine import ServerSettings
 from specroof.reading.checked import (
@@ -145,6 +146,8 @@ class ServerFacts:
         Dtype of its cache, where that was asked for.
     tensor_parallel, expert_parallel, attention_data_parallel, pipeline_parallel
         How the model is spread over devices.
+    launched
+        What drafts, in the words of a result, to be refused as one is.
     """
 
     version: str | None = None
@@ -158,6 +161,7 @@ class ServerFacts:
     expert_parallel: int | None = None
     attention_data_parallel: int | None = None
     pipeline_parallel: int | None = None
+    launched: Measurement | None = None
 
 
 def all_facts(pages: Iterable[ServerFacts]) -> ServerFacts:
@@ -231,6 +235,12 @@ def server_facts(text: str, *, source: str) -> ServerFacts:
         expert_parallel=server.ep_size,
         attention_data_parallel=server.attention_groups,
         pipeline_parallel=server.pp_size,
+        launched=Measurement(
+            place=source,
+            method=server.speculative_algorithm,
+            draft_len=(server.draft_len or None) if drafts else 0,
+            says_drafts="speculative_algorithm" in server.model_fields_set,
+        ),
     )
 
 

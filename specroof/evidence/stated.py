@@ -78,7 +78,7 @@ def refuse_other_kinds(points: Iterable[Measurement], kind: str) -> None:
         return
     for point in points:
         kinds = _KINDS.get((point.method or "").upper())
-        if kinds is not None and point.draft_len and kind not in kinds:
+        if kinds is not None and point.drafts and kind not in kinds:
             reject(
                 f"{point.place}: speculative_algorithm is {shown(point.method)}, and --drafter "
                 f"is of kind {kind!r}",

@@ -27,6 +27,7 @@ from specroof.errors import (
     refuse,
     reject,
 )
+from specroof.evidence import refuse_other_kinds
 from specroof.evidence.server_info import (
     SERVER_PATHS,
     ServerFacts,
@@ -600,6 +601,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     request = replace(request, hardware=profile, engine=engine)
     served = as_launched(request, facts, counts.framework)
     case = _case(served, drafter, counts)
+    _refuse_other_launch(case, facts)
     prediction = prediction_of(case)
     limit = _default_limit(case, prediction)
     if limit is not None:
@@ -720,6 +722,27 @@ def _case(request: DoctorRequest, drafter: Drafter | None, counts: Observed) -> 
         context_len=context_of(request.context_len, counts),
         replicas=counts.ranks if groups == 1 else 1,
     )
+
+
+def _refuse_other_launch(case: ServedCase, facts: ServerFacts) -> None:
+    """Refuse to predict a server that was launched otherwise, by what it says of itself.
+
+    Raises
+    ------
+    MeasurementError
+        One line with what the server says, and with what is to be predicted.
+    """
+    launched, counts = facts.launched, case.counts
+    if launched is None:
+        return
+    if counts.speculates and launched.says_drafts and not launched.drafts:
+        reject(
+            f"{launched.place}: speculative_algorithm is empty, and the metrics show drafts",
+            "pages of one server",
+            MeasurementError,
+        )
+    if case.drafter is not None:
+        refuse_other_kinds([launched], case.drafter.kind)
 
 
 def _default_limit(case: ServedCase, prediction: Prediction | None) -> tuple[int, int] | None:
