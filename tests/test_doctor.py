@@ -418,6 +418,8 @@ def test_devices_and_formats_are_those_of_the_server(saved: Any, tmp_path: Path)
     assert of(paths).setup.placement.pipeline_parallel == 2
     with pytest.raises(OptionError, match=r"^server: running is 64; allowed: 128, as the server"):
         of(paths, server="running=64")
+    info.write_text(server_info(quantization="fp8", **ROOMY))
+    assert of(paths, options={"weight_dtype": "fp8"}).setup.options.weight_dtype == "fp8"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from specroof.evidence.result_files import read_benchmark
 from specroof.evidence.stated import (
     Stated,
     refuse_other_drafts,
+    refuse_other_formats,
     refuse_other_kinds,
     refuse_other_setup,
     server_told,

@@ -147,7 +147,8 @@ class ServerFacts:
     tensor_parallel, expert_parallel, attention_data_parallel, pipeline_parallel
         How the model is spread over devices.
     launched
-        What drafts, in the words of a result, to be refused as one is.
+        What drafts, and in what format weights are, in the words of a result, to be refused as one
+        is.
     """
 
     version: str | None = None
@@ -240,6 +241,7 @@ def server_facts(text: str, *, source: str) -> ServerFacts:
             method=server.speculative_algorithm,
             draft_len=(server.draft_len or None) if drafts else 0,
             says_drafts="speculative_algorithm" in server.model_fields_set,
+            quantization=server.quantization,
         ),
     )
 

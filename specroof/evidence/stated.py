@@ -187,12 +187,30 @@ def _refuse_other_weights(point: Measurement, stated: Stated) -> None:
                 f"about as many, by {change}",
                 MeasurementError,
             )
-    named, bits = (point.quantization or "").casefold(), stated.weight_bits
+    refuse_other_formats(point, stated.model, stated.weight_bits)
+
+
+def refuse_other_formats(point: Measurement, model: str, bits: Mapping[str, int]) -> None:
+    """Refuse a result of weights in another format than is to be predicted.
+
+    Parameters
+    ----------
+    point
+        A result, which may say how its weights were quantized.
+    model, bits
+        What is to be predicted: its name, the formats of its weights and the bits of each.
+
+    Raises
+    ------
+    MeasurementError
+        One line with both; of formats that are not listed, any below 16 bits go together.
+    """
+    named = (point.quantization or "").casefold()
     if named in _UNSAID:
         return
     if not (_BITS[named] in bits.values() if named in _BITS else min(bits.values()) < 16):
         reject(
-            f"{point.place}: quantization is {shown(point.quantization)}, and {stated.model} is "
+            f"{point.place}: quantization is {shown(point.quantization)}, and {model} is "
             f"predicted with weights of {', '.join(bits)}",
             "the same, by --weights or another --model",
             MeasurementError,

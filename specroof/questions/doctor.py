@@ -27,7 +27,7 @@ from specroof.errors import (
     refuse,
     reject,
 )
-from specroof.evidence import refuse_other_kinds
+from specroof.evidence import refuse_other_formats, refuse_other_kinds
 from specroof.evidence.server_info import (
     SERVER_PATHS,
     ServerFacts,
@@ -741,6 +741,8 @@ def _refuse_other_launch(case: ServedCase, facts: ServerFacts) -> None:
             "pages of one server",
             MeasurementError,
         )
+    served = Deployment(case.model, case.setup)
+    refuse_other_formats(launched, case.model.name, served.weight_bits)
     if case.drafter is not None:
         refuse_other_kinds([launched], case.drafter.kind)
 
