@@ -454,6 +454,13 @@ def test_a_server_that_was_launched_otherwise_is_refused(
     assert reads(str(refusal.value), f"{info}: {refused_for}")
 
 
+def test_pages_of_two_servers_are_refused(saved: Any) -> None:
+    *pages, info = saved(vllm_page(LIFE), vllm_page(LATER), server_info())
+    says = "info.json: is of sglang, and the metrics are of vllm; allowed: pages of one server"
+    with pytest.raises(MeasurementError, match=says):
+        of([*pages, info.rename(info.with_name("info.json"))])
+
+
 def answer(pages: dict[str, str], handler: Any, _number: int) -> None:
     known = handler.path in pages
     give(handler, pages.get(handler.path, "").encode(), 200 if known else 404)
@@ -475,6 +482,8 @@ def test_a_server_says_of_itself_what_its_metrics_do_not(monkeypatch: pytest.Mon
         silent = doctor(SERVED, CHIP, pages=url)
         assert silent.observed.longest is None
         assert any(note.startswith(f"not read: {url}/server_info: ") for note in silent.notes)
+        pages["/version"] = '{"version": "0.33.0"}'  # only vLLM has this page
+        assert any("of vllm, and the" in note for note in doctor(SERVED, CHIP, pages=url).notes)
         del pages["/server_info"], pages["/get_server_info"]
         assert doctor(SERVED, CHIP, pages=url).observed.longest is None
 

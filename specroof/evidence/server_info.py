@@ -134,6 +134,8 @@ class ServerFacts:
 
     Parameters
     ----------
+    framework
+        Whose page it is; None of a page that several have.
     version
         Its release.
     model_path, roots
@@ -151,6 +153,7 @@ class ServerFacts:
         is.
     """
 
+    framework: str | None = None
     version: str | None = None
     model_path: str | None = None
     roots: Mapping[str, str] | None = None
@@ -214,7 +217,7 @@ def server_facts(text: str, *, source: str) -> ServerFacts:
         return ServerFacts(roots={card.id: card.root for card in cards if card.root})
     if isinstance(page, dict) and page.keys() == {"version"}:
         known = read_model(page, _Version, place=source, error=MeasurementError)
-        return ServerFacts(version=known.version)
+        return ServerFacts(framework="vllm", version=known.version)
     if not (isinstance(page, dict) and page.keys() & SglangServer.model_fields):
         reject(f"{source}: has none of their keys", allowed, MeasurementError)
     server = read_model(page, SglangServer, place=source, error=MeasurementError)
@@ -226,6 +229,7 @@ def server_facts(text: str, *, source: str) -> ServerFacts:
         scheduled = server.scheduled * (server.attention_groups or 1)
         settings = replace(settings, running=min(settings.running or scheduled, scheduled))
     return ServerFacts(
+        framework="sglang",
         version=server.version,
         model_path=server.model_path,
         settings=settings,

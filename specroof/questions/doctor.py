@@ -649,7 +649,15 @@ def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]
     found = [cache_facts(metrics.info, source=pages.sources[-1])]
     for source, text in pages.others.items():
         try:
-            found.append(server_facts(text, source=source))
+            facts = server_facts(text, source=source)
+            framework = metrics.release.framework
+            if facts.framework not in {None, framework}:
+                reject(
+                    f"{source}: is of {facts.framework}, and the metrics are of {framework}",
+                    "pages of one server",
+                    MeasurementError,
+                )
+            found.append(facts)
         except MeasurementError as refusal:
             if not is_url(source):
                 raise
