@@ -313,6 +313,10 @@ def test_a_tree_goes_by_its_own_acceptance(saved: Any) -> None:
     assert found.flags is None
     (curve,) = found.prediction.curves
     assert found.rows[0].predicted == pytest.approx(curve.tokens_per_round[0, 0, 5])
+    # 5 steps make a chain of 6 positions, the root included.
+    with pytest.raises(MeasurementError, match=r"^the metrics: 8 positions .* a SPEC with tree="):
+        of(saved(*texts), drafter="eagle3")
+    of(saved(*texts), drafter="ngram")  # whose trees cost what as many drafts do
 
 
 def test_an_acceptance_by_context_is_that_of_the_context(saved: Any) -> None:

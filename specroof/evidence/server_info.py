@@ -245,6 +245,7 @@ def server_facts(text: str, *, source: str) -> ServerFacts:
             method=server.speculative_algorithm,
             draft_len=(server.draft_len or None) if drafts else 0,
             says_drafts="speculative_algorithm" in server.model_fields_set,
+            top_k=server.speculative_eagle_topk if drafts else None,
             quantization=server.quantization,
         ),
     )

@@ -93,7 +93,8 @@ def refuse_other_drafts(point: Measurement, drafter: str, *, branches: bool) -> 
     Parameters
     ----------
     point
-        A result with drafts, which may say how many children each of them has.
+        A result with drafts, which may say how many children each of them has, or how many
+        positions are verified: more than a chain has are a tree's.
     drafter
         What is to be predicted.
     branches
@@ -105,14 +106,16 @@ def refuse_other_drafts(point: Measurement, drafter: str, *, branches: bool) -> 
         One line with both.
     """
     # What SGLang's n-gram search finds is a tree by default, and costs what as many drafts do.
-    if point.top_k is None or (point.method or "").upper() == "NGRAM":
+    if (point.method or "").upper() == "NGRAM" or not (point.top_k or point.branches):
         return
-    if branches != (point.top_k > 1):
+    says = f"speculative_eagle_topk is {point.top_k}"
+    if point.top_k is None:
+        says = f"{point.verify_len} positions verify {point.draft_len} steps"
+    if branches != point.branches:
         measured, priced = ("a chain", "a tree") if branches else ("a tree", "a chain")
         allowed = "without tree=" if branches else "with tree="
         reject(
-            f"{point.place}: speculative_eagle_topk is {point.top_k}, {measured} of drafts, and "
-            f"drafter {shown(drafter)} is {priced}",
+            f"{point.place}: {says}, {measured} of drafts, and drafter {shown(drafter)} is {priced}",
             f"a SPEC {allowed}",
             MeasurementError,
         )

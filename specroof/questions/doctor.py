@@ -27,7 +27,12 @@ from specroof.errors import (
     refuse,
     reject,
 )
-from specroof.evidence import refuse_other_formats, refuse_other_kinds
+from specroof.evidence import (
+    Measurement,
+    refuse_other_drafts,
+    refuse_other_formats,
+    refuse_other_kinds,
+)
 from specroof.evidence.server_info import (
     SERVER_PATHS,
     ServerFacts,
@@ -740,9 +745,8 @@ def _refuse_other_launch(case: ServedCase, facts: ServerFacts) -> None:
     MeasurementError
         One line with what the server says, and with what is to be predicted.
     """
-    launched, counts = facts.launched, case.counts
-    if launched is None:
-        return
+    counts = case.counts
+    launched = facts.launched or Measurement(place="the metrics", draft_len=None, says_drafts=False)
     if counts.speculates and launched.says_drafts and not launched.drafts:
         reject(
             f"{launched.place}: speculative_algorithm is empty, and the metrics show drafts",
@@ -751,8 +755,13 @@ def _refuse_other_launch(case: ServedCase, facts: ServerFacts) -> None:
         )
     served = Deployment(case.model, case.setup)
     refuse_other_formats(launched, case.model.name, served.weight_bits)
-    if case.drafter is not None:
-        refuse_other_kinds([launched], case.drafter.kind)
+    if case.drafter is None:
+        return
+    refuse_other_kinds([launched], case.drafter.kind)
+    # What look-ups find may be a tree, and costs what as many drafts do.
+    if not looks_up(case.drafter):
+        shape = replace(launched, draft_len=counts.longest, verify_len=counts.verified)
+        refuse_other_drafts(shape, case.drafter.name, branches=is_tree(case.drafter))
 
 
 def _default_limit(case: ServedCase, prediction: Prediction | None) -> tuple[int, int] | None:

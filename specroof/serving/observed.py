@@ -42,6 +42,9 @@ class Observed:
         Drafts per request and round, the mean; None as below.
     longest
         The most drafts of a round; None without speculation, or where the server does not show it.
+    verified
+        Positions of a round that are verified, the root included; None where a server does not show
+        them.
     rounds
         Rounds of single requests that were counted, those without a draft included.
     drafted_frac
@@ -73,6 +76,7 @@ class Observed:
     speculates: bool = True
     draft_len: float | None = None
     longest: int | None = None
+    verified: int | None = None
     rounds: float
     drafted_frac: float | None
     tokens_per_round: float | None = None
@@ -279,7 +283,7 @@ def _drafting_by_settings(found: Counted) -> dict[str, Any]:
     elif not rounds and shown is None:
         return _NO_DRAFTS
     longest = None if drafts is None else max(round(drafts), 1)
-    seen = {"draft_len": drafts, "longest": longest}
+    seen = {"draft_len": drafts, "longest": longest, "verified": round(verified) or None}
     why = "this release counts no verifications" if ended else "no request ended"
     how = f"as last shown: {why}"
     if rounds:
