@@ -139,6 +139,18 @@ def test_a_server_that_does_as_predicted_is_not_off(
     )
 
 
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+def test_an_idle_server_is_predicted_for_as_long_as_it_decodes(
+    saved: Any, share: float, ended: bool
+) -> None:
+    life = replace(LIFE, running=share, ended=ended)
+    found: Any = of(saved(vllm_page(life), vllm_page(life.at(1030.0))), drafter="eagle3")
+    _, round_, rate = found.rows
+    # Little: of as many requests and as many tokens per round, tokens go by the time of a round.
+    assert (1 + rate.off) * (1 + round_.off) == pytest.approx(1, abs=0.01)
+
+
 def llama_cpp_page(seconds: float, *, off: bool = False) -> str:
     """Return the page of a llama-server that runs one request at a time: 100 ms for 4 tokens."""
     rounds = 0.0 if off else 10 * seconds

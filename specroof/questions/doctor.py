@@ -274,23 +274,27 @@ def compared(
     """Yield measured quantities beside predicted ones, for the draft length that runs.
 
     Rounds are those that requests feel, with the prefills that delay them, where `answers` has
-    them; else those of decoding alone.
+    them; else those of decoding alone. Tokens per second are those of as many requests as run, by
+    Little's law: of a lone request for the share of the time in which the server decodes.
     """
     counts, drafter, now = case.counts, case.drafter, case.now
+    running = (counts.running or 0.0) / case.replicas
     length = round_s = rate = None
     if drafter is not None and drafter.acceptance is not None and now:
         accepted = accepted_at(drafter.acceptance, case.context_len)
         length = _finite(drafter.propose(accepted, np.array([now])).tokens_per_round[0])
     if answers is not None and now is not None:
         tokens = answers.curve.tokens_per_round[0, 0, now]
+        # A gauge shows those in flight.
+        decoding = case.running if counts.seconds is None else answers.effective_batch[0, 0, now]
         round_s = _finite(answers.tpot_s[0, 0, now] * tokens)
-        rate = _finite(answers.tokens_per_s[0, 0, now])
+        rate = _finite(answers.tokens_per_s[0, 0, now] * running / decoding)
     elif prediction is not None and counts.running:
         (curve,) = prediction.curves
         row = list(curve.batch_size).index(case.running)
         if now is not None and now < len(curve.draft_len):
             round_s = _finite(curve.round_s[0, row, now])
-            rate = _finite(curve.tokens_per_s[0, row, now])
+            rate = _finite(curve.tokens_per_s[0, row, now] * running / case.running)
     measured = None if counts.tokens_per_s is None else counts.tokens_per_s / case.replicas
     if counts.speculates:
         yield _compared("tokens per round", "", counts.tokens_per_round, length)
