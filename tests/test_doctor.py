@@ -151,6 +151,27 @@ def test_an_idle_server_is_predicted_for_as_long_as_it_decodes(
     assert (1 + rate.off) * (1 + round_.off) == pytest.approx(1, abs=0.01)
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_rounds_that_did_not_draft_are_predicted_as_plain_steps(saved: Any, ended: bool) -> None:
+    life = replace(LIFE, ended=ended)
+    answers: Any = [
+        of(
+            saved(ngram_page(life, share), ngram_page(life.at(1030.0), share)),
+            drafter="eagle3,accept-length=3@5",
+        )
+        for share in (1.0, 0.5, 0.0)
+    ]
+    whole, half, plain = answers
+    length, round_, rate = half.rows
+    # Half of the rounds have 3 tokens, half 1; the rate is of tokens as counted by such rounds.
+    assert length.predicted == pytest.approx(2)
+    rounds = whole.rows[1].predicted + plain.rows[1].predicted
+    assert round_.predicted == pytest.approx(rounds / 2, rel=0.02)
+    assert (1 + rate.off) * (1 + round_.off) == pytest.approx(1, abs=0.01)
+    assert half.advice[1] == "gains are those of rounds that draft, 50% of those counted"
+    assert not any("of rounds that draft" in line for line in whole.advice)
+
+
 def llama_cpp_page(seconds: float, *, off: bool = False) -> str:
     """Return the page of a llama-server that runs one request at a time: 100 ms for 4 tokens."""
     rounds = 0.0 if off else 10 * seconds
@@ -203,7 +224,7 @@ def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> No
     assert change.longer.low > change.best.speedup  # and yet nobody measured it
     assert f"K={change.longer.draft_len} may give" in found.advice[1]
     # Little more, or no figure of what runs, is no reason to try it.
-    case: Any = SimpleNamespace(now=2, drafter="eagle3")
+    case: Any = SimpleNamespace(now=2, drafter="eagle3", drafted_frac=1.0)
     little = replace(change, longer=replace(change.longer, speedup=1.001 * change.best.speedup))
     for nothing in (little, replace(change, now=None)):
         assert len([*advice(case, None, nothing)]) == 1

@@ -67,7 +67,7 @@ from specroof.report.layout import figure, format_table, page
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.launch import DRAFT_MODEL, Launch, follows_load, launch
 from specroof.serving.metrics import counted, no_page
-from specroof.serving.observed import Observed, measured_acceptance, observed
+from specroof.serving.observed import NEARLY_ALL, Observed, measured_acceptance, observed
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.reach import how_sure
 from specroof.units import format_seconds, plain_number
@@ -150,6 +150,14 @@ class ServedCase:
     def running(self) -> float:
         """Requests that one replica decodes at a time: one at least."""
         return max((self.counts.running or 0.0) / self.replicas, 1.0)
+
+    @property
+    def drafted_frac(self) -> float:
+        """Share of rounds that are predicted to draft; a look-up's misses are in its acceptance."""
+        share = self.counts.drafted_frac
+        if share is None or self.drafter is None or looks_up(self.drafter):
+            return 1.0
+        return share
 
 
 def looks_up(drafter: Drafter) -> bool:
@@ -275,26 +283,30 @@ def compared(
 
     Rounds are those that requests feel, with the prefills that delay them, where `answers` has
     them; else those of decoding alone. Tokens per second are those of as many requests as run, by
-    Little's law: of a lone request for the share of the time in which the server decodes.
+    Little's law: of a lone request for the share of the time in which the server decodes. Rounds
+    that did not draft, where such were counted, are predicted as plain steps.
     """
-    counts, drafter, now = case.counts, case.drafter, case.now
-    running = (counts.running or 0.0) / case.replicas
-    length = round_s = rate = None
+    counts, drafter, now, share = case.counts, case.drafter, case.now, case.drafted_frac
+    length = round_s = rate = rounds = None
     if drafter is not None and drafter.acceptance is not None and now:
         accepted = accepted_at(drafter.acceptance, case.context_len)
-        length = _finite(drafter.propose(accepted, np.array([now])).tokens_per_round[0])
-    if answers is not None and now is not None:
-        tokens = answers.curve.tokens_per_round[0, 0, now]
+        drafted = drafter.propose(accepted, np.array([now])).tokens_per_round[0]
+        length = _finite(1.0 + share * (drafted - 1.0))
+    if answers is not None:
+        rounds = answers.tpot_s[0, 0] * answers.curve.tokens_per_round[0, 0]
         # A gauge shows those in flight.
-        decoding = case.running if counts.seconds is None else answers.effective_batch[0, 0, now]
-        round_s = _finite(answers.tpot_s[0, 0, now] * tokens)
-        rate = _finite(answers.tokens_per_s[0, 0, now] * running / decoding)
+        decoding = case.running if counts.seconds is None else answers.effective_batch[0, 0]
+        rates = answers.tokens_per_s[0, 0] / decoding
     elif prediction is not None and counts.running:
         (curve,) = prediction.curves
         row = list(curve.batch_size).index(case.running)
-        if now is not None and now < len(curve.draft_len):
-            round_s = _finite(curve.round_s[0, row, now])
-            rate = _finite(curve.tokens_per_s[0, row, now] * running / case.running)
+        rounds, rates = curve.round_s[0, row], curve.tokens_per_s[0, row] / case.running
+    if rounds is not None and now is not None and now < len(rounds):
+        running = (counts.running or 0.0) / case.replicas
+        lengths, shares = ([now], [1.0]) if share == 1.0 else ([0, now], [1.0 - share, share])
+        seconds = np.multiply(shares, rounds[lengths])
+        round_s = _finite(seconds.sum())
+        rate = _finite(running * np.average(rates[lengths], weights=seconds))
     measured = None if counts.tokens_per_s is None else counts.tokens_per_s / case.replicas
     if counts.speculates:
         yield _compared("tokens per round", "", counts.tokens_per_round, length)
@@ -320,6 +332,8 @@ def advice(case: ServedCase, prediction: Prediction | None, change: Change | Non
         yield f"{state}; name the drafter (--drafter) to see what another draft length would gain"
     elif change is not None:
         yield "; ".join([state, gain_words(change), *_schedule_words(change)])
+        if case.drafted_frac < NEARLY_ALL:
+            yield f"gains are those of rounds that draft, {case.drafted_frac:.0%} of those counted"
         longer = change.longer
         if longer is None:
             return

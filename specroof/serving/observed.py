@@ -15,7 +15,7 @@ FEW_ROUNDS: Final = 400
 #: How much larger a counter may be than another that holds it, when pages are read.
 _READ_APART: Final = 1.05
 #: Of rounds that draft, these may lack a draft: the last of a request, a page read halfway.
-_NEARLY_ALL: Final = 0.98
+NEARLY_ALL: Final = 0.98
 #: A mean draft shorter than the longest by more than this is one that varies.
 _VARIES: Final = 0.01
 
@@ -350,7 +350,7 @@ def _notes_of_drafts(found: Counted, seen: Observed) -> Iterator[str]:
             "the server drafts, and its metrics do not show how many: its /server_info says it, "
             "read with the metrics or saved beside them"
         )
-    if seen.drafted_frac is not None and seen.drafted_frac < _NEARLY_ALL:
+    if seen.drafted_frac is not None and seen.drafted_frac < NEARLY_ALL:
         yield (
             f"{seen.drafted_frac:.0%} of the rounds drafted: tokens per round count all of them, drafts per "
             f"round those alone"
