@@ -487,6 +487,12 @@ def test_results_say_what_their_server_was_told() -> None:
     for asked in (ServerSettings(), ServerSettings(overlap="plain")):
         assert server_told([plain, drafting], asked) == ServerSettings(overlap="plain")
         assert server_told([drafting], asked).overlap == (asked.overlap or False)
+    # Only what drafts is limited to 48: the plain server states other settings, and no limit.
+    few = result(
+        max_running_requests=48, speculative_algorithm="NGRAM", speculative_num_draft_tokens=4
+    )
+    assert server_told([plain, few], ServerSettings()).running is None
+    assert server_told([few], ServerSettings()).running == 48
     with pytest.raises(MeasurementError, match="server states overlap plain"):
         server_told([first], ServerSettings(overlap="plain"))
     said = "overlap False, and server states overlap True; allowed: the same, or to leave overlap"

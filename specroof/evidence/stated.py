@@ -242,7 +242,9 @@ def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
 def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerSettings:
     """Return the settings of the server behind results: those stated, and those all results share.
 
-    Where every plain result overlaps and none with drafts does, they share ``overlap=plain``.
+    Results share what each one that says anything of its server says: a limit that only drafting
+    servers state does not hold for the plain one beside them, which has its default. Where every
+    plain result overlaps and none with drafts does, they share ``overlap=plain``.
 
     Parameters
     ----------
@@ -256,11 +258,9 @@ def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerS
     MeasurementError
         If a result says otherwise: one line with the setting, and both values.
     """
-    shared: dict[str, set[Any]] = {}
-    for point in points:
-        measured = {} if point.server is None else point.server.stated
-        for key, value in measured.items():
-            shared.setdefault(key, set()).add(value)
+    servers = [(point, point.server) for point in points if point.server is not None]
+    for point, server in servers:
+        measured = server.stated
         for key, value in asked.stated.items():
             expected = not point.drafts if value == "plain" else value
             if measured.get(key, expected) != expected:
@@ -270,8 +270,11 @@ def server_told(points: Sequence[Measurement], asked: ServerSettings) -> ServerS
                     f"the same, or to leave {key} out",
                     MeasurementError,
                 )
-    agreed = {SERVER_KEYS[key]: min(values) for key, values in shared.items() if len(values) == 1}
-    overlaps = {(point.drafts, point.server.overlap) for point in points if point.server}
+    shared = [set(server.stated.items()) for _, server in servers]
+    agreed: dict[str, Any] = {
+        SERVER_KEYS[key]: value for key, value in (set.intersection(*shared) if shared else ())
+    }
+    overlaps = {(point.drafts, server.overlap) for point, server in servers}
     if asked.overlap == "plain" or overlaps == {(False, True), (True, False)}:
         agreed["overlap"] = "plain"
     return replace(asked, **agreed)
