@@ -16,11 +16,12 @@ from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.engines.calibration import own_cases
 from specroof.engines.record import Record
-from specroof.evidence import Measurement
-from specroof.hardware.engine import Band
+from specroof.evidence import Measurement, read_benchmark
+from specroof.hardware.engine import Band, ServerSettings
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.validate import own_json, own_row, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
+from specroof.serving.capacity import in_server
 from tables import rows
 
 CHOSEN = replace(CHIP, engines={"true": TRUE}, default_engine="true")
@@ -253,6 +254,19 @@ SGLANG: dict[str, Any] = {
 def results(name: str, *lines: dict[str, Any]) -> str:
     Path(name).write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
     return name
+
+
+def test_a_load_is_what_was_asked_for_however_many_the_server_runs() -> None:
+    sent = {"max_concurrency": 64, "completed": 640, "max_running_requests": 48}
+    for tool in (VLLM, SGLANG):
+        (point,) = read_benchmark(json.dumps(tool | sent), source="a")
+        assert (point.batch_size, point.concurrency) == (48, 64)
+    # Those that wait for room take no time of those that run: a longer queue costs nothing.
+    told = points((8,), (2048,), (0,), prefills=True)[0]
+    runs = [replace(told, requests=160, concurrency=clients) for clients in (8, 32)]
+    setup = in_server(MODEL, SETUP, ServerSettings(running=8))
+    short, long = predicted_tokens_per_s(runs, Deployment(MODEL, setup), None)
+    assert long == pytest.approx(short, rel=0.05)
 
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])

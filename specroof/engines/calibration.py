@@ -121,8 +121,8 @@ def run_factors(
 
     Requests of known lengths are simulated as questions do, all of the mean length, with the start
     and the end of the run. Where a result states how many were in flight on average, fewer than
-    were simulated stay fewer. Others have a factor of 1: bare passes, more requests than may be
-    simulated, and loads that the server has no memory for.
+    run in the simulation stay fewer. Others have a factor of 1: bare passes, more requests than
+    may be simulated, and loads that the server has no memory for.
 
     Parameters
     ----------
@@ -143,13 +143,16 @@ def run_factors(
         drafts, here = point.draft_len or 0, served_case(served, load)
         drafting, tokens = _drafting(point, drafter) or (ideal_drafter(), None)
         asked = partial(outcomes, drafter=drafting, max_draft_len=drafts, acceptance=tokens)
-        seen = _seen(asked(here, draft_lens={drafts} - {0}, only=True))
+        found = asked(here, draft_lens={drafts} - {0}, only=True)
+        seen = _seen(found)
         rate = float(seen.tokens_per_s[0, 0, drafts])
         if not rate > 0:
             continue
         in_flight = float(clients)
         if point.concurrency is not None and point.batch_size is not None:
-            little = float((seen.requests_per_s * seen.answer_s)[0, 0, drafts])
+            at_once = found.played.most_running[0, drafts]  # type: ignore[union-attr]  # requests are
+            # Those that wait for room are in flight, and not in `batch_size`.
+            little = float(min((seen.requests_per_s * seen.answer_s)[0, 0, drafts], at_once))
             in_flight = little if point.batch_size < _FEWER * little else point.batch_size
         alone = replace(point, batch_size=in_flight, concurrency=None)
         (case,) = own_cases([alone], served, drafter)

@@ -338,7 +338,7 @@ def _sglang(content: dict[str, Any], place: str) -> Measurement:
     return replace(
         result.answered(place),
         batch_size=min(result.in_flight, most),
-        concurrency=None if concurrency is None else min(concurrency, most),
+        concurrency=None if concurrency is None else min(concurrency, result.completed),
         draft_len=(server.draft_len or None) if speculative else 0,
         # The client asks no other server for acceptance, so that a line without SGLang's arguments
         # is silent on drafts.
@@ -403,8 +403,8 @@ def _vllm(content: dict[str, Any], place: str) -> Measurement:
     if tokens is not None and drafts:
         # The mean of drafts that vary may be below what the longest of them give.
         drafts = max(drafts, math.ceil(tokens - 1.0))
-    limits = (result.max_concurrency, result.completed, result.max_running_requests)
-    most = min(limit for limit in limits if limit is not None)
+    clients = min(result.max_concurrency, result.completed)
+    most = min(clients, result.max_running_requests or clients)
     if tokens is not None and rounds:
         decoded = result.total_output_tokens - result.completed
         # The server's mean is over rounds that drafted.
@@ -414,7 +414,7 @@ def _vllm(content: dict[str, Any], place: str) -> Measurement:
     return replace(
         result.answered(place),
         batch_size=min(result.in_flight, most),
-        concurrency=most,
+        concurrency=clients,
         draft_len=drafts or None,
         # Without keys the server did not draft, or it publishes no metrics, or is another server.
         says_drafts=tokens is not None,
