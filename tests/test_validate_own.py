@@ -16,7 +16,7 @@ from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.engines.calibration import own_cases
 from specroof.engines.record import Record
-from specroof.evidence import Measurement, read_benchmark
+from specroof.evidence import Measurement
 from specroof.hardware.engine import Band, ServerSettings
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.validate import own_json, own_row, own_text
@@ -256,12 +256,7 @@ def results(name: str, *lines: dict[str, Any]) -> str:
     return name
 
 
-def test_a_load_is_what_was_asked_for_however_many_the_server_runs() -> None:
-    sent = {"max_concurrency": 64, "completed": 640, "max_running_requests": 48}
-    for tool in (VLLM, SGLANG):
-        (point,) = read_benchmark(json.dumps(tool | sent), source="a")
-        assert (point.batch_size, point.concurrency) == (48, 64)
-    # Those that wait for room take no time of those that run: a longer queue costs nothing.
+def test_requests_that_wait_for_room_take_no_time_of_those_that_run() -> None:
     told = points((8,), (2048,), (0,), prefills=True)[0]
     runs = [replace(told, requests=160, concurrency=clients) for clients in (8, 32)]
     setup = in_server(MODEL, SETUP, ServerSettings(running=8))
