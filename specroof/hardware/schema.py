@@ -191,6 +191,15 @@ def _contradictions(content: dict[str, Any], profile: HardwareProfile) -> Iterat
     usable, most = profile.usable_memory_bytes, profile.peak.memory_bytes
     if usable is not None and usable > most:
         yield f"usable_memory_bytes is {usable:g}; allowed: up to peak.memory_bytes, {most:g}"
+    power, link = profile.power, profile.interconnect
+    if power is not None and (power.fixed_watts or 0.0) >= power.watts:
+        drawn = f"{power.watts:g}, which it draws under load"
+        yield f"power.fixed_watts is {power.fixed_watts:g}; allowed: below {drawn}"
+    if link is not None and link.max_devices % (link.host_devices or 1):
+        yield (
+            f"interconnect.host_devices is {link.host_devices}; allowed: a divisor of max_devices, "
+            f"{link.max_devices}"
+        )
     present = dict(_dotted(content))
     needed = [key for key in _SOURCED if present.get(key) not in (None, False)]
     needed += [f"engines.{name}" for name in content.get("engines", {})]
