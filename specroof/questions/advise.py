@@ -1016,15 +1016,18 @@ def _uncaptured(setup: Setup, plan: LoadPlan, captured: LoadPlan) -> Iterator[st
 
 
 def hosts_of(setup: Setup) -> int:
-    """Return the machines that the devices of a placement are in.
+    """Return the machines that the devices of a placement are in: all have as many of them.
 
     Source
-        `specroof.hardware.profile.Interconnect.host_devices`.
+        `specroof.hardware.profile.Interconnect.host_devices`; servers start as many ranks on each
+        machine: SGLang 0.5.23, ``srt/arg_groups/validation_hook.py``.
     """
     nodes, link = setup.placement.nodes or 1, setup.hardware.interconnect
     each = setup.placement.devices // nodes
     of_host = each if link is None else link.host_devices or each
-    return nodes * -(-each // of_host)
+    stage = min(setup.placement.tensor_parallel, each)  # or what of it is in one node
+    in_node = Placement(stage, pipeline_parallel=each // stage).in_nodes(of_host)
+    return nodes * (in_node.nodes or 1)
 
 
 def _nodes(setup: Setup, frameworks: Sequence[str]) -> Iterator[str]:
