@@ -288,6 +288,8 @@ def _not_in_groups(switch: Any) -> Any:
 
 #: Devices must all work on the same sequences and layers.
 _OneGroup = Annotated[int, accept(_ONE_GROUP, lambda groups: groups == 1, int, yaml=False)]
+#: What a router says of its workers for prompts, or for decoding: nothing where there are none.
+_Workers = Annotated[list[Any], accept(f"none: {_ONE_GROUP}", lambda workers: not workers, list)]
 
 
 class _SglangServer(SglangServer):
@@ -297,6 +299,8 @@ class _SglangServer(SglangServer):
     attn_dp_size: _OneGroup | None = None
     pp_size: _OneGroup | None = None
     enable_dp_attention: Annotated[bool, AfterValidator(_not_in_groups)] | None = None
+    prefill: _Workers | None = None
+    decode: _Workers | None = None
 
 
 class _SglangResult(_Served):
