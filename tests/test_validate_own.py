@@ -285,6 +285,40 @@ def test_what_cannot_be_taken_together_is_refused(
     assert "n.jsonl, line 1: speculative_algorithm is 'NGRAM', and --drafter is of kind" in line
 
 
+CARD = "NVIDIA GeForce RTX 4090"
+
+
+@pytest.mark.parametrize(
+    ("chip", "changes", "said"),
+    [
+        ("rtx-4090", {}, ""),
+        ("rtx-4090", {"gpu_info": "NVIDIA H100 80GB HBM3"}, "note: results are of 'NVIDIA H100 80"),
+        ("rtx-4090", {"gpu_info": f"{CARD}, {CARD}", "split_mode": "none"}, ""),
+        ("rtx-4090", {"gpu_info": f"{CARD}, {CARD}"}, f"result 1: gpu_info is '{CARD}, {CARD}'"),
+        ("rtx-4090", {"gpu_info": ""}, "0 layers ran on GPUs (gpu_info is ''), and Qwen3-8B is"),
+        ("rtx-4090", {"n_gpu_layers": 35}, "35 layers ran on GPUs"),  # of 36
+        ("cpu-2ch-ddr5", {}, "Qwen3-8B is predicted on a CPU"),
+        ("cpu-2ch-ddr5", {"n_gpu_layers": 0, "avg_ns": 9e7}, ""),
+    ],
+)
+def test_llama_bench_says_what_it_ran_on(
+    chip: str,
+    changes: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = {"n_prompt": 1, "n_gen": 0, "avg_ns": 7.5e6, "gpu_info": CARD, "n_gpu_layers": -1}
+    Path("b.json").write_text(json.dumps([one | changes]), encoding="utf-8")
+    words = ("-H", chip, "--model", "Qwen/Qwen3-8B", "--weights", "q4_k_m")
+    told = run("validate", "b.json", *words)
+    assert said in told.output
+    is_refused = bool(said) and not said.startswith("note")
+    assert told.exit_code == (2 if is_refused else 0), told.output
+    assert ("another chip" in told.output) == said.startswith("note")
+
+
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
 def test_formats_are_options_of_both_commands(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

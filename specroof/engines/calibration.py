@@ -219,7 +219,9 @@ def ideal_rates(
     held = model if options.weight_dtype is None else stored_as(model, options.weight_dtype)
     stated = Stated(
         model=model.name,
+        n_layers=model.n_layers,
         placement=setup.placement,
+        on_cpu=setup.hardware.is_cpu,
         weight_bits=served.weight_bits,
         n_params=model.n_params,
         weight_bytes=held.weight_bytes,

@@ -98,6 +98,9 @@ class Measurement:
         leaves it to the checkpoint.
     file, model_params, model_bytes
         The file of the weights; weights in it, and their bytes.
+    gpus, gpu_layers
+        GPUs of the machine, as their driver calls them, and how many layers they compute: infinite
+        for all, 0 where a CPU alone works.
     server
         What the server was told, as far as the file says; None where it does not.
     decode_workers, prefill_workers
@@ -149,6 +152,8 @@ class Measurement:
     file: str = ""
     model_params: int | None = None
     model_bytes: int | None = None
+    gpus: str | None = None
+    gpu_layers: float | None = None
     server: ServerSettings | None = None
     decode_workers: int | None = None
     prefill_workers: int | None = None

@@ -535,6 +535,9 @@ class _LlamaBench(Extract):
     model_size: WholeAmount | None = None
     type_k: str | None = None
     type_v: str | None = None
+    gpu_info: str | None = None
+    n_gpu_layers: int | None = None
+    split_mode: str | None = None
     avg_ns: _Nanoseconds = REQUIRED
     samples_ns: list[_Nanoseconds] | None = None
 
@@ -548,6 +551,17 @@ def _llama_bench(content: dict[str, Any], place: str) -> Measurement:
             f"one of them, and a prompt of at most n_ubatch, {test.n_ubatch}: -p 1,2,4,8,16 -n 128",
             MeasurementError,
         )
+    gpus = (test.gpu_info or "").split(", ")
+    # A GPU of another kind beside is often that of a processor, which takes no layers.
+    if len(set(gpus)) < len(gpus) and test.split_mode != "none":
+        reject(
+            f"{place}: gpu_info is {shown(test.gpu_info)}, which share the layers",
+            "one of them: -sm none",
+            MeasurementError,
+        )
+    layers: float | None = test.n_gpu_layers
+    if layers is not None and layers < 0:  # all of them
+        layers = math.inf
     is_pass = test.n_prompt > 0
     samples = test.samples_ns or [test.avg_ns]
     spread = pstdev(samples) / median(samples)
@@ -558,6 +572,8 @@ def _llama_bench(content: dict[str, Any], place: str) -> Measurement:
         model_params=test.model_n_params,
         model_bytes=test.model_size,
         kv_cache=" and ".join(sorted(caches)) or None,
+        gpus=test.gpu_info,
+        gpu_layers=0 if test.gpu_info == "" else layers,
         method=STEP if is_pass else None,
         batch_size=1.0,
         # A bare pass has what is cached before it; decoding, on average, half of its own besides.

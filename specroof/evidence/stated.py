@@ -129,8 +129,12 @@ class Stated:
     ----------
     model
         Its name.
+    n_layers
+        All of its layers.
     placement
         Over how many devices.
+    on_cpu
+        Whether these are CPUs.
     weight_bits
         Formats of the weights, and the bits of each.
     n_params, weight_bytes
@@ -142,7 +146,9 @@ class Stated:
     """
 
     model: str
+    n_layers: int
     placement: Placement
+    on_cpu: bool
     weight_bits: Mapping[str, int]
     n_params: int
     weight_bytes: float
@@ -173,6 +179,15 @@ def refuse_other_setup(points: Iterable[Measurement], stated: Stated) -> None:
             if measured not in {None, predicted}:
                 message = f"{point.place}: {of} parallelism is {measured}; --{flag} is {predicted}"
                 raise MeasurementError(message)
+        layers = point.gpu_layers
+        if layers is not None and (layers > 0 if stated.on_cpu else layers < stated.n_layers):
+            where = "on a CPU" if stated.on_cpu else f"with all {stated.n_layers} on the chip"
+            reject(
+                f"{point.place}: {layers:g} layers ran on GPUs (gpu_info is {shown(point.gpus)}), "
+                f"and {stated.model} is predicted {where}",
+                "the same, by -ngl or another --hardware",
+                MeasurementError,
+            )
         _refuse_other_weights(point, stated)
         _refuse_other_cache(point, stated)
 

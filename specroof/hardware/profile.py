@@ -535,6 +535,11 @@ class HardwareProfile(CheckedPart):
         return USABLE_MEMORY_FRAC * self.peak.memory_bytes
 
     @property
+    def is_cpu(self) -> bool:
+        """Whether it is a CPU, with its memory: its file says so by its architecture."""
+        return self.architecture == "cpu"
+
+    @property
     def compute_major(self) -> int | None:
         """First number of the compute capability, which kernels are built for.
 

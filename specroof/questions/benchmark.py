@@ -1,6 +1,7 @@
 """Benchmark results: their files, the model that was served, and the hardware."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from hashlib import sha256
@@ -181,6 +182,7 @@ class BenchmarkRequest(Recorded):
         if self.drafter is not None:
             drafter = drafter_of(self.drafter)
             refuse_other_kinds(points, drafter.kind)
+        notes += other_chip_notes(points, hardware)
         notes += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
         placement = Placement(self.tensor_parallel, self.expert_parallel)
         server = server_told(points, server_of(self.server))
@@ -261,6 +263,21 @@ def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:
     kernels = {kind: RowKernel(of=kind, compute_frac=share) for kind in ("dense", "experts")}
     rules = tool if tool in LOCAL_FRAMEWORKS else None
     return EngineProfile(name="peaks", framework=rules, overlap_norm=1.0, row_kernels=kernels)
+
+
+def other_chip_notes(points: Sequence[Measurement], hardware: HardwareProfile) -> list[str]:
+    """Return a note for GPUs of results that their driver calls by no name of the chip."""
+
+    def words(name: str) -> set[str]:
+        return {*re.split(r"[^a-z0-9.]+", name.casefold())}
+
+    names = [words(name) for name in (hardware.name, *hardware.aliases)]
+    others = dict.fromkeys(point.gpus for point in points if point.gpu_layers != 0)
+    return [
+        Urgent(f"results are of {shown(gpus)}, and {hardware.name} predicts them: another chip?")
+        for gpus in others
+        if gpus and not any(name <= words(gpus) for name in names)
+    ]
 
 
 def idle_notes(points: Sequence[Measurement], given: Mapping[str, object]) -> list[str]:
