@@ -101,6 +101,17 @@ def test_an_unknown_chip_is_refused_with_a_suggestion() -> None:
     assert "did you mean b200" in refusal(CatalogError, load_hardware, "b2000")
 
 
+def test_only_a_cpu_stands_beside_a_chip() -> None:
+    for other in hardware_names():
+        if other.startswith("cpu-"):
+            host = load_hardware(f"h100+{other}").host
+            assert host is not None
+            assert host.name.startswith("CPU with ")
+        else:
+            message = refusal(CatalogError, load_hardware, f"h100+{other}")
+            assert message.startswith(f"hardware 'h100+{other}' has {load_hardware(other).name} ")
+
+
 def test_a_users_folder_is_searched_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware_folder: Path
 ) -> None:

@@ -119,7 +119,8 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     Raises
     ------
     CatalogError
-        If there is no such file, name or alias.
+        If there is no such file, name or alias, or what stands beside a chip is no CPU: its file
+        says ``architecture: cpu``.
     ProfileError
         If the file is not a valid profile.
 
@@ -133,6 +134,12 @@ def load_hardware(name: str | os.PathLike[str], *, check: bool = False) -> Hardw
     if file_and_profile is None and "+" in text:
         chip, _, cpu = text.rpartition("+")
         device, host = load_hardware(chip, check=check), load_hardware(cpu, check=check)
+        if not host.is_cpu:
+            reject(
+                f"hardware {shown(text)} has {host.name} beside a chip",
+                "a CPU, whose file has architecture: cpu",
+                CatalogError,
+            )
         return replace(device, name=f"{device.name} + {host.name}", host=host)
     if file_and_profile is None:
         message = f"hardware {shown(text)} is neither a file nor a bundled name or alias"
