@@ -161,6 +161,16 @@ def test_the_script_times_what_the_command_does(
         assert (last["-npp"], last["-ntg"], last["-c"]) == ("1", "3", "64")
 
 
+def test_no_draft_is_priced_whose_pass_was_not_timed(tmp_path: Path, gguf: Path) -> None:
+    passes, line = tmp_path / "passes.csv", "1,{},256,{}\n"
+    text = "".join(line.format(count, STEPS[count] / 1e3) for count in (1, 2, 3, 4))
+    passes.write_text(f"batch_size,positions,context_len,pass_s\n{text}", encoding="utf-8")
+    answer = specroof.measure(gguf, CPU, results=passes)
+    assert isinstance(answer, Measured)
+    assert [row["draft_len"] for row in answer.speedups] == [1, 2, 3]  # verified by 2 to 4 rows
+    assert any("speedups end at 3 of 8 drafts" in warning for warning in answer.warnings)
+
+
 def test_recorded_output_of_a_busy_machine_is_read_and_warned_of(gguf: Path) -> None:
     answer = specroof.measure(gguf, CPU, results=RECORDED, engine_name="busy")
     assert isinstance(answer, Measured)

@@ -316,6 +316,9 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
         options=request.options,
     )
     points, served = calibrated.benchmark.points, calibrated.benchmark.served
+    # A draft beyond the longest timed pass would be priced by kernels that nobody timed.
+    timed = max(int(point.rows) for point in points)
+    most = min(_MOST_DRAFTS, drafter.max_draft_len or _MOST_DRAFTS)
     rates = predicted_tokens_per_s(points, served, None).tolist()
     own = replace(served, setup=replace(served.setup, engine=calibrated.calibration.engine))
     before, after = (
@@ -325,7 +328,7 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
             acceptance,
             1,
             context_len=_CONTEXT,
-            max_draft_len=min(_MOST_DRAFTS, drafter.max_draft_len or _MOST_DRAFTS),
+            max_draft_len=min(most, timed - 1),
         )
         for deployment in (served, own)
     )
@@ -335,8 +338,17 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
         before,
         after,
         notes=calibrated.notes,
-        warnings=(*calibrated.warnings, *_unsteady(points)),
+        warnings=(*calibrated.warnings, *_unsteady(points), *_untimed(timed, most)),
     )
+
+
+def _untimed(timed: int, drafts: int) -> Iterator[str]:
+    """Yield a warning where no timed pass verifies as many drafts as are priced otherwise."""
+    if timed <= drafts:
+        yield (
+            f"no pass of more than {timed} rows was timed: speedups end at {timed - 1} of {drafts} "
+            f"drafts"
+        )
 
 
 def _unsteady(points: Sequence[Measurement]) -> Iterator[str]:
