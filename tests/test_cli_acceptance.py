@@ -42,6 +42,12 @@ def test_a_log_is_read_with_the_engines_own_count(tmp_path: Path) -> None:
     # Odds 1.05 and 1.05 * 2**-0.27: rates 0.512 and 0.465, whose survivals add up to 0.75.
     assert "0.512 0.238" in shown
     assert "give it" in refused("acceptance show", path)
+    # 100 requests at 3 tokens and one at 1: (300 + 1) / 101. A line that tells none: (3 + 1) / 2.
+    busy = "#running-req: 100, #token: 9, accept len: 3.00, cuda graph: True\n"
+    for alone, mean in (("#running-req: 1, ", 301 / 101), ("", 2)):
+        path.write_text(f"{busy}Prefill batch, #running-req: 9\n{alone}accept len: 1.00,")
+        (row,) = answered("acceptance show --drafts 3", path)["rows"]
+        assert row["lengths"]["3"] == pytest.approx(mean, rel=1e-3)
     path.write_bytes(b"\xff\xfe")
     assert "is not UTF-8" in refused("acceptance show", path)
 

@@ -88,7 +88,10 @@ _VLLM_LINE: Final = re.compile(
     r".{0,80}?Per-position acceptance rate: (?P<rates>[0-9., ]+)"
 )
 # DSpark's "block accept len" is of drafts that were not verified, too.
-_SGLANG_LINE: Final = re.compile(rf"(?<!block )accept len: {_NUMBER}")
+_SGLANG_LINE: Final = re.compile(
+    rf"(?:#running-req: (?P<running>[0-9]{{1,9}}),.{{0,400}}?)?"
+    rf"(?<!block )accept len: (?P<length>{_NUMBER})"
+)
 
 
 def counters_profiles(text: str, source: str) -> list[AcceptanceProfile]:
@@ -380,7 +383,9 @@ def _log_lines(lines: Sized) -> str:
 
 
 def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProfile:
-    """Return the profile of SGLang's log lines ``… accept len: …``, each weighing the same.
+    r"""Return the profile of SGLang's log lines ``… accept len: …``, by their running requests.
+
+    .. math:: N = \sum_i R_i N_i \,/\, \sum_i R_i
 
     Parameters
     ----------
@@ -391,11 +396,14 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
         ``--speculative-num-draft-tokens 8`` and no tree makes 7.
 
     Counts
-        ``accept len``, with the bonus token in.
+        ``accept len`` N, with the bonus token in, and ``#running-req`` R: every line closes the
+        same number of steps, in each of which every running request has a round. Where a line does
+        not tell its requests, all lines weigh the same.
     Ignores
-        how many sequences stand behind a line.
+        that the requests are those of the line's last step alone.
     Source
-        SGLang, python/sglang/srt/managers (the decode log of its scheduler).
+        SGLang 0.5.23, srt/managers/scheduler_components/metrics_reporter.py:553,963-1005:
+        accepted tokens over rounds, which grow by the batch in each step.
 
     Raises
     ------
@@ -409,10 +417,13 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
     >>> sglang_profile("accept len: 3.00, block accept len: 4.00,", "server.log", 5).lengths
     ((5, 3.0),)
     """
-    lengths = [_float(source, length) for length in _SGLANG_LINE.findall(text)]
-    if not lengths:
+    lines = [*_SGLANG_LINE.finditer(text)]
+    if not lines:
         refuse(f"{source}: accept len", "no number in any line", "lines such as: accept len: 2.50")
-    mean = sum(lengths) / len(lengths)
+    told = all(int(line["running"] or 0) for line in lines)
+    weights = [int(line["running"]) if told else 1 for line in lines]
+    lengths = [[_float(source, line["length"])] for line in lines]
+    (mean,) = _pooled([*zip(weights, lengths, strict=True)])
     if drafts is None:
         message = (
             f"{source}: SGLang's log does not tell the draft length; give it, as in "
@@ -427,7 +438,7 @@ def sglang_profile(text: str, source: str, drafts: int | None) -> AcceptanceProf
         ),
         counted="acceptance length; the bonus token is counted",
         source=source,
-        note=f"mean of {_log_lines(lengths)}",
+        note=f"mean of {_log_lines(lines)}{', by running requests' * told}",
     )
 
 
