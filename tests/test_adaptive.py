@@ -12,6 +12,7 @@ import pytest
 
 from commands import invoked
 from specroof import adaptive, advise
+from specroof.frameworks import release
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
     _THRESHOLDS,
@@ -234,11 +235,14 @@ def test_alike_drafts_are_verified_at_one_length() -> None:
     assert one.tokens_per_s == pytest.approx(rates.max(), abs=4 * one.error)
 
 
-@pytest.mark.parametrize(("batch", "accepted", "initial", "shares"), rows("values", "sglang_steps"))
+@pytest.mark.parametrize(
+    ("version", "batch", "accepted", "initial", "shares"), rows("values", "sglang_steps")
+)
 def test_steps_settle_where_the_rule_of_sglang_leaves_them(
-    batch: int, accepted: list[float], initial: int, shares: dict[int, float]
+    version: str, batch: int, accepted: list[float], initial: int, shares: dict[int, float]
 ) -> None:
-    found = sglang_rounds(batch, accepted, initial)
+    slots = release(f"sglang@{version}").adaptive_steps
+    found = sglang_rounds(slots, batch, accepted, initial)
     assert {step: share for step, share in enumerate(found.tolist()) if share} == shares
 
 

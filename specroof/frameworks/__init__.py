@@ -514,6 +514,25 @@ class SpreadContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveSlot:
+    """Draft lengths that a server moves between by itself, from a number of requests on.
+
+    Attributes
+    ----------
+    requests
+        Of a batch as it is padded, at least.
+    drafts
+        The lengths, rising.
+    hysteresis
+        Accepted drafts by which the threshold of a shorter length is lowered.
+    """
+
+    requests: int
+    drafts: tuple[int, ...]
+    hysteresis: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeBlocks:
     """Of which matrices, and on whose chips, devices must not cut blocks of FP8 weights."""
 
@@ -618,9 +637,11 @@ class Release:
     rank_limits
         Whether each group of attention has its own limit of running requests, which the flag says;
         otherwise they share one.
-    adaptive_verification, adaptive_steps
-        Whether a round verifies fewer drafts where those are unlikely, and whether rounds draft as
-        many as were accepted lately.
+    adaptive_verification
+        Whether a round verifies fewer drafts where those are unlikely.
+    adaptive_steps
+        Draft lengths where rounds draft as many as were accepted lately, by rising requests; none
+        where they do not.
     unchecked, estimated
         Whether its rules are from documentation alone, and its activations measured at startup.
     """
@@ -678,7 +699,7 @@ class Release:
     whole_expert_parallel: bool = False
     rank_limits: bool = False
     adaptive_verification: bool = False
-    adaptive_steps: bool = False
+    adaptive_steps: tuple[AdaptiveSlot, ...] = ()
     unchecked: bool = False
     estimated: bool = False
 

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.acceptance.curve import rates_of_survival
 from specroof.arrays import Array
+from specroof.frameworks import AdaptiveSlot
 from specroof.montecarlo.batch import confident_rounds
 from specroof.speedup.result import best_index
 
@@ -410,24 +411,20 @@ def adaptive_verification(
     return _outcome(options, np.argmax(options.expected / options.seconds, axis=1), batch)
 
 
-#: SGLang's slots by the least batch size: draft lengths to choose from, and by how much less the
-#: accepted drafts must be for a shorter one.
-SGLANG_SLOTS: Final[Mapping[int, tuple[tuple[int, ...], float]]] = {
-    1: ((1, 3, 5, 7), -0.25),
-    8: ((0, 1, 3), 0.0),
-    32: ((0, 1), 0.0),
-    64: ((0,), 0.0),
-}
 _SMOOTHING: Final = 0.2
 #: Rounds after which the slot has settled, or goes round in a cycle; and in which it is watched.
 _SETTLED, _WATCHED = 1000, 1000
 
 
-def sglang_rounds(batch_size: int, accepted: ArrayLike, initial: int) -> Array:
+def sglang_rounds(
+    slots: Sequence[AdaptiveSlot], batch_size: int, accepted: ArrayLike, initial: int
+) -> Array:
     """Return the shares of rounds with each draft length under SGLang's adaptive speculation.
 
     Parameters
     ----------
+    slots
+        Draft lengths to choose from, `specroof.frameworks.Release.adaptive_steps`.
     batch_size
         As the engine pads it, for the slot.
     accepted
@@ -439,19 +436,23 @@ def sglang_rounds(batch_size: int, accepted: ArrayLike, initial: int) -> Array:
         how the mean of a batch varies from round to round; that the server decides after 10 rounds
         and then every 5: lengths settle where they do when it decides every round.
     Source
-        SGLang 0.5.23 ``srt/speculative/adaptive_spec_params.py``: ``DEFAULT_ADAPTIVE_CONFIG`` and
+        SGLang 0.5.14 and 0.5.23, ``srt/speculative/adaptive_spec_params.py``:
         ``AdaptiveStepSlot``.
 
     Examples
     --------
-    >>> sglang_rounds(1, [0.0, 0.9, 1.7, 2.4, 2.9, 3.3], 3)  # 2.4 is not above 3 - 0.5
+    >>> slots = [
+    ...     AdaptiveSlot(requests=1, drafts=(1, 3, 5)),
+    ...     AdaptiveSlot(requests=8, drafts=(0, 1)),
+    ... ]
+    >>> sglang_rounds(slots, 1, [0.0, 0.9, 1.7, 2.4, 2.9, 3.3], 3)  # 2.4 is not above 3 - 0.5
     array([0., 0., 0., 1., 0., 0.])
-    >>> sglang_rounds(32, [0.0, 0.4], 1)  # 0.4 is not above 0.5: off, and tried again
+    >>> sglang_rounds(slots, 32, [0.0, 0.4], 1)  # 0.4 is not above 0.5: off, and tried again
     array([0.5, 0.5])
     """
     known = np.asarray(accepted, dtype=np.float64)
-    steps, down = SGLANG_SLOTS[max(least for least in SGLANG_SLOTS if least <= batch_size)]
-    candidates = [step for step in steps if step < len(known)]
+    slot = [slot for slot in slots if slot.requests <= batch_size][-1]
+    candidates = [step for step in slot.drafts if step < len(known)]
     place = candidates.index(initial) if initial in candidates else len(candidates) // 2
     mean, counts = candidates[place] - 1.0, np.zeros(len(known))
     for number in range(1, _SETTLED + _WATCHED + 1):
@@ -464,7 +465,7 @@ def sglang_rounds(batch_size: int, accepted: ArrayLike, initial: int) -> Array:
             place = min(place + 1, last)
             continue
         # Half a draft above no drafts, half a draft below the next shorter length.
-        while place and mean <= abs(candidates[place - 1] - 0.5) + down:
+        while place and mean <= abs(candidates[place - 1] - 0.5) - slot.hysteresis:
             place -= 1
         while candidates[place] >= step and place < last and mean > candidates[place] - 0.5:
             place += 1
@@ -494,7 +495,12 @@ def mixed_rate(rates: Array, tokens_per_round: Array, shares: Array) -> float:
 
 
 def sglang_steps(
-    costs: BatchCosts, survival: ArrayLike, initial: int, sizes: Sequence[int]
+    costs: BatchCosts,
+    survival: ArrayLike,
+    slots: Sequence[AdaptiveSlot],
+    *,
+    initial: int,
+    sizes: Sequence[int],
 ) -> PolicyOutcome:
     """Return what SGLang's adaptive speculation reaches.
 
@@ -502,8 +508,8 @@ def sglang_steps(
     ----------
     costs, survival
         As for `simulated_policies`.
-    initial
-        The draft length that the server is told to begin with.
+    slots, initial
+        As for `sglang_rounds`.
     sizes
         Captured sizes in sequences, to which it pads the batch; none without.
 
@@ -512,7 +518,7 @@ def sglang_steps(
     """
     padded = next((size for size in sizes if size >= costs.batch_size), costs.batch_size)
     accepted = np.append(0.0, np.cumsum(survival))
-    shares = sglang_rounds(padded, accepted, initial)
+    shares = sglang_rounds(slots, padded, accepted, initial)
     rate = mixed_rate(fixed_rates(costs, survival), 1.0 + accepted, shares)
     return PolicyOutcome(rate, 0.0, float(shares @ np.arange(len(shares))))
 

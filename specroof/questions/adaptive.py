@@ -269,7 +269,11 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
                 costs(size), survival, draft_len=made, **dice
             )
         if facts.adaptive_steps and steps:
-            each[STEPS] = sglang_steps(costs(size), survival, max(1, one_length), captured)
+            each[STEPS] = sglang_steps(
+                *(costs(size), survival, facts.adaptive_steps),
+                initial=max(1, one_length),
+                sizes=captured,
+            )
         simulated.append({**each, "oracle": oracle})
     fixed = fixed_outcomes(rates, [one_length] * len(rates))
     alone = [float(fixed_rates(costs(size), survival)[one_length]) for size in sizes]
