@@ -284,6 +284,9 @@ class Drafting:
         What is said of a schedule that is told, of one that is not, and of any drafter.
     in_pipeline
         Whether drafts can follow the load in a pipeline.
+    piecewise_schedule
+        Whether drafts that follow the load take the server its full graphs, which prices assume:
+        they are not advised then.
     caches_only
         Whether it drafts for no model with recurrent layers.
     rule_flags
@@ -307,6 +310,7 @@ class Drafting:
     fixed_notes: _Words = ()
     notes: _Words = ()
     in_pipeline: bool = True
+    piecewise_schedule: bool = False
     caches_only: bool = False
     rule_flags: Mapping[str, RuleFlag] = field(default_factory=dict)
 

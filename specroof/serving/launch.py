@@ -642,7 +642,7 @@ def _speculation(
     else:
         if not plan.schedule[-1][2]:
             config = _joined(config, filled_config(how.off_config, **figures))
-        notes += filled(how.fixed_notes, **figures) or [_fixed_note(plan, facts.name, method.name)]
+        notes += filled(how.fixed_notes, **figures) or [_fixed_note(plan, facts)]
     return filled(words, config=_CONFIG, **figures), config, files, notes
 
 
@@ -658,7 +658,7 @@ def follows_load(
     """Tell whether a server can change its draft length with the requests that it runs.
 
     So can, for all that anyone runs there, a server that has no flag for such a drafter; software
-    of one user cannot.
+    of one user cannot, nor can a server that would lose the full graphs that are priced.
 
     Parameters
     ----------
@@ -692,21 +692,26 @@ def follows_load(
         return True
     if family.removesuffix("_text") in method.fixed_families:
         return False
-    staged = pipeline_parallel == 1 or (facts.drafting is not None and facts.drafting.in_pipeline)
-    return method.follows_load and not is_tree and data_parallel == 1 and staged
+    how = facts.drafting or Drafting()
+    staged = pipeline_parallel == 1 or how.in_pipeline
+    whole = data_parallel == 1 and not is_tree and not how.piecewise_schedule
+    return method.follows_load and staged and whole
 
 
-def _fixed_note(plan: Speculation, release: str, method: str) -> str:
+def _fixed_note(plan: Speculation, facts: Release) -> str:
     """Return the note that a server drafts one length at any load, and where it should not run."""
     where = " with data-parallel attention" if plan.data_parallel > 1 else ""
     where = " in trees" if plan.is_tree else where
     where = " in a pipeline" if plan.pipeline_parallel > 1 else where
     off = runs_spelt([(first, last) for first, last, k in plan.schedule if not k])
     without = f"; at {off} in flight start it without these flags" if off else ""
-    return (
-        f"{release} does not change drafts of {method}{where} with the load: "
-        f"{format_drafts(plan.drafts)} always{without}"
-    )
+    method, how = facts.methods[plan.kind], facts.drafting
+    fixed = f"does not change drafts of {method.name}{where} with the load"
+    if method.follows_load and not where and how is not None and how.piecewise_schedule:
+        fixed = (
+            "runs drafts that follow the load in piecewise graphs, slower than those priced here"
+        )
+    return f"{facts.name} {fixed}: {format_drafts(plan.drafts)} always{without}"
 
 
 def _yaml(keys: Mapping[str, object]) -> str:
