@@ -19,6 +19,7 @@ from specroof import capacity, load_drafter, load_profile, load_profiles, speedu
 from specroof.acceptance import (
     Acceptance,
     acceptance_from_length,
+    acceptance_notes,
     beta_acceptance,
     constant_acceptance,
     histogram_acceptance,
@@ -27,6 +28,7 @@ from specroof.acceptance import (
 )
 from specroof.acceptance.curve import ContextAcceptance, context_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
+from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.acceptance.typical import FAMILIES, SHAPES
 from specroof.errors import OptionError
 from tables import refusal
@@ -317,6 +319,26 @@ def test_the_band_closes_at_the_measured_depth_and_opens_away_from_it(
     assert np.all((low >= 1) & (high <= depths + 1))
     assert low[draft_len] == expected[draft_len] == high[draft_len]
     assert np.all(np.diff((high / expected)[draft_len:]) >= -1e-12)
+
+
+def test_the_band_has_the_error_of_counted_rounds() -> None:
+    bins = np.array([20, 30, 20, 30])  # of 100 rounds: N = 1 + (30 + 2 * 20 + 3 * 30) / 100
+    curve = histogram_acceptance(bins)
+    drawn = np.random.default_rng(1).multinomial(100, bins / 100, size=50_000)
+    dice = np.quantile(1 + np.minimum(np.arange(4), [[1], [3]]) @ drawn.T / 100, [0.1, 0.9], axis=1)
+    assert np.array(curve.band([1, 3])) == pytest.approx(dice, rel=0.005)
+    assert curve.band(3)[1] > 1.05 * curve.tokens_per_round(3)
+    shares = histogram_acceptance(bins / 100)
+    assert shares.band(3) == (shares.tokens_per_round(3), shares.tokens_per_round(3))
+    profile = AcceptanceProfile("few", survival=(0.5,), n_rounds=64)
+    # 1.2816 deviations of sqrt(0.5 * 0.5 / 64), over 1.5
+    assert profile.acceptance("zero").band(1)[1] == pytest.approx(
+        1.5 * math.exp(0.0801 / 1.5), rel=1e-4
+    )
+    (note,) = acceptance_notes(profile.acceptance(), "Qwen3-8B")
+    assert "64 rounds" in note
+    answer = speedup_curve("Qwen/Qwen3-8B", "h100", drafter="eagle3,histogram=2/3/2/3")
+    assert any("10 rounds" in note for note in answer.notes)
 
 
 def test_a_profile_that_is_extended_has_the_band_of_its_family() -> None:

@@ -96,6 +96,11 @@ RULES: Final[Mapping[str, str]] = {
 #: Rules whose outputs differ from what the target says alone.
 LOSSY: Final = ("typical", "lossy")
 
+#: Standard deviations of a normal law on each side of its mean that hold 80% of it.
+_Z_80: Final = 1.2816
+#: Fewer counted rounds than these leave tokens per round open by some 4% and more.
+_FEW_ROUNDS: Final = 200
+
 Law = Callable[[tuple[Any, ...], int], NDArray[np.float64]]
 
 
@@ -141,6 +146,8 @@ class Acceptance:
         of the target's next token at temperature 1; None where nobody says.
     accuracy : str or None
         Of answers with these drafts, as it was measured.
+    n_rounds : float or None
+        Rounds that were counted; None where nobody says.
     between : tuple of Acceptance
         Curves that this one may as well be: of targets of other entropy, where it was moved to
         another temperature; of other texts, where it stands for all that were measured.
@@ -158,6 +165,7 @@ class Acceptance:
     rule: str | None = field(default=None, repr=False)
     entropy: float | None = field(default=None, repr=False)
     accuracy: str | None = field(default=None, repr=False)
+    n_rounds: float | None = field(default=None, repr=False)
     between: "tuple[Acceptance, ...]" = field(default=(), repr=False)
 
     def survival(self, draft_len: ArrayLike) -> NDArray[np.float64]:
@@ -205,18 +213,22 @@ class Acceptance:
     def band(self, draft_len: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         r"""Return the low and the high end of tokens per round, between which 80% of drafters lie.
 
-        .. math:: N_{\pm}(\gamma) = N(\gamma) \,
-            \left(\gamma / \gamma_0\right)^{\pm w} \text{ for } \gamma > \gamma_0
+        .. math:: N_{\pm}(\gamma) = N(\gamma) \, e^{\pm u}, \quad
+            u^2 = \left(w \ln\frac{\gamma}{\gamma_0}\right)^2 + \frac{z^2 \sigma^2}{n N^2}, \quad
+            \sigma^2 = \sum_{d=1}^{\gamma} (2 d - 1) s_d - (N - 1)^2
 
-        with w of `spread` and γ_0 the measured depth, where the band closes; below it the ratio is
-        the other way round. Both ends stay from 1 to γ + 1.
+        with w of `spread` and γ_0 the measured depth, where the first term is 0; σ the deviation
+        of the accepted drafts of one round, n the counted rounds, and z = 1.28, of 80% of a normal
+        law. Both ends stay from 1 to γ + 1.
 
         Counts
-            what a measured length leaves open at other depths, and the curves of `between`.
+            what a measured length leaves open at other depths, the curves of `between`, and the
+            error of counted rounds.
         Ignores
-            the error of the measurement itself.
+            that rounds of one text are alike, which makes their error larger.
         Source
-            Profiles of models that were left out, `specroof.acceptance.typical.SHAPES`.
+            Profiles of models that were left out, `specroof.acceptance.typical.SHAPES`; the error
+            of a mean, with the second moment of a tail distribution.
 
         Examples
         --------
@@ -225,6 +237,8 @@ class Acceptance:
         >>> half = replace(constant_acceptance(0.5), measured_depth=1, spread=(0.0, 0.1))
         >>> half.band([1, 2])  # 1.75 / 2 ** 0.1 and 1.75 * 2 ** 0.1
         (array([1.5       , 1.63280774]), array([1.5       , 1.87560356]))
+        >>> replace(half, n_rounds=64).band([1])[1].round(4)  # 1.5 * exp(1.2816 * 0.5 / 8 / 1.5)
+        array([1.5823])
         """
         lengths = draft_lengths(draft_len)
         expected = self.tokens_per_round(lengths)
@@ -235,8 +249,21 @@ class Acceptance:
             return low, high
         ratio = np.log(np.maximum(lengths, 1) / measured)
         within, beyond = self.spread
-        width = np.exp(np.where(ratio > 0, beyond, within) * np.abs(ratio))
+        open_width = np.where(ratio > 0, beyond, within) * np.abs(ratio)
+        width = np.exp(np.hypot(open_width, self._counting_width(lengths)))
         return np.maximum(low / width, 1.0), np.minimum(high * width, lengths + 1.0)
+
+    def _counting_width(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the half-width of tokens per round, as a logarithm, that counted rounds leave."""
+        if not self.n_rounds:
+            return np.zeros(lengths.shape)
+        moments = (2.0 * np.arange(lengths.max(initial=0) + 1) - 1.0) * self._survival_table(
+            lengths
+        )
+        moments[0] = 0.0
+        accepted = self.accepted_tokens(lengths)
+        variance = np.maximum(np.cumsum(moments)[lengths] - accepted**2, 0.0)
+        return np.asarray(_Z_80 * np.sqrt(variance / self.n_rounds) / (1.0 + accepted))
 
     def _survival_table(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return s_0, s_1, … up to the longest of `lengths`, NaN past the known depth."""
@@ -278,6 +305,11 @@ def acceptance_notes(acceptance: object, model: str) -> list[str]:
         accuracy = getattr(acceptance, "accuracy", None) or "not stated"
         said = f"outputs differ from the target's (rule {rule}); accuracy as measured: {accuracy}"
         caveats.append(Urgent(said))
+    n_rounds = getattr(acceptance, "n_rounds", None)
+    if n_rounds and n_rounds < _FEW_ROUNDS:
+        caveats.append(
+            f"acceptance was counted over {n_rounds:g} rounds only; bands are wider for it"
+        )
     measured_on = getattr(acceptance, "measured_on", None)
     if measured_on is None:
         return caveats
@@ -384,7 +416,8 @@ def histogram_acceptance(counts: ArrayLike) -> Acceptance:
 
     Counts
         rounds with 0, 1, 2, … accepted drafts, up to the draft length of the measurement, where
-        the curve ends. Shares of rounds serve as well: only the ratios matter.
+        the curve ends. Shares of rounds serve as well; whole numbers are counted rounds, whose
+        error widens the band.
     Ignores
         the bonus token: a round that commits it alone belongs into the first bin.
     Source
@@ -407,7 +440,8 @@ def histogram_acceptance(counts: ArrayLike) -> Acceptance:
     description = (
         f"histogram of 0 to {len(survival)} accepted drafts, mean {math.fsum(survival):.4g}"
     )
-    return Acceptance(description, len(survival), listed_law, survival)
+    n_rounds = total if total > 1.0 and all(count.is_integer() for count in checked) else None
+    return Acceptance(description, len(survival), listed_law, survival, n_rounds=n_rounds)
 
 
 def beta_acceptance(a: float, b: float) -> Acceptance:

@@ -139,6 +139,7 @@ class AcceptanceProfile:
             temperature=self.temperature,
             rule=self.rule or None,
             accuracy=self.accuracy or None,
+            n_rounds=self.n_rounds,
         )
         return extrapolated_acceptance(described, extrapolate) if extrapolate else described
 
