@@ -39,7 +39,7 @@ DRAFTERS = (
 )
 LOADS = ([1], [64], [1, 8, 64], [1, 8, 32, 64, 128], [4, 256], [16, 49, 97])
 #: Draws of the quick suite, and of the whole one; SPECROOF_DRAWS=300 draws more.
-FEW, DRAWS = 16, int(os.environ.get("SPECROOF_DRAWS", "48"))
+FEW, DRAWS = 16, int(os.environ.get("SPECROOF_DRAWS", "32"))
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """The page in a real browser: its figures are the library's, and nothing else runs or leaves."""
 
 import json
+import os
 import random
 import re
 import shlex
@@ -14,6 +15,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from typer.testing import CliRunner
 
 import specroof
@@ -165,14 +167,18 @@ def shown(at: Callable[..., Opened], tmp_path: Path) -> Callable[..., Opened]:
     return showing
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("explore")
-    found = specroof.explore(MODELS, ["b200", "h100"], **AXES)
-    (place / "page.html").write_text(found.page, encoding="utf-8")
-    (place / "site").mkdir()
-    for name, data in site_files(found):
-        (place / "site" / name).write_bytes(data)
+    """Return where a page and a site lie, which the first worker that asks makes for all."""
+    place = tmp_path_factory.getbasetemp()
+    place = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "explore"
+    with FileLock(place.with_suffix(".lock")):
+        if not (place / "page.html").exists():
+            (place / "site").mkdir(parents=True)
+            found = specroof.explore(MODELS, ["b200", "h100"], **AXES)
+            for name, data in site_files(found):
+                (place / "site" / name).write_bytes(data)
+            (place / "page.html").write_text(found.page, encoding="utf-8")
     return place
 
 

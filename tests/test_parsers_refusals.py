@@ -257,7 +257,7 @@ def read_or_refused(text: str) -> None:
 
 
 @pytest.mark.fuzz
-@bounded(1500)
+@bounded(500)
 @given(
     which=PLACES,
     breaks=st.lists(st.tuples(PLACES, VALUES), min_size=1, max_size=3),
