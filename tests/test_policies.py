@@ -295,6 +295,14 @@ def test_every_further_range_gains_what_it_takes() -> None:
     assert best_schedule([1, 2, 3], rates, least_gain=0.2).ranges == ((1, 3, 0),)
 
 
+def test_loads_that_round_to_one_number_share_its_drafts() -> None:
+    # One draft at 4 loses 0 and 0.1, none 0.5 and 0.
+    found = best_schedule([3.5, 4.4, 8], [[0.5, 1.0], [1.0, 0.9], [1.0, 0.5]])
+    assert found.ranges == ((1, 7, 1), (8, 8, 0))
+    assert found.lost == pytest.approx(0.1 / 3)
+    assert [found.drafts(load) for load in (7.4, 7.6)] == [1, 0]
+
+
 def test_a_length_that_cannot_be_is_never_chosen() -> None:
     rates = [[1.0, 5.0], [1.0, np.nan]]
     assert best_schedule([1, 2], rates).ranges == ((1, 1, 1), (2, 2, 0))

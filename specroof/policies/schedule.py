@@ -40,8 +40,8 @@ class Schedule:
     ranges: tuple[tuple[int, int, int], ...]
     lost: float
 
-    def drafts(self, running: int) -> int:
-        """Return the drafts at a number of running requests; beyond the last range, its own.
+    def drafts(self, running: float) -> int:
+        """Return the drafts at a number of running requests, as `drafts_at` has them.
 
         Examples
         --------
@@ -52,18 +52,18 @@ class Schedule:
 
 
 def drafts_at(ranges: Sequence[tuple[int, int, int]], load: float) -> int:
-    """Return the drafts of ranges at a load; beyond the last range, its own.
+    """Return the drafts of ranges at a load, rounded; beyond the last range, its own.
 
     Examples
     --------
-    >>> drafts_at([(1, 16, 5), (17, 64, 2)], 16)
+    >>> drafts_at([(1, 16, 5), (17, 64, 2)], 16.4)
     5
     """
-    return next((k for _, last, k in ranges if load <= last), ranges[-1][2])
+    return next((k for _, last, k in ranges if round(load) <= last), ranges[-1][2])
 
 
 def best_schedule(
-    loads: Sequence[int],
+    loads: Sequence[float],
     tokens_per_s: npt.ArrayLike,
     *,
     most_ranges: int = 4,
@@ -80,6 +80,7 @@ def best_schedule(
     ----------
     loads
         Numbers of running requests, ascending, from 1 or more; a range runs up to the next load.
+        Those that round to the same whole number share its drafts.
     tokens_per_s
         Throughput, shape (loads, draft lengths from 0); NaN where a length cannot be.
     most_ranges
@@ -107,10 +108,12 @@ def best_schedule(
     """
     rates = np.asarray(tokens_per_s, dtype=np.float64)
     _refuse_loads(loads, rates)
+    whole, starts = np.unique(np.round(loads).astype(int), return_index=True)
     shares = np.ones(len(loads)) if weights is None else np.asarray(weights, dtype=np.float64)
     lost = np.nan_to_num(1.0 - rates / np.nanmax(rates, axis=1, keepdims=True), nan=np.inf)
     weighed = (shares / shares.sum())[:, None] * lost
-    return cheapest_schedule(loads, weighed, most_ranges=most_ranges, least_gain=least_gain)
+    cost = np.add.reduceat(weighed, starts)
+    return cheapest_schedule(whole.tolist(), cost, most_ranges=most_ranges, least_gain=least_gain)
 
 
 def cheapest_schedule(
@@ -216,10 +219,10 @@ def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
     return cuts[::-1]
 
 
-def _refuse_loads(loads: Sequence[int], rates: Array) -> None:
+def _refuse_loads(loads: Sequence[float], rates: Array) -> None:
     rising = all(low < high for low, high in pairwise(loads))
-    if not loads or loads[0] < 1 or not rising:
-        reject(f"loads is {list(loads)}", "whole numbers from 1 on that rise")
+    if not loads or round(loads[0]) < 1 or not rising:
+        reject(f"loads is {list(loads)}", "numbers from 1 on that rise")
     if rates.ndim != 2 or len(rates) != len(loads) or not np.isfinite(rates).any(axis=1).all():
         reject(
             f"tokens_per_s has shape {rates.shape}",
@@ -252,9 +255,9 @@ def held_drafts(schedule: Schedule, running: Sequence[float], *, margin: float) 
     """
     held: list[int] = []
     for load in running:
-        likely = schedule.drafts(round(load))
+        likely = schedule.drafts(load)
         # Both ends of what the load may be: within the margin of an edge, what is stays.
-        around = {schedule.drafts(round(load * (1 + side))) for side in (-margin, margin)}
+        around = {schedule.drafts(load * (1 + side)) for side in (-margin, margin)}
         stays = bool(held) and held[-1] in {likely, *around}
         held.append(held[-1] if stays else likely)
     return held
@@ -500,9 +503,7 @@ def _schedule(loads: Array, rates: Array, running: Array, most_ranges: int) -> S
     """Return the schedule that loses least at the loads that the hours have."""
     nearest = np.abs(loads[None, :] - running[:, None]).argmin(axis=1)
     weights = np.bincount(nearest, minlength=len(loads)) + _RARE
-    return best_schedule(
-        [round(load) for load in loads], rates, most_ranges=most_ranges, weights=weights
-    )
+    return best_schedule(loads.tolist(), rates, most_ranges=most_ranges, weights=weights)
 
 
 def _followed(schedule: Schedule, running: Array, best: IntArray) -> IntArray:
@@ -510,10 +511,8 @@ def _followed(schedule: Schedule, running: Array, best: IntArray) -> IntArray:
     followed = []
     for loads, k in zip(running, best, strict=True):
         settled = [
-            drafts
-            for drafts in range(len(loads))
-            if schedule.drafts(round(loads[drafts])) == drafts
+            drafts for drafts in range(len(loads)) if schedule.drafts(loads[drafts]) == drafts
         ]
         # Where none agrees with itself, the server moves between two: take what it begins with.
-        followed.append(settled[0] if settled else schedule.drafts(round(loads[k])))
+        followed.append(settled[0] if settled else schedule.drafts(loads[k]))
     return np.asarray(followed, dtype=np.intp)

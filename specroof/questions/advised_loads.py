@@ -702,13 +702,12 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
                 most_ranges=_MOST_RANGES,
             )
             return Course(day.schedule, None, day)
-        whole = [round(batch) for batch in batches]
         ranges = best_schedule(
-            whole, taken, most_ranges=_MOST_RANGES, weights=weights, least_gain=_LEAST_GAIN
+            batches, taken, most_ranges=_MOST_RANGES, weights=weights, least_gain=_LEAST_GAIN
         ).ranges
-        drafts = [drafts_at(ranges, whole[i]) for i in asked]
+        drafts = [drafts_at(ranges, batches[i]) for i in asked]
         if not any(drafts):
-            ranges = ((1, whole[-1], 0),)
+            ranges = ((1, round(batches[-1]), 0),)
         best = np.nanmax(values[list(asked)], axis=1)
         return Course(ranges, float(np.mean(1.0 - values[list(asked), drafts] / best)))
 
