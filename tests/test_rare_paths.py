@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -184,13 +185,24 @@ def test_a_chip_names_its_host_and_what_decides_its_kernels() -> None:
     assert "blackwell, nvidia, compute capability 10.3" in str(show_hardware("gb300"))
 
 
-def test_experts_of_the_host_are_told_to_llama_cpp() -> None:
-    found = specroof.advise(
-        "Qwen/Qwen3-30B-A3B", "rtx-4090+cpu-2ch-ddr5", drafters="ngram,accept=0.9,match=0.5",
-        framework="llama.cpp", input_len=500, output_len=50, concurrency=1,
-        options={"n_cpu_moe": 12, "weight_dtype": "q4_k_m"},
-    )  # fmt: skip
-    assert "--n-cpu-moe 12" in str(found)
+def test_what_a_server_cannot_be_told_is_said() -> None:
+    asked: dict[str, Any] = {"input_len": 500, "output_len": 50}
+    asked["drafters"] = "model,config=Qwen/Qwen3-0.6B,accept=0.95"
+    small = partial(specroof.advise, "Qwen/Qwen3-8B", "rtx-4090", **asked, concurrency=8)
+    asked["options"] = {"n_cpu_moe": 12, "weight_dtype": "q4_k_m"}
+    chip = "rtx-4090+cpu-2ch-ddr5"
+    mixed = partial(specroof.advise, "Qwen/Qwen3-30B-A3B", chip, **asked, concurrency=1)
+    for found, flag, setting in (
+        (small, "--parallel 8", "running=8"),
+        (mixed, "--n-cpu-moe 12", "n-cpu-moe=12"),
+    ):
+        assert flag in str(found(framework="llama.cpp"))
+        other = found(framework="lmstudio")
+        assert flag not in str(other)
+        assert f"no flag of LM Studio 0.4 is known for {setting}: " in "".join(other.warnings)
+        assert "is in the flags" not in str(other)
+    with pytest.raises(OptionError, match=r"LM Studio 0\.4 has no flag for it"):
+        small(framework="lmstudio", tensor_parallel=2)
 
 
 def test_a_frontier_at_a_rate_beyond_a_default_and_on_an_engine_without_one() -> None:

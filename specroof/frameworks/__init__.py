@@ -75,9 +75,8 @@ _PLACEHOLDERS: Final = (
 #: Ways to spread a model that a server may have a flag for.
 DEGREES: Final = (
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
-    "decode_context_parallel",
+    *("decode_context_parallel", "tensor_parallel", "hosts"),
 )
-_PLACEMENT: Final = (*DEGREES, "tensor_parallel", "hosts")
 
 
 def _words_allowed(words: Any) -> str:
@@ -147,20 +146,27 @@ class Command:
     """What starts a server: the words, then those of each number above 1, in this order.
 
     Those of a model that is named with its file on the Hub may be others. `fitted` starts a server
-    whose memory holds no sequence of all positions of a model.
+    whose memory holds no sequence of all positions of a model. `host_experts` leaves the experts of
+    the first layers to the CPU.
     """
 
     start: _Words
     start_on_hub: _Words = ()
-    placement: Mapping[Annotated[str, _PLACEMENT], _Words]
+    placement: Mapping[Annotated[str, DEGREES], _Words]
     other_hosts: str
     own_code: _Words = ()
     own_code_families: _Names = ()
     fitted: _Words = ()
+    host_experts: _Words = ()
     weights: _Words = ()
     cache: _Words = ()
     cache_config: _Config = field(default_factory=dict)
     groups_config: _Config = field(default_factory=dict)
+
+    def spreads(self, degree: str) -> bool:
+        """Return whether its words say one of `DEGREES`."""
+        says = {f"${degree}", "$group_size"} if degree == "tensor_parallel" else {f"${degree}"}
+        return degree in self.placement or not says.isdisjoint(self.start)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1094,7 +1094,7 @@ def _launches(
     for name in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
         framework = _server(name)
         # Limits that are raised are those of the server that was predicted.
-        is_predicted = framework == setup.engine.rules
+        is_predicted = RUNS.get(framework, framework) == setup.engine.rules
         settings = setup.user_settings if is_predicted else server_of(request.server)
         try:
             expect_runs_on("framework", framework, setup.hardware)
@@ -1425,10 +1425,14 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     for why, at in grouped(open_at, partial(_why_on, targets=chip.plan.targets)).items():
         yield f"drafting stays on at {_at(at)} {unit}: {why}"
     bound = [(row, row.default) for row in rows if row.default is not None]
+    in_flags = any(flags.framework == server for flags in chip.launches)
+    told = (
+        f"is in the flags of {server}" if in_flags else f"of {server} is predicted, no flag says it"
+    )
     for key, (limit, most) in chip.raised.items() if bound else ():
         row, default = bound[-1]
         yield (
-            f"{RAISED_LIMIT}: --server {key}={most} is in the flags of {server}; with its default of "
+            f"{RAISED_LIMIT}: --server {key}={most} {told}; with its default of "
             f"{limit}, {_figures(default, f'{_at([row])} {unit}')}"
         )
     only = [row for row in rows if row.reason == "unsustained" and row.keeps_up]
@@ -1679,8 +1683,6 @@ def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
             family=answer.model.family,
             is_fitted=not _holds_positions(answer.model, setup, chip),
         )
-        if options.n_cpu_moe and flags.framework == "llama.cpp":
-            start = f"{start} --n-cpu-moe {options.n_cpu_moe}"
         line = f"{flags.environment} {start} {flags.text}".strip()
         head = f"# {flags.release}{others}{what}"
         yield "\n".join([head, *flags.file_lines, folded(line)])

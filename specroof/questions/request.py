@@ -25,7 +25,7 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
-from specroof.frameworks import BOUND_TO, LEAST_CAPABILITY, RUNS, SERVERS, release
+from specroof.frameworks import BOUND_TO, LEAST_CAPABILITY, RUNS, SERVERS, release, release_of
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
@@ -49,7 +49,7 @@ from specroof.questions.objects import (
     usual_kinds,
 )
 from specroof.reading.words import in_seconds
-from specroof.serving.capacity import in_server, served_room
+from specroof.serving.capacity import expect_spreads, in_server, served_room
 
 if TYPE_CHECKING:
     from specroof.serving.launch import Speculation
@@ -417,8 +417,12 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         placement = Placement(**fields_of(self, *PLACED))
         options, model = options_of(self.options), self.architecture
         setup = engine_setup(*self.engine_on(hardware_of(self.hardware)), placement, options)
-        _, version = framework_of(self.framework)
-        return Deployment(model, in_server(model, setup, server_of(self.server), version))
+        framework, version = framework_of(self.framework)
+        setup = in_server(model, setup, server_of(self.server), version)
+        told = release_of(framework) if framework and framework in RUNS else None
+        if told is not None:  # software that runs another's files has flags of its own
+            expect_spreads(told, setup.placement)
+        return Deployment(model, setup)
 
     def sampled(self, drafter: DrafterLike) -> Drafter:
         """Return a drafter, its acceptance moved to the temperature and rule that are asked for.
@@ -535,6 +539,7 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
             decode_context_parallel=whole_within(
                 "decode_context_parallel", self.decode_context_parallel, "devices"
             ),
+            n_cpu_moe=options.n_cpu_moe,
             on_host=spec.get("device") == "cpu",
             untold=tuple(
                 f"{key}={spec[key]}" for key, one in usual.items() if spec.get(key, one) != one

@@ -17,6 +17,7 @@ from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, reject
 from specroof.frameworks import DEGREES, BlockRelease, Release, ShareRelease, release
 from specroof.hardware.engine import SERVER_KEYS, CapturedGraphs, Server, ServerSettings
+from specroof.hardware.profile import Placement
 from specroof.latency.model import setup_notes
 from specroof.latency.setup import (
     Deployment,
@@ -313,10 +314,7 @@ def in_server(
     rules = RULES[facts.rules]
     server = rules.resolve(user_settings, place, longest)
     setup = replace(setup, server=server)
-    for key in (*DEGREES, "nodes") if facts.command.start else ():  # a roofline is no server
-        degree = getattr(setup.placement, key) or 1
-        if degree > 1 and ("hosts" if key == "nodes" else key) not in facts.command.placement:
-            reject(f"{key} is {degree}, and {facts.name} has no flag for it", "1")
+    expect_spreads(facts, setup.placement)
     groups = setup.placement.attention_data_parallel
     if facts.dense_replicas and groups > 1 and not model.has_experts:
         reject(
@@ -347,6 +345,24 @@ def in_server(
         sizes = tuple(rules.captured(setup, server))
         graphs = replace(graphs or CapturedGraphs(sizes=()), sizes=sizes, counts=rules.counts)
     return replace(setup, engine=replace(setup.engine, graphs=graphs))
+
+
+def expect_spreads(facts: Release, placement: Placement) -> None:
+    """Refuse a placement that a release has no flag for.
+
+    Raises
+    ------
+    OptionError
+        For the first degree above 1 that its command does not say.
+
+    Source
+        The file of the release; a roofline, which nobody starts, takes every placement.
+    """
+    for degree in DEGREES if facts.command.start else ():
+        key = "nodes" if degree == "hosts" else degree
+        number = getattr(placement, key) or 1
+        if number > 1 and not facts.command.spreads(degree):
+            reject(f"{key} is {number}, and {facts.name} has no flag for it", "1")
 
 
 def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:

@@ -255,6 +255,8 @@ class Speculation:
     p_min, n_min
         How likely a drafter must find its drafts, and how many of them there must be: llama.cpp
         alone knows both.
+    n_cpu_moe
+        First layers of the model whose experts the CPU computes.
     on_host
         Whether the drafter runs on the CPU beside the chip, which llama.cpp alone knows.
     is_recurrent
@@ -298,6 +300,7 @@ class Speculation:
     pipeline_parallel: int = 1
     p_min: float = 0.0
     n_min: int = 0
+    n_cpu_moe: int = 0
     on_host: bool = False
     is_recurrent: bool = False
     draft_family: str = ""
@@ -413,6 +416,10 @@ def launch(plan: Speculation, framework: str) -> Launch:
         settings = _joined(settings, filled_config(facts.command.cache_config, value=dtype))
     elif plan.kv_cache is not None:
         notes.append(_not_told(facts.name, "kv-cache", plan.kv_cache))
+    if plan.n_cpu_moe and not facts.command.host_experts:
+        notes.append(_not_told(facts.name, "n-cpu-moe", plan.n_cpu_moe))
+    elif plan.n_cpu_moe:
+        told += filled(facts.command.host_experts, value=plan.n_cpu_moe)
     is_told = plan.weight_dtype in {None, *facts.weights} or "$file" in facts.command.start
     if not is_told:
         notes.append(
