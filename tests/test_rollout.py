@@ -93,9 +93,12 @@ def test_the_slowest_server_ends_the_rollout(engine: str) -> None:
         price = 2 / 3600 * both.rows[0].makespan_s / TAILED.sum() * 1e6
         paid = asked(engine=engine, replicas=2, price_per_hour=1.0).rows[0]
         assert paid.usd_per_million_tokens == pytest.approx(price)
-    # More servers than answers: each has one, and the longest ends.
+    # More servers than answers: each has one, and the longest ends, whose notes count.
     alone = asked(lengths=TAILED[:1], engine=engine)
-    assert asked(engine=engine, replicas=99).rows[0].makespan_s == alone.rows[0].makespan_s
+    each = asked(engine=engine, replicas=99)
+    assert each.rows[0].makespan_s == alone.rows[0].makespan_s
+    said = [note.replace("simulated 1 ", f"simulated {len(TAILED)} ") for note in alone.notes]
+    assert list(each.notes) == said
 
 
 def test_answers_of_one_token_come_with_their_prompts() -> None:

@@ -39,6 +39,11 @@ STEADY_NOTE: Final = Urgent(
 )
 
 
+def simulated_note(*requests: int) -> str:
+    """Return that so many requests were simulated, of each load."""
+    return f"simulated {', '.join(map(str, requests))} requests, accepted drafts drawn (--seed)"
+
+
 def steady_note(*, is_split: bool) -> Urgent:
     """Return what is said of a steady state: without workers for prompts, its bands are wider.
 
@@ -124,8 +129,7 @@ class Outcomes(ServedCurve):
         if self.played is None:
             return [steady_note(is_split=bool(np.any(self.end_to_end.curve.decoding_share != 1)))]
         load = self.played.load
-        counts = ", ".join(map(str, dict.fromkeys(load.requests)))
-        notes = [f"simulated {counts} requests, accepted drafts drawn (--seed)"]
+        notes = [simulated_note(*dict.fromkeys(load.requests))]
         if load.kind == "concurrency":
             notes += [
                 Urgent(f"a run of {count} keeps at most {count} of {clients:g} clients busy")

@@ -24,7 +24,7 @@ from specroof.errors import MeasurementError, refuse, reject
 from specroof.latency.setup import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose, decision_of
-from specroof.outcomes.outcomes import Outcomes
+from specroof.outcomes.outcomes import Outcomes, simulated_note
 from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
 from specroof.policies.decision import best_choice
 from specroof.policies.schedule import fitting_schedule
@@ -298,11 +298,23 @@ class _Job:
         return joined([server.play(next(load.played()), drafts) for server, load in runs])
 
 
+def _makespan_s(one: Outcomes) -> Array:
+    """Return how long a server's share of a job takes, by draft length."""
+    played = cast("PlayedLoads", one.played)  # a job always is
+    return np.asarray(played.figures["duration_s"][0])
+
+
+def _notes(shares: Sequence[Prediction], requests: int) -> list[str]:
+    """Return the notes of the share that ends a job of so many requests."""
+    last = max(shares, key=lambda share: float(_makespan_s(share.outcomes[0])[0]))
+    own = last.outcomes[0].state_notes
+    return [simulated_note(requests) if note in own else note for note in last.notes]
+
+
 def _together(shares: Sequence[Outcomes]) -> tuple[Outcomes, Array]:
     """Return the outcomes of servers of which the slowest ends the job, and its makespans."""
     first = shares[0]
-    played = [cast("PlayedLoads", one.played) for one in shares]  # a job always is
-    lasts_s = np.array([one.figures["duration_s"][0] for one in played])
+    lasts_s = np.array([*map(_makespan_s, shares)])
     makespan_s = lasts_s.max(axis=0)
     whole = cast("EndToEnd", first.end_to_end)
     longer = np.nan_to_num(makespan_s / lasts_s[0], nan=1.0)
@@ -647,7 +659,7 @@ def rollout(request: RolloutRequest) -> Rollout:
             _drafter_rollout(job, drafter, drift, [each.outcomes[place] for each in shares])
             for place, (drafter, drift) in enumerate(zip(drafters, drifts, strict=True))
         ]
-        notes += [note for each in shares for note in each.notes]
+        notes += _notes(shares, len(answers.output_len))
         warnings += [f"{place}{text}" for each in shares for text in each.warnings]
     schedules = [one.policies[2].ranges for one in found]
     stale = any(len(ranges) > 1 and ranges[-1][2] == 0 for ranges in schedules)
