@@ -320,6 +320,17 @@ def test_tables_that_the_input_alone_reads_lie_in_the_host(name: str, elements: 
     assert held[0] - held[1] == held[0] - held[2] == pytest.approx(2 * elements)
 
 
+@pytest.mark.parametrize(
+    "chip", ["dgx-spark", "jetson-thor", "jetson-orin-nx", "strix-halo", "cpu-2ch-ddr5"]
+)
+def test_a_chip_in_one_memory_with_its_host_holds_them(chip: str) -> None:
+    held = [
+        specroof.capacity("Qwen/Qwen3-8B", chip, engine=engine, context_len=9).rows[0].weight_bytes
+        for engine in ("ideal", "llama.cpp")
+    ]
+    assert held[0] == held[1]
+
+
 SMALL_MODEL = "model,accept=0.7,config=Qwen/Qwen3-0.6B"
 
 

@@ -605,8 +605,6 @@ class Release:
         Whether the CPU beside a chip can compute experts and drafts.
     input_on_host
         Whether tables that only the input reads stay in the memory of the host.
-    one_memory
-        Architectures of chips that have no other memory than their host.
     timed_launches
         Whether its launches outside of graphs were timed for models with several residual streams.
     dense_prompts
@@ -689,7 +687,6 @@ class Release:
     spread_context: SpreadContext | None = None
     uses_host: bool = False
     input_on_host: bool = False
-    one_memory: _Names = ()
     timed_launches: bool = False
     dense_prompts: bool = False
     one_sided_tokens: bool = False

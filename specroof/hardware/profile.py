@@ -316,12 +316,16 @@ class Peak(CheckedPart):
     multiprocessors
         Units that thread blocks are dealt out to: NVIDIA's streaming multiprocessors, AMD's
         compute units. None where not known: no kernel has too few blocks then.
+    one_memory
+        Whether `memory_bytes` is all that there is, the memory of the CPU, too. False also for
+        chips that may take no more than a part of a memory that they share, as Apple's.
     """
 
     flops_per_s: Mapping[Dtype, Annotated[float, "flops_per_s"]]
     memory_bytes_per_s: BytesPerS
     memory_bytes: Annotated[float, "memory_bytes"]
     multiprocessors: Annotated[int, "devices"] | None = None
+    one_memory: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

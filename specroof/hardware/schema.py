@@ -125,6 +125,7 @@ _SOURCED: Final = (
     *("interconnect.link_bytes_per_s", "interconnect.scale_out_bytes_per_s"),
     *("interconnect.host_devices", "interconnect.switch_reduces"),
     *("architecture", "compute_capability", "usable_memory_bytes", "peak.multiprocessors"),
+    "peak.one_memory",
 )
 
 

@@ -348,7 +348,7 @@ def keeps_input_on_host(setup: Setup) -> bool:
     """Return whether tables that only the input reads lie in a memory beside the chip's.
 
     Source
-        The file of the release.
+        The files of the release and of the chip.
 
     Examples
     --------
@@ -358,8 +358,7 @@ def keeps_input_on_host(setup: Setup) -> bool:
     True
     False
     """
-    facts = setup.release
-    return facts.input_on_host and setup.hardware.architecture not in facts.one_memory
+    return setup.release.input_on_host and not setup.hardware.peak.one_memory
 
 
 def device_bytes(
