@@ -31,7 +31,7 @@ from specroof.errors import OptionError, reject
 from specroof.hardware.engine import UNMEASURED, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, engine_setup
-from specroof.questions.request import workers_of
+from specroof.questions.request import WorkerRequest, workers_of
 from specroof.questions.splits import candidate_splits, worker_schedule
 from specroof.serving import split as split_room
 from specroof.serving.capacity import in_server
@@ -468,6 +468,14 @@ def test_workers_are_read_from_text_alone() -> None:
     for text in (2, "9" * 5000 + "x1", "1x" + "9" * 5000):
         with pytest.raises(OptionError, match=r"prefill is '?[129]"):
             workers_of("prefill", text)
+
+
+def test_workers_have_the_devices_that_are_told_in_all_stages_together() -> None:
+    told: Any = {"prefill": "2x4", "decode": "1x8", "pipeline_parallel": 2}
+    deployment, split = WorkerRequest("Qwen/Qwen3-32B", "h100", **told).resolved_workers()
+    assert split is not None
+    assert split.devices(deployment.setup) == 2 * 4 + 1 * 8
+    assert deployment.setup.placement.tensor_parallel == 4
 
 
 def test_chips_without_a_link_split_into_single_devices() -> None:

@@ -312,15 +312,16 @@ class WorkerParameters:
         Parameter(
             "Workers for prefill alone, and the devices of each, as in 2x4 or 2x4@h100.",
             in_python="With `decode`.",
-            metavar="NxTP[@CHIP]",
+            metavar="NxDEVICES[@CHIP]",
         ),
     ] = None
     decode: Annotated[
         str | None,
         Parameter(
-            "Workers for decoding alone, and the devices of each, as in 1x8.",
+            "Workers for decoding alone, and the devices of each, all stages of a pipeline together, "
+            "as in 1x8.",
             in_python="With `prefill`.",
-            metavar="NxTP",
+            metavar="NxDEVICES",
         ),
     ] = None
     link: Annotated[

@@ -677,6 +677,10 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
         n_decode, decode_devices, other = workers_of("decode", self.decode)
         if other is not None:
             refuse("decode", self.decode, "no chip: decode workers run on that of --hardware")
+        stages = whole_within("pipeline_parallel", self.pipeline_parallel, "devices")
+        if decode_devices % stages:
+            allowed = f"workers of a multiple of pipeline_parallel, which is {stages}, devices"
+            refuse("decode", self.decode, allowed)
         setups = []
         for name, text, where, devices in (
             (
@@ -685,7 +689,7 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
                 chip if named is None else hardware_of(named),
                 prefill_devices,
             ),
-            ("decode", self.decode, chip, decode_devices),
+            ("decode", self.decode, chip, decode_devices // stages),
         ):
             try:
                 setups.append(self.worker(model, where, devices, name == "prefill"))
@@ -703,7 +707,9 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
         devices: int,
         is_prefill: bool = False,
     ) -> Setup:
-        """Return where a server or a worker runs; one of prefill splits every layer, and no more.
+        """Return where a server or a worker runs, of so many devices in each stage of its pipeline.
+
+        One of prefill splits every layer, and no more.
 
         Raises
         ------
