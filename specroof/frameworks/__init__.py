@@ -1145,7 +1145,8 @@ def lacking_for(
     """
     method = facts.methods.get(kind)
     if method is None:
-        return f"{facts.name} has no flag for {kind}", ", ".join(facts.methods)
+        read = " that was read" * facts.unchecked
+        return f"{facts.name} has no flag for {kind}{read}", ", ".join(facts.methods)
     if is_tree and not method.trees:
         return f"{facts.name} has no flag for trees of {kind}", f"{kind} without a tree"
     runs = release(RUNS[facts.framework]) if facts.framework in RUNS else facts
