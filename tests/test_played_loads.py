@@ -389,14 +389,16 @@ def test_lengths_that_are_shown_are_those_that_are_played() -> None:
         assert 0 <= running.min() <= running.max() <= 3 + 1e-9
 
 
-def test_the_chart_is_over_the_loads() -> None:
-    loads = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[1, 2, 4], requests=8)
+def test_the_chart_is_over_the_loads_in_whatever_order_they_are_given() -> None:
+    loads = predict(MODEL, CHIP, **ASKED, **REQUESTS, concurrency=[4, 1, 2], requests=8)
     plain, drafted = loads.figures()["-requests"].axes[3].lines
-    figures = loads.played[0].figures["tokens_per_s"]
+    figures = loads.played[0].figures["tokens_per_s"][[1, 2, 0]]
     assert plain.get_ydata().tolist() == figures[:, 0].tolist()
     assert drafted.get_ydata().tolist() == np.nanmax(figures, axis=1).tolist()
     (speedups,) = loads.figures()[""].axes
-    assert [*speedups.lines[1].get_ydata()] == [row.speedup for row in loads.rows]
+    assert [*speedups.lines[1].get_ydata()] == [loads.rows[load].speedup for load in (1, 2, 0)]
+    for line in (plain, drafted, speedups.lines[1]):
+        assert line.get_xdata().tolist() == [1, 2, 4]
     bad = ASKED | REQUESTS | {"drafters": "eagle3,accept=0.01"}
     never = predict(MODEL, CHIP, **bad, rate=[1, 2], requests=8, tpot_s=0.02)
     assert [text.get_text() for text in never.figures()["-requests"].axes[3].texts] == ["γ 0"]

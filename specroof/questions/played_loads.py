@@ -360,10 +360,13 @@ def _lines(
             y = one.figures[name][0, known] / unit
             yield plot.Line(one.drafter, one.draft_len[known] * 1.0, y)
         return
-    x = np.array(load.rate or load.batch_size, dtype=np.float64)
-    yield plot.Line("without drafts", x, played[0].figures[name][:, 0] / unit)
-    for one, best in zip(played, lengths, strict=True):
-        y = one.figures[name][np.arange(len(x)), best] / unit
+    loads = np.array(load.rate or load.batch_size, dtype=np.float64)
+    order = np.argsort(loads, kind="stable")
+    x = loads[order]
+    yield plot.Line("without drafts", x, played[0].figures[name][order, 0] / unit)
+    for one, own in zip(played, lengths, strict=True):
+        best = np.array(own)[order]
+        y = one.figures[name][order, best] / unit
         notes = {
             i: f"γ {drafts}"
             for i, drafts in enumerate(best if name.endswith("_per_s") else [])
