@@ -77,7 +77,7 @@ def test_objects_are_given_once_too_and_have_their_family() -> None:
 
 
 def test_a_study_names_targets_and_drafters_once() -> None:
-    one, two = ({"model": MODEL, "hardware": chips} for chips in ("h100-sxm", ["h100", "b200"]))
+    one, two = ({"model": MODEL, "hardware": chips} for chips in (["h100-sxm"], ["h100", "b200"]))
     study = {"format_version": 1, "drafters": ["ideal"], "batch_size": [1], "context_len": [128]}
     drafters = ["ngram,accept=.5", "ideal", "ngram,accept=.5"]
     with pytest.raises(StudyError) as caught:
@@ -86,7 +86,7 @@ def test_a_study_names_targets_and_drafters_once() -> None:
         f"targets: '{MODEL} on 1 x NVIDIA H100 SXM 80GB' is given twice; {ONCE}",
         f"drafters: 'ngram,accept=.5' is given twice; {ONCE}",
     ]
-    # On other numbers of devices a chip is another target.
+    # On other numbers of devices a chip is another target, of one list of chips too.
     spread = study | {"targets": [one, one | {"tensor_parallel": 2}]}
     assert len(specroof.sweep(spread).study.targets) == 2
 

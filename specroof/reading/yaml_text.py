@@ -101,6 +101,13 @@ def parse_yaml(text: str, *, source: str, error: type[SpecroofError]) -> dict[st
     return content
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes an object out wherever it stands: an alias of it would not be read."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - what PyYAML calls it with
+        return True
+
+
 def dump_yaml(content: dict[str, Any]) -> str:
     r"""Return a mapping of plain values as YAML that `parse_yaml` reads back, in its order.
 
@@ -109,7 +116,7 @@ def dump_yaml(content: dict[str, Any]) -> str:
     >>> dump_yaml({"peak": {"memory_bytes": 24e9}, "sizes": [1, 2]})
     'peak:\n  memory_bytes: 24000000000.0\nsizes:\n- 1\n- 2\n'
     """
-    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return text
 
 
