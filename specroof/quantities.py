@@ -465,7 +465,7 @@ TRIED_SPEEDUP: Final = _gains(
 REASON: Final = quantity(
     "reason",
     "reason",
-    "Why there is no speedup: memory, unsustained, or acceptance where none is known.",
+    "Why there is no speedup: memory, a limit of the server, unsustained, or unknown acceptance.",
 )
 ENOUGH_DRAFTS: Final = _drafts(
     "enough_drafts", "enough", "Drafts beyond which more bring less than 1 %."

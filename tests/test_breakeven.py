@@ -110,7 +110,7 @@ def test_a_batch_needs_room() -> None:
     assert limited.rows[0].answer == "always"
     assert endless.rows[0].runs[-1][1] > room.rows[1].largest_batch
     assert limited.rows[0].unknown_from is None
-    assert any("has memory" in note for note in limited.notes)
+    assert any("has room" in note for note in limited.notes)
     nowhere = breakeven(
         DENSE, CHIP, drafter="eagle3,accept=0.8", solve="context", batch_size=200_000, most=64
     )

@@ -8,7 +8,7 @@ import pytest
 
 from commands import answered, run
 from gridded import gridded
-from specroof import capacity
+from specroof import OptionError, capacity, worth
 from specroof import predict as predicted
 from tables import rows
 
@@ -35,9 +35,12 @@ def test_tables_mark_what_has_no_room() -> None:
     assert "not one request fits: " in predict(
         f"{little} --concurrency 4 --input-len 400 --output-len 50"
     )
-    assert "none, since no draft fits in memory" in predict(f"{little} --batch 1,4 --notes")
+    assert "none, since no draft fits" in predict(f"{little} --batch 1,4 --notes")
     one = predict(f"{words} --server running=1 --batch 1,4 --notes")
     assert ": 1 without drafts (running), 1 with 1 draft of" in one
+    assert "on at batch 1, no room (a limit of the server) at batch 4" in one
+    with pytest.raises(OptionError, match="is 4; allowed: at most 1, the limit of the server"):
+        worth("Qwen/Qwen3.5-27B", "h200", drafter="mtp", batch_size=4, server="running=1")
 
 
 def test_json_has_holes_and_what_bounds() -> None:
@@ -48,6 +51,11 @@ def test_json_has_holes_and_what_bounds() -> None:
     row = found["rows"][1]
     assert (row["reason"], row["speedup"], row["decision"]) == ("memory", None, None)
     assert row["near_best"] is row["plain_tpot_s"] is None
+    # The smallest of what memory and a stated limit allow tells which of them binds.
+    stated = answered(PREDICT, words, f"--batch 1,8,{PLAIN_ROOM + 1} --server running=4")
+    assert [row["reason"] for row in stated["rows"]] == [None, "limit", "limit"]
+    most = answered(PREDICT, words, f"--batch 1,{PLAIN_ROOM + 1} --server running=999")
+    assert [row["reason"] for row in most["rows"]] == [None, "memory"]
     case, room = found["case"], {"largest_batch": [PLAIN_ROOM], "bound_by": ["state"]}
     assert case["room"] == {"queues": False, **room}
     (drafter,) = case["drafters"]

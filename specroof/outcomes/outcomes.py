@@ -1,7 +1,7 @@
 """One load, one answer: every question asks here what drafts gain on a server."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Final, cast
 
@@ -208,12 +208,16 @@ class Outcomes(ServedCurve):
         if np.isfinite(self.curve.speedup[..., 0]).all():
             return
         place = f"{self.curve.placement.devices} x {self.curve.hardware}"
-        if case.load.requests or not cast("ServerRoom", self.room).largest[0, 0]:
+        room = cast("ServerRoom", self.room)
+        if case.load.requests or not room.largest[0, 0]:
             devices = self._devices_needed(case)
             more = "more devices" if devices is None else f"--tp {devices}"
             reject(f"{self.curve.model} leaves no room for a request on {place}", more)
         name = "concurrency" if case.room == "queue" else "batch_size"
-        refuse(name, max(case.load.batch_size), f"what {place} have memory for, or --no-capacity")
+        enough = f"what {place} have memory for"
+        if room.bound_by_setting[:, 0].any():
+            enough = f"at most {plain_number(room.largest[:, 0].min())}, the limit of the server"
+        refuse(name, max(case.load.batch_size), f"{enough}, or --no-capacity")
 
     def stable_rates(self, draft_len: int) -> tuple[float, float] | None:
         """Return requests/s answered at most without and with drafts; None of no arrivals."""
@@ -294,6 +298,10 @@ class PlayedRequests(EndToEnd):
         return self._seen("mean_tpot_s")
 
 
+#: What outcomes have of a served curve.
+_SERVED: Final = tuple(field.name for field in fields(ServedCurve))
+
+
 def outcomes(
     case: Case,
     drafter: Drafter,
@@ -338,8 +346,7 @@ def outcomes(
     )
     if not load.requests:
         steady = in_closed_form(load.steady, room, split=case.split)
-        whole, told = steady.end_to_end, steady.told
-        return Outcomes(steady.decoding, steady.room, whole, told, steady.largest)
+        return Outcomes(**fields_of(steady, *_SERVED))
     waits: RoomRule = "queue" if room == "drop" else room
     # What arrives runs as it is played: its batches are not known before.
     served = in_closed_form(load.steady, waits) if load.kind == "concurrency" else None
@@ -371,9 +378,8 @@ def outcomes(
             served = replace(served, told=_told_at_peaks(in_closed_form, played, waits))
     whole = _requests(served, played, places)
     replays = Replays(whole.curve, played, tuple(servers), tuple(places))
-    return Outcomes(
-        served.decoding, served.room, whole, served.told, served.largest, played, replays
-    )
+    known = fields_of(served, *_SERVED) | {"end_to_end": whole}
+    return Outcomes(**known, played=played, replays=replays)
 
 
 def _told_at_peaks(

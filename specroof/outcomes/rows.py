@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof import quantities as q
 from specroof.arrays import Array, IntArray, fields_of
@@ -96,7 +97,7 @@ def load_arrays(
     drafts, tried = found.draft_len, found.tried
     load = load if one.played is None or load.requests else one.played.load
 
-    def at(values: Array, lengths: IntArray = drafts) -> Array:
+    def at(values: npt.ArrayLike, lengths: IntArray = drafts) -> Array:
         grid = np.broadcast_to(values, curve.round_s.shape)
         return np.take_along_axis(grid, lengths[..., None], axis=-1)[..., 0]
 
@@ -113,6 +114,8 @@ def load_arrays(
     held = np.isfinite(curve.speedup) & there
     unknown = curve.acceptance_unknown
     is_full = there[..., 1:].any(axis=-1) & ~held[..., 1:].any(axis=-1) & ~runs
+    # Without drafts; of drafts, the shortest is the last to find no room.
+    is_limited = at(one.bound_by_setting, np.minimum(has_room, curve.draft_len[-1]))
     columns: dict[str, Any] = {
         "context_len": curve.context_len[:, None],
         **load_columns(load, curve.batch_size),
@@ -129,7 +132,9 @@ def load_arrays(
             "usd_per_million_tokens"
         ],
         "reason": np.where(
-            has_room & ~is_full, np.where(unknown, "acceptance", found.reason), "memory"
+            has_room & ~is_full,
+            np.where(unknown, "acceptance", found.reason),
+            np.where(is_limited, "limit", "memory"),
         ),
     }
     bands = {name: (at(pair[0]), at(pair[1])) for name, pair in one.figure_ends.items() if pair}

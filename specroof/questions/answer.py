@@ -329,6 +329,7 @@ def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | N
     batch = "batch " if not at and not unit else ""
     places = at or [plain_number(row.load, digits=4) for row in rows]
     missing = {"unsustained": "none", "acceptance": "unknown"}
+    missing["limit"] = "no room (a limit of the server)"
     words: list[str] = [row.decision or missing.get(row.reason or "", "no room") for row in rows]
     told, gains = words[0], gain_words(first)
     if len({row.context_len for row in rows}) > 1 or len(rows) > _MOST_TOLD:
@@ -364,6 +365,13 @@ def gain_words(row: LoadRow) -> str:
     return f"{_gain(row)} with {drafts}" if row.tried_draft_len else _gain(row)
 
 
+#: Why drafts have no room, and why a load has none, by the reason of a row.
+_NO_ROOM: Final = {
+    "memory": ("memory holds no drafts", "memory does not hold this load"),
+    "limit": ("a limit of the server allows no drafts", "a limit of the server is below this load"),
+}
+
+
 def _gain(row: LoadRow) -> str:
     """Return the speedup at a load with its band."""
     if row.reason == "unsustained":
@@ -371,7 +379,7 @@ def _gain(row: LoadRow) -> str:
     if row.reason == "acceptance":
         return ACCEPTANCE_UNKNOWN
     if row.reason is not None:  # without a decision there is no room without drafts either
-        return "memory holds no drafts" if row.decision else "memory does not hold this load"
+        return _NO_ROOM[row.reason][row.decision is None]
     if not row.tried_draft_len:
         return "no draft length is within what was asked, what was measured, and what the drafter makes"
     low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)

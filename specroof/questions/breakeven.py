@@ -319,7 +319,7 @@ def _over_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _An
         tried = f"largest {parameter} tried: {wish.most} (most)"
         notes.append(f"{tried}; from {wish.most + 1} on nothing is known")
     if case.room != "ignore":
-        notes.append(f"only a {parameter} for which the server has memory counts")
+        notes.append(f"only a {parameter} for which the server has room counts")
     return rows, notes, []
 
 

@@ -683,12 +683,8 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
 def _pays(batches: Array, lost: Sequence[tuple[float, float]], room: BoolArray) -> str:
     """Return the batch sizes at which a draft pays, and from which on none fits."""
     if not room.any():
-        return "none, since no draft fits in memory"
-    fits = (
-        ""
-        if room.all()
-        else f"; from {plain_number(min(batches[~room]))} on memory holds no drafts"
-    )
+        return "none, since no draft fits"
+    fits = "" if room.all() else f"; from {plain_number(min(batches[~room]))} on no draft fits"
     spans = ", ".join("-".join(dict.fromkeys([f"{first:g}", f"{last:g}"])) for first, last in lost)
     return (f"all but {spans}" if lost else "all" + " that fit" * bool(fits)) + fits
 

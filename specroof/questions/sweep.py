@@ -448,7 +448,7 @@ def sweep_text(
     if shows_notes() and more > 0:
         usual = [*usual[:_MOST_NOTES], f"manifest.json, which --output writes, has {more} more"]
     lack = "load has" if without_room == 1 else "loads have"
-    failed = [f"{without_room} {lack} no room in memory"] if without_room else []
+    failed = [f"{without_room} {lack} no room"] if without_room else []
     sentences = closing([*urgent, *usual], failed)
     parts = [title, _best_table(overviews), _stops_table(overviews), sentences]
     return "\n\n".join(filter(None, parts))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from specroof.architecture.base import TENSOR
 from specroof.architecture.model import Architecture
-from specroof.arrays import Array, distinct
+from specroof.arrays import Array, BoolArray, distinct
 from specroof.cost import stored_as
 from specroof.drafters import Drafter
 from specroof.errors import OptionError, Urgent, reject
@@ -545,6 +545,12 @@ class ServerRoom:
     def bound_by(self) -> npt.NDArray[np.str_]:
         """What limits it, axes as of `largest`."""
         plain, drafting = self.plain.room.bound_by, self.drafting.room.bound_by
+        return np.concatenate([plain, drafting[:, 1:]], axis=1)
+
+    @property
+    def bound_by_setting(self) -> BoolArray:
+        """Whether a setting of the server limits it, not memory, axes as of `largest`."""
+        plain, drafting = self.plain.room.bound_by_setting, self.drafting.room.bound_by_setting
         return np.concatenate([plain, drafting[:, 1:]], axis=1)
 
     def warnings(self, curve: SpeedupCurve, beyond: str, enough: str = "") -> Iterator[str]:

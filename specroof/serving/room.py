@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from specroof.architecture.base import Core
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.model import Architecture
-from specroof.arrays import Array
+from specroof.arrays import Array, BoolArray
 from specroof.cost import Options, replay_storage, storage
 from specroof.hardware.engine import SERVER_KEYS, Server, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
@@ -287,6 +287,10 @@ class MemoryRequest(ServerSite):
         return 0.0 if tower is None else tower.weight_bytes / self.placement.tensor_parallel
 
 
+#: What limits requests by a setting of the server, whatever memory holds.
+_SETTINGS: Final = ("running", "drafted tokens")
+
+
 @dataclass(frozen=True, eq=False)
 class MemoryPlan:
     """Memory of one device, and the requests that fit; arrays over contexts and draft lengths.
@@ -323,3 +327,8 @@ class MemoryPlan:
         names = np.array(list(self.limits))
         stacked = np.stack(np.broadcast_arrays(*(np.floor(x) for x in self.limits.values())))
         return np.asarray(names[np.argmin(stacked, axis=0)])
+
+    @property
+    def bound_by_setting(self) -> BoolArray:
+        """Whether a setting of the server limits the requests, not its memory."""
+        return np.isin(self.bound_by, _SETTINGS)

@@ -10,7 +10,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import ContextAcceptance, accepted_at
-from specroof.arrays import Array, IntArray
+from specroof.arrays import Array, BoolArray, IntArray
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.errors import Unfit, expect
 from specroof.hardware.engine import IDEAL_ENGINE, played_figure
@@ -54,6 +54,9 @@ class ServedCurve:
     largest
         The largest batch that runs on the server of each batch size, axes as in the curve; None
         where memory is ignored.
+    bound_by_setting
+        Whether a setting of that server limits it, not memory, axes as in the curve; False where
+        memory is ignored.
     """
 
     decoding: SpeedupCurve
@@ -61,6 +64,7 @@ class ServedCurve:
     end_to_end: EndToEnd | None
     told: tuple["Limits", ...] = ()
     largest: Array | None = None
+    bound_by_setting: BoolArray | np.bool_ = np.False_
 
     @property
     def curve(self) -> SpeedupCurve:
@@ -260,6 +264,7 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
         longest=load.longest,
     )
     whole = largest = None
+    by_setting: BoolArray | np.bool_ = np.False_
     memory = None if room == "ignore" else held
     if held is None:
         decoding = priced(load.batch_size)
@@ -278,9 +283,10 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
     if memory is not None:
         notes = tuple(note for note in decoding.notes if not isinstance(note, Unfit))
         decoding = replace(decoding, notes=notes)  # its warnings say how much is missing
-        each = memory.largest.astype(np.float64)[:, None, :]
-        largest = np.broadcast_to(each, decoding.round_s.shape)
-    return ServedCurve(decoding, memory, whole, largest=largest)
+        shape, each = decoding.round_s.shape, memory.largest.astype(np.float64)
+        largest = np.broadcast_to(each[:, None, :], shape)
+        by_setting = np.broadcast_to(memory.bound_by_setting[:, None, :], shape)
+    return ServedCurve(decoding, memory, whole, largest=largest, bound_by_setting=by_setting)
 
 
 # --- Limits that are raised, load by load --------------------------------------------------------
@@ -430,5 +436,5 @@ def _joined(parts: Sequence[tuple[ServedCurve, ServedCurve]], order: IntArray) -
             key=lambda room: float(room.largest.sum()),
         ),
         end_to_end=whole,
-        **arrays(parts, ("largest",)),
+        **arrays(parts, ("largest", "bound_by_setting")),
     )
