@@ -499,7 +499,11 @@ def test_a_batch_without_room_for_drafts_is_crossed_out_and_no_speedup_of_1() ->
     (crosses,) = (line for line in figure.axes[0].get_lines() if line.get_marker() == "x")
     assert xs(crosses).tolist() == [4, 8]
     assert "no room for drafts" in legend_texts(figure)
-    assert "no room for drafts" not in legend_texts(plot_by_batch([grid(1, 4)]))
+    assert not any("no room" in text for text in legend_texts(plot_by_batch([grid(1, 4)])))
+    running = full.running_batch.copy()
+    for batches, says in (([3], "no room for drafts, or none at all"), ([2, 3], "no room")):
+        running[:, batches] = np.nan  # not of plain requests either
+        assert says in legend_texts(plot_by_batch([replace(full, running=running)]))
 
 
 def test_a_point_without_room_for_drafts_has_no_line() -> None:
@@ -527,8 +531,14 @@ def test_the_map_is_the_best_draft_length() -> None:
 def test_the_map_has_no_number_where_drafts_have_no_room() -> None:
     figure = plot_best_draft_len_map(drafts_without_room(grid(2, 3), 1))
     assert [text.get_position()[0] for text in main_axes(figure).texts] == [0, 0]
-    empty = main_axes(plot_best_draft_len_map(drafts_without_room(grid(2, 3), 0)))
-    assert len(empty.texts) == 0
+    full = drafts_without_room(grid(2, 3), 0)
+    assert len(main_axes(plot_best_draft_len_map(full)).texts) == 0
+    running = full.running_batch.copy()
+    running[0, 2] = np.nan  # not of plain requests either
+    figure = plot_best_draft_len_map(replace(full, running=running))
+    assert legend_texts(figure) == ["runs plain: no room for drafts", "does not fit"]
+    (_, cells) = main_axes(figure).images
+    assert np.argwhere(np.asarray(cells.get_array())).tolist() == [[0, 2]]
 
 
 def test_numbers_can_be_read_on_their_cells() -> None:

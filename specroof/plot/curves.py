@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
@@ -26,8 +27,10 @@ from specroof.plot.lines import (
     stars,
 )
 from specroof.plot.style import (
+    CELLS,
     GREY,
     INK,
+    NO_ROOM,
     add_legend,
     curve_names,
     house_style,
@@ -49,10 +52,8 @@ _MOST_BANDS: Final = 4
 _DASHES: Final[dict[str, Any]] = {"lw": 1.2, "dashes": (4, 2.5), "marker": ""}
 _EXTRAPOLATED: Final[dict[str, Any]] = {"lw": 1.0, "marker": "o", "ms": 2}
 _NEAR: Final = 0.01
-_NO_ROOM: Final = "no room for drafts"
 _MOST_NUMBERS: Final = 150  # cells; the map of more is read by its colours
 _MOST_TICKS: Final = 16
-_FULL: Final = "#D9D9D9"  # cells of a map where drafts have no room
 
 
 @house_style()
@@ -178,7 +179,10 @@ def plot_by_batch(curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measur
     speedups += stars([(batch, gain, known) for batch, k, gain, known in measured if k in chosen])
     keys = band_keys(speedups)
     if np.isnan(gains).any():
-        keys.append(line_key(_NO_ROOM, **CROSS, color=GREY))
+        full = np.concatenate([np.isnan(curve.best_speedup[0]) for curve in curves])
+        lacking = np.concatenate([~curve.drafts_run[0] for curve in curves])
+        whose = "" if full[lacking].all() else " for drafts" + ", or none at all" * bool(full.any())
+        keys.append(line_key(f"no room{whose}", **CROSS, color=GREY))
     return plot_lines(
         [
             Panel(_speedup_label("Best speedup", curves), speedups, "speedup"),
@@ -273,9 +277,7 @@ def plot_best_draft_len_map(curve: "SpeedupCurve") -> Figure:
         cmap=mpl.colormaps["viridis"].resampled(highest - lowest + 1),
         vmin=lowest - 0.5,
         vmax=highest + 0.5,
-        aspect="auto",
-        origin="lower",
-        interpolation="nearest",
+        **CELLS,
     )
     ticks = MaxNLocator(nbins=9, integer=True, min_n_ticks=1)
     chart.colorbar(image, label="Best draft length γ (tokens)", ticks=ticks)
@@ -288,8 +290,12 @@ def plot_best_draft_len_map(curve: "SpeedupCurve") -> Figure:
     axes.set_xlabel("Batch size (sequences)")
     axes.set_ylabel("Context length (tokens)")
     if not room.all():
-        axes.set_facecolor(_FULL)
-        add_legend(chart, [Patch(color=_FULL, label=_NO_ROOM)])
+        full = np.isnan(curve.best_speedup)
+        greys = ListedColormap([*NO_ROOM.values()])
+        axes.imshow(full, cmap=greys, vmin=0, vmax=1, zorder=-1, **CELLS)
+        legend = zip((~room & ~full, full), NO_ROOM.items(), strict=True)
+        shown = (Patch(color=grey, label=why) for where, (why, grey) in legend if where.any())
+        add_legend(chart, [*shown])
     return chart
 
 

@@ -4,7 +4,7 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import matplotlib as mpl
 import numpy as np
@@ -19,6 +19,8 @@ from matplotlib.patches import Patch
 from specroof.arrays import Array, grouped
 from specroof.plot.lines import Line, Panel, draw_panel, looks_of, plain_key
 from specroof.plot.style import (
+    CELLS,
+    NO_ROOM,
     add_legend,
     engine_name,
     house_style,
@@ -38,8 +40,6 @@ _MOST_ROWS: Final = 5
 _MOST_COLUMNS: Final = 5
 _MOST_LINES: Final = 8
 _MOST_TICKS: Final = 5
-_NO_ROOM: Final = "#B8B8B8"
-_NO_DRAFTS: Final = "#E6E6E6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +188,12 @@ def _maps_chart(page: _Page) -> Figure:
     highest = _highest(page.overviews)
     norm = LogNorm(1, max(highest, 1.01))
     colors = mpl.colormaps["viridis"]
-    greys = ListedColormap([_NO_DRAFTS, _NO_ROOM])
+    greys = ListedColormap([*NO_ROOM.values()])
     for overview in page.overviews:
         axes = panels[overview.model, _setup(overview)]
         axes.grid(visible=False)
-        look: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
-        axes.imshow(np.isnan(overview.best_speedup), cmap=greys, vmin=0, vmax=1, **look)
-        axes.imshow(np.ma.masked_invalid(_with_drafts(overview)), cmap=colors, norm=norm, **look)
+        axes.imshow(np.isnan(overview.best_speedup), cmap=greys, vmin=0, vmax=1, **CELLS)
+        axes.imshow(np.ma.masked_invalid(_with_drafts(overview)), cmap=colors, norm=norm, **CELLS)
         _cell_ticks(axes, overview)
     bar = chart.colorbar(
         ScalarMappable(norm, colors), ax=list(panels.values()), label="Best speedup", shrink=0.8
@@ -203,13 +202,7 @@ def _maps_chart(page: _Page) -> Figure:
     tick_at(bar.ax.yaxis, steps, [f"{step:g}" for step in steps])
     _label_x(panels, "Requests/s" if page.overviews[0].is_by_rate else "Batch size (sequences)")
     chart.supylabel("Context length (tokens)")
-    add_legend(
-        chart,
-        [
-            Patch(color=_NO_ROOM, label="does not fit"),
-            Patch(color=_NO_DRAFTS, label="runs plain: no room for drafts"),
-        ],
-    )
+    add_legend(chart, [Patch(color=grey, label=why) for why, grey in NO_ROOM.items()])
     return chart
 
 

@@ -42,6 +42,11 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 GREY: Final = "#6B6B6B"
 INK: Final = "#222222"
 
+#: How a map is drawn, its smallest load at the lower left.
+CELLS: Final[dict[str, Any]] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+#: Cells of maps without a draft, by why there is none: the colour of 0 and that of 1.
+NO_ROOM: Final = {"runs plain: no room for drafts": "#E6E6E6", "does not fit": "#B8B8B8"}
+
 #: Lengths of caches and batches are powers of two more often than not.
 BINARY_PREFIXES: Final = ((1 << 20, "M"), (1 << 10, "k"))
 
