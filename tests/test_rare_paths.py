@@ -83,6 +83,27 @@ def test_the_roofline_of_a_study_is_no_finding_of_its_chart_and_table_but_named(
         assert "1 model, 1 chip, 1 drafter" in text  # one chip, on however many of it
 
 
+@pytest.mark.parametrize(("gains", "steps", "top"), [
+    ((1.05, 1.31), ["1", "1.1", "1.2", "1.3"], "1.31"),
+    ((1.1, 9.6), ["1", "2", "4", "8"], "9.6"),
+])  # fmt: skip
+def test_steps_of_speedups_are_doublings_or_finer(
+    gains: tuple[float, float], steps: list[str], top: str
+) -> None:
+    table, room = np.array([gains, gains]), np.ones((2, 2))
+    columns = ("best_draft_len", "best_speedup", "tokens_per_s", "pays")
+    tables: dict[str, Any] = dict.fromkeys(columns, table) | {"drafts_run": room}
+    one = replace(overview("a", "x"), context_len=np.array([1024.0, 4096.0]), **tables)
+    charts = study_figures([one])
+    lines, maps = charts["best-speedup-by-batch"], charts["best-speedup-map-1"]
+    lines.draw_without_rendering()
+    shown = [text.get_text() for text in lines.axes[0].get_yticklabels()]
+    assert shown == steps
+    bar = [text.get_text() for text in maps.axes[-1].get_yticklabels()]
+    assert bar[-1] == top
+    assert set(bar[:-1]) <= set(steps)
+
+
 def test_a_panel_without_a_curve_says_so_and_leaves_ticks_above_it() -> None:
     found = [overview("a", "x"), overview("a", "y"), overview("b", "x")]
     chart = study_figures(found)["best-speedup-by-batch"]

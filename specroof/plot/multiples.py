@@ -15,6 +15,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from specroof.arrays import Array, grouped
 from specroof.plot.lines import Line, Panel, draw_panel, looks_of, plain_key
@@ -185,8 +186,8 @@ def _drafters(page: _Page) -> list[str]:
 def _maps_chart(page: _Page) -> Figure:
     """Draw the best speedup of one drafter over batch sizes and context lengths."""
     chart, panels = _panels(page, f"{_most(page)} with {page.overviews[0].drafter}")
-    highest = _highest(page.overviews)
-    norm = LogNorm(1, max(highest, 1.01))
+    top = max(_highest(page.overviews), 1.01)
+    norm = LogNorm(1, top)
     colors = mpl.colormaps["viridis"]
     greys = ListedColormap([*NO_ROOM.values()])
     for overview in page.overviews:
@@ -198,8 +199,9 @@ def _maps_chart(page: _Page) -> Figure:
     bar = chart.colorbar(
         ScalarMappable(norm, colors), ax=list(panels.values()), label="Best speedup", shrink=0.8
     )
-    steps = [step for step in (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64) if step <= highest]
-    tick_at(bar.ax.yaxis, steps, [f"{step:g}" for step in steps])
+    # The top is written, and no step whose number would lie on it.
+    steps = [*(step for step in _gain_steps(1, top) if step < top**0.9), top]
+    tick_at(bar.ax.yaxis, steps, [f"{step:.3g}" for step in steps])
     _label_x(panels, "Requests/s" if page.overviews[0].is_by_rate else "Batch size (sequences)")
     chart.supylabel("Context length (tokens)")
     add_legend(chart, [Patch(color=grey, label=why) for why, grey in NO_ROOM.items()])
@@ -247,9 +249,22 @@ def _scale_ticks(axes: Axes, values: Array) -> None:
     """Write some values of a logarithmic axis, and speedups without exponents."""
     places = values[_spread(values)]
     tick_at(axes.xaxis, places, [short_number(value) for value in places])
-    low, high = axes.get_ylim()
-    steps = [step for step in (0.5, 1, 2, 4, 8, 16, 32) if low <= step <= high]
-    tick_at(axes.yaxis, steps, [f"{step:g}" for step in steps])
+    steps = _gain_steps(*axes.get_ylim())
+    tick_at(axes.yaxis, steps, [f"{step:.3g}" for step in steps])
+
+
+def _gain_steps(low: float, high: float) -> list[float]:
+    """Return speedups to write along a logarithmic axis: doublings where some are within it.
+
+    Examples
+    --------
+    >>> _gain_steps(0.9, 9.5), _gain_steps(1.0, 1.31)
+    ([1.0, 2.0, 4.0, 8.0], [1.0, 1.1, 1.2, 1.3])
+    """
+    doublings = 2.0 ** np.arange(np.ceil(np.log2(low)), np.log2(high) + 1)
+    finer = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)  # 1 is among them
+    values = np.round(finer if high < 4 * low else doublings, 3).tolist()
+    return [step for step in values if low <= step <= high]
 
 
 def _cell_ticks(axes: Axes, overview: "Overview") -> None:
