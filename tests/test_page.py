@@ -502,6 +502,24 @@ def test_a_default_that_binds_is_raised_in_flags_and_commands(page: Opened) -> N
     check(page)
 
 
+def test_a_limit_that_is_raised_does_not_lower_what_memory_holds_between_contexts(
+    shown: Callable[..., Opened],
+) -> None:
+    axes: dict[str, Any] = {"batch_size": [1, 128], "context_len": [1024, 4096]}
+    found = specroof.explore("Qwen/Qwen3-32B", "h100", tensor_parallel=2, **axes)
+    seen = shown(found).state(
+        drafters=["dflash"], batch=128, context=1024, answer=512, hits="0", engine="sglang"
+    )
+    # As many as it is told run: with 256 tokens of each answer kept free memory holds more.
+    (_, drafting) = specroof.capacity(
+        "Qwen/Qwen3-32B", "h100", tensor_parallel=2, engine="sglang", drafters="dflash",
+        draft_len=1, context_len=1280, server="running=999",
+    ).rows  # fmt: skip
+    assert drafting.largest_batch > 128
+    assert seen.figures["curves"][0]["most"][1] == 128
+    assert "No room" not in seen.answer
+
+
 @pytest.mark.parametrize(
     ("drafter", "engine", "told"),
     [

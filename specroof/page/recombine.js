@@ -112,7 +112,7 @@ globalThis.specroof = (() => {
   function largest(own, cell, tables, i, j, answer = 0) {
     const most = Math.min(cell.reserved_tokens, answer),
       free = answer ? most - most ** 2 / (2 * answer) : 0;
-    const at = (grid, place) => {
+    const inMemory = (grid, place) => {
       const here = ends(grid, place(i));
       const near = [i + 1, i - 1].find((k) => k >= 0 && k < tables.context_len.length && ends(grid, place(k))[0] > 0);
       if (!free || near === undefined) return here;
@@ -121,8 +121,13 @@ globalThis.specroof = (() => {
       const held = (one, other) => Math.max(Math.floor(1 / ((1 - share) / one + share / other) + 1e-9), 0);
       return here.map((one, length) => (one > 0 && there[length] > 0 ? held(one, there[length]) : one));
     };
-    const by_default = at(own.largest, (k) => k);
-    return [by_default, own.raised ? at(own.raised, (k) => k * tables.batch_size.length + j) : by_default];
+    // A limit of running requests is the same at all contexts: it lies on no such line.
+    const at = ({ memory, setting }, place, batch) => {
+      const allowed = ends(setting, batch);
+      return inMemory(memory, place).map((one, length) => Math.min(one, allowed[length]));
+    };
+    const by_default = at(own.largest, (k) => k, 0);
+    return [by_default, own.raised ? at(own.raised, (k) => k * tables.batch_size.length + j, j) : by_default];
   }
 
   /** Cubics through knots with the slopes of parabolas there: as specroof.questions.explore.hermite. */

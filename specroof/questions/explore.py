@@ -261,19 +261,23 @@ class Room:
 
     Parameters
     ----------
-    largest
-        The largest batch that it runs, axes (context_len, draft_len).
+    memory_batch
+        The largest batch that its memory holds, axes (context_len, draft_len). Between contexts,
+        what a request takes lies on a line; the settings do not, and stand apart.
+    setting_batch
+        The largest batch that its settings allow, axes (draft_len).
     bound_by
         What limits it plain, and with one draft, axes (context_len, 2).
     raised
-        The same of each batch, axes (context_len, batch_size, draft_len), where the server is told
-        limits in the place of its defaults, as `advise` tells them: load by load. None where no
-        default limits any.
+        The first two of each batch, with an axis batch_size before the last, where the server is
+        told limits in the place of its defaults, as `advise` tells them: load by load. None where
+        no default limits any.
     """
 
-    largest: Array
+    memory_batch: Array
+    setting_batch: Array
     bound_by: list[list[str]]
-    raised: Array | None = None
+    raised: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -442,7 +446,8 @@ def _room(
 ) -> Room:
     """Return the room of a server; without end for the textbook, which has no server."""
     if deployment.setup.engine == IDEAL_ENGINE:
-        return Room(np.full((len(axes.context_len), axes.max_draft_len + 1), np.inf), [])
+        endless = np.full((len(axes.context_len), axes.max_draft_len + 1), np.inf)
+        return Room(endless, endless[0], [])
     contexts = np.array(axes.context_len)
 
     @cache
@@ -450,15 +455,22 @@ def _room(
         within, room = plain(running)
         return server_room(within, drafter, contexts, proposed.verify_len, plain=room)
 
-    room, raised = held(None), None
+    def ends(off: int | None, on: int | None) -> tuple[Array, Array]:
+        """Return what memory and settings allow of a server that is told limits."""
+        rooms = plain(off)[1], held(on).drafting
+        memory, setting = (
+            np.hstack([getattr(rooms[0], name), getattr(rooms[1], name)[:, 1:]])
+            for name in ("memory_batch", "setting_batch")
+        )
+        return memory, setting[0]  # settings are the same at every context
+
+    raised = None
     told = raised_limits(axes.batch_size, "queue", held)
     if any(map(any, told)):
-        ends = {
-            (off, on): np.hstack([plain(off)[1].largest_batch, held(on).largest[:, 1:]])
-            for off, on in {*told}
-        }
-        raised = np.stack([ends[pair] for pair in told], axis=1)
-    return Room(room.largest, room.bound_by[:, :2].tolist(), raised)
+        of_pairs = {pair: ends(*pair) for pair in {*told}}
+        memory, setting = zip(*(of_pairs[pair] for pair in told), strict=True)
+        raised = np.stack(memory, axis=1), np.stack(setting)
+    return Room(*ends(None, None), held(None).bound_by[:, :2].tolist(), raised)
 
 
 def _engine_round_s(setup: Setup, drafter: Drafter, proposed: Proposals) -> tuple[float, float]:
@@ -888,7 +900,8 @@ def _most_begun(cell: Cell, begun: Sequence[str], axes: Axes) -> float:
     first = int(np.argmin(np.abs(np.array(axes.context_len) - PRESETS[0].context_len)))
     batch = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
     rooms = (cell.drafting.get(kind, cell).room for kind in begun)
-    return min(batch, *(float(room.largest[first, 1]) for room in rooms))
+    ends = (end for room in rooms for end in (room.memory_batch[first, 1], room.setting_batch[1]))
+    return min(batch, *map(float, ends))
 
 
 @question(ExploreRequest)
@@ -1490,10 +1503,16 @@ def _end_grid(ends: Array) -> PageGrid:
 
 
 def _room_json(room: Room) -> dict[str, Any]:
-    raised = None
-    if room.raised is not None:  # batches of a context stand behind one another
-        raised = _end_grid(room.raised.reshape(-1, room.raised.shape[-1]))
-    return {"largest": _end_grid(room.largest), "bound_by": room.bound_by, "raised": raised}
+    """Return what memory and settings allow, batches of a context behind one another."""
+
+    def ends(*pair: Array) -> dict[str, PageGrid]:
+        width = pair[0].shape[-1]
+        memory, setting = (_end_grid(end.reshape(-1, width)) for end in pair)
+        return {"memory": memory, "setting": setting}
+
+    largest = ends(room.memory_batch, room.setting_batch)
+    raised = None if room.raised is None else ends(*room.raised)
+    return {"largest": largest, "bound_by": room.bound_by, "raised": raised}
 
 
 def _scale_s(cell: Cell) -> np.ndarray:

@@ -226,7 +226,19 @@ class ServedRoom:
 
         Those of all groups of devices; 0 where none fits.
         """
-        least = np.minimum.reduce(np.broadcast_arrays(*self.room.limits.values()))
+        return np.minimum(self.memory_batch, self.setting_batch)
+
+    @property
+    def memory_batch(self) -> Array:
+        """The most requests that memory holds, whatever the server's settings allow."""
+        return self._in_groups(self.room.least(of_settings=False))
+
+    @property
+    def setting_batch(self) -> Array:
+        """The most requests that the server's settings allow, whatever memory holds."""
+        return self._in_groups(self.room.least(of_settings=True))
+
+    def _in_groups(self, least: Array) -> Array:
         return np.asarray(self.need.ranks * np.maximum(np.floor(least), 0.0))
 
 

@@ -332,3 +332,9 @@ class MemoryPlan:
     def bound_by_setting(self) -> BoolArray:
         """Whether a setting of the server limits the requests, not its memory."""
         return np.isin(self.bound_by, _SETTINGS)
+
+    def least(self, *, of_settings: bool) -> Array:
+        """Return how many requests settings of the server allow, or its memory; may be endless."""
+        stacked = np.stack(np.broadcast_arrays(*self.limits.values()))
+        counts = np.isin([*self.limits], _SETTINGS) == of_settings
+        return np.asarray(stacked[counts].min(axis=0, initial=np.inf))
