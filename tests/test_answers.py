@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import pickle
 import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -40,6 +41,13 @@ def answer_of(name: str) -> Any:
     call = times_of_batches if name == "acceptance-simulate-batch" else getattr(specroof, name)
     place = () if name in {"sweep", "explore"} else (MODEL, CHIP)
     return call(*place, **ANSWERS[name]["asks"])
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_copy_in_another_process_says_the_same(name: str) -> None:
+    answer = answer_of(name)
+    text = str(answer)
+    assert str(pickle.loads(pickle.dumps(answer))) == text  # noqa: S301 - our own bytes
 
 
 #: A page is its own chart.

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,19 @@ def test_every_kind_is_priced_and_says_where_its_figures_come_from(spec: str) ->
     assert found.cost_from.startswith(("config ", "the usual ", "a lookup "))
     assert ("(no config= given)" in found.cost_from) is ("config=" not in spec and kind not in
                                                      {"ngram", "prompt_lookup", "suffix"})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["autoregressive,cost=0.1", "block,cost=0.2,drafts=2", "mtp,p-min=0.5", "medusa", *SPECS[3:7]],
+)
+def test_a_copy_in_another_process_is_the_same_drafter(spec: str) -> None:
+    drafter = load_drafter(f"{spec},accept=0.7")
+    copy = pickle.loads(pickle.dumps(drafter))  # noqa: S301 - our own bytes
+    model, chip = load_model(QWEN), load_hardware("h100")
+    found, copied = (speedup_curve(model, chip, drafter=one) for one in (drafter, copy))
+    np.testing.assert_array_equal(copied.speedup, found.speedup)
+    assert copied.cost_from == found.cost_from
 
 
 def test_a_design_has_its_own_cost_and_says_that_acceptance_is_as_given() -> None:

@@ -69,6 +69,10 @@ def refusal(text: str) -> str:
 # --- the bundled files --------------------------------------------------------------------------
 
 
+def test_equal_profiles_are_one_in_a_set() -> None:
+    assert len({bundled("h100-sxm"), bundled("h100-sxm"), bundled("l4")}) == 2
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_bundled_file_is_sound(path: Path) -> None:
     # A prediction skips the checks for these files, so each passes them here. The repr also

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.model import Work
+
+_Answer = TypeVar("_Answer")
 
 #: Counts: whole numbers of a chain or a tree, means where some sequences propose nothing.
 Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]
@@ -193,6 +196,18 @@ class DrafterFootprint:
     is_known: bool = True
 
 
+def same_for_all(answer: _Answer, _asked: object) -> _Answer:
+    """Return an answer that does not depend on the target or the round that is asked about.
+
+    Drafters are made of such functions, not of local ones: those could not be pickled.
+    """
+    return answer
+
+
+_no_words = partial(same_for_all, "")
+_unknown_size = partial(same_for_all, DrafterFootprint(is_known=False))
+
+
 @dataclass(frozen=True, slots=True)
 class Drafter:
     """Something that proposes tokens: a name and a function from a round to seconds.
@@ -229,11 +244,9 @@ class Drafter:
     max_draft_len: int | None = None
     acceptance: TokensPerRound | ContextAcceptance | None = None
     is_ideal: bool = False
-    describe: Callable[[Architecture], str] = lambda _target: ""
+    describe: Callable[[Architecture], str] = _no_words
     propose: Callable[[TokensPerRound, Counts], Proposals] = chain_proposals
-    held: Callable[[Architecture], DrafterFootprint] = lambda _target: DrafterFootprint(
-        is_known=False
-    )
+    held: Callable[[Architecture], DrafterFootprint] = _unknown_size
     with_cost: "Callable[[float], Drafter] | None" = None
     own_model: Architecture | None = None
 
@@ -241,6 +254,10 @@ class Drafter:
     def kind(self) -> str:
         """The kind that its name begins with."""
         return self.name.partition(",")[0].strip()
+
+    def described(self, more: str, target: Architecture) -> str:
+        """Return where its cost comes from, for one target, and something more."""
+        return f"{self.describe(target)}, {more}"
 
     def accepted(self, acceptance: Acceptance) -> "Drafter":
         """Return this with another acceptance, which falls beyond the window that it has."""

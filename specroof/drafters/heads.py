@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, Literal
 
 import numpy as np
@@ -25,7 +25,13 @@ from specroof.architecture.draft_heads import (
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters.base import Drafter, DrafterFootprint, DraftTime, Round
+from specroof.drafters.base import (
+    Drafter,
+    DrafterFootprint,
+    DraftTime,
+    Round,
+    same_for_all,
+)
 from specroof.errors import reject
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.model import Work
@@ -171,32 +177,41 @@ def timed_drafter(
     max_draft_len
         The longest draft that it can make.
     """
-    runs = where or Where()
-    shaped = lru_cache(maxsize=8)(geometry)
-    fitting = lru_cache(maxsize=8)(lambda target: fitted(shaped(target), target))
+    passes = _TimedPasses(geometry, seconds, origin, where or Where())
+    return Drafter(name, passes.draft, max_draft_len, describe=passes.describe, held=passes.held)
 
-    def draft(round_: Round) -> DraftTime:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _TimedPasses:
+    """The passes of a drafter, as `timed_drafter` takes them."""
+
+    geometry: Geometry
+    seconds: Seconds
+    origin: str
+    runs: Where
+
+    def draft(self, round_: Round) -> DraftTime:
         if round_.target is None:
             message = "a round without `target` has no drafter built for it"
             raise ValueError(message)
-        head = fitting(round_.target)
+        head, runs = _fitting(self.geometry, round_.target), self.runs
         if runs.hardware is not None or runs.tensor_parallel is not None:
             if round_.on_own_devices is None:
                 message = "a round without `on_own_devices` prices no passes on other devices"
                 raise ValueError(message)
             own_s = round_.on_own_devices(runs.hardware, Placement(runs.tensor_parallel or 1))
             round_ = replace(round_, pass_s=own_s)
-        draft_s = np.asarray(seconds(head, round_) + runs.link_s(head, round_))
+        draft_s = np.asarray(self.seconds(head, round_) + runs.link_s(head, round_))
         if runs.hit_rate is None:
             return DraftTime(draft_s)
         return overlapped_time(draft_s, round_.verify_s, runs.hit_rate)
 
-    def describe(target: Architecture) -> str:
-        head = shaped(target)
-        fitting(target)
+    def describe(self, target: Architecture) -> str:
+        head, runs = _shaped(self.geometry, target), self.runs
+        _fitting(self.geometry, target)
         kinds = ", ".join(f"{count} {kind}" for kind, count in head.model.layer_kinds.items())
         owner = "the target's head" if head.shares_head else "a separate head"
-        parts = [f"{origin}: {format_count(head.n_params)} parameters ({kinds}) and {owner}"]
+        parts = [f"{self.origin}: {format_count(head.n_params)} parameters ({kinds}) and {owner}"]
         parts += ["on the CPU beside the target"] if runs.hardware == "cpu" else []
         if isinstance(runs.hardware, HardwareProfile):
             parts.append(f"on {runs.tensor_parallel or 1} separate {runs.hardware.name}")
@@ -211,12 +226,20 @@ def timed_drafter(
             )
         return ", ".join(parts)
 
-    def held(target: Architecture) -> DrafterFootprint:
-        if runs.hardware is not None:
+    def held(self, target: Architecture) -> DrafterFootprint:
+        if self.runs.hardware is not None:
             return DrafterFootprint()
-        return DrafterFootprint(shaped(target), runs.tensor_parallel)
+        return DrafterFootprint(_shaped(self.geometry, target), self.runs.tensor_parallel)
 
-    return Drafter(name, draft, max_draft_len, describe=describe, held=held)
+
+@lru_cache(maxsize=64)
+def _shaped(geometry: Geometry, target: Architecture) -> DraftHead:
+    return geometry(target)
+
+
+@lru_cache(maxsize=64)
+def _fitting(geometry: Geometry, target: Architecture) -> DraftHead:
+    return fitted(_shaped(geometry, target), target)
 
 
 # --- Seconds of each kind: token by token, all drafts in one pass, Medusa heads -------------------
@@ -355,7 +378,7 @@ def designed(
     if design is None:
         return usual, f"the usual sizes of {kind} (no config= given)"
     origin = f"the usual sizes of {kind} but for its design (no config= given)"
-    return lambda target: usual(target, design), origin
+    return partial(usual, design=design), origin
 
 
 def head_drafter(
@@ -399,8 +422,8 @@ def head_drafter(
     if isinstance(head, Architecture):
         head = DraftHead(kind, head, vocab_size=head.vocab_size)
     if head is not None:
-        given, origin = head, f"config {head.name}"
-        geometry: Geometry = lambda _: given  # noqa: E731 - the same for every target
+        geometry: Geometry = partial(same_for_all, head)
+        origin = f"config {head.name}"
     elif row.usual is not None:
         geometry, origin = designed(kind, row.usual, design)
     else:
@@ -431,20 +454,10 @@ def medusa_drafter(
     >>> medusa_drafter().max_draft_len
     5
     """
-
-    def geometry(target: Architecture) -> DraftHead:
-        if heads is None:
-            return usual_medusa(target)
-        size = heads.target_size or target.hidden_size
-        return medusa_head(heads, hidden_size=size, vocab_size=target.vocab_size)
-
-    def seconds(head: DraftHead, round_: Round) -> Array:
-        return round_.pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
-
     origin = "the usual five heads (no config= given)" if heads is None else f"config {heads.name}"
     return timed_drafter(
-        geometry,
-        seconds,
+        usual_medusa if heads is None else partial(_medusa_geometry, heads),
+        _medusa_s,
         name=name,
         origin=origin,
         where=where,
@@ -452,18 +465,29 @@ def medusa_drafter(
     )
 
 
+def _medusa_geometry(heads: MedusaHeads, target: Architecture) -> DraftHead:
+    size = heads.target_size or target.hidden_size
+    return medusa_head(heads, hidden_size=size, vocab_size=target.vocab_size)
+
+
+def _medusa_s(head: DraftHead, round_: Round) -> Array:
+    return round_.pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
+
+
 # --- Drafters that draft a whole block at once: DFlash and DSpark --------------------------------
 
 _LONGEST_BLOCK = 4096
 
 
-def block_s(steps: int) -> Seconds:
-    r"""Return the seconds of drafting a whole block, as a function of drafter and round.
+def block_s(head: DraftHead, round_: Round, *, steps: int) -> Array:
+    r"""Return the seconds of drafting a whole block.
 
     .. math:: t = t_{accepted}(N) + n_{steps} \left( t(D) + D' \, t_{serial} \right)
 
     Parameters
     ----------
+    head, round_
+        The drafter, and what it drafts.
     steps
         Denoising steps: each is a pass over the block.
 
@@ -477,21 +501,17 @@ def block_s(steps: int) -> Seconds:
         Chen et al. 2026, arXiv:2602.06036, section 4; DSpark paper (deepseek-ai/DeepSpec) 2026,
         section 3.
     """
-
-    def seconds(head: DraftHead, round_: Round) -> Array:
-        batch, context = round_.batch_size, round_.context_len
-        drafts = float(head.drafts or 0)
-        serial: tuple[Work, ...] = ()
-        if head.serial is not None:
-            step = ForwardPass(batch, 1.0, context)
-            serial = (Work(head.serial, step, times=drafts, kind="steps"),)
-        block = ForwardPass(batch, float(head.block or 0), context, head_len=drafts)
-        first_s = round_.pass_s(head.model, block, *accepted_work(head, round_), *serial)
-        if steps == 1:
-            return first_s
-        return np.asarray(first_s + (steps - 1) * round_.pass_s(head.model, block, *serial))
-
-    return seconds
+    batch, context = round_.batch_size, round_.context_len
+    drafts = float(head.drafts or 0)
+    serial: tuple[Work, ...] = ()
+    if head.serial is not None:
+        step = ForwardPass(batch, 1.0, context)
+        serial = (Work(head.serial, step, times=drafts, kind="steps"),)
+    block = ForwardPass(batch, float(head.block or 0), context, head_len=drafts)
+    first_s = round_.pass_s(head.model, block, *accepted_work(head, round_), *serial)
+    if steps == 1:
+        return first_s
+    return np.asarray(first_s + (steps - 1) * round_.pass_s(head.model, block, *serial))
 
 
 @dataclass(frozen=True, slots=True)
@@ -575,19 +595,19 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     positions = _block_len(configured, (block, drafts), anchors=0 if anchor_drafts else 1)
     sized, origin = designed(kind, row.usual, design)
     if head is not None:
-        origin = f"config {head.name}"
-
-    def geometry(target: Architecture) -> DraftHead:
-        return replace(head or sized(target), block=positions)
-
+        sized, origin = partial(same_for_all, head), f"config {head.name}"
     return timed_drafter(
-        geometry,
-        block_s(steps),
+        partial(_block_geometry, sized, positions),
+        partial(block_s, steps=steps),
         name=name or kind,
         origin=f"{origin}, block of {positions}",
         where=where,
         max_draft_len=positions if anchor_drafts else positions - 1,
     )
+
+
+def _block_geometry(sized: Geometry, positions: int, target: Architecture) -> DraftHead:
+    return replace(sized(target), block=positions)
 
 
 def _block_len(

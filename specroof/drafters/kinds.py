@@ -12,7 +12,6 @@ import numpy as np
 from specroof.acceptance.curve import rates_of_survival
 from specroof.architecture.base import WEIGHT_FORMATS, WEIGHT_MIXES
 from specroof.architecture.draft_heads import HeadDesign
-from specroof.architecture.model import Architecture
 from specroof.arrays import number_within, whole_within
 from specroof.cost import stored_as
 from specroof.drafters.base import (
@@ -24,6 +23,7 @@ from specroof.drafters.base import (
     Round,
     TokensPerRound,
     chain_proposals,
+    same_for_all,
 )
 from specroof.drafters.heads import Where, head_block_drafter, head_drafter, medusa_drafter
 from specroof.drafters.trees import (
@@ -64,10 +64,10 @@ def ideal_drafter() -> Drafter:
     """
     return Drafter(
         "ideal",
-        lambda _: DraftTime(np.zeros(())),
+        partial(same_for_all, DraftTime(np.zeros(()))),
         is_ideal=True,
-        describe=lambda _: "nothing: what verification alone allows",
-        held=lambda _: DrafterFootprint(),
+        describe=partial(same_for_all, "nothing: what verification alone allows"),
+        held=partial(same_for_all, DrafterFootprint()),
     )
 
 
@@ -99,10 +99,20 @@ def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
     share = number_within("cost", cost, _COSTS)
     return Drafter(
         name or f"autoregressive,cost={share:g}",
-        lambda round_: DraftTime(round_.draft_len * share * round_.share_base_s),
-        describe=lambda _: f"given: {share:g} of the target's step per draft token",
+        partial(_tokens_time, share),
+        describe=partial(same_for_all, f"given: {share:g} of the target's step per draft token"),
         with_cost=autoregressive_drafter,
     )
+
+
+def _tokens_time(share: float, round_: Round) -> DraftTime:
+    """Return the time of drafts that each cost a share of the target's step."""
+    return DraftTime(round_.draft_len * share * round_.share_base_s)
+
+
+def _blocks_time(share: float, per_block: int, round_: Round) -> DraftTime:
+    """Return the time of blocks that each cost a share of the target's step."""
+    return DraftTime(np.ceil(round_.draft_len / per_block) * share * round_.share_base_s)
 
 
 def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Drafter:
@@ -135,14 +145,11 @@ def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Draft
     """
     share = number_within("cost", cost, _COSTS)
     per_block = whole_within("drafts", drafts, _DRAFTS)
-
-    def draft(round_: Round) -> DraftTime:
-        return DraftTime(np.ceil(round_.draft_len / per_block) * share * round_.share_base_s)
-
+    origin = f"given: {share:g} of the target's step per block of {per_block} drafts"
     return Drafter(
         name or f"block,cost={share:g},drafts={per_block}",
-        draft,
-        describe=lambda _: f"given: {share:g} of the target's step per block of {per_block} drafts",
+        partial(_blocks_time, share, per_block),
+        describe=partial(same_for_all, origin),
         with_cost=partial(block_drafter, drafts=per_block),
     )
 
@@ -231,26 +238,28 @@ def lookup_drafter(
     for key, value in (("match", match_rate), ("round-s", round_s or 0.0), ("token-s", token_s)):
         number_within(key, value, "share")  # seconds are up to 1 too
 
-    def draft(round_: Round) -> DraftTime:
-        base_s = MEASURED_LOOKUP_SHARE * round_.verify_s if round_s is None else round_s
-        proposed = match_rate * round_.batch_size * round_.draft_len
-        return DraftTime(np.asarray(base_s + token_s * proposed))
-
-    def describe(_target: Architecture) -> str:
-        shown = (
-            f"{MEASURED_LOOKUP_SHARE:.2%} of the verification (SpecDecode-Bench)"
-            if round_s is None
-            else f"{format_seconds(round_s)} a round"
-        )
-        return f"a lookup on the host, no model: {shown}, {format_seconds(token_s)} a token"
-
+    shown = (
+        f"{MEASURED_LOOKUP_SHARE:.2%} of the verification (SpecDecode-Bench)"
+        if round_s is None
+        else f"{format_seconds(round_s)} a round"
+    )
+    origin = f"a lookup on the host, no model: {shown}, {format_seconds(token_s)} a token"
     return Drafter(
         name,
-        draft,
-        describe=describe,
-        propose=lambda acceptance, draft_len: matched_proposals(acceptance, draft_len, match_rate),
-        held=lambda _: DrafterFootprint(),
+        partial(_lookup_time, match_rate, round_s, token_s),
+        describe=partial(same_for_all, origin),
+        propose=partial(matched_proposals, match_rate=match_rate),
+        held=partial(same_for_all, DrafterFootprint()),
     )
+
+
+def _lookup_time(
+    match_rate: float, round_s: float | None, token_s: float, round_: Round
+) -> DraftTime:
+    """Return the time of a lookup on the host."""
+    base_s = MEASURED_LOOKUP_SHARE * round_.verify_s if round_s is None else round_s
+    proposed = match_rate * round_.batch_size * round_.draft_len
+    return DraftTime(np.asarray(base_s + token_s * proposed))
 
 
 # --- Drafts that stop where the drafter is unsure -------------------------------------------------
@@ -520,12 +529,8 @@ def _stopping(drafter: Drafter, values: Values) -> Drafter:
     )
     return replace(
         drafter,
-        describe=lambda target: (
-            f"{drafter.describe(target)}, ends before drafts less likely than {p_min:g}"
-        ),
-        propose=lambda acceptance, draft_len: stopped_proposals(
-            acceptance, draft_len, p_min, n_min, confidence
-        ),
+        describe=partial(drafter.described, f"ends before drafts less likely than {p_min:g}"),
+        propose=partial(stopped_proposals, p_min=p_min, n_min=n_min, confidence=confidence),
     )
 
 

@@ -224,8 +224,8 @@ def with_tree(
     return replace(
         drafter,
         max_draft_len=min([_DEEPEST, *ends]),
-        describe=lambda target: f"{drafter.describe(target)}, {label}",
-        propose=lambda acceptance, draft_len: tree_proposals(grow, siblings, acceptance, draft_len),
+        describe=partial(drafter.described, label),
+        propose=partial(tree_proposals, grow, siblings),
     )
 
 

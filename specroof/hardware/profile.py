@@ -524,6 +524,10 @@ class HardwareProfile(CheckedPart):
     generic: GenericEngines | None = None
     host: "HardwareProfile | None" = None
 
+    def __hash__(self) -> int:
+        """Return the hash of its name: the mappings that it holds have none."""
+        return hash(self.name)
+
     @property
     def server_memory_bytes(self) -> float:
         """Memory that a server sees: as logged, else `USABLE_MEMORY_FRAC` of the datasheet's.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -37,7 +37,7 @@ class Replays:
     scheduled
         The drafts of a schedule at each of the curve's batch sizes, if there is one.
     memo
-        Of each load, what was played so far: copies share it.
+        What was played so far, by load, drafts and times of passes and rounds: copies share it.
 
     Counts
         errors of passes, which a server shares with and without drafts, those of rounds with
@@ -53,7 +53,7 @@ class Replays:
     servers: Sequence[PlayedServer]
     places: Sequence[int]
     scheduled: Sequence[int] = ()
-    memo: dict[int, Callable[[int, float, float], Array]] = field(default_factory=dict)
+    memo: dict[tuple[int, int, float, float], Array] = field(default_factory=dict)
 
     def ends(
         self, name: str, middle: Array, usual: tuple[Array, Array] | None
@@ -83,11 +83,9 @@ class Replays:
         """The logarithms of both sides of bands, axes (side, curve's); NaN without a replay."""
         sides = np.full((len(_BANDED), 2, *self.curve.round_s.shape), np.nan)
         for number, requests in enumerate(self.played.load.played()):
-            place = self.places[number]
-            if number not in self.memo:
-                self.memo[number] = self._logs(number, requests)
+            place, logs = self.places[number], partial(self._logs, number, requests)
             for drafts in {0, self._best(number), *self.scheduled[place : place + 1]}:
-                sides[:, :, 0, place, drafts] = self._sides_at(number, drafts, self.memo[number])
+                sides[:, :, 0, place, drafts] = self._sides_at(number, drafts, logs)
         return dict(zip(_BANDED, sides, strict=True))
 
     def _best(self, number: int) -> int:
@@ -98,26 +96,25 @@ class Replays:
         choices = within_measured(gains, played.measured_draft_len)[1:]
         return 1 + int(best_index(choices)) if np.isfinite(choices).any() else 0
 
-    def _logs(self, number: int, requests: Requests) -> Callable[[int, float, float], Array]:
+    def _logs(
+        self, number: int, requests: Requests, drafts: int, passes: float, rounds: float
+    ) -> Array:
         """Return the logarithms of `_PLAYED` at a load by drafts, and times of passes and rounds.
 
         Each is played once; what was played as expected is not played again.
         """
-        server = self.servers[number]
-
-        @cache
-        def logs(drafts: int, passes: float, rounds: float) -> Array:
-            known = [self.played.figures[name][number, drafts] for name in _PLAYED]
-            if passes == rounds == 1.0 and not np.isnan(known[0]):
-                return np.log(known)
-            if not (np.isfinite(passes * rounds) and server.runs(drafts)):
-                return np.full(len(_PLAYED), np.nan)
+        known = [self.played.figures[name][number, drafts] for name in _PLAYED]
+        if passes == rounds == 1.0 and not np.isnan(known[0]):
+            return np.log(known)
+        server, times = self.servers[number], (number, drafts, passes, rounds)
+        if not (np.isfinite(passes * rounds) and server.runs(drafts)):
+            return np.full(len(_PLAYED), np.nan)
+        if times not in self.memo:
             prices = [*server.prices]
             prices[drafts] = prices[drafts].times(passes, rounds)
             seen = replace(server, prices=prices).play(requests, drafts).figures()
-            return np.log([seen.get(name, np.nan) for name in _PLAYED])
-
-        return logs
+            self.memo[times] = np.log([seen.get(name, np.nan) for name in _PLAYED])
+        return self.memo[times]
 
     def _sides_at(
         self, number: int, drafts: int, logs: Callable[[int, float, float], Array]
