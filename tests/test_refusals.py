@@ -89,6 +89,10 @@ def test_a_study_names_targets_and_drafters_once() -> None:
     # On other numbers of devices a chip is another target, of one list of chips too.
     spread = study | {"targets": [one, one | {"tensor_parallel": 2}]}
     assert len(specroof.sweep(spread).study.targets) == 2
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(OptionError, match="holds itself; allowed: "):
+        specroof.sweep(study | {"targets": endless})
 
 
 @pytest.mark.parametrize(("command", "load", "most", "beyond"), rows("values", "batches_that_wait"))

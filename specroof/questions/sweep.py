@@ -10,7 +10,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import fields_of, grouped
-from specroof.errors import OptionError, Urgent, expect
+from specroof.errors import OptionError, Urgent, expect, reject
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions import parameters as p
@@ -334,7 +334,11 @@ def study_of(given: StudyLike) -> Study:
     from specroof.questions.study import load_study, parse_study  # noqa: PLC0415 - needs pydantic
 
     if isinstance(given, Mapping):
-        return parse_study(dump_yaml(dict(given)), "study")
+        try:
+            text = dump_yaml(dict(given))
+        except RecursionError:
+            reject("study holds a list or mapping that holds itself", allowed)
+        return parse_study(text, "study")
     return load_study(given)
 
 
