@@ -400,7 +400,10 @@ def facts(**changes: Any) -> ServerFacts:
 
 def test_sglang_says_how_it_was_launched() -> None:
     found = facts()
-    assert found == ServerFacts(
+    assert found.launched is not None
+    assert found.launched.method == "EAGLE3"
+    assert replace(found, launched=None) == ServerFacts(
+        framework="sglang",
         version="0.5.23",
         model_path="Qwen/Qwen3-8B",
         # 48 in its arguments, and room for 4 by its scheduler.
@@ -427,7 +430,9 @@ def test_what_vllm_says() -> None:
     assert server_facts(json.dumps(models), source="page") == ServerFacts(
         roots={"prod": "/models/a"}
     )
-    assert server_facts('{"version": "0.33.0"}', source="page") == ServerFacts(version="0.33.0")
+    assert server_facts('{"version": "0.33.0"}', source="page") == ServerFacts(
+        framework="vllm", version="0.33.0"
+    )
     labels = {
         "block_size": "16", "cache_dtype": "fp8_e5m2", "enable_prefix_caching": "False",
         "gpu_memory_utilization": "0.92",
