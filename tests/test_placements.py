@@ -313,7 +313,8 @@ def plan(kind: str, family: str = "llama", **more: Any) -> Speculation:
 def test_drafters_that_read_features_need_stages_that_pass_them_on() -> None:
     for family in ("llama", "qwen3", "kimi_linear", "minimax_m3_vl_text", ""):
         assert "eagle3" in launch(plan("eagle3", family), "vllm").text
-    assert "mtp" in launch(plan("mtp", "qwen3_5", draft_model=None), "vllm").text
+    for family, server in (("qwen3_5", "vllm"), ("nemotron_h", "vllm@0.24")):
+        assert "mtp" in launch(plan("mtp", family, draft_model=None), server).text
     assert "eagle3" in launch(plan("eagle3", "qwen3_5", pipeline_parallel=1), "vllm").text
 
 

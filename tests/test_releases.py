@@ -67,7 +67,8 @@ def flags(framework: str) -> tuple[str, str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_says_where_each_fact_was_read(name: str) -> None:
     facts = read_release(FOLDER / f"{'-'.join(name.split('@'))}.yaml")
-    rows: Any = (*facts.refusals, *facts.verification_kernels, *(facts.fp8_caches or ()))
+    refused = (*facts.refusals, *facts.staged)
+    rows: Any = (*refused, *facts.verification_kernels, *(facts.fp8_caches or ()))
     sources = [*facts.sources.values(), *(row.source for row in rows)]
     assert name.endswith(f"@{release(name).version}")
     # None is taken over from another release.

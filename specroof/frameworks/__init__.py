@@ -330,14 +330,6 @@ class Pipeline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Staged:
-    """Kinds that read hidden states of several layers, and families whose stages pass them on."""
-
-    kinds: _Kinds
-    families: _Names
-
-
-@dataclass(frozen=True, kw_only=True)
 class Workers:
     """What makes a server a worker of prefill or decoding; drafts that those do not run.
 
@@ -573,8 +565,8 @@ class Release:
         The kind of files of weights that it reads, of `MIXES_BY_FILE`; empty for several.
     methods
         By the kind of drafter.
-    drafting, pipeline, staged
-        How it is told what drafts; what drafts in a pipeline, None for all kinds and families.
+    drafting, pipeline
+        How it is told what drafts; what drafts in a pipeline, None for all kinds.
     mock, metrics
         None where it cannot be told an acceptance length, and where no names were read.
     accepts
@@ -583,6 +575,8 @@ class Release:
         Tokens by which the vocabulary of a draft model may differ.
     refusals
         What it does not draft for which families; the first that fits is said.
+    staged
+        What it does not draft for which families in a pipeline, besides.
     no_models
         Families that it has no class for.
     whole_families
@@ -670,12 +664,12 @@ class Release:
     methods: Mapping[str, Method] = field(default_factory=dict)
     drafting: Drafting | None = None
     pipeline: Pipeline | None = None
-    staged: Staged | None = None
     mock: Mock | None = None
     metrics: Metrics | None = None
     accepts: _Names = ()
     vocabulary_padding: int = 0
     refusals: tuple[Refusal, ...] = ()
+    staged: tuple[Refusal, ...] = ()
     no_models: _Names = ()
     whole_families: _Names = ()
     read_as_mtp: _Names = ()
@@ -1176,13 +1170,13 @@ def _lacking_in_stages(
             f"{facts.name} has no drafts in a pipeline with data-parallel attention",
             "one of the two",
         )
-    staged, served = facts.staged, family.removesuffix("_text")
-    if staged and kind in staged.kinds and served and served not in staged.families:
-        families = ", ".join(staged.families)
-        return (
-            f"{facts.name} has no {kind} for {family} in a pipeline: its stages do not pass on the "
-            f"hidden states that it reads",
-            "one stage, mtp or a model as drafter"
-            + (f", or a family of {families}" if families else ""),
-        )
+    for refusal in facts.staged:
+        if refusal.is_of(kind, family):
+            others = f", or a family of {', '.join(refusal.others_than)}" * bool(
+                refusal.others_than
+            )
+            return (
+                f"{facts.name} has no {method.name} for {family} in a pipeline",
+                f"{refusal.instead}{others}",
+            )
     return None
