@@ -581,6 +581,8 @@ class Release:
         Families that it has no class for.
     whole_families
         Families whose layers it does not spread over devices by tensor parallelism.
+    one_stage_families
+        Families that it does not run in a pipeline.
     read_as_mtp, read_as_mtp_with_layers
         Families of draft models that it reads as layers for mtp; the second ones where they have
         such layers.
@@ -672,6 +674,7 @@ class Release:
     staged: tuple[Refusal, ...] = ()
     no_models: _Names = ()
     whole_families: _Names = ()
+    one_stage_families: _Names = ()
     read_as_mtp: _Names = ()
     read_as_mtp_with_layers: _Names = ()
     workers: Workers | None = None
@@ -1172,9 +1175,8 @@ def _lacking_in_stages(
         )
     for refusal in facts.staged:
         if refusal.is_of(kind, family):
-            others = f", or a family of {', '.join(refusal.others_than)}" * bool(
-                refusal.others_than
-            )
+            families = ", ".join(refusal.others_than)
+            others = f", or a family of {families}" if families else ""
             return (
                 f"{facts.name} has no {method.name} for {family} in a pipeline",
                 f"{refusal.instead}{others}",

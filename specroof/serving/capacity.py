@@ -334,13 +334,19 @@ def in_server(
             f"dense, as many servers that share nothing",
             f"1, tensor_parallel of {setup.placement.group_size}, and the load of one server",
         )
+    refused = {
+        "tensor_parallel": ("tensor parallelism", facts.whole_families),
+        "pipeline_parallel": ("pipeline", facts.one_stage_families),
+    }
+    for degree, (what, families) in refused.items():
+        count = getattr(setup.placement, degree)
+        if count > 1 and model.family.removesuffix("_text") in families:
+            reject(
+                f"{degree} is {count}, and {facts.name} has no {what} for models of the family "
+                f"{model.family}",
+                "1",
+            )
     devices, experts = setup.placement.tensor_parallel, setup.placement.expert_parallel
-    if devices > 1 and model.family.removesuffix("_text") in facts.whole_families:
-        reject(
-            f"tensor_parallel is {devices}, and {facts.name} has no tensor parallelism for models of "
-            f"the family {model.family}",
-            "1",
-        )
     if facts.whole_expert_parallel and experts not in {1, devices}:
         reject(
             f"expert_parallel is {experts}, and {facts.name} deals experts out to all devices or none",
