@@ -393,6 +393,15 @@ def test_servers_refuse_what_they_do_not_start_with() -> None:
     of_m3: dict[str, Any] = {"kind": "dflash", "family": "minimax_m3_vl"}
     with pytest.raises(OptionError, match="where one server does both"):
         worker_launches("sglang", blocks, Placement(8), **spread, **of_m3)
+    # SGLang 0.5.23, arg_groups/validation_hook.py:149: SGLANG_ENABLE_PP_SPEC without workers alone
+    stages, drafts = (
+        Placement(8, pipeline_parallel=2),
+        launch(replace(PLAN, kind="eagle"), "sglang"),
+    )
+    assert worker_launches("sglang", None, stages, **spread)
+    assert worker_launches("vllm", launch(PLAN, "vllm"), stages, **spread)
+    with pytest.raises(OptionError, match="no drafts in a pipeline of a decode worker"):
+        worker_launches("sglang", drafts, stages, **spread)
 
 
 # --- advise ---------------------------------------------------------------------------------------

@@ -323,7 +323,10 @@ class Drafting:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """Kinds that draft in a pipeline, where not all do, and what the environment needs for it."""
+    """Kinds that draft in a pipeline, where not all do, and what the environment needs for it.
+
+    They do so where one server computes prompts and answers, not in a worker that decodes.
+    """
 
     kinds: _Kinds
     environment: str = ""

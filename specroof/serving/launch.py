@@ -794,6 +794,11 @@ def worker_launches(
             f"{facts.name} drafts {kind} for {family} where one server does both",
             colocated[0].instead,
         )
+    if flags and facts.pipeline is not None and placement.pipeline_parallel > 1:
+        reject(
+            f"{facts.name} has no drafts in a pipeline of a decode worker",
+            "one stage, or no --prefill",
+        )
     roles = {"prefill": workers.prefill, "decode": workers.decode}
     if workers.config:
         moved = _yaml(filled_config(workers.config, input_len=math.ceil(input_len)))
