@@ -1154,7 +1154,8 @@ def lacking_for(
         return f"{facts.name} has no models of the family {family}", "another model"
     for refusal in runs.refusals:
         if refusal.is_of(kind, family, is_tree=is_tree):
-            return f"{facts.name} has no {kind} for models of the family {family}", refusal.instead
+            what = kind if kind in refusal.kinds else f"trees of {kind}"
+            return f"{facts.name} has no {what} for models of the family {family}", refusal.instead
     if data_parallel > 1 and not method.in_groups:
         return f"{facts.name} has no {method.name} with data-parallel attention", "without it"
     in_stages = pipeline_parallel > 1
