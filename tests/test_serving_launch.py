@@ -149,6 +149,9 @@ def test_trees_run_in_sglang_alone() -> None:
     assert flags["--speculative-num-steps"] == "5"
     assert flags["--speculative-eagle-topk"] == "4"
     assert flags["--speculative-num-draft-tokens"] == "25"  # the root counts
+    # gpt_oss.py: fa3 on Hopper, which reads trees
+    on_hopper = planned("eagle3", family="gpt_oss", capability=9, is_tree=True, top_k=4, nodes=16)
+    assert sglang_flags(on_hopper)["--speculative-eagle-topk"] == "4"
 
 
 # --- each engine's own counting -------------------------------------------------------------------

@@ -214,24 +214,42 @@ class Method:
 class Refusal:
     """Families that kinds of drafters are refused for, all if none, and what to take instead.
 
-    With `others_than` all are but these.
+    With `others_than` all are but these. `trees` and `spread` refuse any kind that drafts in trees,
+    or over a context that devices share. With `capabilities` it is so on chips of those alone, by
+    their first number.
     """
 
-    kinds: _Kinds
+    kinds: _Kinds = ()
     families: _Names = ()
     others_than: _Names = ()
     trees: bool = False
+    spread: bool = False
+    capabilities: tuple[int, ...] = ()
     instead: str = "another drafter"
     source: str
 
-    def is_of(self, kind: str, family: str, *, is_tree: bool = False) -> bool:
-        """Return whether a drafter is refused for a family."""
+    def refused(
+        self,
+        kind: str,
+        family: str,
+        *,
+        is_tree: bool = False,
+        is_spread: bool = False,
+        capability: int | None = None,
+    ) -> str:
+        """Return what is refused for a family on a chip; empty for nothing."""
         served = family.removesuffix("_text")
         if self.others_than:
             listed = served not in {"", *self.others_than}
         else:
             listed = not self.families or served in self.families
-        return listed and (kind in self.kinds or (is_tree and self.trees))
+        if not listed or (self.capabilities and capability not in self.capabilities):
+            return ""
+        if kind in self.kinds:
+            return kind
+        if is_tree and self.trees:
+            return f"trees of {kind}"
+        return f"{kind} over a context that devices share" if is_spread and self.spread else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,10 +369,9 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class LatentDrafts:
-    """Chips where kernels of latent attention that families get by default limit what is drafted.
+    """Chips and families whose default kernels are of latent attention alone.
 
-    They serve no trees, and no drafts over a spread context. Heads with attention of another kind,
-    of these `kinds`, need `words` for kernels of their own.
+    Heads with attention of another kind, of these `kinds`, need `words` for kernels of their own.
     """
 
     capabilities: tuple[int, ...]
@@ -619,7 +636,7 @@ class Release:
     whole_blocks
         What devices must not cut.
     latent_drafts
-        What models with latent attention cannot draft, and need for it; None for nothing.
+        What heads need beside models with latent attention; None for nothing.
     snapshots
         What keeps states to go back to; None where all drafters do.
     states_as_activations
@@ -1114,7 +1131,7 @@ def _joined(content: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, 
     return {key: value for key, value in joined.items() if value is not None}
 
 
-def lacking_for(
+def lacking_for(  # noqa: PLR0913 - each limits what is drafted
     facts: Release,
     kind: str,
     family: str,
@@ -1122,6 +1139,8 @@ def lacking_for(
     is_tree: bool = False,
     data_parallel: int = 1,
     pipeline_parallel: int = 1,
+    decode_context_parallel: int = 1,
+    capability: int | None = None,
 ) -> tuple[str, str] | None:
     """Return what a release lacks to draft for a family of models, and what it has; None if it can.
 
@@ -1133,8 +1152,10 @@ def lacking_for(
         Of the drafter, and of the model that is served.
     is_tree
         Whether the drafter branches.
-    data_parallel, pipeline_parallel
-        Groups of attention, and stages.
+    data_parallel, pipeline_parallel, decode_context_parallel
+        Groups of attention, stages, and devices that each cache a part of the context.
+    capability
+        The first number of the chip's compute capability; None if not known.
 
     Examples
     --------
@@ -1153,9 +1174,13 @@ def lacking_for(
     if family.removesuffix("_text") in runs.no_models:
         return f"{facts.name} has no models of the family {family}", "another model"
     for refusal in runs.refusals:
-        if refusal.is_of(kind, family, is_tree=is_tree):
-            what = kind if kind in refusal.kinds else f"trees of {kind}"
-            return f"{facts.name} has no {what} for models of the family {family}", refusal.instead
+        shape = {"is_tree": is_tree, "is_spread": decode_context_parallel > 1}
+        if lacks := refusal.refused(kind, family, **shape, capability=capability):
+            where = " on this chip" * bool(refusal.capabilities)
+            return (
+                f"{facts.name} has no {lacks} for models of the family {family}{where}",
+                refusal.instead,
+            )
     if data_parallel > 1 and not method.in_groups:
         return f"{facts.name} has no {method.name} with data-parallel attention", "without it"
     in_stages = pipeline_parallel > 1
@@ -1178,7 +1203,7 @@ def _lacking_in_stages(
             "one of the two",
         )
     for refusal in facts.staged:
-        if refusal.is_of(kind, family):
+        if refusal.refused(kind, family):
             families = ", ".join(refusal.others_than)
             others = f", or a family of {families}" if families else ""
             return (

@@ -17,7 +17,6 @@ from specroof.frameworks import (
     RUNS,
     SERVERS,
     Drafting,
-    LatentDrafts,
     Release,
     RuleFlag,
     SettingFlag,
@@ -459,7 +458,7 @@ def _rule_flag(plan: Speculation, how: Drafting) -> RuleFlag | None:
     flag = how.rule_flags.get(plan.rule)
     if flag is None or plan.kind not in flag.kinds or plan.is_tree:
         return None
-    is_refused = any(refusal.is_of(plan.kind, plan.family) for refusal in flag.refusals)
+    is_refused = any(one.refused(plan.kind, plan.family) for one in flag.refusals)
     is_refused |= flag.whole_vocabulary and not plan.has_whole_vocabulary
     return None if is_refused or plan.drafts < flag.least_drafts else flag
 
@@ -492,14 +491,6 @@ def _with_config(words: Iterable[str], config: Mapping[str, Any]) -> list[str]:
     return [json.dumps(config) if word == _CONFIG else word for word in words]
 
 
-def _latent_drafts(plan: Speculation, facts: Release) -> LatentDrafts | None:
-    """Return what a model with latent attention cannot draft on a chip, and needs for it."""
-    kernels = facts.latent_drafts
-    if kernels is None or plan.capability not in kernels.capabilities:
-        return None
-    return kernels if plan.family.removesuffix("_text") in kernels.families else None
-
-
 def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     """Return what a release does and how it is told what drafts; refuse what it does not run."""
     server = framework.partition("@")[0]
@@ -524,15 +515,11 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
         is_tree=plan.is_tree,
         data_parallel=plan.data_parallel,
         pipeline_parallel=plan.pipeline_parallel,
+        decode_context_parallel=plan.decode_context_parallel,
+        capability=plan.capability,
     )
     if lacking is not None:
         reject(*lacking)
-    if _latent_drafts(plan, facts) and (plan.is_tree or plan.decode_context_parallel > 1):
-        what = "trees" if plan.is_tree else "drafts over a context that devices share"
-        reject(
-            f"{facts.name} has no {what} for {plan.family} with its default kernels on this chip",
-            "a chain without --dcp",
-        )
     if plan.is_tree and plan.top_k < 2:
         reject(
             f"{facts.name} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
@@ -608,8 +595,13 @@ def _speculation(
         words += on_hub or how.weights
     words += how.on_host if plan.on_host else ()
     words += how.cache if figures["value"] and plan.kind not in LOOKUPS else ()
-    latent = _latent_drafts(plan, facts)
-    if latent and plan.kind in latent.kinds:
+    latent, served = facts.latent_drafts, plan.family.removesuffix("_text")
+    if (
+        latent
+        and plan.capability in latent.capabilities
+        and served in latent.families
+        and plan.kind in latent.kinds
+    ):
         added = shell_line(latent.words)
         notes.append(
             f"a drafter without latent attention does not start on this chip without {added}"
@@ -788,7 +780,7 @@ def worker_launches(
             f"decode_context_parallel {spread}",
             f"1 or {placement.group_size}, all devices of a group",
         )
-    colocated = [one for one in workers.colocated if one.is_of(kind, family)]
+    colocated = [one for one in workers.colocated if one.refused(kind, family)]
     if flags and colocated:
         reject(
             f"{facts.name} drafts {kind} for {family} where one server does both",
