@@ -404,6 +404,30 @@ def test_commands_carry_placement_and_formats() -> None:
     assert server_command("tensorrt-llm", "m", spread).endswith("--tp_size 8 --ep_size 8")
 
 
+# vllm config/model.py:1457 and sglang configs/model_config.py:2144: "Quantization method specified
+# in the model config does not match".
+@pytest.mark.parametrize("framework", ["vllm", "sglang", "sglang@0.5.14"])
+@pytest.mark.parametrize(
+    ("name", "is_made"),
+    [
+        ("Qwen/Qwen3-32B", True),
+        *((name, False) for name in ("Qwen/Qwen3-32B-AWQ", "openai/gpt-oss-20b")),
+        *((name, False) for name in ("moonshotai/Kimi-K2.5", "nvidia/Llama-3.1-70B-Instruct-FP8")),
+    ],
+)
+def test_weights_are_made_of_checkpoints_that_are_plain(
+    framework: str, name: str, is_made: bool
+) -> None:
+    model, drafter = load_model(name), load_drafter("ngram,accept=0.5")
+    plan = speculation_of(drafter, model, [(1, 1, 3)], None, weight_dtype="fp8")
+    command = server_command(
+        framework, name, Placement(), weights="fp8", quantization=model.quantization
+    )
+    assert ("--quantization fp8" in command) is is_made
+    is_said = any("serve a checkpoint" in note for note in launch(plan, framework).notes)
+    assert is_said is not is_made
+
+
 # --- schedules ------------------------------------------------------------------------------------
 
 SCHEDULE = ((1, 16, 5), (17, 64, 2), (65, 256, 0))

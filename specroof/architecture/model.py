@@ -209,6 +209,8 @@ class Architecture:
         Tokens that its positions reach; None where nothing is stated.
     mtp_modules
         Modules for multi-token prediction that the config names; 1 where it names none.
+    quantization
+        What the config calls the method by which the checkpoint is quantised; empty for none.
     """
 
     name: str
@@ -231,6 +233,7 @@ class Architecture:
     layer_order: tuple[int, ...] = field(default=(), compare=False, repr=False)
     positions: int | None = field(default=None, compare=False)
     mtp_modules: int = 1
+    quantization: str = ""
 
     def __hash__(self) -> int:
         """Return a hash of what tells most models apart: caches ask for it often."""

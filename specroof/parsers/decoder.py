@@ -505,6 +505,7 @@ def decoder(
         notes=(*config.notes, *notes),
         vision=None if tower is None else VisionTower(*map(tower.optional_int, tower_sizes)),
         layer_order=order,
+        quantization=config.quantization.method,
     )
 
 

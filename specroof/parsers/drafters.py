@@ -234,7 +234,7 @@ def draft_layers(model: ModelConfig, changes: Mapping[str, object]) -> Architect
         model,
         keys=replace(model.keys, values={**model.keys.values, **changes}),
         quantization=_DraftQuantization(
-            quantization.plain, quantization.rules, quantization.kv_dtype, stored
+            quantization.plain, quantization.rules, quantization.kv_dtype, stored_layer=stored
         ),
     )
     return parse_family(changed)

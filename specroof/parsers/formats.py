@@ -533,11 +533,14 @@ class Quantization:
         The first that covers a matrix counts.
     kv_dtype
         Of cached keys and values; None leaves it to the activations.
+    method
+        What the config calls the method; empty for none.
     """
 
     plain: WeightFormat
     rules: tuple[Rule, ...] = ()
     kv_dtype: str | None = None
+    method: str = ""
 
     def weight_format(self, layer: int | None, *names: str) -> WeightFormat:
         """Return the format of a matrix inside `layer`, or outside of layers (None).
@@ -606,6 +609,7 @@ def read_quantization(
         plain,
         listed + _METHODS[method](section, plain),
         next((dtype for dtype in kv_dtypes if dtype), None),
+        method,
     )
 
 

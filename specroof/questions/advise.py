@@ -1681,6 +1681,7 @@ def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
             kv_cache=options.kv_dtype,
             hosts=hosts_of(setup),
             family=answer.model.family,
+            quantization=answer.model.quantization,
             is_fitted=not _holds_positions(answer.model, setup, chip),
         )
         line = f"{flags.environment} {start} {flags.text}".strip()

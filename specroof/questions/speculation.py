@@ -40,6 +40,7 @@ def speculation_of(
         schedule=tuple(schedule),
         draft_model=draft_model,
         family=model.family,
+        quantization=model.quantization,
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         modules=model.mtp_modules,
         block=drafter.max_draft_len,

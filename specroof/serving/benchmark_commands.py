@@ -110,7 +110,8 @@ def _server(point: MockPoint, framework: str, mock: Mock, *, drafts: bool) -> st
         "tokens_per_round": round(point.tokens_per_round, 4),
     }
     settings = point.speculation.settings
-    several = {"$formats": format_words(framework, point.weights, point.kv_cache)}
+    quantization = point.speculation.quantization
+    several = {"$formats": format_words(framework, point.weights, point.kv_cache, quantization)}
     several["$formats"] += setting_words(framework, settings)[0]
     several["$speculation"] = []
     if drafts:

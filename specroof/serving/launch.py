@@ -63,6 +63,7 @@ def server_command(  # noqa: PLR0913 - what a command says
     kv_cache: str | None = None,
     hosts: int = 1,
     family: str = "",
+    quantization: str = "",
     is_fitted: bool = False,
 ) -> str:
     """Return the command that serves a model without drafts; of several hosts, on the first.
@@ -81,6 +82,8 @@ def server_command(  # noqa: PLR0913 - what a command says
         Machines that the devices are in.
     family
         The family of the model, as its config says it; empty if not known.
+    quantization
+        How its checkpoint is quantised, as its config says it; empty for not.
     is_fitted
         Whether memory holds no sequence of all positions of the model, and others are served.
 
@@ -108,7 +111,7 @@ def server_command(  # noqa: PLR0913 - what a command says
         words += filled(flag, **figures) if numbers[key] > 1 else []
     words += command.own_code if family in command.own_code_families else []
     words += command.fitted if is_fitted else []
-    return shell_line([*words, *format_words(framework, weights, kv_cache)])
+    return shell_line([*words, *format_words(framework, weights, kv_cache, quantization)])
 
 
 def filled(words: Iterable[str], **figures: object) -> list[str]:
@@ -136,7 +139,9 @@ def _joined(config: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
     return {**config, **more, **same}
 
 
-def format_words(framework: str, weights: str | None, kv_cache: str | None) -> list[str]:
+def format_words(
+    framework: str, weights: str | None, kv_cache: str | None, quantization: str = ""
+) -> list[str]:
     """Return the flags of formats that replace the checkpoint's, where there are flags.
 
     Parameters
@@ -145,14 +150,16 @@ def format_words(framework: str, weights: str | None, kv_cache: str | None) -> l
         A server, or a release, that there is a file of.
     weights, kv_cache
         Dtypes in the place of the checkpoint's; None leaves it alone.
+    quantization
+        How the checkpoint is quantised: servers make no other format of one that is.
 
     Examples
     --------
-    >>> format_words("sglang", None, "fp8")
+    >>> format_words("sglang", "fp8", "fp8", "awq")
     ['--kv-cache-dtype', 'fp8_e4m3']
     """
     facts, words = release(framework), list[str]()
-    if weights in facts.weights:
+    if weights in facts.weights and not quantization:
         words += filled(facts.command.weights, value=weights)
     if kv_cache in facts.cache_formats:
         words += filled(facts.command.cache, value=facts.cache_formats[str(kv_cache)])
@@ -249,6 +256,8 @@ class Speculation:
         Dtype of the cache in the place of the checkpoint's, for servers that read it in a file.
     weight_dtype
         Format of the model's weights in the place of the checkpoint's.
+    quantization
+        How its checkpoint is quantised, as its config says it; empty for not.
     pipeline_parallel
         Stages of layers.
     p_min, n_min
@@ -296,6 +305,7 @@ class Speculation:
     data_parallel: int = 1
     kv_cache: str | None = None
     weight_dtype: str | None = None
+    quantization: str = ""
     pipeline_parallel: int = 1
     p_min: float = 0.0
     n_min: int = 0
@@ -419,11 +429,11 @@ def launch(plan: Speculation, framework: str) -> Launch:
         notes.append(_not_told(facts.name, "n-cpu-moe", plan.n_cpu_moe))
     elif plan.n_cpu_moe:
         told += filled(facts.command.host_experts, value=plan.n_cpu_moe)
-    is_told = plan.weight_dtype in {None, *facts.weights} or "$file" in facts.command.start
-    if not is_told:
+    made = () if plan.quantization else facts.weights
+    if plan.weight_dtype not in {None, *made} and "$file" not in facts.command.start:
         notes.append(
             f"serve a checkpoint with weights in {plan.weight_dtype}: {facts.name} has no flag that "
-            f"makes them"
+            f"makes them of this one"
         )
     if how.file:
         groups = facts.command.groups_config if plan.data_parallel > 1 else {}
