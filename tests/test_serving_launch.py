@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shlex
+from dataclasses import replace
 from functools import cached_property
 from importlib import metadata, util
 from pathlib import Path
@@ -426,6 +427,24 @@ def test_weights_are_made_of_checkpoints_that_are_plain(
     assert ("--quantization fp8" in command) is is_made
     is_said = any("serve a checkpoint" in note for note in launch(plan, framework).notes)
     assert is_said is not is_made
+
+
+# get_min_capability of layers/quantization and, for sparse attention, supports_compute_capability
+# of v1/attention/backends/mla/*sparse*.py, in the sources of each release.
+@pytest.mark.parametrize(
+    ("name", "framework", "weights", "too_old", "runs"), rows("launch", "chip_limits")
+)
+def test_a_chip_that_a_release_does_not_run_the_checkpoint_on_is_refused(
+    name: str, framework: str, weights: str | None, too_old: float, runs: float
+) -> None:
+    drafter, model = load_drafter("ngram,accept=0.5"), load_model(name)
+    plan = speculation_of(
+        drafter, model, [(1, 1, 3)], None, weight_dtype=weights, capability=too_old
+    )
+    with pytest.raises(OptionError, match=f"on no chip of compute capability {too_old:g}"):
+        launch(plan, framework)
+    for chip in (runs, None):
+        assert launch(replace(plan, capability=chip), framework).text
 
 
 # --- schedules ------------------------------------------------------------------------------------

@@ -253,6 +253,39 @@ class Refusal:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChipLimit:
+    """Chips that models of a kind run on.
+
+    Attributes
+    ----------
+    quantizations, formats
+        Models whose checkpoints are quantised so, as configs call it, with most weights in these
+        formats; none for all.
+    kernels
+        Models with these classes of kernels, as cores name them.
+    least, capabilities
+        Compute capability at least, and its first number; none for all.
+    """
+
+    quantizations: _Names = ()
+    formats: _Names = ()
+    kernels: tuple[Annotated[str, KERNELS], ...] = ()
+    least: float = 0.0
+    capabilities: tuple[int, ...] = ()
+    source: str
+
+    def limits(self, quantization: str, form: str, kernels: frozenset[str]) -> bool:
+        """Return whether a model is of the kind."""
+        stored = quantization in self.quantizations and form in (self.formats or (form,))
+        return stored or not kernels.isdisjoint(self.kernels)
+
+    def allows(self, capability: float) -> bool:
+        """Return whether such a model runs on a chip."""
+        listed = not self.capabilities or int(capability) in self.capabilities
+        return listed and capability >= self.least
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuleFlag:
     """How a server is told a rule of acceptance: by words, or by keys where a config names drafts.
 
@@ -599,6 +632,8 @@ class Release:
         What it does not draft for which families in a pipeline, besides.
     no_models
         Families that it has no class for.
+    chip_limits
+        Chips that it runs quantised checkpoints, and some kernels, on alone.
     whole_families
         Families whose layers it does not spread over devices by tensor parallelism.
     one_stage_families
@@ -693,6 +728,7 @@ class Release:
     refusals: tuple[Refusal, ...] = ()
     staged: tuple[Refusal, ...] = ()
     no_models: _Names = ()
+    chip_limits: tuple[ChipLimit, ...] = ()
     whole_families: _Names = ()
     one_stage_families: _Names = ()
     read_as_mtp: _Names = ()

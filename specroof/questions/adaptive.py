@@ -407,6 +407,7 @@ def _flags(
             settings=server_of(request.server),
             data_parallel=request.attention_data_parallel,
             kv_cache=options_of(request.options).kv_dtype,
+            capability=deployment.setup.hardware.compute_capability,
         )
         setup = deployment.setup
         return launch(plan, release_in(setup, setup.engine.rules)), ""

@@ -1089,7 +1089,7 @@ def _launches(
     found = dict[str, Launch | None]()
     drafter = wanted.drafters[plan.chosen]
     weights = _draft_model(request, wanted, drafter)
-    chip = setup.hardware.compute_major
+    chip = setup.hardware.compute_capability
     told = partial(request.speculation, drafter, schedule, weights, capability=chip)
     for name in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
         framework = _server(name)

@@ -859,6 +859,7 @@ def _flags(
             settings=settings,
             data_parallel=case.setup.placement.attention_data_parallel,
             pipeline_parallel=case.setup.placement.pipeline_parallel,
+            capability=case.setup.hardware.compute_capability,
         )
         flags = launch(plan, release_in(case.setup, case.counts.framework))
     except OptionError as refusal:

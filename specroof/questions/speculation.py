@@ -41,6 +41,8 @@ def speculation_of(
         draft_model=draft_model,
         family=model.family,
         quantization=model.quantization,
+        weight_format=model.weight_format,
+        kernels=model.kernels,
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         modules=model.mtp_modules,
         block=drafter.max_draft_len,

@@ -258,6 +258,8 @@ class Speculation:
         Format of the model's weights in the place of the checkpoint's.
     quantization
         How its checkpoint is quantised, as its config says it; empty for not.
+    weight_format, kernels
+        The format of most of its weights, and the classes of kernels that run it.
     pipeline_parallel
         Stages of layers.
     p_min, n_min
@@ -280,7 +282,7 @@ class Speculation:
     rule
         How drafts are to be accepted, of `specroof.acceptance.RULES`; empty for the server's usual.
     capability, decode_context_parallel
-        The first number of the chip's compute capability, and devices that each cache a part of the
+        The chip's compute capability, None if not known, and devices that each cache a part of the
         context.
     untold
         Keys of the SPEC that no flag says, with their values.
@@ -306,6 +308,8 @@ class Speculation:
     kv_cache: str | None = None
     weight_dtype: str | None = None
     quantization: str = ""
+    weight_format: str = ""
+    kernels: frozenset[str] = frozenset()
     pipeline_parallel: int = 1
     p_min: float = 0.0
     n_min: int = 0
@@ -317,7 +321,7 @@ class Speculation:
     vocab_sizes: tuple[int, int] | None = None
     has_whole_vocabulary: bool = True
     rule: str = ""
-    capability: int | None = None
+    capability: float | None = None
     decode_context_parallel: int = 1
     untold: tuple[str, ...] = ()
 
@@ -338,6 +342,11 @@ class Speculation:
     def drafts(self) -> int:
         """The longest draft of the schedule."""
         return max((drafts for _, _, drafts in self.schedule), default=0)
+
+    @property
+    def compute_major(self) -> int | None:
+        """The first number of the compute capability, which kernels are built for."""
+        return None if self.capability is None else int(self.capability)
 
     @property
     def differs(self) -> bool:
@@ -520,13 +529,14 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if plan.on_host and not how.on_host:
         known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
         reject(f"device is cpu, and {server} drafts on no CPU", known)
+    _refuse_chip(plan, facts)
     lacking = lacking_for(
         *(facts, plan.kind, plan.family),
         is_tree=plan.is_tree,
         data_parallel=plan.data_parallel,
         pipeline_parallel=plan.pipeline_parallel,
         decode_context_parallel=plan.decode_context_parallel,
-        capability=plan.capability,
+        capability=plan.compute_major,
     )
     if lacking is not None:
         reject(*lacking)
@@ -542,6 +552,24 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
         )
     _refuse_draft_models(plan, facts)
     return facts, how
+
+
+def _refuse_chip(plan: Speculation, facts: Release) -> None:
+    """Refuse a chip that a release does not run the model on, as it is stored."""
+    made = plan.weight_dtype if plan.weight_dtype in facts.weights else ""
+    quantization, chip = plan.quantization or made or "", plan.capability
+    for limit in facts.chip_limits:
+        limits = limit.limits(quantization, plan.weight_format, plan.kernels)
+        if chip is None or not limits or limit.allows(chip):
+            continue
+        what = f"{quantization} weights" + f" in {plan.weight_format}" * bool(limit.formats)
+        if limit.kernels:
+            what = f"kernels of {' and '.join(limit.kernels)}"
+        allowed = ", ".join(map(str, limit.capabilities)) or f"from {limit.least:g} on"
+        reject(
+            f"{facts.name} runs {what} on no chip of compute capability {chip:g}",
+            f"compute capabilities {allowed}",
+        )
 
 
 def _refuse_draft_models(plan: Speculation, facts: Release) -> None:
@@ -608,7 +636,7 @@ def _speculation(
     latent, served = facts.latent_drafts, plan.family.removesuffix("_text")
     if (
         latent
-        and plan.capability in latent.capabilities
+        and plan.compute_major in latent.capabilities
         and served in latent.families
         and plan.kind in latent.kinds
     ):
