@@ -529,7 +529,7 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if plan.on_host and not how.on_host:
         known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
         reject(f"device is cpu, and {server} drafts on no CPU", known)
-    _refuse_chip(plan, facts)
+    _refuse_formats(plan, facts)
     lacking = lacking_for(
         *(facts, plan.kind, plan.family),
         is_tree=plan.is_tree,
@@ -554,8 +554,14 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     return facts, how
 
 
-def _refuse_chip(plan: Speculation, facts: Release) -> None:
-    """Refuse a chip that a release does not run the model on, as it is stored."""
+def _refuse_formats(plan: Speculation, facts: Release) -> None:
+    """Refuse a cache that a release does not keep, and a chip that it does not run the model on."""
+    caches = facts.compressed_formats if "compressed" in plan.kernels else ()
+    if caches and plan.kv_cache not in {None, *caches}:
+        reject(
+            f"kv_dtype is {plan.kv_cache}, and {facts.name} refuses it for {plan.family}",
+            ", ".join(caches),
+        )
     made = plan.weight_dtype if plan.weight_dtype in facts.weights else ""
     quantization, chip = plan.quantization or made or "", plan.capability
     for limit in facts.chip_limits:
