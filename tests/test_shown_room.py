@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,13 +68,15 @@ def test_json_has_holes_and_what_bounds() -> None:
     assert gridded(free, "speedup")[0, 1, 0] == 1.0
 
 
-@pytest.mark.parametrize(("chip", "context_len", "devices"), rows("values", "devices_that_hold"))
+@pytest.mark.parametrize(
+    ("chip", "context_len", "asked", "devices"), rows("values", "devices_that_hold")
+)
 def test_a_model_without_room_names_the_devices_that_hold_a_request(
-    chip: str, context_len: int, devices: str | None
+    chip: str, context_len: int, asked: dict[str, Any], devices: str | None
 ) -> None:
     found = predicted(
         "Qwen/Qwen2.5-7B-Instruct", chip, drafters="ideal", context_len=context_len,
-        framework="sglang",
+        framework="sglang", **asked,
     )  # fmt: skip
     said = re.findall(r"--tp (\d+)", "".join(found.warnings))
     assert said == ([devices] if devices else [])

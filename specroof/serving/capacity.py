@@ -668,11 +668,11 @@ def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:
     model, setup = deployment.model, deployment.setup
     link = setup.hardware.interconnect
     for power in range(1 if link is None else link.max_devices.bit_length()):
-        placement = replace(setup.placement, tensor_parallel=2**power)
         try:
+            placement = replace(setup.placement, tensor_parallel=2**power)
             check_placement(model, placement)
             here = in_server(model, replace(setup, placement=placement), setup.user_settings)
-        except OptionError:  # it does not divide
+        except OptionError:  # it does not divide, or is not divided by what else was asked for
             continue
         if served_room(Deployment(model, here), context_len=context_len).largest_batch >= 1:
             return placement.tensor_parallel
