@@ -13,7 +13,7 @@ from fitting.parameters import ENGINES, FITTED_WITH_DRAFTS, chip_family, fitted_
 from known_passes import pass_latency
 from specroof import forward_latency, hardware_names, load_hardware, load_model
 from specroof.architecture.attention import GroupedQueryAttention, Indexer
-from specroof.architecture.base import WEIGHT_FORMATS, Core, Linear
+from specroof.architecture.base import ATTENTION_REPLICATED, WEIGHT_FORMATS, Core, Linear
 from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.experts import Experts, distinct_experts, independent_tokens
 from specroof.architecture.latent import LatentAttention
@@ -269,14 +269,17 @@ def test_a_pass_is_padded_to_the_next_captured_size() -> None:
     sequences = CapturedGraphs(sizes=(4, 8), counts="sequences")
     asked = ForwardPass(np.array([2.0, 3.0, 4.0, 5.0]), 4, 100)
     prompts = replace(ForwardPass(3, 4, 0), settled=True)
-    for forward, graphs, matmul_tokens, eager in (
-        (asked, tokens, [8, 16, 16, 20], [False, False, False, True]),  # 20 is beyond
-        (asked, sequences, [16, 16, 16, 32], [False] * 4),
+    for forward, graphs, groups, matmul_tokens, eager in (
+        (asked, tokens, 1, [8, 16, 16, 20], [False, False, False, True]),  # 20 is beyond
+        (asked, sequences, 1, [16, 16, 16, 32], [False] * 4),
+        # Two groups run the graph of the fuller one: of 1, 2, 2 and 3 sequences.
+        (asked, tokens, 2, [16, 16, 16, 32], [False] * 4),
+        (asked, sequences, 2, [32] * 4, [False] * 4),
         # Graphs of sequences are not those of prompts; graphs of tokens hold any pass of so many.
-        (prompts, sequences, 12, False),
-        (prompts, tokens, 16, False),
+        (prompts, sequences, 1, 12, False),
+        (prompts, tokens, 1, 16, False),
     ):
-        padded, alone = padded_pass(forward, graphs)
+        padded, alone = padded_pass(forward, graphs, groups)
         assert padded.matmul_tokens.tolist() == matmul_tokens
         assert np.asarray(alone).tolist() == eager
         assert padded.tokens.tolist() == forward.tokens.tolist()
@@ -301,6 +304,17 @@ def test_padding_changes_matmuls_and_collectives_but_not_attention() -> None:
     (plain, *_), (wide, *_) = forward_cost(experts, asked), forward_cost(experts, padded)
     assert float(wide.weight_bytes) == float(plain.weight_bytes)
     assert float(wide.flops) == float(plain.flops) * 16 / 12
+
+
+def test_the_fuller_of_two_groups_counts_once() -> None:
+    model = toy(ATTENTION, Linear("q_proj", 4, 8, shard=ATTENTION_REPLICATED))
+    # Of 5 sequences of 4 tokens it has 12 tokens, which no graph of 8 holds, or those of a graph.
+    for size, tokens in ((8, 12), (16, 16)):
+        setup = setup_of(graphs=CapturedGraphs(sizes=(size,)))
+        setup = replace(setup, placement=Placement(2, attention_data_parallel=2))
+        work = model_work(model, setup, ForwardPass(5, 4, 100))
+        assert float(work.ops[0].compute_s) == 2 * 4 * 8 * tokens
+        assert float(work.exchanges[0].collective.message_bytes) == 2 * tokens * 4 * 2
 
 
 def test_beyond_the_largest_graph_launching_is_a_floor() -> None:

@@ -128,6 +128,8 @@ def pass_work(
     hardware, placement = setup.hardware, setup.placement
     even = setup.engine.rules == "ideal" or placement.expert_parallel == 1
     crowding = _crowding(shape.batch_size, setup)
+    # Graphs pad the matrices of all groups to the fullest already.
+    crowded_rows = np.maximum(1.0, crowding / shape.padding)
     possible = {name: times for name, (applies, times) in CORRECTIONS.items() if applies(setup)}
     works: list[OpWork] = []
     exchanges: list[Exchange] = []
@@ -144,7 +146,9 @@ def pass_work(
         if kernel is not None and np.any(_visits_and_tokens(op)[1] > kernel.tokens * _HAIR):
             stand_ins[f"kernels of experts were timed to {kernel.tokens:.0f} tokens a pass"] = None
         fullest = op if even else _on_fullest_device(op, placement.expert_parallel)
-        busiest = crowding if op.shard.group == "attention" else 1.0
+        busiest: Array | float = 1.0
+        if op.shard.group == "attention":
+            busiest = crowding if op.rows is None else crowded_rows
         part = Part(fullest, setup, shape.batch_size, busiest, chip, flops_per_s, settled)
         # One host, whichever devices wait for it.
         compute_ways, weight_ways, cache_ways = ways(
@@ -188,7 +192,7 @@ def pass_work(
         if op.collective is not None and placement.tensor_parallel > 1:
             exchange = op.collective
             if exchange.block == "attention" or not settled:  # prompts are gathered as they are
-                padded_bytes = np.asarray(exchange.message_bytes * crowding)
+                padded_bytes = np.asarray(exchange.message_bytes * crowded_rows)
                 exchange = replace(exchange, message_bytes=padded_bytes)
             exchanges.append(Exchange(exchange, op.count, hardware, placement))
     power = hardware.power if hardware.power and hardware.power.cap_watts else None
@@ -225,7 +229,8 @@ class Part:
     setup, batch_size
         Where, and sequences of the pass.
     busiest
-        How many times its even share of the sequences the busiest device has; 1 but in attention.
+        How many times its even share of the sequences, or of the rows of a matrix, the busiest
+        device has; 1 but in attention.
     chip, flops_per_s
         The chip, or the CPU beside it, that computes it, and its peak in the operation's dtype.
     settled
@@ -855,6 +860,7 @@ def model_work(
         forward.settled,
         groups,
         _token_s(model, setup),
+        padded.matmul_len / forward.query_len,
     )
     found = pass_work(ops, setup, shape, settled=forward.settled)
     if np.any(eager) and without_launches(model, setup) is not None:
@@ -1208,6 +1214,7 @@ def _mixed_work(
         takes_prompts=True,
         groups=groups,
         token_s=_token_s(model, setup),
+        padding=padded.matmul_len / queries,
     )
     decoded = pass_work(alone, setup, shape, settled=False)
     prefilled = pass_work([*both, *beside], setup, shape, settled=True)
@@ -1234,12 +1241,15 @@ def padded_pass(
     graphs
         The captured sizes; None for an engine that pads nothing.
     groups
-        Of data-parallel attention, of which each runs a graph for its own sequences.
+        Of data-parallel attention, which all run the graph that the fullest needs.
 
+    Ignores
+        that SGLang pads groups to the fullest outside of graphs, too: less than one sequence each
+        of more than were captured.
     Source
         vLLM `cudagraph_capture_sizes`, SGLang `--cuda-graph-bs`: the next captured size runs; of
         groups that of the fullest, vLLM ``v1/worker/gpu/dp_utils.py``, SGLang
-        ``decode_cuda_graph_runner.py``, ``_max_dp_batch_size``.
+        ``decode_cuda_graph_runner.py``, ``_max_dp_batch_size``, ``_global_num_tokens_for_graph``.
 
     Examples
     --------
@@ -1258,7 +1268,8 @@ def padded_pass(
     sizes = np.array([*graphs.sizes, np.inf])
     size = sizes[np.searchsorted(sizes, used)]
     eager = np.isinf(size)
-    factor = np.where(eager, 1.0, size / used)
+    alone = forward.tokens if graphs.counts == "tokens" else forward.batch_size
+    factor = np.where(eager, 1.0, np.maximum(1.0, groups * size / alone))
     return replace(forward, matmul_len=forward.query_len * factor), eager
 
 

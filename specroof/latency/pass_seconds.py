@@ -515,6 +515,8 @@ class PassShape:
         Groups of data-parallel attention: the sequences of each have a scheduler of their own.
     token_s
         Seconds in which the memory, at its peak, moves the activations of a token of prompts.
+    padding
+        How many times the new positions matrices take, with those that fill a captured graph.
     """
 
     n_layers: Array | float
@@ -528,6 +530,7 @@ class PassShape:
     takes_prompts: Array | bool = False
     groups: Array | float = 1.0
     token_s: Array | float = 0.0
+    padding: Array | float = 1.0
 
 
 #: The kind of attention whose kernel does not split the cache of a sequence over the chip: a thread
