@@ -196,10 +196,8 @@ def reach_of(engine: str = "", family: str = "") -> Reach:
         for group in ([point for point in seen if not point.drafts], known)
     )
     releases = {release_tag(engine, point.engine_version) for point in seen if engine} - {""}
-    if engine:
-        speedup_drift, drift = drifts()[engine] if releases else (0.0, 0.0)
-    else:
-        speedup_drift, drift = map(max, zip(*drifts().values(), strict=True))
+    moved = [drifts()[engine]] if engine else drifts().values()
+    speedup_drift, drift = map(max, zip(*moved, strict=True))
     return Reach(
         family=family,
         # As they are tagged: a bare 0.10 is a number in YAML.

@@ -734,7 +734,8 @@ class Reach:
         Releases of the server as they are tagged, such as ``v0.10``, as far as sources say.
     speedup_drift, drift
         By how much speedups, and times, of the same load moved from one release to another:
-        half-widths, in natural logarithms, that bands gain beyond the newest of `versions`.
+        half-widths, in natural logarithms, that bands gain beyond the newest of `versions`, or
+        where there are none.
     """
 
     family: Annotated[str, "text"] = ""

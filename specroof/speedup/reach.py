@@ -84,7 +84,7 @@ def evidence_engine(deployment: Deployment) -> EngineProfile:
 def _is_new(deployment: Deployment, reach: Reach) -> bool:
     """Tell whether nobody timed a release as new as the one whose rules count.
 
-    What stands in for servers of any release was timed in none, and has a drift.
+    Releases that no source names tell nothing of one: the drift counts, where there is any.
     """
     if not reach.versions:
         return reach.drift > 0
