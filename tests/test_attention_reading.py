@@ -301,8 +301,10 @@ def test_idle_multiprocessors_take_their_share_with_them() -> None:
     assert found(128)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
     assert found(16)[:2] == busy[:2]
     assert found(None)[:2] == busy[:2]  # not known: none is idle
-    # On two devices each has half of the blocks, half of the work, and all of its units.
-    assert found(128, Placement(2))[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
+    # Of two devices each has half of the blocks, half of the work, and all of its units; of more
+    # devices than the 8 KV heads, each block has as long a cache to read.
+    for devices in (2, 8, 16):
+        assert found(128, Placement(devices))[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
     # Two groups for one sequence: one has it, with 32 blocks.
     groups = Placement(2, attention_data_parallel=2)
     assert found(128, groups)[:2] == pytest.approx((4 * busy[0], 4 * busy[1]))
@@ -520,8 +522,8 @@ def test_thread_blocks_of_all_heads_that_share_a_context_run_on_each_device() ->
         peak = replace(setup.hardware.peak, multiprocessors=16)
         setup = replace(setup, hardware=replace(setup.hardware, peak=peak))
         moved.append(read_bytes(work_of(HEADS, setup, verify), "unsplit_attention") * ones)
-    # Four times the blocks, a fourth of the bytes.
-    assert moved[0] == pytest.approx(16 * moved[1])
+    # Each block has a unit of its own, and where four share reads a fourth of the bytes.
+    assert moved[0] == pytest.approx(4 * moved[1])
 
 
 def test_memory_of_a_token_divides_and_state_does_not() -> None:

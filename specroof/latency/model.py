@@ -149,7 +149,7 @@ def pass_work(
         busiest: Array | float = 1.0
         if op.shard.group == "attention":
             busiest = crowding if op.rows is None else crowded_rows
-        part = Part(fullest, setup, shape.batch_size, busiest, chip, flops_per_s, settled)
+        part = Part(fullest, setup, busiest, chip, flops_per_s, settled)
         # One host, whichever devices wait for it.
         compute_ways, weight_ways, cache_ways = ways(
             op.shard, Placement() if op.on_host else placement
@@ -226,8 +226,8 @@ class Part:
     ----------
     op
         The operation, of experts as the fullest device has them.
-    setup, batch_size
-        Where, and sequences of the pass.
+    setup
+        Where.
     busiest
         How many times its even share of the sequences, or of the rows of a matrix, the busiest
         device has; 1 but in attention.
@@ -239,7 +239,6 @@ class Part:
 
     op: OpCost
     setup: Setup
-    batch_size: Array | float
     busiest: Array | float
     chip: HardwareProfile
     flops_per_s: float
@@ -269,18 +268,20 @@ def _gathered_context(part: Part) -> Times:
 
 
 def _idle_multiprocessors(part: Part) -> Times:
-    """Return what is left of a chip where multiprocessors have no thread block: `busy_shares`."""
-    op, placement = part.op, part.setup.placement
-    if op.blocks is None:
+    """Return what is left of a chip where multiprocessors have no thread block.
+
+    Each tile of query rows reads the same cache: more of them bring no byte sooner. A thread block
+    reads as long on each device that repeats its KV head: all that read the head count.
+    """
+    op, units = part.op, part.setup.hardware.peak.multiprocessors
+    if op.blocks is None or units is None:
         return {}
-    block_ways = ways(op.shard, placement)[0] / placement.decode_context_parallel
-    blocks = op.blocks if op.sequences is None else op.sequences * op.blocks
-    occupied, reading = busy_shares(
-        part.busiest * blocks / (block_ways * part.gathered),
-        tiles=op.tiles,
-        sequences=part.busiest * part.batch_size / placement.attention_data_parallel,
-        multiprocessors=part.setup.hardware.peak.multiprocessors,
-    )
+    placement = part.setup.placement
+    spread = placement.decode_context_parallel
+    block_ways, _, cache_ways = ways(op.shard, placement)
+    blocks = part.busiest * (op.blocks if op.sequences is None else op.sequences * op.blocks)
+    occupied = np.minimum(1.0, blocks * spread / (block_ways * part.gathered * units))
+    reading = np.minimum(1.0, blocks * spread / (cache_ways * np.asarray(op.tiles) * units))
     return {**dict.fromkeys(AMOUNTS, 1 / reading), "flops": 1 / occupied}
 
 
@@ -342,42 +343,6 @@ CORRECTIONS: Final[Mapping[str, tuple[Callable[[Setup], bool], Callable[[Part], 
         _arithmetic_of_a_cpu,
     ),
 }
-
-
-def busy_shares(
-    blocks: npt.ArrayLike,
-    *,
-    tiles: npt.ArrayLike,
-    sequences: npt.ArrayLike,
-    multiprocessors: int | None,
-) -> tuple[Array, Array]:
-    """Return the shares of a device's arithmetic and of its bandwidth that thread blocks keep busy.
-
-    Each tile of query rows reads the same cache: more of them bring no byte sooner.
-
-    Parameters
-    ----------
-    blocks
-        On the device.
-    tiles
-        How many of them read the same.
-    sequences
-        On the device, which has a block for each, whatever heads it repeats.
-    multiprocessors
-        Of the device; None where they are not known, and all are busy.
-
-    Source
-        Counting.
-
-    Examples
-    --------
-    >>> [float(share) for share in busy_shares(40, tiles=4, sequences=2, multiprocessors=80)]
-    [0.5, 0.125]
-    """
-    all_blocks = np.asarray(blocks, dtype=np.float64)
-    readers = np.minimum(all_blocks, np.maximum(all_blocks / np.asarray(tiles), sequences))
-    units = multiprocessors or 1e-9
-    return np.minimum(1.0, all_blocks / units), np.minimum(1.0, readers / units)
 
 
 def _context_exchanges(
