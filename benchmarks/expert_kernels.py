@@ -54,8 +54,11 @@ FRAMEWORK: Final = "trtllm"
 #: Kernels that it runs and tables of others time. Experts in fp8 blocks on Blackwell are
 #: TRTLLM-Gen's from 1.2 on: 0.050 ms (DeepSeek-R1 on 8 B200, 4 tokens) where DeepGEMM, of its own
 #: table and of former releases, takes 0.134. Those in mxfp4 on Hopper are Triton's, of which its
-#: own table has no tensor-parallel parts.
+#: own table has no tensor-parallel parts. Those in nvfp4 on Blackwell are TRTLLM-Gen's, which its
+#: own tables of B300 and GB300 lack: the same kernel takes 0.95 to 0.98 of its time on B200 and
+#: GB200 there, and CUTLASS's, which they have, 1.6 to 2.2 times as long as it.
 BLOCKS = ("fp8", "sglang", "sglang_flashinfer_trtllm_moe")
+GENERATED: Final = "moe_torch_flow_min_latency"
 MXFP4 = ("fp4", "vllm", "vllm_gptossmxfp4moe_triton_oaitritonmxfp4expertsmonolithic")
 OUTPUT: Final = Path(__file__).parent / "fitting" / "expert_kernels.json"
 #: Folders of the data, and the chips that they were measured on.
@@ -232,6 +235,11 @@ def kernels(
         yield dtype, found
 
 
+def rows_of(table: Table, kept: npt.NDArray[np.bool_]) -> Table:
+    """Return the rows of a table that are kept."""
+    return {key: column[kept] for key, column in table.items()}
+
+
 def median_s(table: Table, kept: npt.NDArray[np.bool_]) -> float:
     """Return the median of the timings that are kept."""
     return float(np.median(table["latency"][kept])) * 1e-3
@@ -306,17 +314,23 @@ def main() -> None:
             key=lambda found: found.stat().st_size,
         )
         digest.update(path.read_bytes())
-        experts = dict(kernels([(columns(path), load_hardware(name))]))
+        chip, table = load_hardware(name), columns(path)
+        experts = dict(kernels([(table, chip)]))
         latent_s, matrix_s = floors(words.folder, place)
         former = {}
         if "fp4" in experts:
-            blackwell = "fp4" in load_hardware(name).peak.flops_per_s
+            blackwell = "fp4" in chip.peak.flops_per_s
             dtype, server, kernel = BLOCKS if blackwell else MXFP4
             beside = columns(newest(words.folder, place, "moe", server, "moe"))
-            ran = beside["kernel_source"].astype(str) == kernel
-            own = {key: column[ran] for key, column in beside.items()}
+            own = rows_of(beside, beside["kernel_source"].astype(str) == kernel)
             former = {dtype: experts[dtype]} if blackwell else {}
-            experts[dtype] = dict(kernels([(own, load_hardware(name))]))[dtype]
+            experts |= kernels([(own, chip)], [dtype])
+            if blackwell and GENERATED not in table["kernel_source"]:
+                parts = (
+                    rows_of(table, table["moe_dtype"] != "nvfp4"),
+                    rows_of(own, own["moe_dtype"] == "nvfp4"),
+                )
+                experts |= kernels([(part, chip) for part in parts], ["fp4"])
         chips[name] = {
             "release": path.parts[-2],
             "latent_attention_s": float(f"{latent_s:.3g}"),

@@ -475,6 +475,26 @@ def test_timed_experts_have_a_floor(
     assert pass_time(both, setup.engine).work_s.tolist() == pytest.approx(alone)
 
 
+@pytest.mark.parametrize(
+    ("chip", "former", "ratio"), [("b300", "b200", 0.96), ("gb300", "gb200", 0.98)]
+)
+def test_experts_in_nvfp4_take_as_long_as_on_the_former_chip(
+    chip: str, former: str, ratio: float
+) -> None:
+    # aiconfigurator-core 0.12.0, SGLang's tables: medians of TRTLLM-Gen's kernel, 1 to 128 tokens.
+    newer_s, former_s = (
+        next(float(op.seconds) for op in found.ops if op.op.kind == "experts")
+        for found in (
+            forward_latency(
+                "nvidia/DeepSeek-V3.1-NVFP4", name, ForwardPass(8, 1, 1024),
+                placement=Placement(4), engine="tensorrt-llm",
+            )
+            for name in (chip, former)
+        )
+    )  # fmt: skip
+    assert newer_s / former_s == pytest.approx(ratio, rel=0.1)
+
+
 def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
     kernel = ExpertKernel(floor_s=5.0, expert_s=0.0, memory_frac=1.0, compute_frac=1.0, tokens=6)
     tile = SparseKernel(head_tile=128, compute_frac=0.5)
