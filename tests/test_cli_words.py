@@ -2,6 +2,7 @@
 
 import shlex
 from datetime import datetime
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 import specroof
-from commands import invoked, refused, run
+from commands import answered, invoked, refused, run
 from specroof.cli import FORMER, OneLineGroup, PlainCommand, app
 from specroof.cli.commands import completion
 from specroof.questions import QUESTIONS
@@ -121,6 +122,28 @@ def test_flags_have_the_defaults_of_their_question(name: str) -> None:
         "measure": {"context_len", "engine_name"},
     }.get(name, set())
     assert {key for key, (own, theirs) in defaults.items() if own != theirs} == told
+
+
+#: Questions whose example needs a server, a study or files of the user, or prints nothing.
+NEEDS_FILES = {"sweep", "doctor", "explore", "measure", "validate", "calibrate"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in QUESTIONS if name not in NEEDS_FILES])
+def test_the_example_of_a_question_takes_each_output_that_is_offered(
+    name: str, tmp_path: Path
+) -> None:
+    # `rollout --grid` was offered, and ended with an AttributeError.
+    group: Any = typer.main.get_command(app)
+    _, command, _ = group.resolve_command(typer.Context(group), [name])
+    offered = {word for one in command.params for word in one.opts}
+    row = import_module(f"specroof.questions.{name}").COMMAND
+    words = row.example.removeprefix("specroof ").replace("\n", " ").partition(" for ")[0]
+    for flag in offered & {"--grid", "--notes", "--sources"}:
+        words += f" {flag}"
+    for flag, file in {"--csv": "a.csv", "--points": "b.csv", "--plot": "c.png"}.items():
+        words += f" {flag} {tmp_path / file}" if flag in offered else ""
+    assert ("grid" in answered(words)) == ("--grid" in offered)
 
 
 def failed(failure: Exception) -> Result:

@@ -99,6 +99,7 @@ def command(row: Command) -> Callable[..., None]:
         parameters.append(_signed("csv_file", CsvFile, default=None))
     if row.points:
         parameters.append(_signed("points_file", PointsFile, default=None))
+    if row.grid:
         parameters.append(_signed("with_grid", AsGrid, default=False))
     if row.chart:
         spelt = typer.Option("--plot", metavar="FILE", help=row.chart)

@@ -899,6 +899,7 @@ COMMAND: Final = Command(
     question=predict,
     options=(*p.FORMULAS, "cost_of"),
     points=True,
+    grid=True,
     told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
     "size (NAME-by-batch), several contexts a map (NAME-map), several chips a chart of each "

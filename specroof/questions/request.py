@@ -114,7 +114,9 @@ class Command:
     csv
         Whether ``--csv`` writes the answer's rows.
     points
-        Whether ``--points`` writes every point of its grid.
+        Whether ``--points`` writes every draft length of every load.
+    grid
+        Whether ``--grid`` prints them, as the answer's ``grid``.
     chart
         The help of ``--plot``, which draws the answer; without it there is no ``--plot``.
     to_paste
@@ -137,6 +139,7 @@ class Command:
     options: tuple[str, ...] = ()
     csv: bool = True
     points: bool = False
+    grid: bool = False
     chart: str = ""
     to_paste: bool = False
     commands: Mapping[str, "Command"] = field(default_factory=dict)
