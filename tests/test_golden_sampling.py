@@ -275,6 +275,13 @@ def test_a_rule_is_a_flag_or_said_to_have_none(
         ("eagle3,profile=qwen3-8b/eagle3/mbpp", {}, "rejection"),
         ("eagle3,profile=qwen3-8b/eagle3/mbpp@900+qwen3-8b/eagle3/mbpp@9000", {}, "rejection"),
         ("eagle3,profile=qwen3-8b/eagle3/mbpp", {"rule": "greedy"}, "greedy"),
+        # A server without the measured rule, which nobody asked for, accepts drafts by its own.
+        ("eagle3,profile=qwen3-8b/eagle3/mbpp", {"framework": "sglang@0.5.9"}, "greedy"),
+        (
+            "eagle3,profile=qwen3-8b/eagle3/mbpp@900+qwen3-8b/eagle3/mbpp@9000",
+            {"framework": "sglang@0.5.9"},
+            "greedy",
+        ),
         ("eagle3,profile=qwen3-8b/eagle3/mbpp", {"temperature": 0.0}, ""),
         ("eagle3,accept=0.8,temperature=0,rule=lossy", {}, "lossy"),
         ("eagle3,accept=0.8", {}, ""),
@@ -285,6 +292,12 @@ def test_a_server_is_told_the_rule_that_the_acceptance_counts_on(
 ) -> None:
     request = DeploymentRequest("Qwen/Qwen3-8B", "h100", **sampling)
     assert request.speculation(request.sampled(spec), [(1, 8, 3)]).rule == rule
+
+
+def test_a_rule_that_is_asked_for_is_refused_where_the_server_lacks_it() -> None:
+    request = DeploymentRequest("Qwen/Qwen3-8B", "h100", framework="sglang@0.5.9", rule="rejection")
+    line = refusal(OptionError, request.sampled, "eagle3,profile=qwen3-8b/eagle3/mbpp")
+    assert line == "rule is 'rejection'; allowed: greedy, typical, lossy, with sglang@0.5.9"
 
 
 def test_a_second_move_is_one_from_what_was_measured() -> None:

@@ -106,10 +106,13 @@ def test_drafters_without_acceptance_have_what_is_published_with_the_model() -> 
     assert cooler.speedup == alone.speedup
     assert cooler.speedup_low < alone.speedup_low
     # A server that does not accept drafts as they were measured does so in its own way.
-    (moved,) = specroof.predict(
-        "Qwen/Qwen3-8B", "h100", drafters="eagle3", framework="tensorrt-llm"
-    ).drafters
-    assert getattr(moved.acceptance, "rule", None) == "greedy"
+    usual, named = (
+        specroof.predict("Qwen/Qwen3-8B", "h100", drafters=spec, framework="tensorrt-llm")
+        for spec in ("eagle3", "eagle3,profile=qwen3-8b/eagle3/mbpp")
+    )
+    assert usual.rows[0].speedup == named.rows[0].speedup
+    for (moved,) in (usual.drafters, named.drafters):
+        assert getattr(moved.acceptance, "rule", None) == "greedy"
     # Of kinds that it does not run none is compared.
     asked["engine"] = None
     kinds = {one.kind for one in specroof.predict(**asked, framework="tensorrt-llm").drafters}

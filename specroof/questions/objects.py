@@ -385,8 +385,7 @@ def published_drafters(
     model
         The target.
     server
-        What runs them, as of `release`: where it does not accept drafts as it was measured, the
-        acceptance is moved to how it does.
+        What runs them, as of `release`.
 
     Raises
     ------
@@ -418,9 +417,9 @@ def published_drafters(
     own, others = published_with(model.name), published_with(None)
     for place, kind in lacking.items():
         if kind in own:
-            found[place] = _published(str(found[place]), kind, own, server)
+            found[place] = _published(str(found[place]), kind, own)
         elif kind in others:
-            found[place] = _published(str(found[place]), kind, others, server, model)
+            found[place] = _published(str(found[place]), kind, others, model)
     return found
 
 
@@ -484,7 +483,6 @@ def _published(
     given: str,
     kind: str,
     known: "Mapping[str, Sequence[AcceptanceProfile]]",
-    server: str,
     without: Architecture | None = None,
 ) -> Drafter:
     """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others.
@@ -529,15 +527,23 @@ def _published(
             measured_on=None if without else curve.measured_on,
         ),
     )
-    found = replace(found, acceptance=acceptance)
-    is_run = accepts(server, middle.rule or None)
-    return found if is_run else resampled_drafter(found, None, release(server).accepts[0])
+    return replace(found, acceptance=acceptance)
 
 
-def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | None) -> Drafter:
+def resampled_drafter(
+    drafter: Drafter, temperature: float | None, rule: str | None, server: str = ""
+) -> Drafter:
     """Return a drafter whose acceptance is moved to a temperature and a rule.
 
     One without an acceptance stays as it is: that is asked for, or given besides.
+
+    Parameters
+    ----------
+    drafter, temperature, rule
+        As of `specroof.acceptance.sampling.resampled_acceptance`.
+    server
+        What runs it, as of `release`: where no rule is asked for and it lacks the measured one, it
+        accepts drafts by the rule that it has without a flag.
 
     Raises
     ------
@@ -554,12 +560,16 @@ def resampled_drafter(drafter: Drafter, temperature: float | None, rule: str | N
         number_within("temperature", temperature, "temperature")
     if rule is not None:
         expect_word("rule", rule, RULES)
-    if drafter.acceptance is None or (temperature is None and rule is None):
+    if drafter.acceptance is None or (temperature is None and rule is None and not server):
         return drafter
+
+    def resampled(curve: Acceptance) -> Acceptance:
+        by = rule if rule or accepts(server, curve.rule) else release(server).accepts[0]
+        return resampled_acceptance(curve, temperature, by, kind=drafter.kind)
+
     try:
         acceptance = each_curve(
-            cast("Acceptance | ContextAcceptance", drafter.acceptance),
-            lambda curve: resampled_acceptance(curve, temperature, rule, kind=drafter.kind),
+            cast("Acceptance | ContextAcceptance", drafter.acceptance), resampled
         )
     except OptionError as refusal:
         message = f"drafter {drafter.name!r}: {refusal}"

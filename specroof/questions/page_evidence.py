@@ -15,7 +15,7 @@ from specroof.evidence.measurement import chip_of, model_of
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.setup import Deployment
 from specroof.parsers.model_config import MTP_NOTE
-from specroof.questions.objects import drafter_of, published_drafters
+from specroof.questions.objects import drafter_of, published_drafters, resampled_drafter
 from specroof.speedup.reach import how_sure_at
 
 #: Drafters that a page begins with.
@@ -59,7 +59,8 @@ def usual_drafter(kind: str, model: Architecture, server: str = "") -> Drafter:
     >>> usual_drafter("mtp", load_model("deepseek-ai/DeepSeek-R1")).name
     'mtp,profile=deepseek-v3.2/mtp/random'
     """
-    return drafter_of(*published_drafters(kind, model, server))
+    (drafter,) = published_drafters(kind, model, server)
+    return resampled_drafter(drafter_of(drafter), None, None, server)
 
 
 # --- How near evidence is ------------------------------------------------------------------------

@@ -428,18 +428,17 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         return Deployment(model, setup)
 
     def sampled(self, drafter: DrafterLike) -> Drafter:
-        """Return a drafter, its acceptance moved to the temperature and rule that are asked for.
+        """Return a drafter, its acceptance moved to how it is sampled, and accepted by the server.
 
         Raises
         ------
         OptionError
             As `resampled_drafter` does, and for a rule that the framework has not.
         """
-        sampled = resampled_drafter(drafter_of(drafter), self.temperature, self.rule)
         name = self._server
-        rule = self.rule or getattr(sampled.acceptance, "rule", None)
-        if not accepts(name, rule):
-            refuse("rule", rule, f"{', '.join(release(name).accepts)}, with {name}")
+        sampled = resampled_drafter(drafter_of(drafter), self.temperature, self.rule, name)
+        if not accepts(name, self.rule):
+            refuse("rule", self.rule, f"{', '.join(release(name).accepts)}, with {name}")
         return sampled
 
     def sampled_drafters(
