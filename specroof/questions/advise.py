@@ -97,13 +97,13 @@ from specroof.questions.predict import (
     predicted,
 )
 from specroof.questions.request import (
-    PLAYED_ON_ONE,
     ChipsRequest,
     Command,
     PlayedRequest,
     WorkerRequest,
     expect_runs_on,
     question,
+    refuse_played_workers,
 )
 from specroof.questions.speculation import speculation_of
 from specroof.questions.splits import (
@@ -497,8 +497,7 @@ def workers_on(
     if request.tensor_parallel is not None:
         refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
     if wanted.load.requests:
-        told = "prefill" if request.devices is None else "devices"
-        refuse(told, getattr(request, told), PLAYED_ON_ONE)
+        refuse_played_workers(request)
     if request.devices is None:
         setup, split = request.workers_on(wanted.model, profile)
         has_both = all(has_room(request, wanted, one, (None,)) for one in (split.prefill, setup))

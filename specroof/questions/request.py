@@ -629,6 +629,13 @@ class PlayedRequest(p.PlayedParameters, DeploymentRequest):
 PLAYED_ON_ONE: Final = "one server, or concurrency alone: workers are predicted in a steady state"
 
 
+def refuse_played_workers(request: "WorkerRequest") -> None:
+    """Refuse the workers of a request, or devices for any, beside requests that are played."""
+    asked = ((name, getattr(request, name, None)) for name in ("devices", "prefill", "decode"))
+    name, value = next((name, value) for name, value in asked if value is not None)
+    refuse(name, value, PLAYED_ON_ONE)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerRequest(p.WorkerParameters, DeploymentRequest):
     """What is served, and where: on one server, or on workers of prefill and of decoding."""
@@ -653,7 +660,7 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
         if self.tensor_parallel != 1:
             refuse("tensor_parallel", self.tensor_parallel, "none beside workers, which say theirs")
         if isinstance(self, p.PlayedParameters) and self.is_played:
-            refuse("prefill", self.prefill, PLAYED_ON_ONE)
+            refuse_played_workers(self)
         model = self.architecture
         setup, split = self.workers_on(model, hardware_of(self.hardware))
         prefill = Deployment(model, split.prefill)
