@@ -129,19 +129,31 @@ def test_a_prefill_keeps_the_state_behind_the_last_position_only() -> None:
     assert ops["lm_head"]["flops"] == 2 * 5120 * 248320  # one position
 
 
-def test_the_time_to_the_first_token_is_the_pass_and_each_request() -> None:
-    words = f"{MODEL} -H b200 --prefill --query-len 1000"
-    request_s = specroof.load_hardware("b200").engine(None).request_overhead_s
-    assert request_s > 0
-    alone = explained(words)[0]["case"]
-    assert alone["time_to_first_token_s"] == pytest.approx(alone["total_s"] + request_s)
-    four = explained(words, "--batch 4")[0]["case"]
-    assert four["time_to_first_token_s"] == pytest.approx(four["total_s"] + 4 * request_s)
-    # What a request waits for in `predict`.
-    requests = "--input-len 1000 --output-len 10 --drafter ideal"
-    case = answered(f"predict {MODEL} -H b200", requests)["case"]
-    assert case["load"]["wait_s"] == alone["time_to_first_token_s"]
-    assert "time to first token: " in run("explain", words)
+def test_the_time_to_the_first_token_is_that_of_a_request_alone() -> None:
+    words = f"{MODEL} -H h100 --engine sglang --prefill --query-len"
+    engine = specroof.load_hardware("h100").engine("sglang")
+    alone, four = (explained(words, f"1000 --batch {n}")[0]["case"] for n in (1, 4))
+    lost_s = engine.request_latency_s + 1000 * engine.tokenize_s
+    for count, case in ((1, alone), (4, four)):  # four share a pass of 8192 tokens
+        in_passes_s = case["time_to_first_token_s"] - lost_s - count * engine.request_overhead_s
+        assert in_passes_s == pytest.approx(case["total_s"])
+    assert "time to first token: " in run("explain", words, "1000")
+    # What `predict` has of it, where a pass takes less than a prompt, too.
+    chunked = explained(words, "8192 --server chunk=512")[0]["case"]
+    for length, server, case in ((1000, "", alone), (8192, "--server chunk=512", chunked)):
+        requests = f"--input-len {length} --output-len 10 --concurrency 1 --steady {server}"
+        found = answered(f"predict {MODEL} -H h100 --engine sglang --drafter ideal", requests)
+        ttft_s = found["rows"][0]["plain_ttft_s"]
+        assert case["time_to_first_token_s"] == pytest.approx(ttft_s)
+
+
+def test_a_prompt_takes_the_passes_of_its_chunks() -> None:
+    words = f"{MODEL} -H h100 --engine sglang --prefill --query-len"
+    pieces = [explained(words, f"512 --context {512 * n}")[0]["case"]["total_s"] for n in range(16)]
+    requests = "--input-len 8192 --output-len 100 --concurrency 1 --server chunk=512"
+    case = answered(f"predict {MODEL} -H h100 --engine sglang --drafter ideal", requests)["case"]
+    overhead_s = specroof.load_hardware("h100").engine("sglang").request_overhead_s
+    assert case["load"]["wait_s"] == pytest.approx(sum(pieces) + overhead_s, rel=1e-3)
 
 
 def test_an_alias_that_finds_another_file_is_named(

@@ -34,13 +34,13 @@ from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.questions.request import WorkerRequest, workers_of
 from specroof.questions.splits import candidate_splits, worker_schedule
 from specroof.serving import split as split_room
-from specroof.serving.capacity import in_server
+from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.launch import Speculation, launch, worker_launches
 from specroof.serving.prefills import request_s
 from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.split import PromptTimes, Split, prompt_times, wire_s, worker_batch
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import Load, Workload, prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from tables import present
 
@@ -130,7 +130,8 @@ def test_a_request_alone_waits_for_its_own_prompt_and_transfer() -> None:
     one, eight = (
         requests_of(served, Split(served.setup, 1, workers), [1.0, 64.0]) for workers in (1, 8)
     )
-    np.testing.assert_allclose(one[1].prefill_s[:, 0], request_s(served, REQUESTS), rtol=1e-6)
+    alone_s = request_s(served, prefill_pass(3000), prefill_rules(served).chunk)
+    np.testing.assert_allclose(one[1].prefill_s[:, 0], alone_s, rtol=1e-6)
     # It is alone on one of many workers, too.
     np.testing.assert_allclose(eight[0].tpot_s[:, 0], one[0].tpot_s[:, 0])
     np.testing.assert_allclose(8 * eight[1].decode_batch[:, 0], one[1].decode_batch[:, 0])

@@ -58,13 +58,14 @@ def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
     setup = engine_setup(CHIP, "ideal", None, None)
     prefill = ForwardPass(1, 2048, 0, head_len=1, settled=True)
     expected = float(forward_latency(MODEL, CHIP, prefill, engine="ideal").total_s)
-    assert request_s(Deployment(MODEL, setup), Workload(2048, 9)) == expected
+    assert request_s(Deployment(MODEL, setup), prefill_pass(2048), 0) == expected
     # 2 flops x 6.9e9 weights in matmuls x 2048 tokens over 2.25 PFLOP/s, attention on top.
     assert expected == pytest.approx(2 * 6.95e9 * 2048 / 2.25e15, rel=0.1)
     # Of a prompt in the cache the rest is computed, which attends to all of it.
     rest = ForwardPass(1, 512, 1536, head_len=1, settled=True)
     expected = float(forward_latency(MODEL, CHIP, rest, engine="ideal").total_s)
-    assert request_s(Deployment(MODEL, setup), Workload(2048, 9, 0.75)) == expected
+    alone_s = request_s(Deployment(MODEL, setup), prefill_pass(512, context_len=1536), 0)
+    assert alone_s == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_cached_prompt_leaves_its_last_token() -> None:
@@ -199,7 +200,7 @@ def test_a_chunk_that_holds_all_prompts_is_no_chunk() -> None:
     # Smaller chunks read the weights more often.
     small = whole_of("sglang", server="chunk=256")
     assert np.all(small.requests_per_s < whole_of("sglang").requests_per_s)
-    assert np.all(small.wait_s == whole_of("sglang").wait_s)
+    assert small.wait_s > whole_of("sglang").wait_s
 
 
 def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:

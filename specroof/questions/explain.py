@@ -28,6 +28,7 @@ from specroof.questions.answer import (
 from specroof.questions.objects import DrafterLike, absent_layers, money_of
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.report.layout import format_table, page, shows_notes, wrapped
+from specroof.serving.capacity import prefill_rules
 from specroof.serving.workload import Load, prefill_pass
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
 from specroof.speedup.reach import how_sure
@@ -116,8 +117,8 @@ class Explanation(ServedAnswer, Charted):
     latency
         Seconds of each operation and of the whole pass.
     first_token_s
-        Seconds from the start of a prefill to the first token of its prompts, without queues and
-        the transfer of text: what a client measures is longer. None for other passes.
+        Seconds from sending a prompt, or as many as the pass has, to the first token of the last on
+        an idle server, which takes a long prompt in several passes. None for other passes.
     notes, warnings
         Sentences for the reader.
     round
@@ -279,8 +280,11 @@ def explain(request: ExplainRequest) -> Explanation:
     latency = pass_latency(deployment, forward)
     first_token_s = None
     if request.prefill:
-        requests_s = request.batch_size * deployment.setup.engine.request_overhead_s
-        first_token_s = float(latency.total_s) + requests_s
+        from specroof.serving.prefills import request_s  # noqa: PLC0415 - a cold start is felt
+
+        lost_s = deployment.setup.engine.lost_s(forward.query_len + forward.context_len)
+        alone_s = request_s(deployment, forward, prefill_rules(deployment).chunk)
+        first_token_s = float(alone_s + lost_s)
     notes = (*latency.notes, *correction_notes(latency))
     load = Load([request.batch_size], [float(forward.context_len)])
     return Explanation(Case(deployment, load), forward, latency, first_token_s, notes=notes)

@@ -11,7 +11,7 @@ from specroof.arrays import Array, broadcast
 from specroof.cost import ForwardPass
 from specroof.errors import refuse
 from specroof.hardware.engine import EngineProfile
-from specroof.latency.model import Work, model_latency
+from specroof.latency.model import Work
 from specroof.latency.setup import Deployment
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
@@ -451,27 +451,31 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
 # --- A curve with its prefills counted ----------------------------------------------------------
 
 
-def request_s(deployment: Deployment, workload: Workload) -> float:
-    """Return the seconds from the start of a prompt that is prefilled alone to its first token.
+def request_s(deployment: Deployment, prompts: ForwardPass, chunk: float) -> Array:
+    """Return the seconds from the start of prompts that are prefilled alone to their first token.
 
-    One pass over what of the prompt is not cached, and what the engine loses with each request.
-    Not what it loses alone, which others do not feel: see `EngineProfile.lost_s`.
+    The passes over what of them is not cached, and what the engine loses with each request. Not
+    what it loses alone, which others do not feel: see `EngineProfile.lost_s`.
 
     Parameters
     ----------
     deployment
         What is served, and where.
-    workload
-        The requests.
+    prompts
+        The pass over all of their tokens.
+    chunk
+        Tokens of a pass; 0 for all. Prompts that do not share one follow one another.
 
     Ignores
-        chunks, and decoding that shares a pass with the prompt.
+        decoding that shares a pass with the prompts.
     Source
-        See `specroof.cost.forward_cost`.
+        See `prompt_groups` and `piece_pass`.
     """
-    alone = prefill_pass(workload.new_len, context_len=workload.cached_len)
-    pass_s = float(model_latency(deployment.model, deployment.setup, alone).total_s)
-    return pass_s + deployment.setup.engine.request_overhead_s
+    together, pieces = prompt_groups(prompts.query_len, prompts.batch_size, chunk)
+    piece = piece_pass(prompts.query_len, prompts.context_len, pieces, together)
+    count = np.asarray(prompts.batch_size, dtype=np.float64)
+    pass_s = pieces * (count / together) * engine_pass_s(deployment, piece)
+    return np.asarray(pass_s + count * deployment.setup.engine.request_overhead_s)
 
 
 def end_to_end_tokens_per_s(
@@ -549,9 +553,10 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
     )
     decoded = load.rounds * curve.round_s
     service_s = batch * output_len / rate
+    alone = prefill_pass(workload.new_len, context_len=workload.cached_len)
     return EndToEnd(
         workload=workload,
-        wait_s=request_s(deployment, workload),
+        wait_s=float(request_s(deployment, alone, rules.chunk)),
         latency_s=lost_s,
         curve=replace(
             curve,
