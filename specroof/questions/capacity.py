@@ -62,6 +62,7 @@ class CapacityRequest(WorkerRequest):
             about="Drafters, each KIND[,key=value…]; left out for plain decoding alone. Needs no "
             f"acceptance. Kinds: {', '.join(KINDS)}.",
             in_python="",
+            shown="none",
         ),
     ] = ()
     draft_len: Annotated[int | None, p.like(p.DraftLen, shown="the drafter's block, or 3")] = None
