@@ -168,6 +168,16 @@ def test_every_question_takes_a_release(question: str) -> None:
     assert (same | {"asked": None}) == (whole | {"asked": None})
 
 
+@pytest.mark.parametrize("question", [name for name in ABOUT_SERVERS if name != "capacity"])
+def test_an_engine_of_a_release_is_named_beside_the_rules_of_another(question: str) -> None:
+    asked = table("answers")[question]["asks"]
+    found = getattr(specroof, question)(MODEL, CHIP, engine="sglang@0.5.9", **asked)
+    named = f"engine sglang@0.5.9 (rules of {release('sglang').version})"
+    assert named in str(found).splitlines()[0]
+    case = found.to_dict()["case"]
+    assert case.get("chips", [case])[0]["engine"] == "sglang@0.5.9"
+
+
 @pytest.mark.parametrize(
     ("model", "chip", "settings", "framework", "older", "newer"),
     rows("values", "release_defaults"),

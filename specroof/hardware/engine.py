@@ -921,6 +921,11 @@ class EngineProfile:
     former: FormerReleases | None = None
     release: Annotated[str, "text"] = ""
 
+    @property
+    def full_name(self) -> str:
+        """Its name, with the release that is meant: ``vllm@0.19``."""
+        return f"{self.name}@{self.release}" if self.release else self.name
+
     def served_by(self, release: str, date: str = "") -> "EngineProfile":
         """Return the profile of a release, or of the newest of a day, where it differs.
 

@@ -1341,7 +1341,7 @@ def engine_notes(setup: Setup) -> Iterator[str]:
     if engine.release and engine.reach is not None:
         known = engine.reach.versions
         yield (
-            f"engine {engine.name}@{engine.release}: fitted to releases {known[0]} to {known[-1]} "
+            f"engine {engine.full_name}: fitted to releases {known[0]} to {known[-1]} "
             "together; this release differs from the others only where a difference is known"
         )
     stands_in = engine.name == GENERIC or engine.rules in LOCAL_FRAMEWORKS

@@ -1304,7 +1304,7 @@ def bench_text(answer: Advice, point: ToMeasure) -> str:
     lines.append(f"# {requests}: {format_drafts(point.draft_len)} of {point.drafter}")
     if point.plain_tokens_per_s and point.tokens_per_s:
         lines.append(
-            f"# predicted by engine {chip.setup.engine.name}: {point.plain_tokens_per_s:.0f} tok/s "
+            f"# predicted by engine {chip.setup.engine.full_name}: {point.plain_tokens_per_s:.0f} tok/s "
             f"without drafts, {point.tokens_per_s:.0f} with, "
             f"{point.tokens_per_s / point.plain_tokens_per_s:.2f}x"
         )
@@ -1342,7 +1342,7 @@ def advice_text(answer: Advice) -> str:
     more = [
         compared_on(
             {
-                chip.setup.hardware.name: (chip.setup.engine.name, chip.reach(answer))
+                chip.setup.hardware.name: (chip.setup.engine.full_name, chip.reach(answer))
                 for chip in answer.chips
             }
         ),

@@ -651,7 +651,7 @@ def _rows(
             | {f"plain_{one.name}": plain[one.name] for one in _BESIDE}
             | {f"speedup_without_{name}": gain for name, gain in without.items()}
             | {"bands": bands},
-            engine=setup.engine.name,
+            engine=setup.engine.full_name,
             devices=prediction.devices,
             meets_targets=grid.meets[i, k].item() if k else plain[q.MEETS_TARGETS.name],
             plain_meets_targets=plain[q.MEETS_TARGETS.name],

@@ -717,14 +717,19 @@ def title_of(model: "Architecture", setup: "Setup", split: "Split | None" = None
     place = f"{setup.placement.devices} x {setup.hardware.name}"
     if split is not None:
         place = split_name(setup, split)
-    return f"{model.name} on {place}, engine {setup.engine.name}{releases_of(setup)}"
+    return f"{model.name} on {place}, engine {setup.engine.full_name}{releases_of(setup)}"
 
 
 def releases_of(setup: "Setup") -> str:
-    """Return the release whose rules and flags count, and the newest one that was timed."""
+    """Return the release whose rules and flags count, and the newest one that was timed.
+
+    Beside an engine of one release, which was timed itself, the rules alone.
+    """
     one = setup.release
     if setup.server is None or not one.version:
         return ""
+    if setup.engine.release:
+        return f" (rules of {one.version})"
     tags = () if setup.engine.reach is None else setup.engine.reach.versions
     timed = f"timed up to {tags[-1].removeprefix('v')}" if tags else ""
     if (
@@ -745,7 +750,7 @@ def case_of(
     return {
         "model": model.name,
         "hardware": setup.hardware.name,
-        "engine": setup.engine.name,
+        "engine": setup.engine.full_name,
         "placement": asdict(setup.placement),
         "release": None if server is None else server["version"],
         "server": server,

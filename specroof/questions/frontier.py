@@ -450,7 +450,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     ]
     chip = ChipFrontier(
         setup.hardware.name,
-        setup.engine.name,
+        setup.engine.full_name,
         usd_per_hour,
         tuple(
             replace(one, reason="acceptance" if one.name in unknown else None)

@@ -481,7 +481,7 @@ class Rollout(Charted):
         """What was asked, in one line."""
         servers = f"{self.replicas} servers, each " if self.replicas > 1 else ""
         places = " or ".join(
-            f"{setup.placement.devices} x {setup.hardware.name}, engine {setup.engine.name}"
+            f"{setup.placement.devices} x {setup.hardware.name}, engine {setup.engine.full_name}"
             f"{releases_of(setup)}"
             for setup in self.setups
         )

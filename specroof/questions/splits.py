@@ -177,7 +177,7 @@ def split_json(setup: Setup, split: "Split") -> dict[str, Any]:
             name: {
                 "workers": count,
                 "hardware": where.hardware.name,
-                "engine": where.engine.name,
+                "engine": where.engine.full_name,
                 "placement": asdict(where.placement),
             }
             for name, count, where in (

@@ -105,7 +105,7 @@ def _described(study: Study) -> dict[str, Any]:
                 "model": target.model.name,
                 "model_sha256": _sum(repr(target.model)),
                 "hardware": target.setup.hardware.name,
-                "engine": target.setup.engine.name,
+                "engine": target.setup.engine.full_name,
                 "tensor_parallel": target.setup.placement.tensor_parallel,
                 "setup_sha256": _sum(repr(target.setup)),
                 **({} if target.split is None else {"split_sha256": _sum(repr(target.split))}),
