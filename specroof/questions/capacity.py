@@ -210,12 +210,21 @@ class Capacity(ServedAnswer, Charted):
         return self.envelope(replace(self, about=about).served_json(context_len=self.context_len))
 
 
+#: Parameters of other questions that change no memory.
+_CHANGES_NOTHING: Final = {
+    "link": "caches take the same memory over any link",
+    "temperature": "requests take the same memory at any temperature",
+    "rule": "drafts take the same memory however they are accepted",
+}
+
+
 @question(CapacityRequest)
 def capacity(request: CapacityRequest) -> Capacity:
     """Show the memory of a server line by line, and the largest batch that it runs."""
     context = number_within("context_len", request.context_len, "context_len")
-    if request.link is not None:
-        refuse("link", request.link, "none: caches take the same memory over any link")
+    for name, told in _CHANGES_NOTHING.items():
+        if getattr(request, name) is not None:
+            refuse(name, getattr(request, name), f"none: {told}")
     deployment, split = request.resolved_workers()
     model, setup = deployment.model, deployment.setup
     check_placement(model, setup.placement)
