@@ -114,7 +114,7 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
         ("predict", {}, "arguments: 'model' is a required property"),
         ("predict", PREDICT | {"batch_size": [1, "x"]}, "batch_size"),
         ("predict", PREDICT | {"model": "nobody"}, "nobody"),
-        ("predict", PREDICT | {"drafter": "mtp"}, "no key is 'drafter'; allowed: arrivals, "),
+        ("predict", PREDICT | {"drafted": "mtp"}, "no key is 'drafted'; allowed: arrivals, "),
         (
             "predict",
             PREDICT | {"batch_size": "1,8"},
@@ -134,6 +134,36 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
     profiles = reply(tools, "acceptance", {})
     assert "left out" in profiles["text"]
     assert (profiles["structured_content"], profiles["is_error"]) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "spelt", "fields"),
+    [
+        (
+            "predict",
+            {"drafter": "eagle3,accept=0.7", "tp": 2, "kv_dtype": "fp8"},
+            {
+                "drafters": "eagle3,accept=0.7",
+                "tensor_parallel": 2,
+                "options": {"kv_dtype": "fp8"},
+            },
+        ),
+        (
+            "rollout",
+            {"drafter": "eagle3,accept=0.7", "requests": 16, "lengths": "lognormal=500/2000"},
+            {"drafters": "eagle3,accept=0.7", "n_requests": 16, "lengths": "lognormal=500/2000"},
+        ),
+    ],
+)
+def test_a_tool_takes_the_spellings_that_python_takes(
+    name: str, spelt: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    row = questions(can_read=False)[name]
+    tool = Tool(row, request_schema(row.question))
+    (text, found), (same_text, same) = (tool.ask(QWEN | given) for given in (spelt, fields))
+    assert (text, found) == (same_text, same)
+    with pytest.raises(specroof.OptionError, match="left out, since drafter is given"):
+        tool.ask(QWEN | spelt | {"drafters": "ideal"})
 
 
 def test_the_guard_lets_only_own_and_allowed_files_through(

@@ -35,7 +35,7 @@ from specroof.cli.output import check_folder
 from specroof.errors import OptionError, SpecroofError, one_line, optional_library, refuse, reject
 from specroof.questions import QUESTIONS
 from specroof.questions.parameters import OPTION_FIELDS, OPTIONS, parameters_of
-from specroof.questions.request import Command
+from specroof.questions.request import Command, by_field
 from specroof.questions.work import Budget, limited
 from specroof.units import GIBIBYTE, format_binary_bytes
 
@@ -224,7 +224,8 @@ class Tool:
     def ask(self, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
         """Return the answer as text, and as the object that ``--json`` prints.
 
-        One that is too long is left out, and the text says so.
+        Arguments may be spelt as in the shell, as Python takes them, too: see `by_field`. An
+        answer that is too long is left out, and the text says so.
 
         Raises
         ------
@@ -232,6 +233,8 @@ class Tool:
             For arguments that are not allowed, and a text that is too long.
         """
         jsonschema = optional_library("jsonschema", "specroof mcp")
+        if arguments.keys() - self.schema.get("properties", {}).keys():
+            arguments = by_field(arguments, parameters_of(self.row.question))
         mistakes = jsonschema.Draft202012Validator(self.schema).iter_errors(arguments)
         mistake = jsonschema.exceptions.best_match(mistakes)
         if mistake is not None:

@@ -22,7 +22,6 @@ import numpy as np
 
 from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, whole_within
-from specroof.cost import Options
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, not_modelled, refuse, reject
 from specroof.frameworks import BOUND_TO, LEAST_CAPABILITY, RUNS, SERVERS, release, release_of
@@ -187,14 +186,14 @@ def question(
     >>> added(1), added(first=1, second=1), str(inspect.signature(added))
     (3, 2, '(first: int, second: int = 2) -> int')
 
-    The spellings of the shell are keywords, too: see `_by_field`.
+    The spellings of the shell are keywords, too: see `by_field`.
     """
 
     def asked(answer: Callable[[_Request], _Answer]) -> Callable[_P, _Answer]:
         @wraps(answer)
         def ask(*args: _P.args, **kwargs: _P.kwargs) -> _Answer:
             if not kwargs.keys() <= signature.parameters.keys():
-                kwargs = _by_field(kwargs, rows)  # type: ignore[assignment]  # a dict of them
+                kwargs = by_field(kwargs, rows)  # type: ignore[assignment]  # a dict of them
             try:
                 given = signature.bind(*args, **kwargs).arguments
             except TypeError as mistake:  # of the caller: named after the question, not the request
@@ -316,16 +315,27 @@ def _plain(value: Any, nested: int = 0) -> Any:
     return several[0] if len(several) == 1 else several
 
 
-def _by_field(given: Mapping[str, Any], rows: Mapping[str, p.Parameter]) -> dict[str, Any]:
+def by_field(given: Mapping[str, Any], rows: Mapping[str, p.Parameter]) -> dict[str, Any]:
     """Return keywords by the names of fields; unknown ones stay as they are.
 
     Known are the flags of the shell, with the units that they have there, and what `Options` holds
     by its names and its flags: ``tp=2``, ``tpot=20`` (milliseconds), ``kv_dtype="fp8"``.
 
+    Parameters
+    ----------
+    given, rows
+        What was given, and the parameters of the question.
+
     Raises
     ------
     OptionError
         For two words of the same field.
+
+    Examples
+    --------
+    >>> from specroof import predict
+    >>> by_field({"tpot": 20, "tp": 2}, p.parameters_of(predict))
+    {'tpot_s': 0.02, 'tensor_parallel': 2}
     """
 
     def spelt(table: Mapping[str, p.Parameter]) -> dict[str, str]:
@@ -354,13 +364,14 @@ def _by_field(given: Mapping[str, Any], rows: Mapping[str, p.Parameter]) -> dict
         kept[name] = read(word, value) if read and (is_text or read is in_seconds) else value
     if options:
         known = options_of(found.get("options"))
-        stated = {f.name for f in fields(known) if getattr(known, f.name) != f.default}
+        values = ((f, getattr(known, f.name)) for f in fields(known))
+        stated = {f.name: value for f, value in values if value != f.default}
         if isinstance(found.get("options"), Mapping):  # what it has of the defaults is stated, too
-            stated |= found["options"].keys()
+            stated = {**found["options"]}
         for name, value in options.items():
             if name in stated:
                 refuse(words[name], value, "left out, since options has it")
-        found["options"] = {**{f.name: getattr(known, f.name) for f in fields(Options)}, **options}
+        found["options"] = {**stated, **options}
     return found
 
 
