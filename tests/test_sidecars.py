@@ -16,9 +16,10 @@ NVFP4: Config = {"quant_algo": "NVFP4", "quant_method": "modelopt", **BUT_HEAD}
 
 
 def loaded(form: str, config: Config, sidecar: object, folder: Path) -> Architecture:
-    """Return a model whose config and sidecar lie in one of three ways."""
+    """Return a model whose config and sidecar lie in one of four ways."""
     names = {
         "folder": ("config.json", "hf_quant_config.json"),
+        "config.json": ("config.json", "hf_quant_config.json"),
         "file": ("Mine-1.5B.json", "Mine-1.5B.hf_quant_config.json"),
         "hub": ("blob-1", "blob-2"),
     }[form]
@@ -26,13 +27,13 @@ def loaded(form: str, config: Config, sidecar: object, folder: Path) -> Architec
         (folder / name).write_text(value if isinstance(value, str) else json.dumps(value))
     if form == "folder":
         return load_model(folder)
-    if form == "file":
+    if form != "hub":
         return load_model(folder / names[0])
     files = dict(zip(("config.json", "hf_quant_config.json"), names, strict=True))
     return load_model("org/name", fetch=lambda _repository, name: folder / files[name])
 
 
-FORMS = pytest.mark.parametrize("form", ["folder", "file", "hub"])
+FORMS = pytest.mark.parametrize("form", ["folder", "config.json", "file", "hub"])
 
 
 @FORMS

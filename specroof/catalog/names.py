@@ -369,11 +369,12 @@ def _config_texts(
         ]
         for files in bundled.values()
     )
+    local = path / _CONFIG_NAME if is_file(path / _CONFIG_NAME) else path
     sidecar: Path | None
-    if is_file(path):
-        config, sidecar, name = path, path.with_name(f"{path.stem}.{_SIDECAR_NAME}"), text
-    elif is_file(path / _CONFIG_NAME):
-        config, sidecar, name = path / _CONFIG_NAME, path / _SIDECAR_NAME, text
+    if is_file(local):
+        # In a folder of its own a config has the sidecar's plain name beside it.
+        owner = "" if local.name == _CONFIG_NAME else f"{local.stem}."
+        config, sidecar, name = local, local.with_name(f"{owner}{_SIDECAR_NAME}"), text
     elif match := next((files for files in matches if len(files) == 1), None):
         config, sidecar, name = match[0], None, match[0].stem.partition("--")[2]
     else:
