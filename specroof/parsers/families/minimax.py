@@ -79,6 +79,10 @@ def _lightning_block(
     return Block("attention", linears, lightning, vector_params=hidden_size + inner_dim)
 
 
+#: configuration_minimax_m2.py and configuration_minimax_m3_vl.py of transformers 5.
+_HEAD_DIM: Final = 128
+
+
 def parse_minimax_m2(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M2; `intermediate_size` is the width of one expert."""
     keys = config.keys
@@ -87,7 +91,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
         # 0 is the linear attention of MiniMax-M1, which no model of this type has.
         keys.refuse("attn_type_list", "1 for every layer")
     keys.positive_int("shared_intermediate_size", minimum=0, maximum=0, default=0)
-    attention = read_attention(keys)
+    attention = read_attention(keys, keys.positive_int("head_dim", default=_HEAD_DIM))
     # transformers: head norms and correction bias always; the checkpoints have switches for both.
     # MiniMaxM2Attention: q_norm and k_norm are "per_layer", as wide as the projections.
     kind = keys.text("qk_norm_type", allowed=("per_head", "per_layer"), default="per_layer")
@@ -125,7 +129,8 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     if keys.flag("attention_output_gate", default=False):
         keys.refuse("attention_output_gate", "false, as in the published checkpoint")
     # MiniMaxM3VLAttention has a norm of one head's width for queries and for keys.
-    attention = replace(read_attention(keys), qk_norm=keys.flag("use_qk_norm", default=True))
+    attention = read_attention(keys, keys.positive_int("head_dim", default=_HEAD_DIM))
+    attention = replace(attention, qk_norm=keys.flag("use_qk_norm", default=True))
     searching = _sparse_attention(keys, config.n_layers)
     core = _searching_core(keys, attention) if any(searching) else None
 
