@@ -289,6 +289,16 @@ def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Deployment) -> N
     assert set(Hub.requests) == asked
 
 
+def test_offline_a_sidecar_that_no_call_asked_for_counts_as_absent(hub: Deployment) -> None:
+    first = hub.show("org/plain")
+    (marker,) = hub.cache.rglob(".no_exist/*/hf_quant_config.json")  # only our client leaves it
+    marker.unlink()
+    again = row(hub.show("org/plain", HF_HUB_OFFLINE="1"))
+    note = again["notes"].pop()
+    assert "no hf_quant_config.json in the cache" in note
+    assert again == row(first)
+
+
 def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Deployment) -> None:
     plain, quantised = (row(hub.show(f"org/{name}")) for name in ("plain", "sidecar"))
     assert quantised["weight_bytes"] < plain["weight_bytes"]

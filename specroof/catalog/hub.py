@@ -56,6 +56,11 @@ Fetch = Callable[[str, str], Path | None]
 #: (HF_HUB_DOWNLOAD_TIMEOUT), which a server that sends a byte now and then never reaches.
 LONGEST_FETCH_S: Final = 60.0
 
+
+class UncachedError(CatalogError):
+    """A file that is not cached, of a Hub that is not to be asked: it may or may not exist."""
+
+
 #: Tags and commits that huggingface_hub may call files and folders of its cache by.
 _CACHE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._+=-]{0,199}")
 
@@ -69,7 +74,8 @@ def fetch_from_hub(repository: str, file_name: str) -> Path | None:
     Raises
     ------
     CatalogError
-        If the file cannot be had. A repository that has no such file gives None.
+        If the file cannot be had; `UncachedError` where HF_HUB_OFFLINE is set. A repository that
+        has no such file gives None.
     """
     return _asked(repository, file_name, lambda: _download(repository, file_name))
 
@@ -134,7 +140,7 @@ def _asked(repository: str, file_name: str, call: Callable[[], _Outcome]) -> _Ou
     # Imported here: they cost more than all the rest, and few calls need them.
     import logging  # noqa: PLC0415
 
-    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache  # noqa: PLC0415
+    from huggingface_hub import _CACHED_NO_EXIST, constants, try_to_load_from_cache  # noqa: PLC0415
     from huggingface_hub.errors import (  # noqa: PLC0415
         EntryNotFoundError,
         HFValidationError,
@@ -157,7 +163,7 @@ def _asked(repository: str, file_name: str, call: Callable[[], _Outcome]) -> _Ou
             return None
         meant = suggestion(repository, bundled_names("model_configs"))
         message = f"{repository}: {file_name} cannot be fetched: {_reason(failure)}{meant}"
-        raise CatalogError(message) from None
+        raise (UncachedError if constants.HF_HUB_OFFLINE else CatalogError)(message) from None
 
 
 def _download(repository: str, file_name: str) -> Path:

@@ -39,7 +39,7 @@ from specroof.catalog.files import (
     read_text,
     suggestion,
 )
-from specroof.catalog.hub import Fetch, fetch_from_hub
+from specroof.catalog.hub import Fetch, UncachedError, fetch_from_hub
 from specroof.drafters import KINDS, Drafter
 from specroof.errors import (
     CatalogError,
@@ -348,13 +348,15 @@ def load_model(
 
         return load_gguf(text)
     files = {"model": bundled("model_configs", ".json")}
-    return parse_config(**_config_texts(text, files, fetch), family=family)
+    texts, notes = _config_texts(text, files, fetch)
+    model = parse_config(**texts, family=family)
+    return replace(model, notes=(*model.notes, *notes))
 
 
 def _config_texts(
     text: str, bundled: Mapping[str, Mapping[str, Path]], fetch: Fetch | None
-) -> _ConfigTexts:
-    """Return the texts of a config and of the sidecar beside it, and what to call them.
+) -> tuple[_ConfigTexts, list[str]]:
+    """Return the texts of a config and of the sidecar beside it, what to call them, and notes.
 
     A path wins, then a bundled file of one of the groups in `bundled`, then the Hub.
     """
@@ -371,6 +373,7 @@ def _config_texts(
     )
     local = path / _CONFIG_NAME if is_file(path / _CONFIG_NAME) else path
     sidecar: Path | None
+    notes: list[str] = []
     if is_file(local):
         # In a folder of its own a config has the sidecar's plain name beside it.
         owner = "" if local.name == _CONFIG_NAME else f"{local.stem}."
@@ -391,14 +394,20 @@ def _config_texts(
         if fetched is None:
             missing = f"{text}: the repository has no {_CONFIG_NAME}"
             reject(missing, f"a {what} repository", CatalogError)
-        config, sidecar, name = fetched, fetch(text, _SIDECAR_NAME), text.partition("/")[2]
+        config, sidecar, name = fetched, None, text.partition("/")[2]
+        try:
+            sidecar = fetch(text, _SIDECAR_NAME)
+        except UncachedError:
+            # Other tools cache a repository's files, but not which ones it lacks.
+            notes = [f"no {_SIDECAR_NAME} in the cache, and offline: read as if there were none"]
     has_sidecar = sidecar is not None and is_file(sidecar)
-    return {
+    texts: _ConfigTexts = {
         "text": read_text(config, ConfigError),
         "source": str(config),
         "name": name,
         "quantization_text": read_text(sidecar, ConfigError) if sidecar and has_sidecar else None,
     }
+    return texts, notes
 
 
 def load_draft_config(
@@ -445,7 +454,7 @@ def load_draft_config(
         "drafter": bundled(_DRAFTER_FOLDER, ".json"),
         "model": bundled("model_configs", ".json"),
     }
-    return parse_drafter_config(**_config_texts(text, groups, fetch), kind=kind)
+    return parse_drafter_config(**_config_texts(text, groups, fetch)[0], kind=kind)
 
 
 # --- SPECs: a drafter and its acceptance ----------------------------------------------------------

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from specroof.arrays import fields_of
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
-from specroof.catalog.hub import fetch_from_hub
+from specroof.catalog.hub import UncachedError, fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
 from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, one_of, reject
@@ -456,8 +456,8 @@ class _Names:
             raise CatalogError(message)
         try:
             return fetch_from_hub(repository, file_name)
-        except CatalogError:
-            self._failed += 1
+        except CatalogError as refusal:
+            self._failed += not isinstance(refusal, UncachedError)  # which no wait has gone into
             raise
 
 
