@@ -296,6 +296,7 @@ def test_positions_reach_as_far_as_they_are_scaled(keys: Config, reached: int | 
 
 
 def test_requests_beyond_the_positions_of_a_model_are_told() -> None:
+    assert load_model("meta-llama/Llama-3.2-1B-Instruct").positions == 131072  # as published
     qwen = load_model("Qwen/Qwen3-8B")  # 40960 of them
     chip = engine_setup(load_hardware("b200"), "vllm", None, None)
     one = np.array([1.0])

@@ -457,7 +457,8 @@ def parse_family(config: ModelConfig) -> Architecture:
     parse: Callable[[ModelConfig], Architecture] = getattr(module, function)
     model = parse(replace(config, notes=(*config.notes, *notes)).of_row(traits))
     modules = mtp_modules(keys, minimum=0, default=1)
-    return replace(model, positions=reached_positions(config.keys), mtp_modules=max(modules, 1))
+    positions = reached_positions(config.keys, is_scaled=traits.positions_scaled)
+    return replace(model, positions=positions, mtp_modules=max(modules, 1))
 
 
 def mtp_modules(keys: Reader, *, minimum: int, default: int | None) -> int:
@@ -482,14 +483,21 @@ _BOTH_WAYS: Final = "use_bidirectional_attention"
 _SEEING_PROMPTS: Final = ("paligemma",)
 
 
-def reached_positions(keys: Reader) -> int | None:
+#: Kinds of rotary scaling of which `max_position_embeddings` holds the scaled positions.
+_STATED_SCALED: Final = ("llama3", "longrope", "su")
+
+
+def reached_positions(keys: Reader, *, is_scaled: bool = False) -> int | None:
     """Return the tokens that a checkpoint's positions reach; None where it does not say.
 
     Rotary positions that are scaled reach their factor times as many, or what is stated where that
-    is more: servers differ in which of the two they take.
+    is more: servers differ in which of the two they take. Of some kinds of scaling, and of a
+    family that `is_scaled` holds for, what is stated is scaled already.
 
     Source
-        vLLM 0.33.0 ``config/model.py``, ``_get_and_verify_max_len``, which refuses more.
+        vLLM 0.24.0 ``config/model.py:2160``, ``_get_and_verify_max_len``, which refuses more;
+        0.33.0 does not multiply with ``yarn`` either. SGLang 0.5.23
+        ``utils/hf_transformers/common.py:677``, ``get_context_length``.
 
     Examples
     --------
@@ -497,6 +505,8 @@ def reached_positions(keys: Reader) -> int | None:
     >>> keys = {"max_position_embeddings": 16384, "rope_scaling": scaling}
     >>> reached_positions(Reader("x.json", keys))
     65536
+    >>> reached_positions(Reader("x.json", {**keys, "rope_scaling": scaling | {"type": "llama3"}}))
+    16384
     """
     stated = keys.value("max_position_embeddings")
     if type(stated) is not int or stated < 1:
@@ -504,10 +514,11 @@ def reached_positions(keys: Reader) -> int | None:
     most = float(stated)
     for name in ("rope_scaling", "rope_parameters"):
         scaled = keys.value(name)
-        if isinstance(scaled, dict):
+        if isinstance(scaled, dict) and not is_scaled:
             for one in (scaled, *(part for part in scaled.values() if isinstance(part, dict))):
                 factor, first = one.get("factor"), one.get("original_max_position_embeddings")
-                if isinstance(factor, int | float):
+                kind = one.get("rope_type", one.get("type"))
+                if isinstance(factor, int | float) and kind not in _STATED_SCALED:
                     most = max(most, factor * (first if isinstance(first, int) else stated))
     return int(min(most, MAX_SIZE))
 

@@ -199,6 +199,8 @@ class Traits:
     positions, first_position
         Rows of a table of learned positions, or of words beside the embedding, and how many precede
         the first.
+    positions_scaled
+        Whether `max_position_embeddings` counts scaled positions, whatever the kind of scaling.
     embedding_norm
         Whether the embedding passes a norm.
     tied, vocab_size
@@ -254,6 +256,7 @@ class Traits:
     one_norm: bool = True
     positions: Number = (None, 0)
     first_position: int = 0
+    positions_scaled: bool = False
     embedding_norm: bool = False
     tied: bool = False
     vocab_size: int | None = None
