@@ -464,6 +464,21 @@ def test_a_wildcard_tells_layers_apart(entry: str, layers: list[int]) -> None:
     assert [layer.count for layer in model.layers] == layers
 
 
+@pytest.mark.parametrize("entry", ["model.layers.0.", "layers.1", "attn.q", "visual", "layers.1_"])
+def test_a_list_of_awq_holds_parts_of_names(entry: str) -> None:
+    section = {
+        "quant_method": "awq",
+        "bits": 4,
+        "group_size": 32,
+        "modules_to_not_convert": [entry],
+    }
+    model = quantized(TINY | {"num_hidden_layers": 12}, section)
+    kept = [n for n in range(len(model.layers)) if "q_proj" in plain(model, n)]
+    names = [f"model.layers.{n}.self_attn.q_proj" for n in range(12)]
+    # vLLM 0.33.0 quantization/utils/quant_utils.py:631
+    assert sum(model.layers[n].count for n in kept) == sum(entry in name for name in names)
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "section", "layer", "expected", "others_stay"),
     rows("quantised_modules", "rows"),

@@ -182,6 +182,8 @@ _LONGEST_ENTRY: Final = 300
 #: expressions with one repeat each, or six with two. The largest published list has 6.
 _MOST_STEPS: Final = 30_000
 _NAME_LEN: Final = 100
+#: Of these steps, those of looking for one string: it is the fastest of searches.
+_PART_STEPS: Final = 10
 
 
 class ModuleNames:
@@ -231,8 +233,7 @@ class ModuleNames:
             return True
         if not self._plain.isdisjoint(_parts(name)):
             return True
-        full = name if layer is None else f"layers.{layer}.{name}"
-        spellings = [full, *(prefix + full for prefix in _PREFIXES)] if self._patterns else []
+        spellings = _spellings(layer, name) if self._patterns else []
         return any(bool(pattern.match(full)) for pattern in self._patterns for full in spellings)
 
     def layer_key(self, layer: int) -> Hashable:
@@ -293,6 +294,40 @@ class ModuleNames:
 
     def _whole_layer(self, layer: int) -> bool:
         return any(str(layer).startswith(digits) for digits in self._layer_digits)
+
+
+class NameParts(ModuleNames):
+    """Strings, each of which names every module that has it in its full name: the lists of AWQ.
+
+    Source
+        vLLM 0.33.0 ``layers/quantization/auto_awq.py:298`` (``match_mode="substring"``); SGLang
+        0.5.23 ``layers/quantization/awq/awq.py:61``.
+
+    Examples
+    --------
+    >>> names = NameParts(["model.layers.1", "visual"])
+    >>> [layer for layer in range(24) if names.match(layer, "mlp.gate_proj")]
+    [1, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19]
+    """
+
+    __slots__ = ("_strings",)
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        super().__init__(())
+        self._strings = tuple(dict.fromkeys(entries))
+        self._count_steps(None, _PART_STEPS * len(self._strings))
+        self._tells_apart = any(char.isdigit() for part in self._strings for char in part)
+
+    def match(self, layer: int | None, name: str) -> bool:
+        """Whether a string stands in the name of a module, in any of its spellings."""
+        spellings = "\n".join(_spellings(layer, name))
+        return any(part in spellings for part in self._strings)
+
+
+def _spellings(layer: int | None, name: str) -> list[str]:
+    """Return what checkpoints call a module inside `layer`, or outside of layers (None)."""
+    full = name if layer is None else f"layers.{layer}.{name}"
+    return [full, *(prefix + full for prefix in _PREFIXES)]
 
 
 def _steps_on_a_name(expression: str) -> int:
@@ -619,9 +654,11 @@ def _names(section: Reader, *keys: str) -> ModuleNames:
     return _compiled(section, key, section.texts(key))
 
 
-def _compiled(section: Reader, key: str, entries: tuple[str, ...]) -> ModuleNames:
+def _compiled(
+    section: Reader, key: str, entries: tuple[str, ...], kind: type[ModuleNames] = ModuleNames
+) -> ModuleNames:
     try:
-        return ModuleNames(entries)
+        return kind(entries)
     except (re.error, OverflowError, RecursionError):
         section.refuse(key, "module names, globs, and re: expressions")
 
@@ -645,6 +682,14 @@ def _all_but(
 ) -> Callable[[Reader, WeightFormat], tuple[Rule, ...]]:
     """Return the rules of a method with one format for all but what one of these lists names."""
     return lambda section, plain: (Rule(form(section, plain), targets, _names(section, *ignored)),)
+
+
+def _awq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
+    # zero_point: transformers AwqConfig
+    zero_points = section.flag("zero_point", default=True)
+    key = "modules_to_not_convert"
+    ignored = _compiled(section, key, section.texts(key), NameParts)
+    return (Rule(packed_format(section, plain, zero_points=zero_points), ignored=ignored),)
 
 
 def _gptq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
@@ -774,14 +819,7 @@ _NO_ALGORITHM: Final = (None, "MIXED_PRECISION")
 
 _METHODS: Final[dict[str, Callable[[Reader, WeightFormat], tuple[Rule, ...]]]] = {
     "auto-round": _auto_round_rules,
-    "awq": _all_but(
-        lambda section, plain: packed_format(
-            section,
-            plain,
-            zero_points=section.flag("zero_point", default=True),  # transformers AwqConfig
-        ),
-        "modules_to_not_convert",
-    ),
+    "awq": _awq_rules,
     "bitsandbytes": _all_but(bitsandbytes_format, "llm_int8_skip_modules"),
     "compressed-tensors": _compressed_rules,
     # A scale per row is too small to count.
