@@ -7,7 +7,7 @@ Source
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache, lru_cache
@@ -636,7 +636,10 @@ def read_quantization(
     if section is None:
         return Quantization(plain)
     kv_dtypes = [_kv_dtype(part) for part in (config, sidecar) if part is not None]
-    listed = _own_rules(section, "quantized_layers", lambda module: modelopt_format(module, plain))
+    modules = section.sections("quantized_layers")
+    listed = _own_rules(
+        section, "quantized_layers", modules, lambda own: modelopt_format(own, plain)
+    )
     # ModelOpt's own files, and some configs made from them, name the algorithm only.
     is_modelopt = not section.has("quant_method") and "quant_algo" in section.values
     method = "modelopt" if is_modelopt else section.text("quant_method", allowed=_METHODS)
@@ -664,14 +667,14 @@ def _compiled(
 
 
 def _own_rules(
-    section: Reader, key: str, form: Callable[[Reader], WeightFormat]
+    section: Reader, key: str, modules: Mapping[str, Reader], form: Callable[[Reader], WeightFormat]
 ) -> tuple[Rule, ...]:
-    """Return the rules of an object under `key`, which gives each module a format of its own."""
-    modules: dict[WeightFormat, list[str]] = {}
-    for name, module in section.sections(key).items():
-        modules.setdefault(form(module), []).append(name)
+    """Return the rules of an object under `key`, which gives `modules` formats of their own."""
+    names: dict[WeightFormat, list[str]] = {}
+    for name, module in modules.items():
+        names.setdefault(form(module), []).append(name)
     return tuple(
-        Rule(form, targets=_compiled(section, key, tuple(names))) for form, names in modules.items()
+        Rule(form, targets=_compiled(section, key, tuple(listed))) for form, listed in names.items()
     )
 
 
@@ -696,20 +699,20 @@ def _gptq_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
     form = packed_format(section, plain, zero_points=True)  # stored even where they are all equal
     own, ignored = _dynamic_rules(section, plain)
     targets = None
-    if section.has("modules_in_block_to_quantize"):
-        targets = _compiled(section, "modules_in_block_to_quantize", _block_modules(section))
+    key = "modules_in_block_to_quantize"
+    if section.has(key):
+        targets = _compiled(section, key, _grouped_texts(section, key))
     head = section.flag("lm_head", default=False)
     head_rules = (Rule(form, _HEAD, ignored),) if head else ()
     return (*own, Rule(form, targets, ignored), *head_rules)
 
 
-def _block_modules(section: Reader) -> tuple[str, ...]:
-    """Return the modules that are quantised, which stand in groups or alone."""
-    key = "modules_in_block_to_quantize"
+def _grouped_texts(section: Reader, key: str) -> tuple[str, ...]:
+    """Return the texts of a list, which stand in groups or alone."""
     groups = section.values[key]
     if isinstance(groups, list) and all(isinstance(group, list) for group in groups):
-        modules = [module for group in groups for module in group]
-        return Reader(section.source, {key: modules}, section.prefix).texts(key)
+        texts = [text for group in groups for text in group]
+        return Reader(section.source, {key: texts}, section.prefix).texts(key)
     return section.texts(key)
 
 
@@ -777,9 +780,13 @@ def _modelopt_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
 
 
 def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
-    """Return the rule for all, behind those of ``extra_config``: modules with own settings.
+    """Return the rule for the blocks that are quantised, behind those of ``extra_config``.
 
-    A module of 16 bits or more is not quantised.
+    That gives modules settings of their own, or those whose name an expression is found in, of
+    which the first counts. A module of 16 bits or more is not quantised.
+
+    Source
+        vLLM 0.33.0 ``layers/quantization/inc/config_parser.py:81``.
     """
 
     def form(changes: Reader) -> WeightFormat:
@@ -787,8 +794,31 @@ def _auto_round_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
         is_plain = changed.positive_int("bits", maximum=32) > _MOST_BITS
         return plain if is_plain else auto_round_format(changed, plain)
 
-    own = _own_rules(section, "extra_config", form)
-    return (*own, Rule(auto_round_format(section, plain)))
+    modules, rules = {}, []
+    for name, changes in section.sections("extra_config").items():
+        if _REGEX_CHARACTERS.search(name):
+            parts = (part.removeprefix(".*") for part in _ALTERNATIVES.split(name))
+            targets = _compiled(section, "extra_config", tuple(f"re:.*{part}" for part in parts))
+            rules.append(Rule(form(changes), targets))
+        else:
+            modules[name] = changes
+    own = _own_rules(section, "extra_config", modules, form)
+    return (*own, *rules, Rule(auto_round_format(section, plain), _quantised_blocks(section)))
+
+
+_REGEX_CHARACTERS: Final = re.compile(r"[*+?^$()\[\]{}|\\]")
+#: Between what an expression may match as a whole, groups apart.
+_ALTERNATIVES: Final = re.compile(r"\|(?![^(]*\))")
+
+
+def _quantised_blocks(section: Reader) -> ModuleNames | None:
+    """Return the blocks that AutoRound quantises, by the beginnings of their names; None: all."""
+    for key in ("block_name_to_quantize", "to_quant_block_names"):
+        names = section.values.get(key)
+        if names:
+            blocks = names.split(",") if isinstance(names, str) else _grouped_texts(section, key)
+            return _compiled(section, key, tuple(f"{block.strip()}*" for block in blocks))
+    return None
 
 
 def _quark_rules(section: Reader, plain: WeightFormat) -> tuple[Rule, ...]:
