@@ -142,11 +142,18 @@ def _number(section: Reader) -> tuple[str, int]:
 # in the next and `*.mlp.gate` or `re:.*mlp.gate$` in a third. Names are compared without what
 # stands before `layers`, and a name stands for everything inside it.
 
-# What checkpoints put before the names of their language model.
+# What checkpoints put before the names of their language model: parts of it, in any order.
+_OWNER: Final = re.compile(
+    r"(?:(?:model|language_model|text_model|thinker|decoder|backbone|llm)\.)*", re.ASCII
+)
+# And as expressions spell it.
 _PREFIXES: Final = (
     "model.language_model.",
+    "model.text_model.",
+    "model.decoder.",
     "language_model.model.",
     "language_model.",
+    "thinker.model.",
     "backbone.",
     "model.",
 )
@@ -261,8 +268,7 @@ class ModuleNames:
             raise re.error(message)
 
     def _add_name(self, entry: str) -> None:
-        prefix = next((prefix for prefix in _PREFIXES if entry.startswith(prefix)), "")
-        name = entry.removeprefix(prefix)
+        name = _OWNER.sub("", entry, count=1)
         owner, layers, _ = name.partition("layers.")
         if owner and layers and not _GLOB_CHARACTERS.search(owner):
             return  # layers of a draft head or a vision tower
@@ -277,8 +283,9 @@ class ModuleNames:
             self._in_layer.setdefault(layer, set()).add(inner)
         elif _GLOB_CHARACTERS.search(name):
             self._count_steps(None, _NAME_LEN)
-            self._patterns.append(_glob(entry))
-            self._tells_apart |= not _GLOB_FOR_ALL_LAYERS.fullmatch(entry)
+            glob = name if name.startswith("layers") else entry
+            self._patterns.append(_glob(glob))
+            self._tells_apart |= not _GLOB_FOR_ALL_LAYERS.fullmatch(glob)
         else:
             self._plain.add(name)
 
