@@ -608,9 +608,19 @@ def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
     names = forms(loaded("mtp", "Qwen/Qwen3.5-122B-A10B-FP8"))
     assert (names["eh_proj"], names["router"], names["q_proj"]) == ("bf16", "bf16", "fp8-block")
     qwen = CONFIGS["TINY_HYBRID"] | {"model_type": "qwen3_5_moe_text", "mtp_num_hidden_layers": 1}
-    section = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["mtp*"]}
-    head = parsed("mtp", qwen, head_dim=16, quantization_config=section)
-    assert {*forms(head).values()} == {"bf16"}
+
+    def forms_with(**lists: object) -> dict[str, str]:
+        section = {"quant_method": "modelopt", "quant_algo": "NVFP4", **lists}
+        return forms(parsed("mtp", qwen, head_dim=16, quantization_config=section))
+
+    layer = "mtp.layers.0"
+    for entry in ("mtp*", f"{layer}*", layer, f"{layer}.*", "mtp.layers.*", f"model.{layer}*"):
+        assert {*forms_with(ignore=[entry]).values()} == {"bf16"}, entry
+    names = forms_with(ignore=[f"{layer}.self_attn.q_proj"])
+    assert (names["q_proj"], names["k_proj"]) == ("bf16", "nvfp4")
+    listed = {f"{layer}.self_attn.q_proj": {"quant_algo": "NVFP4"}}
+    names = forms_with(quant_algo="MIXED_PRECISION", quantized_layers=listed)
+    assert (names["q_proj"], names["k_proj"]) == ("nvfp4", "bf16")
 
 
 MTP_MODELS: Final = rows("values", "mtp_models")

@@ -46,7 +46,14 @@ from specroof.parsers.decoder import (
     split_head_dim,
 )
 from specroof.parsers.families.latent import latent_block, latent_shape
-from specroof.parsers.formats import PLAIN_FORMATS, LayerWeights, Quantization, read_quantization
+from specroof.parsers.formats import (
+    DRAFT_OWNER,
+    PLAIN_FORMATS,
+    LayerWeights,
+    ModuleNames,
+    Quantization,
+    read_quantization,
+)
 from specroof.parsers.model_config import (
     ModelConfig,
     activation_dtype,
@@ -191,9 +198,14 @@ class _DraftQuantization(Quantization):
         """Return the format of a matrix."""
         if layer is None:
             return Quantization.weight_format(self, None, *names)
+        by_name = [f"{DRAFT_OWNER}layers.0.{name}" for name in names]
+
+        def listed(modules: ModuleNames) -> bool:
+            numbered = any(modules.match(self.stored_layer, name) for name in names)
+            return numbered or any(modules.match(None, name) for name in by_name)
+
         for rule in self.rules:
-            listed = any(rule.ignored.match(None, f"mtp.layers.0.{name}") for name in names)
-            if rule.covers(self.stored_layer, *names) and not listed:
+            if (rule.targets is None or listed(rule.targets)) and not listed(rule.ignored):
                 return rule.form
         return self.plain
 

@@ -146,7 +146,9 @@ def _number(section: Reader) -> tuple[str, int]:
 _OWNER: Final = re.compile(
     r"(?:(?:model|language_model|text_model|thinker|decoder|backbone|llm)\.)*", re.ASCII
 )
-# And as expressions spell it.
+#: What stands before the layers of a draft head, which are asked for by their whole names.
+DRAFT_OWNER: Final = "mtp."
+# How expressions spell the parts of the language model.
 _PREFIXES: Final = (
     "model.language_model.",
     "model.text_model.",
@@ -270,8 +272,9 @@ class ModuleNames:
     def _add_name(self, entry: str) -> None:
         name = _OWNER.sub("", entry, count=1)
         owner, layers, _ = name.partition("layers.")
-        if owner and layers and not _GLOB_CHARACTERS.search(owner):
-            return  # layers of a draft head or a vision tower
+        is_drafts = owner == DRAFT_OWNER
+        if owner and layers and not is_drafts and not _GLOB_CHARACTERS.search(owner):
+            return  # layers of a vision tower
         if digits := _LAYERS_BY_DIGITS.fullmatch(name):
             self._layer_digits.add(digits[1])
         elif everywhere := _EVERY_LAYER.fullmatch(name):
@@ -283,9 +286,9 @@ class ModuleNames:
             self._in_layer.setdefault(layer, set()).add(inner)
         elif _GLOB_CHARACTERS.search(name):
             self._count_steps(None, _NAME_LEN)
-            glob = name if name.startswith("layers") else entry
+            glob = name if is_drafts or name.startswith("layers") else entry
             self._patterns.append(_glob(glob))
-            self._tells_apart |= not _GLOB_FOR_ALL_LAYERS.fullmatch(glob)
+            self._tells_apart |= not (is_drafts or _GLOB_FOR_ALL_LAYERS.fullmatch(glob))
         else:
             self._plain.add(name)
 
