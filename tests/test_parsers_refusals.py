@@ -15,6 +15,7 @@ from conftest import _data_folder
 from effort import cpu_bound
 from fuzzing import bounded
 from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
+from specroof.architecture.base import WEIGHT_FORMATS
 from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.draft_heads import (
     DraftHead,
@@ -621,6 +622,19 @@ def test_lists_of_modules_leave_the_draft_layer_alone() -> None:
     listed = {f"{layer}.self_attn.q_proj": {"quant_algo": "NVFP4"}}
     names = forms_with(quant_algo="MIXED_PRECISION", quantized_layers=listed)
     assert (names["q_proj"], names["k_proj"]) == ("nvfp4", "bf16")
+
+
+NVFP4_MODELS = ("DeepSeek-V3.1", "DeepSeek-V3.2", "GLM-5", "GLM-5.2", "Qwen3.5-397B-A17B")
+
+
+@pytest.mark.parametrize("name", [*NVFP4_MODELS, "Qwen3.6-27B", "Qwen3.6-35B-A3B"])
+def test_a_draft_layer_that_lists_leave_alone_has_two_bytes_a_weight(name: str) -> None:
+    # hf_quant_config.json of each: model.layers.61*, model.layers.78*, mtp.layers.0*, mtp*
+    target = load_model(f"nvidia/{name}-NVFP4")
+    for head in (usual_mtp(target), loaded("mtp", f"nvidia/{name}-NVFP4")):
+        assert head.model.weight_bytes == 2 * head.model.n_params
+    drafts = usual_mtp(target.with_weights(WEIGHT_FORMATS["fp8"])).model
+    assert drafts.weight_bytes < 1.5 * drafts.n_params
 
 
 MTP_MODELS: Final = rows("values", "mtp_models")

@@ -521,7 +521,7 @@ def usual_mtp(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
     """
     size = target.hidden_size
     attention, *others = _last_layer(target)
-    weight = target.head.weight
+    weight = target.mtp_weight or target.head.weight
     if isinstance(attention.core, CompressedAttention):
         weight = next(linear.weight for linear in attention.linears if linear.kind == "dense")
     merge = replicated("eh_proj", 2 * size, size, weight)
@@ -535,8 +535,9 @@ def usual_mtp(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
         head_rows=design.vocab_size or 0,
         vector_params=3 * size,
     )
-    if design.weight is not None:
-        model = model.with_weights(design.weight)
+    stored = design.weight or target.mtp_weight
+    if stored is not None:
+        model = model.with_weights(stored)
     model = replace(
         model,
         layers=with_first(model.layers, [merge]),

@@ -383,6 +383,7 @@ def mixed(model: Architecture, name: str) -> Architecture:
         layers=distinct,
         layer_order=stored_order,
         head=replace(model.head, weight=head),
+        mtp_weight=None,
         embedding=blend(
             (head if model.tied_embeddings else table, model.vocab_size * width),
             (table, model.lookup_params),

@@ -209,6 +209,8 @@ class Architecture:
         Tokens that its positions reach; None where nothing is stated.
     mtp_modules
         Modules for multi-token prediction that the config names; 1 where it names none.
+    mtp_weight
+        Format of their matrices; None: that of the layers.
     quantization
         What the config calls the method by which the checkpoint is quantised; empty for none.
     """
@@ -233,6 +235,7 @@ class Architecture:
     layer_order: tuple[int, ...] = field(default=(), compare=False, repr=False)
     positions: int | None = field(default=None, compare=False)
     mtp_modules: int = 1
+    mtp_weight: WeightFormat | None = None
     quantization: str = ""
 
     def __hash__(self) -> int:
@@ -431,7 +434,7 @@ class Architecture:
             )
             for layer in self.layers
         )
-        return replace(self, layers=layers)
+        return replace(self, layers=layers, mtp_weight=None)
 
 
 def _block_with_weights(block: Block, form: WeightFormat) -> Block:

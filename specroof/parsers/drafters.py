@@ -47,7 +47,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.families.latent import latent_block, latent_shape
 from specroof.parsers.formats import (
-    DRAFT_OWNER,
+    DRAFT_LAYER,
     PLAIN_FORMATS,
     LayerWeights,
     ModuleNames,
@@ -198,7 +198,7 @@ class _DraftQuantization(Quantization):
         """Return the format of a matrix."""
         if layer is None:
             return Quantization.weight_format(self, None, *names)
-        by_name = [f"{DRAFT_OWNER}layers.0.{name}" for name in names]
+        by_name = [f"{DRAFT_LAYER}.{name}" for name in names]
 
         def listed(modules: ModuleNames) -> bool:
             numbered = any(modules.match(self.stored_layer, name) for name in names)

@@ -146,8 +146,9 @@ def _number(section: Reader) -> tuple[str, int]:
 _OWNER: Final = re.compile(
     r"(?:(?:model|language_model|text_model|thinker|decoder|backbone|llm)\.)*", re.ASCII
 )
-#: What stands before the layers of a draft head, which are asked for by their whole names.
-DRAFT_OWNER: Final = "mtp."
+#: The draft layer by its name, where it is not numbered: of its modules lists have whole names.
+DRAFT_LAYER: Final = "mtp.layers.0"
+_ANY_MODULE: Final = "any_module"  # that only a list of whole layers names
 # How expressions spell the parts of the language model.
 _PREFIXES: Final = (
     "model.language_model.",
@@ -272,7 +273,7 @@ class ModuleNames:
     def _add_name(self, entry: str) -> None:
         name = _OWNER.sub("", entry, count=1)
         owner, layers, _ = name.partition("layers.")
-        is_drafts = owner == DRAFT_OWNER
+        is_drafts = owner == "mtp."
         if owner and layers and not is_drafts and not _GLOB_CHARACTERS.search(owner):
             return  # layers of a vision tower
         if digits := _LAYERS_BY_DIGITS.fullmatch(name):
@@ -597,6 +598,13 @@ class Quantization:
                 return rule.form
         return self.plain
 
+    def leaves_drafts(self, stored_layer: int) -> bool:
+        """Whether lists leave alone all of the draft layer, stored behind the model's layers."""
+        names = [(stored_layer, _ANY_MODULE), (None, f"{DRAFT_LAYER}.{_ANY_MODULE}")]
+        return bool(self.rules) and all(
+            any(rule.ignored.match(*name) for name in names) for rule in self.rules
+        )
+
     def layer_key(self, layer: int) -> Hashable:
         """Return a value that two layers share only if they are quantised alike."""
         return tuple(
@@ -646,9 +654,12 @@ def read_quantization(
     if section is None:
         return Quantization(plain)
     kv_dtypes = [_kv_dtype(part) for part in (config, sidecar) if part is not None]
-    modules = section.sections("quantized_layers")
     listed = _own_rules(
-        section, "quantized_layers", modules, lambda own: modelopt_format(own, plain)
+        section,
+        "quantized_layers",
+        section.sections("quantized_layers"),
+        lambda own: modelopt_format(own, plain),
+        ignored=_names(section, "ignore", "exclude_modules"),
     )
     # ModelOpt's own files, and some configs made from them, name the algorithm only.
     is_modelopt = not section.has("quant_method") and "quant_algo" in section.values
@@ -677,14 +688,20 @@ def _compiled(
 
 
 def _own_rules(
-    section: Reader, key: str, modules: Mapping[str, Reader], form: Callable[[Reader], WeightFormat]
+    section: Reader,
+    key: str,
+    modules: Mapping[str, Reader],
+    form: Callable[[Reader], WeightFormat],
+    *,
+    ignored: ModuleNames = _NONE,
 ) -> tuple[Rule, ...]:
     """Return the rules of an object under `key`, which gives `modules` formats of their own."""
     names: dict[WeightFormat, list[str]] = {}
     for name, module in modules.items():
         names.setdefault(form(module), []).append(name)
     return tuple(
-        Rule(form, targets=_compiled(section, key, tuple(listed))) for form, listed in names.items()
+        Rule(form, _compiled(section, key, tuple(listed)), ignored)
+        for form, listed in names.items()
     )
 
 

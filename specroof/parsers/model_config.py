@@ -458,7 +458,13 @@ def parse_family(config: ModelConfig) -> Architecture:
     model = parse(replace(config, notes=(*config.notes, *notes)).of_row(traits))
     modules = mtp_modules(keys, minimum=0, default=1)
     positions = reached_positions(config.keys, is_scaled=traits.positions_scaled)
-    return replace(model, positions=positions, mtp_modules=max(modules, 1))
+    leaves_drafts = config.quantization.leaves_drafts(model.n_layers)
+    return replace(
+        model,
+        positions=positions,
+        mtp_modules=max(modules, 1),
+        mtp_weight=config.quantization.plain if leaves_drafts else None,
+    )
 
 
 def mtp_modules(keys: Reader, *, minimum: int, default: int | None) -> int:
