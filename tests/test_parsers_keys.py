@@ -175,6 +175,13 @@ def test_keys_that_nobody_knows_are_named(base: str, keys: Config, named: str) -
     assert len(note) < 200
 
 
+def test_keys_beside_a_language_model_are_read_or_named() -> None:
+    beside = {"compression_config": {"quant_method": "fp8"}, "image_size": 7, "n_streams": 4}
+    model = parse({"text_config": TINY, "vocab_size": 7, **beside})
+    assert {one.weight.name for one in linears(model).values()} == {"fp8"}
+    assert model.notes == (f"{UNDERSTOOD}n_streams",)
+
+
 def test_layers_that_differ_are_refused_where_no_parser_reads_them() -> None:
     layers = {"per_layer_config": {"1": {"num_key_value_heads": 1}}}
     message = "per_layer_config is an object; allowed: none: layers of this family are"

@@ -43,6 +43,8 @@ _IRRELEVANT_NAMES: Final = re.compile(
     r"|.*dropout|.*_loss_coef|.*_loss_weight|.*_hidden_act|time_step_.*"
     # of draft layers, which the model's sizes are without
     r"|mtp_.*|num_mtp_.*|dspark_.*"
+    # of what turns images, videos and sounds into tokens
+    r"|(?:audio|image|img|mm|multimodal|video|vision)_.*|.*projector.*|.*2wav_config"
 )
 
 #: Objects that hold what is not the language model, and what notes call it.
@@ -55,7 +57,14 @@ _OTHER_PARTS: Final = {
 }
 #: Objects that others read, and angles of rotary positions, whose keys cost nothing.
 _READ_ELSEWHERE: Final = frozenset(
-    ("text_config", "quantization_config", "rope_scaling", "rope_parameters", *_OTHER_PARTS)
+    (
+        "text_config",
+        "quantization_config",
+        "compression_config",
+        "rope_scaling",
+        "rope_parameters",
+        *_OTHER_PARTS,
+    )
 )
 #: What a note shows at most.
 MAX_KEYS: Final = 6
@@ -171,7 +180,8 @@ def whole_of(file: Reader) -> Reader:
     thinker = file.section("thinker_config")
     if thinker is None:
         return file
-    beside = {key: value for key, value in file.values.items() if key != "tie_word_embeddings"}
+    own = ("thinker_config", "tie_word_embeddings")
+    beside = {key: value for key, value in file.values.items() if key not in own}
     return replace(thinker, values=AskedObject({**beside, **thinker.values}.items()))
 
 
@@ -256,8 +266,14 @@ def config_name(root: Reader) -> str:
 
 
 def quantization_section(keys: Reader, root: Reader) -> Reader | None:
-    """Return what a file says about the storage of its matrices, at either level."""
-    return keys.section("quantization_config") or root.section("quantization_config")
+    """Return what a file says about the storage of its matrices, at either level.
+
+    Source
+        vLLM 0.33.0 ``transformers_utils/model_arch_config_convertor.py:244``, of the second name.
+    """
+    names = ("quantization_config", "compression_config")
+    found = (part.section(name) for name in names for part in (keys, root))
+    return next((section for section in found if section is not None), None)
 
 
 def mlx_section(*parts: Reader) -> Reader | None:
@@ -586,7 +602,10 @@ def parse_config(
         return config, model if section is None else as_mlx(model, section)
 
     config, model = read_whole(read)
-    unread = list(unread_keys(config.keys.values))
+    # Of a multimodal file those that stand beside its language model, too.
+    inner = config.keys.values
+    beside = (key for key in unread_keys(root.values) if key.partition(".")[0] not in inner)
+    unread = [*unread_keys(inner), *beside]
     if "per_layer_config" in unread:
         config.keys.refuse("per_layer_config", "none: layers of this family are alike")
     if unread:
