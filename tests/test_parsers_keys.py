@@ -443,6 +443,10 @@ def test_files_of_mlx_say_their_bits(section: Config, bits: float) -> None:
     assert "mlx-lm" in alone.notes[-1]
     nested = parse({"text_config": TINY | {"quantization_config": section}})
     assert nested.layers == alone.layers
+    # mlx-lm leaves what is false unquantised, and has a format of its own for what is an object.
+    own = section | {"lm_head": False, "model.embed_tokens": {"bits": 8}}
+    named = "quantization.lm_head, quantization.model.embed_tokens"
+    assert parse(TINY | {"quantization": own}).notes[-1] == f"{UNDERSTOOD}{named}"
     # Nobody reads a draft head of such a file.
     with pytest.raises(ConfigError, match="quant_method is missing"):
         parse_drafter_config(

@@ -35,7 +35,7 @@ from specroof.units import format_binary_bytes
 # A config comes from strangers, and a key that this library does not know may change what the model
 # costs. So each object remembers what it was asked for (`AskedObject` of `specroof.reading`), and
 # what is left is named in a note, unless it stands in a table here. A key that is null, false, zero
-# or empty is switched off, and never named.
+# or empty is switched off, and never named but for matrices of MLX.
 
 #: Beginnings and ends of such keys.
 _IRRELEVANT_NAMES: Final = re.compile(
@@ -66,6 +66,8 @@ _READ_ELSEWHERE: Final = frozenset(
         *_OTHER_PARTS,
     )
 )
+#: Where false is no switch: it leaves a matrix unquantised (mlx-lm 0.32.2, ``class_predicate``).
+_MLX_PREFIX: Final = "quantization."
 #: What a note shows at most.
 MAX_KEYS: Final = 6
 
@@ -85,7 +87,7 @@ def unread_keys(values: object, prefix: str = "") -> Iterator[str]:
         if key in values.asked:
             if key not in _READ_ELSEWHERE:
                 yield from unread_keys(value, f"{prefix}{key}.")
-        elif value and not (
+        elif (value or (value is False and prefix == _MLX_PREFIX)) and not (
             key in COSTLESS_KEYS or key in values.passed or _IRRELEVANT_NAMES.fullmatch(key)
         ):
             yield f"{prefix}{key}"
