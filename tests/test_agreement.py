@@ -339,8 +339,11 @@ def test_the_page_has_the_room_of_a_prediction(model: str, engine: str) -> None:
             context_len=contexts,
         ).outcomes  # fmt: skip
         assert outcome.largest is not None
-        most = room.largest if room.raised is None else room.raised[:, place]
-        held, running = np.minimum(most, batch), outcome.decoding.running_batch[:, 0]
+        memory, setting = room.memory_batch, room.setting_batch
+        if room.raised is not None:
+            memory, setting = room.raised[0][:, place], room.raised[1][place]
+        held = np.minimum(np.minimum(memory, setting), batch)
+        running = outcome.decoding.running_batch[:, 0]
         np.testing.assert_array_equal(held, np.broadcast_to(running, held.shape))
 
 
