@@ -107,8 +107,11 @@ def test_ranks_are_added_up_and_copies_are_not() -> None:
     assert found.round_s == pytest.approx(0.024)
     (note,) = found.notes
     assert "2 ranks" in note
+    # The first of them counts, where another writes its page a step later.
     copies = [
-        sglang_page(life) + sglang_page(life, tp_rank=1) + sglang_page(life, pp_rank=1)
+        sglang_page(life)
+        + sglang_page(replace(life, waiting=3.0), tp_rank=1)
+        + sglang_page(replace(life, waiting=3.0), pp_rank=1)
         for life in (LIFE, LATER)
     ]
     found = seen(*copies, seconds=30.0)
