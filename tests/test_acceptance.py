@@ -335,6 +335,9 @@ def test_the_band_has_the_error_of_counted_rounds() -> None:
     assert profile.acceptance("zero").band(1)[1] == pytest.approx(
         1.5 * math.exp(0.0801 / 1.5), rel=1e-4
     )
+    # Of 4 rounds that were all alike 4.5 of 5 are (Jeffreys): sqrt(0.9 * 0.1 / 4), over 2.
+    alike = histogram_acceptance([0, 4])
+    assert alike.band(1)[0] == pytest.approx(2 * math.exp(-1.2816 * 0.15 / 2), rel=1e-4)
     (note,) = acceptance_notes(profile.acceptance(), "Qwen3-8B")
     assert "64 rounds" in note
     answer = speedup_curve("Qwen/Qwen3-8B", "h100", drafter="eagle3,histogram=2/3/2/3")

@@ -214,9 +214,22 @@ def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
     for devices in (None, 1):
         with pytest.raises(OptionError, match=f"{unfit.replace('up to ', '(up to )?')}.*--weights"):
             advise("Qwen/Qwen2.5-72B-Instruct", "jetson-thor", tensor_parallel=devices, **SMALL)
+    # It is no lack of memory of eight: llama.cpp splits this family by layers alone.
+    with pytest.raises(OptionError, match=r"on 1 x NVIDIA RTX PRO 6000.*no tensor parallelism"):
+        advise(
+            "deepseek-ai/DeepSeek-R1", "rtx-pro-6000", framework="llama.cpp",
+            options=Options(weight_dtype="q4_k_m"), **(SMALL | {"drafters": "mtp,accept=0.7"}),
+        )  # fmt: skip
     found = advise("Qwen/Qwen2.5-72B-Instruct", ["jetson-thor", "b200"], **SMALL)
     assert len(found.chips) == 1
     assert found.warnings[0].startswith(unfit)
+
+
+def test_a_budget_of_devices_may_be_cut_into_stages() -> None:
+    (chip,) = advise("Qwen/Qwen3-8B", "h100", devices=8, pipeline_parallel=2, **SMALL).chips
+    assert chip.split is not None
+    prefill = chip.split.prefill.placement.devices * chip.split.prefill_workers
+    assert prefill + chip.setup.placement.devices * chip.split.decode_workers <= 8
 
 
 def test_too_few_devices_are_refused_and_the_ideal_engine_counts_no_memory() -> None:

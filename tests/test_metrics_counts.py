@@ -71,6 +71,11 @@ lives = st.builds(
 )
 
 
+def test_a_page_without_counters_of_drafts_is_of_a_server_without_them() -> None:
+    found = seen("llamacpp:tokens_predicted_total 5000\nllamacpp:requests_processing 1\n")
+    assert (found.speculates, found.tokens_per_round) == (False, 1.0)
+
+
 @given(life=lives, wait_s=st.floats(5.0, 600.0), framework=st.sampled_from(["vllm", "sglang"]))
 def test_a_page_gives_back_the_life_that_it_was_made_of(
     life: Life, wait_s: float, framework: str
@@ -89,6 +94,7 @@ def test_a_page_gives_back_the_life_that_it_was_made_of(
     assert found.longest == len(life.survival)
     assert found.draft_len == pytest.approx(len(life.survival), rel=1e-6)
     curve = acceptance_of(found)
+    assert curve.n_rounds == pytest.approx(found.rounds * (found.drafted_frac or 1.0))
     depth = len(life.survival)
     assert float(curve.tokens_per_round(depth)) == pytest.approx(life.tokens_per_round, rel=1e-6)
     if framework == "vllm":

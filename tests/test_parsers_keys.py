@@ -490,6 +490,20 @@ def test_a_list_of_awq_holds_parts_of_names(entry: str) -> None:
     assert sum(model.layers[n].count for n in kept) == sum(entry in name for name in names)
 
 
+def test_routed_experts_are_one_module_of_a_list_of_awq() -> None:
+    # RoutedExperts has the prefix "…mlp.experts" (vLLM 0.33.0 quantization/auto_awq.py:337).
+    section = {"quant_method": "awq", "bits": 4, "group_size": 32}
+    for entry, form in {
+        "gate": "int4",
+        "experts.0.gate_proj": "int4",
+        "mlp.experts": "bf16",
+    }.items():
+        model = quantized(
+            MOE | {"model_type": "qwen3_moe"}, {**section, "modules_to_not_convert": [entry]}
+        )
+        assert experts(model)[0].weight.name == form, entry
+
+
 @pytest.mark.parametrize(
     ("name", "changes", "section", "layer", "expected", "others_stay"),
     rows("quantised_modules", "rows"),

@@ -254,16 +254,19 @@ class Acceptance:
         return np.maximum(low / width, 1.0), np.minimum(high * width, lengths + 1.0)
 
     def _counting_width(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the half-width of tokens per round, as a logarithm, that counted rounds leave."""
+        """Return the half-width of tokens per round, as a logarithm, that counted rounds leave.
+
+        Source
+            Jeffreys' prior, half a round each way: rounds that were all alike leave an error, too.
+        """
         if not self.n_rounds:
             return np.zeros(lengths.shape)
-        moments = (2.0 * np.arange(lengths.max(initial=0) + 1) - 1.0) * self._survival_table(
-            lengths
-        )
-        moments[0] = 0.0
-        accepted = self.accepted_tokens(lengths)
-        variance = np.maximum(np.cumsum(moments)[lengths] - accepted**2, 0.0)
-        return np.asarray(_Z_80 * np.sqrt(variance / self.n_rounds) / (1.0 + accepted))
+        survival = (self.n_rounds * self._survival_table(lengths) + 0.5) / (self.n_rounds + 1.0)
+        survival[0] = 0.0
+        moments = (2.0 * np.arange(len(survival)) - 1.0) * survival
+        variance = np.cumsum(moments)[lengths] - np.cumsum(survival)[lengths] ** 2
+        width = _Z_80 * np.sqrt(np.maximum(variance, 0.0) / self.n_rounds)
+        return np.asarray(width / (1.0 + self.accepted_tokens(lengths)))
 
     def _survival_table(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return s_0, s_1, … up to the longest of `lengths`, NaN past the known depth."""

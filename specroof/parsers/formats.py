@@ -193,7 +193,9 @@ _LONGEST_ENTRY: Final = 300
 _MOST_STEPS: Final = 30_000
 _NAME_LEN: Final = 100
 #: Of these steps, those of looking for one string: it is the fastest of searches.
-_PART_STEPS: Final = 10
+_PART_STEPS: Final = 4
+#: The number of an expert, and what stands behind it.
+_ONE_EXPERT: Final = re.compile(r"\.\d+\..*", re.ASCII)
 
 
 class ModuleNames:
@@ -310,9 +312,11 @@ class ModuleNames:
 class NameParts(ModuleNames):
     """Strings, each of which names every module that has it in its full name: the lists of AWQ.
 
+    Routed experts are one module: no string names a matrix of one of them.
+
     Source
-        vLLM 0.33.0 ``layers/quantization/auto_awq.py:298`` (``match_mode="substring"``); SGLang
-        0.5.23 ``layers/quantization/awq/awq.py:61``.
+        vLLM 0.33.0 ``layers/quantization/auto_awq.py:298`` (``match_mode="substring"``) and 337;
+        SGLang 0.5.23 ``layers/quantization/awq/awq.py:61``.
 
     Examples
     --------
@@ -331,7 +335,7 @@ class NameParts(ModuleNames):
 
     def match(self, layer: int | None, name: str) -> bool:
         """Whether a string stands in the name of a module, in any of its spellings."""
-        spellings = "\n".join(_spellings(layer, name))
+        spellings = "\n".join(_spellings(layer, _ONE_EXPERT.sub("", name)))
         return any(part in spellings for part in self._strings)
 
 

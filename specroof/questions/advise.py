@@ -511,7 +511,8 @@ def workers_on(
     unsplit = [
         one
         for one in dividing_setups(profile, most, partial(request.worker, wanted.model))
-        if has_room(request, wanted, one, (None, *wanted.drafters))
+        if one.placement.devices <= request.devices
+        and has_room(request, wanted, one, (None, *wanted.drafters))
     ]
     uses = [
         *splits,
@@ -807,19 +808,9 @@ def advise(request: AdviseRequest) -> Advice:
         if use is not None:
             chips.append(_chip_advice(request, wanted, given, use))
             continue
-        most = request.tensor_parallel or f"up to {joined_devices(profile)}"
-        if request.devices is not None:
-            most = f"a prefill and a decode worker of together {request.devices}"
-            several = splits_on(request, wanted, profile, 2 * joined_devices(profile))
-            for decode, split in islice(several, 1):
-                least = decode.placement.devices + split.prefill.placement.devices
-                enough.add(f"--devices {least}")
-        elif workers:
-            most = f"workers of {' and '.join(map(str, workers))}"
-        elif request.tensor_parallel:
-            free = server_on(replace(request, tensor_parallel=None), wanted, profile)
-            enough |= set() if free is None else {f"--tp {free.setup.placement.devices}"}
-        unfit.append(f"{wanted.model.name} does not fit on {most} x {profile.name}")
+        why, instead = _no_room(request, wanted, profile, workers)
+        unfit.append(why)
+        enough |= instead
     if not chips:
         allowed = " or ".join(sorted(enough)) or "a chip that holds it, or narrower --weights"
         reject(f"hardware: {'; '.join(unfit)}", allowed)
@@ -845,6 +836,30 @@ def advise(request: AdviseRequest) -> Advice:
         notes=tuple(dict.fromkeys(chain.from_iterable(notes))),
         warnings=(*unfit, *_warnings_of(chips)),
     )
+
+
+def _no_room(
+    request: AdviseRequest, wanted: Wanted, profile: HardwareProfile, workers: Sequence[object]
+) -> tuple[str, set[str]]:
+    """Return why a chip does not serve the model, and flags with which it does, where there are."""
+    most, enough, why = request.tensor_parallel or f"up to {joined_devices(profile)}", set(), ""
+    if request.devices is not None:
+        most = f"a prefill and a decode worker of together {request.devices}"
+        several = splits_on(request, wanted, profile, 2 * joined_devices(profile))
+        for decode, split in islice(several, 1):
+            least = decode.placement.devices + split.prefill.placement.devices
+            enough = {f"--devices {least}"}
+    elif workers:
+        most = f"workers of {' and '.join(map(str, workers))}"
+    elif request.tensor_parallel:
+        free = server_on(replace(request, tensor_parallel=None), wanted, profile)
+        enough = set() if free is None else {f"--tp {free.setup.placement.devices}"}
+    elif joined_devices(profile) > 1:
+        try:
+            request.worker(wanted.model, profile, 2)
+        except OptionError as refusal:  # it is not memory that more devices lack
+            most, why = "1", f", and {str(refusal).partition('; allowed')[0]}"
+    return f"{wanted.model.name} does not fit on {most} x {profile.name}{why}", enough
 
 
 def _warnings_of(chips: Sequence[ChipAdvice]) -> Iterator[str]:

@@ -182,11 +182,14 @@ def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
         return None
     share = seen.drafted_frac or 1.0
     if seen.survival and not _varies(seen.draft_len, seen.longest):
-        return survival_acceptance(np.minimum(np.asarray(seen.survival) / share, 1.0).tolist())
-    # A length between two counts as the nearest: what it says of others is a law anyway.
-    drafts = max(round(seen.draft_len or 1.0), 1)
-    length = min(1.0 + (seen.tokens_per_round - 1.0) / share, drafts + 1.0)
-    return acceptance_from_length(length, drafts, kind=kind)
+        shares = np.minimum(np.asarray(seen.survival) / share, 1.0)
+        found = survival_acceptance(shares.tolist())
+    else:
+        # A length between two counts as the nearest: what it says of others is a law anyway.
+        drafts = max(round(seen.draft_len or 1.0), 1)
+        length = min(1.0 + (seen.tokens_per_round - 1.0) / share, drafts + 1.0)
+        found = acceptance_from_length(length, drafts, kind=kind)
+    return replace(found, n_rounds=share * seen.rounds)
 
 
 def _with_gaps(found: Counted) -> Counted:
@@ -213,7 +216,7 @@ def _drafting(found: Counted) -> dict[str, Any]:
     counts = found.counts
     if found.server.settings:
         return _drafting_by_settings(found)
-    idle = found.server.counts_without_drafts and not (found.accepted_at or counts["rounds"])
+    idle = found.server.counts_without_drafts and not (found.accepted_at or counts.get("rounds"))
     if "rounds" not in counts or idle:
         return _NO_DRAFTS
     mean = _ratio(counts, "drafts", "rounds")
