@@ -19,6 +19,7 @@ from specroof.engines.record import Record
 from specroof.evidence import Measurement
 from specroof.hardware.engine import Band, ServerSettings
 from specroof.latency.setup import Deployment, engine_setup
+from specroof.questions.benchmark import other_chip_notes
 from specroof.questions.validate import own_json, own_row, own_text
 from specroof.scoring.own_results import OwnValidation, own_validation
 from specroof.serving.capacity import in_server
@@ -317,6 +318,47 @@ def test_llama_bench_says_what_it_ran_on(
     is_refused = bool(said) and not said.startswith("note")
     assert told.exit_code == (2 if is_refused else 0), told.output
     assert ("another chip" in told.output) == said.startswith("note")
+
+
+# What CUDA, Metal and Vulkan call cards, by the chip that each is.
+NAMED_BY_DRIVERS = {
+    "h100": "NVIDIA H100 80GB HBM3",
+    "h100-nvl": "NVIDIA H100 NVL",
+    "h100-pcie": "NVIDIA H100 PCIe",
+    "h200": "NVIDIA H200",
+    "h200-nvl": "NVIDIA H200 NVL",
+    "gh200": "NVIDIA GH200 480GB",
+    "a100-80gb": "NVIDIA A100-SXM4-80GB",
+    "a100-40gb": "NVIDIA A100-SXM4-40GB",
+    "a100-pcie": "NVIDIA A100 80GB PCIe",
+    "v100": "Tesla V100-SXM2-32GB",
+    "rtx-4080": "NVIDIA GeForce RTX 4080",
+    "rtx-4080-super": "NVIDIA GeForce RTX 4080 SUPER",
+    "rtx-4090": f"{CARD}, AMD Radeon(TM) Graphics",
+    None: f"{CARD} Laptop GPU",
+    "rtx-5070": "NVIDIA GeForce RTX 5070",
+    "rtx-5070-ti": "NVIDIA GeForce RTX 5070 Ti",
+    "rtx-pro-6000": "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
+    "m3": "Apple M3",
+    "m3-ultra": "Apple M3 Ultra",
+    "m4": "Apple M4",
+    "m4-max": "Apple M4 Max",
+    "mi50": "AMD Instinct MI50/MI60",
+    "rx-7900-xtx": "AMD Radeon RX 7900 XTX (RADV NAVI31)",
+    "ryzen-ai-max-395": "AMD Radeon(TM) 8060S Graphics",
+}
+
+
+def test_a_driver_names_one_chip() -> None:
+    point = Measurement(place="b.json", batch_size=1.0, context_len=1.0, tokens_per_s=1.0)
+    for chip in filter(None, NAMED_BY_DRIVERS):
+        profile = load_hardware(chip)
+        silent = [
+            named
+            for named, gpus in NAMED_BY_DRIVERS.items()
+            if not other_chip_notes([replace(point, gpus=gpus)], profile)
+        ]
+        assert silent == [chip]
 
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])

@@ -23,6 +23,7 @@ from specroof.evidence import (
     server_told,
     stated_drafts,
 )
+from specroof.evidence.measurement import NAMES
 from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS
 from specroof.hardware.engine import EngineProfile, RowKernel
 from specroof.hardware.profile import HardwareProfile, Placement
@@ -266,17 +267,24 @@ def peaks_engine(hardware: HardwareProfile, tool: str | None) -> EngineProfile:
 
 
 def other_chip_notes(points: Sequence[Measurement], hardware: HardwareProfile) -> list[str]:
-    """Return a note for GPUs of results that their driver calls by no name of the chip."""
+    """Return a note for GPUs of results that their driver calls by no name of the chip.
+
+    A word more than its names have, as ``Ti`` or ``Laptop``, is of another chip, unless it is a
+    brand's, or stands in brackets.
+    """
 
     def words(name: str) -> set[str]:
-        return {*re.split(r"[^a-z0-9.]+", name.casefold())}
+        return {*re.findall(r"[a-z0-9.]+", re.sub(r"\(.*?\)", " ", name.casefold()))}
 
     names = [words(name) for name in (hardware.name, *hardware.aliases)]
+    known = {*NAMES["gpu_brands"]}.union(*names)
     others = dict.fromkeys(point.gpus for point in points if point.gpu_layers != 0)
     return [
         Urgent(f"results are of {shown(gpus)}, and {hardware.name} predicts them: another chip?")
         for gpus in others
-        if gpus and not any(name <= words(gpus) for name in names)
+        if gpus
+        # A driver may give several chips one name: MI50/MI60.
+        and not any(name <= words(gpu) <= known for gpu in re.split(", |/", gpus) for name in names)
     ]
 
 
