@@ -297,7 +297,8 @@ CARD = "NVIDIA GeForce RTX 4090"
         ("rtx-4090", {"gpu_info": f"{CARD}, {CARD}", "split_mode": "none"}, ""),
         ("rtx-4090", {"gpu_info": f"{CARD}, {CARD}"}, f"result 1: gpu_info is '{CARD}, {CARD}'"),
         ("rtx-4090", {"gpu_info": ""}, "0 layers ran on GPUs (gpu_info is ''), and Qwen3-8B is"),
-        ("rtx-4090", {"n_gpu_layers": 35}, "35 layers ran on GPUs"),  # of 36
+        ("rtx-4090", {"n_gpu_layers": 36}, "36 layers ran on GPUs"),  # of 36 and the output
+        ("rtx-4090", {"n_gpu_layers": 37}, ""),
         ("cpu-2ch-ddr5", {}, "Qwen3-8B is predicted on a CPU"),
         ("cpu-2ch-ddr5", {"n_gpu_layers": 0, "avg_ns": 9e7}, ""),
     ],

@@ -99,8 +99,8 @@ class Measurement:
     file, model_params, model_bytes
         The file of the weights; weights in it, and their bytes.
     gpus, gpu_layers
-        GPUs of the machine, as their driver calls them, and how many layers they compute: infinite
-        for all, 0 where a CPU alone works.
+        GPUs of the machine, as their driver calls them, and how many layers they compute, the
+        output as one of them: infinite for all, 0 where a CPU alone works.
     server
         What the server was told, as far as the file says; None where it does not.
     decode_workers, prefill_workers

@@ -179,9 +179,11 @@ def refuse_other_setup(points: Iterable[Measurement], stated: Stated) -> None:
             if measured not in {None, predicted}:
                 message = f"{point.place}: {of} parallelism is {measured}; --{flag} is {predicted}"
                 raise MeasurementError(message)
-        layers = point.gpu_layers
-        if layers is not None and (layers > 0 if stated.on_cpu else layers < stated.n_layers):
-            where = "on a CPU" if stated.on_cpu else f"with all {stated.n_layers} on the chip"
+        # llama.cpp's last layer is the output (src/llama-model.cpp:2003, n_gpu_layers).
+        layers, every = point.gpu_layers, stated.n_layers + 1
+        if layers is not None and (layers > 0 if stated.on_cpu else layers < every):
+            on_chip = f"with all {every} on the chip, the output among them"
+            where = "on a CPU" if stated.on_cpu else on_chip
             reject(
                 f"{point.place}: {layers:g} layers ran on GPUs (gpu_info is {shown(point.gpus)}), "
                 f"and {stated.model} is predicted {where}",
