@@ -562,13 +562,15 @@ def _refuse_formats(plan: Speculation, facts: Release) -> None:
             f"kv_dtype is {plan.kv_cache}, and {facts.name} refuses it for {plan.family}",
             ", ".join(caches),
         )
-    made = plan.weight_dtype if plan.weight_dtype in facts.weights else ""
-    quantization, chip = plan.quantization or made or "", plan.capability
+    quantization, form, chip = plan.quantization, plan.weight_format, plan.capability
+    if plan.weight_dtype not in {None, form}:
+        form = str(plan.weight_dtype)
+        quantization = form if form in facts.weights else ""
     for limit in facts.chip_limits:
-        limits = limit.limits(quantization, plan.weight_format, plan.kernels)
+        limits = limit.limits(quantization, form, plan.kernels)
         if chip is None or not limits or limit.allows(chip):
             continue
-        what = f"{quantization} weights" + f" in {plan.weight_format}" * bool(limit.formats)
+        what = f"{quantization} weights" + f" in {form}" * bool(limit.formats)
         if limit.kernels:
             what = f"kernels of {' and '.join(limit.kernels)}"
         allowed = ", ".join(map(str, limit.capabilities)) or f"from {limit.least:g} on"
