@@ -17,13 +17,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof import OptionError, advise, load_drafter, load_model
+from specroof import OptionError, advise, load_drafter, load_hardware, load_model
+from specroof.cost import Options
 from specroof.drafters import KINDS
 from specroof.frameworks import FRAMEWORKS, release
 from specroof.hardware.engine import ServerSettings
 from specroof.hardware.profile import Placement
+from specroof.latency.setup import Setup, engine_setup
 from specroof.questions.request import DeploymentRequest
 from specroof.questions.speculation import speculation_of
+from specroof.serving.capacity import in_server
 from specroof.serving.launch import (
     YOUR_DRAFT_MODEL,
     Launch,
@@ -438,14 +441,34 @@ def test_weights_are_made_of_checkpoints_that_are_plain(
 def test_a_chip_that_a_release_does_not_run_the_checkpoint_on_is_refused(
     name: str, framework: str, weights: str | None, too_old: float, runs: float
 ) -> None:
-    drafter, model = load_drafter("ngram,accept=0.5"), load_model(name)
-    plan = speculation_of(
-        drafter, model, [(1, 1, 3)], None, weight_dtype=weights, capability=too_old
-    )
+    model, (server, _, version) = load_model(name), framework.partition("@")
+
+    def setup_on(capability: float | None) -> Setup:
+        chip = replace(load_hardware("a100"), compute_capability=capability)
+        setup = engine_setup(chip, server, None, Options(weight_dtype=weights))
+        return in_server(model, setup, ServerSettings(), version)
+
     with pytest.raises(OptionError, match=f"on no chip of compute capability {too_old:g}"):
-        launch(plan, framework)
-    for chip in (runs, None):
-        assert launch(replace(plan, capability=chip), framework).text
+        setup_on(too_old)
+    assert {setup_on(chip).engine.rules for chip in (runs, None)} == {server}
+
+
+# vLLM reads sparse latents from 9.0 on, and runs MXFP4 from 8.0 on; SGLang starts from 7.5 on.
+@pytest.mark.parametrize(
+    ("model", "chip", "devices", "weights", "told"),
+    [
+        ("deepseek-ai/DeepSeek-V3.2", "a100", 16, None, ["sglang"]),
+        ("openai/gpt-oss-20b", "v100", 2, "bf16", ["vllm"]),
+    ],
+)
+def test_servers_that_run_a_model_on_a_chip_are_told_alone(
+    model: str, chip: str, devices: int, weights: str | None, told: list[str]
+) -> None:
+    answer = advise(
+        model, chip, drafters="ngram,accept=0.5", tensor_parallel=devices, concurrency=1,
+        input_len=500, output_len=500, options={"weight_dtype": weights},
+    )  # fmt: skip
+    assert [flags.framework for flags in answer.chips[0].launches] == told
 
 
 # --- schedules ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from specroof.architecture.model import Architecture
 from specroof.arrays import Array, array_within, fields_of, grouped, to_json_array
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Raised, Urgent, expect, refuse, reject
-from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS, SERVERS
+from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS, SERVERS, release_of
 from specroof.hardware.engine import IDEAL_ENGINE, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, release_in
@@ -118,7 +118,7 @@ from specroof.questions.splits import (
 from specroof.reading.words import whole_numbers
 from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
 from specroof.serving.benchmark_commands import MockPoint, mock_commands, mocked_frameworks
-from specroof.serving.capacity import in_server, served_room
+from specroof.serving.capacity import expect_chip, in_server, served_room
 from specroof.serving.launch import (
     DRAFT_MODEL,
     FIRST_HOST,
@@ -1112,6 +1112,8 @@ def _launches(
         settings = setup.user_settings if is_predicted else server_of(request.server)
         try:
             expect_runs_on("framework", framework, setup.hardware)
+            if facts := release_of(name):
+                expect_chip(facts, wanted.model, setup)
             flags = found[framework] = launch(told(settings=settings, nodes=plan.nodes), name)
             said += flags.notes
         except OptionError as refusal:

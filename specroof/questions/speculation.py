@@ -41,7 +41,6 @@ def speculation_of(
         draft_model=draft_model,
         family=model.family,
         quantization=model.quantization,
-        weight_format=model.weight_format,
         kernels=model.kernels,
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         modules=model.mtp_modules,

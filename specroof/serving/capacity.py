@@ -289,8 +289,8 @@ def in_server(
     ------
     OptionError
         For a release that there is no file of, if server and options differ in the dtype of
-        recurrent state, for a placement that the release does not run, or for experts on the host
-        of layers without any.
+        recurrent state, for a placement or a chip that the release does not run the model on, or
+        for experts on the host of layers without any.
 
     Ignores
         sizes that vLLM captures besides for uniform rounds, and uses for them alone.
@@ -346,6 +346,7 @@ def in_server(
                 f"{model.family}",
                 "1",
             )
+    expect_chip(facts, model, setup)
     devices, experts = setup.placement.tensor_parallel, setup.placement.expert_parallel
     if facts.whole_expert_parallel and experts not in {1, devices}:
         reject(
@@ -381,6 +382,35 @@ def expect_spreads(facts: Release, placement: Placement) -> None:
         number = getattr(placement, key) or 1
         if number > 1 and not facts.command.spreads(degree):
             reject(f"{key} is {number}, and {facts.name} has no flag for it", "1")
+
+
+def expect_chip(facts: Release, model: Architecture, setup: Setup) -> None:
+    """Refuse a chip that a release does not run a model's weights, or its kernels, on.
+
+    Raises
+    ------
+    OptionError
+        For the first limit that the chip is below; a chip of unknown capability has none.
+
+    Source
+        The file of the release: its ``chip_limits``.
+    """
+    form, quantization, told = model.weight_format, model.quantization, setup.options.weight_dtype
+    if told is not None and told != form:  # in the place of the checkpoint's
+        form, quantization = told, told if told in facts.weights else ""
+    chip = setup.hardware.compute_capability
+    for limit in facts.chip_limits:
+        limits = limit.limits(quantization, form, model.kernels)
+        if chip is None or not limits or limit.allows(chip):
+            continue
+        what = f"{quantization} weights" + f" in {form}" * bool(limit.formats)
+        if limit.kernels:
+            what = f"kernels of {' and '.join(limit.kernels)}"
+        allowed = ", ".join(map(str, limit.capabilities)) or f"from {limit.least:g} on"
+        reject(
+            f"{facts.name} runs {what} on no chip of compute capability {chip:g}",
+            f"compute capabilities {allowed}",
+        )
 
 
 def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:

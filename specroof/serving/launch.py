@@ -258,8 +258,8 @@ class Speculation:
         Format of the model's weights in the place of the checkpoint's.
     quantization
         How its checkpoint is quantised, as its config says it; empty for not.
-    weight_format, kernels
-        The format of most of its weights, and the classes of kernels that run it.
+    kernels
+        The classes of kernels that run it.
     pipeline_parallel
         Stages of layers.
     p_min, n_min
@@ -308,7 +308,6 @@ class Speculation:
     kv_cache: str | None = None
     weight_dtype: str | None = None
     quantization: str = ""
-    weight_format: str = ""
     kernels: frozenset[str] = frozenset()
     pipeline_parallel: int = 1
     p_min: float = 0.0
@@ -529,7 +528,7 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if plan.on_host and not how.on_host:
         known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
         reject(f"device is cpu, and {server} drafts on no CPU", known)
-    _refuse_formats(plan, facts)
+    _refuse_cache(plan, facts)
     lacking = lacking_for(
         *(facts, plan.kind, plan.family),
         is_tree=plan.is_tree,
@@ -554,29 +553,13 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     return facts, how
 
 
-def _refuse_formats(plan: Speculation, facts: Release) -> None:
-    """Refuse a cache that a release does not keep, and a chip that it does not run the model on."""
+def _refuse_cache(plan: Speculation, facts: Release) -> None:
+    """Refuse a compressed cache in a format that a release does not keep."""
     caches = facts.compressed_formats if "compressed" in plan.kernels else ()
     if caches and plan.kv_cache not in {None, *caches}:
         reject(
             f"kv_dtype is {plan.kv_cache}, and {facts.name} refuses it for {plan.family}",
             ", ".join(caches),
-        )
-    quantization, form, chip = plan.quantization, plan.weight_format, plan.capability
-    if plan.weight_dtype not in {None, form}:
-        form = str(plan.weight_dtype)
-        quantization = form if form in facts.weights else ""
-    for limit in facts.chip_limits:
-        limits = limit.limits(quantization, form, plan.kernels)
-        if chip is None or not limits or limit.allows(chip):
-            continue
-        what = f"{quantization} weights" + f" in {form}" * bool(limit.formats)
-        if limit.kernels:
-            what = f"kernels of {' and '.join(limit.kernels)}"
-        allowed = ", ".join(map(str, limit.capabilities)) or f"from {limit.least:g} on"
-        reject(
-            f"{facts.name} runs {what} on no chip of compute capability {chip:g}",
-            f"compute capabilities {allowed}",
         )
 
 
