@@ -453,6 +453,23 @@ def test_a_chip_that_a_release_does_not_run_the_checkpoint_on_is_refused(
     assert {setup_on(chip).engine.rules for chip in (runs, None)} == {server}
 
 
+# srt/models/exaone.py:320 and unlimited_ocr.py:324, forward without pp_proxy_tensors; ernie4.py has
+# no Ernie4_5ForCausalLM, which runs as any model of Transformers: in stages from 0.5.14 on.
+@pytest.mark.parametrize(
+    ("family", "framework"),
+    [
+        *(("exaone", f"sglang@{version}") for version in ("0.5.9", "0.5.14", "0.5.23")),
+        ("ernie4_5", "sglang@0.5.9"),
+        ("unlimited_ocr_text", "sglang@0.5.23"),
+    ],
+)
+def test_a_family_without_a_pipeline_runs_in_one_stage(family: str, framework: str) -> None:
+    model, (server, _, version) = load_model("Qwen/Qwen3-8B"), framework.partition("@")
+    setup = engine_setup(load_hardware("h200"), server, Placement(pipeline_parallel=2), None)
+    with pytest.raises(OptionError, match=f"no pipeline for models of the family {family}"):
+        in_server(replace(model, family=family), setup, ServerSettings(), version)
+
+
 # vLLM reads sparse latents from 9.0 on, and runs MXFP4 from 8.0 on; SGLang starts from 7.5 on.
 @pytest.mark.parametrize(
     ("model", "chip", "devices", "weights", "told"),
