@@ -27,7 +27,13 @@ from specroof.hardware.engine import EngineProfile, ServerSettings
 from specroof.latency.model import Work, model_latency
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.predict import Prediction
-from specroof.serving.capacity import PrefillRules, in_server, running_curve, running_requests
+from specroof.serving.capacity import (
+    PrefillRules,
+    in_server,
+    prefill_rules,
+    running_curve,
+    running_requests,
+)
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.pass_prices import Grid, PassPrices
 from specroof.serving.played import play
@@ -45,7 +51,7 @@ from specroof.serving.prefills import (
     shared_passes,
 )
 from specroof.serving.workload import Load, Workload, closed_loop, prefill_pass, trace
-from specroof.speedup.curve import decoding_curve
+from specroof.speedup.curve import decoding_curve, engine_pass_s
 from specroof.speedup.result import SpeedupCurve
 from tables import present, rows
 
@@ -66,6 +72,19 @@ def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
     expected = float(forward_latency(MODEL, CHIP, rest, engine="ideal").total_s)
     alone_s = request_s(Deployment(MODEL, setup), prefill_pass(512, context_len=1536), 0)
     assert alone_s == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "llama.cpp"])
+def test_a_lone_prompt_of_a_full_pass_takes_as_long_in_a_steady_state(engine: str) -> None:
+    served = Deployment(MODEL, engine_setup(CHIP, engine, None, None))
+    rules = prefill_rules(served)
+    new_len = rules.chunk
+    one, context = np.ones(1), new_len + 50.0
+    load = RequestLoad(new_len, 100, one, context, verify_len=1.0, tokens_per_round=one)
+    step_s = engine_pass_s(served, ForwardPass(1, 1, context))
+    times = request_timing(load, rules)(served, engine_pass_s, step_s, served.setup.engine)
+    alone_s = request_s(served, prefill_pass(new_len), rules.chunk)
+    assert float(times.first_s[0]) == pytest.approx(float(alone_s), rel=5e-3)
 
 
 def test_a_cached_prompt_leaves_its_last_token() -> None:
@@ -563,6 +582,8 @@ def test_a_pass_without_end_takes_every_prompt_at_once() -> None:
     alone = shared_passes(1, 100.0, new_len=5000, budget=1e12, positions=4)
     assert alone.mixed_frac == pytest.approx(1 / 101)
     assert alone.prompts == pytest.approx(1)
+    # A prompt that fills a pass is in one: the request decodes only after it.
+    assert shared_passes(1, 100.0, new_len=4900, budget=4900, positions=4).pieces == 1
     # A prompt of a little more than a pass is in two of 102.
     longer = shared_passes(1, 100.0, new_len=5000, budget=4900, positions=4)
     assert longer.pieces == 2

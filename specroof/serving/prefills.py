@@ -147,8 +147,8 @@ def shared_passes(
 
     A request is in :math:`k` passes with its prompt and in :math:`Z` after it. Of R requests,
     :math:`x` start in a pass, by Little's law :math:`R = x (k + Z)`. A pass has room for b tokens,
-    less those of the :math:`x Z` that decode; a prompt fills :math:`s` of what is left, and finds
-    others before it:
+    less those of the :math:`x Z` that decode; a prompt fills :math:`s` of what the other requests
+    leave, and finds prompts before it:
 
     .. math:: k = \lceil s \rceil + \frac{s}{2} \cdot \frac{u}{1 - u},
         \qquad u = \frac{R - 1}{R} \, x s
@@ -207,12 +207,14 @@ def _passes_at(  # noqa: PLR0913, PLR0917 - the arrays of `shared_passes`, in it
     """Return the passes of a request where so many start in one."""
     others = (running - 1) / running
     # Of those that decode, the ones that the last pass left: slowed requests are more.
-    left = np.maximum(budget - positions * started * rounds, 1.0)
-    filled = new_len / left
+    decoding = positions * started * rounds
+    left = np.maximum(budget - decoding, 1.0)
+    # A prompt shares its passes with the decoding of others, not with its own, which comes later.
+    filled = new_len / np.maximum(budget - others * decoding, 1.0)
     pieces = np.ceil(filled - _ROUNDING)
     used = others * started * filled
     with np.errstate(divide="ignore", invalid="ignore"):
-        queued = np.where(started * filled < 1, filled / 2 * used / (1 - used), np.inf)
+        queued = np.where(started * new_len < left, filled / 2 * used / (1 - used), np.inf)
     busy = np.minimum(used, 1.0)
     # Short prompts that start together share a pass. The last chunk of a long prompt is filled up
     # only if another prompt is already queued.
