@@ -24,6 +24,7 @@ from specroof.cost import ForwardPass
 from specroof.cost.forward import joined_routing
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.hardware.engine import EngineProfile, ServerSettings
+from specroof.hardware.profile import Placement
 from specroof.latency.model import Work, model_latency
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.questions.predict import Prediction
@@ -74,9 +75,13 @@ def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
     assert alone_s == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("stages", [1, 2, 4])
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "llama.cpp"])
-def test_a_lone_prompt_of_a_full_pass_takes_as_long_in_a_steady_state(engine: str) -> None:
-    served = Deployment(MODEL, engine_setup(CHIP, engine, None, None))
+def test_a_lone_prompt_of_a_full_pass_takes_as_long_in_a_steady_state(
+    engine: str, stages: int
+) -> None:
+    placement = Placement(pipeline_parallel=stages)
+    served = Deployment(MODEL, engine_setup(CHIP, engine, placement, None))
     rules = prefill_rules(served)
     new_len = rules.chunk
     one, context = np.ones(1), new_len + 50.0
@@ -84,7 +89,8 @@ def test_a_lone_prompt_of_a_full_pass_takes_as_long_in_a_steady_state(engine: st
     step_s = engine_pass_s(served, ForwardPass(1, 1, context))
     times = request_timing(load, rules)(served, engine_pass_s, step_s, served.setup.engine)
     alone_s = request_s(served, prefill_pass(new_len), rules.chunk)
-    assert float(times.first_s[0]) == pytest.approx(float(alone_s), rel=5e-3)
+    # In a round each stage has the head once a chunk; a prompt alone meets it once.
+    assert 1 <= float(times.first_s[0]) / float(alone_s) < 1 + 7e-3 * stages
 
 
 def test_a_cached_prompt_leaves_its_last_token() -> None:

@@ -380,7 +380,8 @@ def request_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         How the server takes prompts: they stop the batch, or share its passes.
 
     Ignores
-        a drafter's own passes over prompts: a layer or a few, beside those of the model.
+        a drafter's own passes over prompts: a layer or a few, beside those of the model; that a
+        queue hides the time in which a prompt leaves a pipeline: less than each of its passes.
     """
     return _shared_timing(load, rules) if rules.shares_passes else _stopped_timing(load, rules)
 
@@ -436,15 +437,19 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         decode_s = seconds(served, decode_pass)
         mixed_s = seconds(served, beside, Work(served.model, mean_chunk, kind="prompts"))
         own_s = seconds(served, beside, Work(served.model, own_chunk, kind="prompts"))
+        # The next pass enters a pipeline of M stages as soon as the first stage is free. Only the
+        # request itself waits until its prompt has left the other M - 1.
+        stages = served.setup.placement.pipeline_parallel
+        leaving_s = state.pieces * own_s * ((stages - 1) / stages)
         # What a round takes besides its pass: drafting, and what the engine adds.
         extra_s = round_s - decode_s
         shared_s = extra_s if rules.drafts_beside else 0.0 * extra_s
         mean_s = mixed * (mixed_s + shared_s) + (1 - mixed) * round_s
         wait_s = np.full_like(mean_s, engine.request_overhead_s)
         return RequestTimes(
-            token_s=np.asarray(state.passes * mean_s / np.asarray(load.output_len)),
+            token_s=np.asarray((state.passes * mean_s + leaving_s) / np.asarray(load.output_len)),
             wait_s=wait_s,
-            first_s=np.asarray(state.waited * (own_s + shared_s) + wait_s),
+            first_s=np.asarray(state.waited * (own_s + shared_s) + leaving_s + wait_s),
         )
 
     return times
