@@ -122,6 +122,10 @@ def test_little_counts_every_request() -> None:
     np.testing.assert_allclose(in_flight, np.array([4.0, 96.0])[None, :, None] + 0 * in_flight)
     np.testing.assert_allclose(3 * workers.decode_batch, whole.requests_per_s * decode_s)
     np.testing.assert_allclose(whole.ttft_s, between_s)
+    # What all that run are delayed by is what neither rounds nor the request's own latency take.
+    rounds_s = whole.decoding_round_s / whole.curve.tokens_per_round * REQUESTS.output_len
+    parts_s = rounds_s + lost_s + whole.curve.running_batch * whole.delay_s
+    np.testing.assert_allclose(parts_s, decode_s + between_s)
     assert whole.curve.speedup[..., 0].tolist() == [[1.0, 1.0]]
 
 
