@@ -216,6 +216,8 @@ def test_a_longer_draft_than_measured_is_worth_measuring_where_one_load_gains_by
     assert "batch 16," in note
     (note,) = replace(found, batch_size=np.array([15.54, 4096.0])).measuring_notes
     assert "batch 16," in note  # as many run on average, and none runs in part
+    for measured in (None, 2):  # nothing, and what is best
+        assert [*replace(found, measured_draft_len=measured).measuring_notes] == []
 
 
 # --- depth ---------------------------------------------------------------------------------------
