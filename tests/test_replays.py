@@ -272,6 +272,22 @@ def test_an_answer_takes_its_rounds_what_a_request_loses_and_the_prompts_of_othe
     assert parts_s[0, 0, [0, 3]] == pytest.approx(taken_s[0, 0, [0, 3]])
 
 
+def test_rounds_of_requests_at_a_rate_last_as_long_as_their_answers_take() -> None:
+    one = predict(
+        *("Qwen/Qwen3-8B", "h100"),
+        drafters="eagle3,accept-length=2.8@3",
+        rate=4,
+        requests=20,
+        input_len=500,
+        output_len=60,
+        draft_len=3,
+    ).outcomes[0]
+    curve = present(one.end_to_end).curve
+    taken_s = curve.round_s[0, 0] / curve.tokens_per_round[0, 0] * 60
+    seen_s = present(one.played).figures["mean_latency_s"][0]
+    assert taken_s[[0, 3]] == pytest.approx(seen_s[[0, 3]])
+
+
 def test_lengths_that_may_be_best_are_played_and_of_requests_at_a_rate_all() -> None:
     # Of clients without targets those lengths are played that may be best, of others all.
     asked: dict[str, Any] = {"input_len": 200, "output_len": 20, "drafters": "eagle3,accept=0.5"}
