@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+#: Standard deviations of a normal law on each side of its mean that hold 80% of it.
+HOLDS_80: Final = 1.2816
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

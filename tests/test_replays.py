@@ -254,16 +254,13 @@ def test_drafts_of_a_schedule_have_the_band_that_they_have_where_they_are_best(d
         assert name in {"speedup", "tpot_s"} or there != pytest.approx(by_default, rel=1e-2)
 
 
+def outcome_at(**load: float) -> Outcomes:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept-length=2.8@3", "draft_len": 3}
+    return predict("Qwen/Qwen3-8B", "h100", **asked | load).outcomes[0]
+
+
 def test_an_answer_takes_its_rounds_what_a_request_loses_and_the_prompts_of_others() -> None:
-    one = predict(
-        *("Qwen/Qwen3-8B", "h100"),
-        drafters="eagle3,accept-length=2.8@3",
-        concurrency=16,
-        input_len=2000,
-        output_len=300,
-        draft_len=3,
-    ).outcomes[0]
-    requests = present(one.end_to_end)
+    requests = present(outcome_at(concurrency=16, input_len=2000, output_len=300).end_to_end)
     curve = requests.curve
     # Little's law: as many run as come a second times the seconds of each.
     taken_s = curve.running_batch * 300 / requests.tokens_per_s
@@ -273,15 +270,7 @@ def test_an_answer_takes_its_rounds_what_a_request_loses_and_the_prompts_of_othe
 
 
 def test_rounds_of_requests_at_a_rate_last_as_long_as_their_answers_take() -> None:
-    one = predict(
-        *("Qwen/Qwen3-8B", "h100"),
-        drafters="eagle3,accept-length=2.8@3",
-        rate=4,
-        requests=20,
-        input_len=500,
-        output_len=60,
-        draft_len=3,
-    ).outcomes[0]
+    one = outcome_at(rate=4, requests=20, input_len=500, output_len=60)
     curve = present(one.end_to_end).curve
     taken_s = curve.round_s[0, 0] / curve.tokens_per_round[0, 0] * 60
     seen_s = present(one.played).figures["mean_latency_s"][0]

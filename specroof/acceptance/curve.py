@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from specroof.arrays import real_array, real_number
 from specroof.errors import Urgent, refuse, reject
+from specroof.units import HOLDS_80
 
 # --- What the constructors of acceptance curves check, and how they refuse -----------------------
 
@@ -96,8 +97,6 @@ RULES: Final[Mapping[str, str]] = {
 #: Rules whose outputs differ from what the target says alone.
 LOSSY: Final = ("typical", "lossy")
 
-#: Standard deviations of a normal law on each side of its mean that hold 80% of it.
-_Z_80: Final = 1.2816
 #: Fewer counted rounds than these leave tokens per round open by some 4% and more.
 _FEW_ROUNDS: Final = 200
 
@@ -219,7 +218,8 @@ class Acceptance:
 
         with w of `spread` and γ_0 the measured depth, where the first term is 0; σ the deviation
         of the accepted drafts of one round, n the counted rounds, and z = 1.28, of 80% of a normal
-        law. Both ends stay from 1 to γ + 1.
+        law. For σ half a round is added each way to those that s counts: rounds that were all
+        alike leave an error, too. Both ends stay from 1 to γ + 1.
 
         Counts
             what a measured length leaves open at other depths, the curves of `between`, and the
@@ -228,7 +228,8 @@ class Acceptance:
             that rounds of one text are alike, which makes their error larger.
         Source
             Profiles of models that were left out, `specroof.acceptance.typical.SHAPES`; the error
-            of a mean, with the second moment of a tail distribution.
+            of a mean, with the second moment of a tail distribution; Jeffreys 1946, Proc. R. Soc. A
+            186, 453, of the half rounds.
 
         Examples
         --------
@@ -254,18 +255,14 @@ class Acceptance:
         return np.maximum(low / width, 1.0), np.minimum(high * width, lengths + 1.0)
 
     def _counting_width(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the half-width of tokens per round, as a logarithm, that counted rounds leave.
-
-        Source
-            Jeffreys' prior, half a round each way: rounds that were all alike leave an error, too.
-        """
+        """Return the half-width of tokens per round, as a logarithm, that counted rounds leave."""
         if not self.n_rounds:
             return np.zeros(lengths.shape)
         survival = (self.n_rounds * self._survival_table(lengths) + 0.5) / (self.n_rounds + 1.0)
         survival[0] = 0.0
         moments = (2.0 * np.arange(len(survival)) - 1.0) * survival
         variance = np.cumsum(moments)[lengths] - np.cumsum(survival)[lengths] ** 2
-        width = _Z_80 * np.sqrt(np.maximum(variance, 0.0) / self.n_rounds)
+        width = HOLDS_80 * np.sqrt(np.maximum(variance, 0.0) / self.n_rounds)
         return np.asarray(width / (1.0 + self.accepted_tokens(lengths)))
 
     def _survival_table(self, lengths: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -311,7 +308,7 @@ def acceptance_notes(acceptance: object, model: str) -> list[str]:
     n_rounds = getattr(acceptance, "n_rounds", None)
     if n_rounds and n_rounds < _FEW_ROUNDS:
         caveats.append(
-            f"acceptance was counted over {n_rounds:g} rounds only; bands are wider for it"
+            f"acceptance was counted over {n_rounds:.0f} rounds only; bands are wider for it"
         )
     measured_on = getattr(acceptance, "measured_on", None)
     if measured_on is None:

@@ -32,7 +32,7 @@ from specroof.latency.setup import Deployment, check_placement, engine_setup, se
 from specroof.outcomes.case import served_case
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
-from specroof.units import BOUNDS
+from specroof.units import BOUNDS, HOLDS_80
 
 if TYPE_CHECKING:
     from specroof.serving.end_to_end import EndToEnd
@@ -499,8 +499,6 @@ _STARTS: Final = {"compute_frac": (0.1, 0.3), "memory_frac": (0.4,)}
 _SAME: Final = 0.05
 #: The share of measurements that a band is to hold.
 BAND_SHARE: Final = 0.8
-#: How far from the middle a normal distribution ends on either side, if it is to hold 80 %.
-_HOLDS_80: Final = 1.2816
 
 
 class Problem:
@@ -766,12 +764,12 @@ def uncertainty(
     variances = np.diag(held @ inside @ held)
     half_widths = np.array(
         [
-            figure.slope(at) * _HOLDS_80 * off
+            figure.slope(at) * HOLDS_80 * off
             for figure, at, off in zip(chosen, best.x, np.sqrt(variances), strict=True)
         ]
     )
     for other in optima[1:]:
-        if other.misfit - best.misfit <= _HOLDS_80**2 / 2:
+        if other.misfit - best.misfit <= HOLDS_80**2 / 2:
             away = [
                 abs(figure.value(at) - figure.value(there))
                 for figure, at, there in zip(chosen, best.x, other.x, strict=True)
