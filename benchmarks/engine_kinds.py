@@ -119,8 +119,6 @@ FEATURES = {
 }
 #: The flag that counts the drafts of each type of llama.cpp; drafters with weights share one.
 COUNTED = {"ngram-mod": "--spec-ngram-mod-n-max", "ngram-simple": "--spec-ngram-simple-size-m"}
-#: What mlx-lm calls families that have no file of their name.
-MLX_FILES = {"kimi_k2": "deepseek_v3", "nemotron-nas": "nemotron-nas", "gemma3": "gemma3_text"}
 #: Families whose configs the checkpoint's own code reads; that it is run, a command has to say.
 OWN_CODE = ("bailing_hybrid", "mimo", "nemotron-nas", "minimax_m1")
 DRAFTS = 3
@@ -229,9 +227,12 @@ def judged_mlx(sources: Path, family: str, command: str) -> str:
     unknown = {word for word in command.split() if word.startswith("--")} - set(
         re.findall(r'"(--[\w-]+)"', server)
     )
-    path = sources / f"mlx_lm/models/{MLX_FILES.get(family, family)}.py"
+    utils = (sources / "mlx_lm/utils.py").read_text(encoding="utf-8")
+    renamed = re.search(r"MODEL_REMAPPING = (\{.*?\n\})", utils, re.DOTALL)
+    files = {} if renamed is None else ast.literal_eval(renamed[1])
+    path = sources / f"mlx_lm/models/{files.get(family, family)}.py"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
-    wrong = [f"unknown {unknown}"] * bool(unknown)
+    wrong = [f"unknown {unknown}"] * bool(unknown) + ["no such model"] * (not text)
     return "; ".join(wrong + ["its cache is not trimmable"] * ("ArraysCache(" in text))
 
 
