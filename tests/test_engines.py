@@ -279,7 +279,8 @@ def test_a_pass_is_padded_to_the_next_captured_size() -> None:
         (prompts, sequences, 1, 12, False),
         (prompts, tokens, 1, 16, False),
     ):
-        padded, alone = padded_pass(forward, graphs, groups)
+        place = Placement(groups, attention_data_parallel=groups)
+        padded, alone = padded_pass(forward, replace(setup_of(graphs=graphs), placement=place))
         assert padded.matmul_tokens.tolist() == matmul_tokens
         assert np.asarray(alone).tolist() == eager
         assert padded.tokens.tolist() == forward.tokens.tolist()
@@ -288,7 +289,7 @@ def test_a_pass_is_padded_to_the_next_captured_size() -> None:
 def test_padding_changes_matmuls_and_collectives_but_not_attention() -> None:
     model = toy(ATTENTION, Linear("q_proj", 4, 8))
     asked = ForwardPass(3, 4, 100)
-    padded, _ = padded_pass(asked, CapturedGraphs(sizes=(16,)))
+    padded, _ = padded_pass(asked, setup_of(graphs=CapturedGraphs(sizes=(16,))))
     (proj, core, head), (padded_proj, padded_core, padded_head) = (
         forward_cost(model, forward) for forward in (asked, padded)
     )

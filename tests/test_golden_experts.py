@@ -1,6 +1,7 @@
 """Published counts of experts, sizes of caches, seconds of collectives, FLOP per byte."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +25,9 @@ from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.catalog import load_model
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 from specroof.cost.forward import kv_cache_bytes
-from specroof.latency.pass_seconds import all_reduce_s, all_to_all_s, hierarchical_all_reduce_s
+from specroof.hardware.engine import Collective
+from specroof.hardware.profile import Interconnect
+from specroof.latency.pass_seconds import _Links
 from tiny_configs import experts as experts_in
 
 pytestmark = pytest.mark.golden
@@ -126,18 +129,26 @@ def test_a_million_tokens_take_the_published_bytes(vector: Vector) -> None:
 @pytest.mark.parametrize("vector", COLLECTIVES["vectors"], ids=lambda row: row["collective"])
 def test_collectives_take_the_published_seconds(vector: Vector) -> None:
     options = COLLECTIVES["options"]
-    sent, node, between = options["message_bytes"], options["node"], options["between_nodes"]
-    found = {
-        "ring": all_reduce_s(sent, **node),
-        "in_switch": all_reduce_s(sent, **node, switch_reduces=True),
-        "all_to_all": all_to_all_s(sent, **node),
-        "two_nodes": hierarchical_all_reduce_s(
-            sent,
-            nodes=between["nodes"],
-            node_devices=node["devices"],
-            link_bytes_per_s=(node["link_bytes_per_s"], between["link_bytes_per_s"]),
-            latency_s=(node["latency_s"], between["latency_s"]),
+    node, between = options["node"], options["between_nodes"]
+    sent, devices, latency_s = (
+        np.array(options["message_bytes"]),
+        node["devices"],
+        node["latency_s"],
+    )
+    links = _Links(
+        Interconnect(
+            link_bytes_per_s=node["link_bytes_per_s"],
+            max_devices=devices,
+            scale_out_bytes_per_s=between["link_bytes_per_s"],
         ),
+        Collective(latency_s=latency_s, scale_out_latency_s=between["latency_s"]),
+    )
+    in_switch = replace(links, within=replace(links.within, switch_reduces=True))
+    found = {
+        "ring": links.all_reduce(sent, devices),
+        "in_switch": in_switch.all_reduce(sent, devices),
+        "all_to_all": links.all_to_all(sent, devices, latency_s),
+        "two_nodes": links.all_reduce(sent, between["nodes"] * devices),
     }
     seconds, tolerance = float(found[vector["collective"]]), COLLECTIVES["tolerance"]
     assert seconds == pytest.approx(vector["seconds"], rel=0, abs=tolerance)

@@ -28,7 +28,7 @@ from specroof.cost import (
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note, Unfit, Urgent, expect_word
 from specroof.frameworks import LOCAL_FRAMEWORKS, SpreadContext
-from specroof.hardware.engine import LAYER_KINDS, CapturedGraphs, RowKernel
+from specroof.hardware.engine import LAYER_KINDS, RowKernel
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.pass_seconds import (
     AMOUNTS,
@@ -130,7 +130,6 @@ def pass_work(
     crowding = _crowding(shape.batch_size, setup)
     # Graphs pad the matrices of all groups to the fullest already.
     crowded_rows = np.maximum(1.0, crowding / shape.padding)
-    possible = {name: times for name, (applies, times) in CORRECTIONS.items() if applies(setup)}
     works: list[OpWork] = []
     exchanges: list[Exchange] = []
     if placement.decode_context_parallel > 1:
@@ -160,7 +159,7 @@ def pass_work(
             "cache_bytes": 1 / cache_ways,
             "activation_bytes": 1 / compute_ways,
         }
-        corrections = {name: times(part) for name, times in possible.items()}
+        corrections = {name: times(part) for name, times in CORRECTIONS.items()}
         for correction in corrections.values():
             for amount, times in correction.items():
                 share[amount] = share[amount] * times
@@ -257,14 +256,14 @@ class Part:
 
 def _busiest_group(part: Part) -> Times:
     """Return how many more sequences the busiest group has, unless each is counted alone."""
-    if part.op.sequences is not None:
+    if part.op.sequences is not None or part.setup.placement.attention_data_parallel == 1:
         return {}
     return dict.fromkeys(("flops", "cache_bytes", "activation_bytes"), part.busiest)
 
 
 def _gathered_context(part: Part) -> Times:
     """Return how many times its part of the context a device attends to, where it gathers it."""
-    return {"cache_bytes": part.gathered}
+    return {} if part.op.context is None else {"cache_bytes": part.gathered}
 
 
 def _idle_multiprocessors(part: Part) -> Times:
@@ -287,10 +286,9 @@ def _idle_multiprocessors(part: Part) -> Times:
 
 def _kernels_by_rows(part: Part) -> Times:
     """Return the work of the kernel that takes so many rows: `row_kernel_factors`."""
-    op, peak = part.op, part.setup.hardware.peak
-    if op.rows is None or op.on_host:
+    op, peak, kernels = part.op, part.setup.hardware.peak, part.setup.engine.row_kernels.values()
+    if op.rows is None or op.on_host or not kernels:
         return {}
-    kernels = part.setup.engine.row_kernels.values()
     flops, moved = row_kernel_factors(op, kernels, peak.multiprocessors)
     slower = part.flops_per_s / peak.flops_per_s.get("fp32", part.flops_per_s)
     return {**dict.fromkeys(AMOUNTS, moved), "flops": flops * slower}
@@ -322,26 +320,14 @@ def _arithmetic_of_a_cpu(part: Part) -> Times:
     return {"flops": slower / _HOST_SHARE} if part.op.on_host else {}
 
 
-#: By name: where each may apply, and how many times each amount is done then, without unit.
-CORRECTIONS: Final[Mapping[str, tuple[Callable[[Setup], bool], Callable[[Part], Times]]]] = {
-    "busiest group of attention": (
-        lambda setup: setup.placement.attention_data_parallel > 1,
-        _busiest_group,
-    ),
-    "gathered context": (
-        lambda setup: setup.placement.decode_context_parallel > 1,
-        _gathered_context,
-    ),
-    "idle multiprocessors": (
-        lambda setup: setup.hardware.peak.multiprocessors is not None,
-        _idle_multiprocessors,
-    ),
-    "tiles of heads": (lambda setup: bool(setup.engine.sparse_kernels), _tiles_of_heads),
-    "kernels by rows": (lambda setup: bool(setup.engine.row_kernels), _kernels_by_rows),
-    "arithmetic of a CPU": (
-        lambda setup: setup.hardware.host is not None and setup.engine.rules != "ideal",
-        _arithmetic_of_a_cpu,
-    ),
+#: By name: how many times each amount is done, without unit; nothing where a correction has no say.
+CORRECTIONS: Final[Mapping[str, Callable[[Part], Times]]] = {
+    "busiest group of attention": _busiest_group,
+    "gathered context": _gathered_context,
+    "idle multiprocessors": _idle_multiprocessors,
+    "tiles of heads": _tiles_of_heads,
+    "kernels by rows": _kernels_by_rows,
+    "arithmetic of a CPU": _arithmetic_of_a_cpu,
 }
 
 
@@ -419,22 +405,38 @@ def row_kernel_factors(
     >>> row_kernel_factors(op, [vector, tiles])[0].round(2).tolist()  # 16 rows of 9 at half
     [10.0, 10.0, 3.56]
     """
-    parts = op.weight_parts
     rows = np.maximum(np.asarray(op.rows), 1e-9)
     visits, tokens = _visits_and_tokens(op)
     outputs = max(op.outputs, 1) / (multiprocessors or 1e-9)  # a drafter may have no head
     of = "experts" if op.kind == "experts" else "dense"
     suited = [kernel for kernel in kernels if kernel.of == of]
-    if not parts:
-        mean_bytes = op.weight_bytes * 2 * rows / np.maximum(op.flops, 1e-9)
-        return _part_factors(8 * mean_bytes, rows, tokens, visits, outputs, suited)
+    mean_bytes = op.weight_bytes * 2 * rows / np.maximum(op.flops, 1e-9)
+    parts = op.weight_parts or ((mean_bytes, 1.0),)
+    whole_bytes = sum(element_bytes * share for element_bytes, share in parts)
     flops, moved = np.zeros(()), np.zeros(())
-    mean = sum(element_bytes * share for element_bytes, share in parts)
     for element_bytes, share in parts:
-        bits = np.asarray(8 * element_bytes)
-        factors = _part_factors(bits, rows, tokens, visits, outputs, suited)
-        flops = flops + share * factors[0]
-        moved = moved + share * element_bytes / mean * factors[1]
+        part_flops, part_moved, taken = np.ones(()), np.ones(()), np.zeros((), dtype=bool)
+        for kernel in suited:
+            # Products of floats: 8 tokens may come out a hair above 8.
+            takes = ~taken & (tokens <= (kernel.rows or np.inf) * _HAIR)
+            takes = takes & (8 * element_bytes <= (kernel.bits or np.inf) * _HAIR)
+            if not takes.any():
+                continue
+            width: Array | float = kernel.tile
+            if kernel.widest_tile is not None:
+                # As few tiles as cover all visits, and no wider than they need.
+                fewest = np.ceil(visits / kernel.widest_tile / _HAIR)
+                width = np.ceil(visits / fewest / kernel.tile / _HAIR) * kernel.tile
+            tiles = np.ceil(rows / width / _HAIR)
+            busy = np.minimum(1.0, outputs * tiles / (kernel.busy_outputs or 1e-9))
+            computed = tiles * width / (rows * kernel.compute_frac * busy)
+            read = (rows if kernel.repeats else 1.0) / kernel.memory_share
+            part_flops = np.where(takes, computed, part_flops)
+            part_moved = np.where(takes, read, part_moved)
+            taken = taken | takes
+        flops = flops + share * part_flops
+        # A pass that needs no logits reads no head: nothing, however often.
+        moved = moved + share * element_bytes / np.maximum(whole_bytes, 1e-9) * part_moved
     return flops, moved
 
 
@@ -445,36 +447,6 @@ def _visits_and_tokens(op: OpCost) -> tuple[Array, Array]:
         return rows, rows
     visits = np.asarray(rows * op.routing.hit)
     return visits, np.asarray(visits / (op.routing.top_k + op.routing.n_shared))
-
-
-def _part_factors(
-    bits: Array,
-    rows: Array,
-    tokens: Array,
-    visits: Array,
-    outputs: float,
-    kernels: Iterable[RowKernel],
-) -> tuple[Array, Array]:
-    """Return the factors of weights of one format, with so many outputs a multiprocessor."""
-    taken = np.zeros(np.broadcast_shapes(bits.shape, tokens.shape), dtype=bool)
-    flops, moved = np.ones(taken.shape), np.ones(taken.shape)
-    for kernel in kernels:
-        # Products of floats: 8 tokens may come out a hair above 8.
-        takes = ~taken & (tokens <= (kernel.rows or np.inf) * _HAIR)
-        takes = takes & (bits <= (kernel.bits or np.inf) * _HAIR)
-        if not takes.any():
-            continue
-        width: Array | float = kernel.tile
-        if kernel.widest_tile is not None:
-            # As few tiles as cover all visits, and no wider than they need.
-            fewest = np.ceil(visits / kernel.widest_tile / _HAIR)
-            width = np.ceil(visits / fewest / kernel.tile / _HAIR) * kernel.tile
-        tiles = np.ceil(rows / width / _HAIR)
-        busy = np.minimum(1.0, outputs * tiles / (kernel.busy_outputs or 1e-9))
-        flops = np.where(takes, tiles * width / (rows * kernel.compute_frac * busy), flops)
-        moved = np.where(takes, (rows if kernel.repeats else 1.0) / kernel.memory_share, moved)
-        taken = taken | takes
-    return flops, moved
 
 
 def _on_fullest_device(op: OpCost, n_devices: int) -> OpCost:
@@ -802,8 +774,7 @@ def model_work(
     for work in beside:
         if work.kind == "prompts":
             return _mixed_work(model, setup, (forward, work.forward_pass), by_sequence)
-    groups = setup.placement.attention_data_parallel
-    padded, eager = padded_pass(forward, setup.engine.graphs, groups)
+    padded, eager = padded_pass(forward, setup)
     ops = _ops(model, setup, padded, by_sequence)
     for work in beside:
         added = _ops(work.architecture, setup, work.forward_pass, by_sequence)
@@ -823,7 +794,7 @@ def model_work(
         launched_kernels(ops, model.n_layers),
         served_calls(ops, model.n_layers),
         forward.settled,
-        groups,
+        setup.placement.attention_data_parallel,
         _token_s(model, setup),
         padded.matmul_len / forward.query_len,
     )
@@ -1156,8 +1127,7 @@ def _mixed_work(
     batch = np.asarray(forward.batch_size + prompts.batch_size)
     queries = np.asarray((forward.tokens + prompts.tokens) / batch)
     together = ForwardPass(batch, queries, 0.0, settled=True)
-    groups = setup.placement.attention_data_parallel
-    padded, eager = padded_pass(together, setup.engine.graphs, groups)
+    padded, eager = padded_pass(together, setup)
     padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
     decoding = replace(forward, matmul_len=forward.query_len + padding)
     counted = [_counted(model, setup, batch, by_sequence) for batch in (decoding, prompts)]
@@ -1177,7 +1147,7 @@ def _mixed_work(
         kernels=kernels,
         launches=launches,
         takes_prompts=True,
-        groups=groups,
+        groups=setup.placement.attention_data_parallel,
         token_s=_token_s(model, setup),
         padding=padded.matmul_len / queries,
     )
@@ -1191,9 +1161,7 @@ def _mixed_work(
     )
 
 
-def padded_pass(
-    forward: ForwardPass, graphs: CapturedGraphs | None, groups: int = 1
-) -> tuple[ForwardPass, npt.NDArray[np.bool_]]:
+def padded_pass(forward: ForwardPass, setup: Setup) -> tuple[ForwardPass, BoolArray]:
     """Return the pass as an engine runs it, and where no captured graph is large enough.
 
     Graphs whose sizes count sequences are of decoding and verification: prompts have others, by
@@ -1203,10 +1171,9 @@ def padded_pass(
     ----------
     forward
         The pass before padding.
-    graphs
-        The captured sizes; None for an engine that pads nothing.
-    groups
-        Of data-parallel attention, which all run the graph that the fullest needs.
+    setup
+        Where: the sizes that its engine captured, and its groups of data-parallel attention, which
+        all run the graph that the fullest needs.
 
     Ignores
         that SGLang pads groups to the fullest outside of graphs, too: less than one sequence each
@@ -1218,15 +1185,17 @@ def padded_pass(
 
     Examples
     --------
-    >>> graphs = CapturedGraphs(sizes=(8, 16))
+    >>> from specroof import load_hardware
+    >>> from specroof.hardware.engine import CapturedGraphs, EngineProfile
+    >>> engine = EngineProfile(name="e", graphs=CapturedGraphs(sizes=(8, 16)))
+    >>> setup = Setup(load_hardware("h100"), engine, Placement(), Options())
     >>> unpadded = ForwardPass(batch_size=[2, 3, 8], query_len=4, context_len=0)
-    >>> padded, eager = padded_pass(unpadded, graphs)
+    >>> padded, eager = padded_pass(unpadded, setup)
     >>> padded.matmul_tokens.tolist(), eager.tolist()  # 8, 12 and 32 tokens
     ([8.0, 16.0, 32.0], [False, False, True])
     """
-    if graphs is None:
-        return forward, np.zeros((), dtype=bool)
-    if forward.settled and graphs.counts == "sequences":
+    graphs, groups = setup.engine.graphs, setup.placement.attention_data_parallel
+    if graphs is None or (forward.settled and graphs.counts == "sequences"):
         return forward, np.zeros((), dtype=bool)
     sequences = forward.batch_size if groups == 1 else np.ceil(forward.batch_size / groups)
     used = sequences * forward.query_len if graphs.counts == "tokens" else sequences

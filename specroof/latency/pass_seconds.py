@@ -104,137 +104,6 @@ def by_pass(values: Array, passes: IntArray | None, n_passes: int | None) -> Arr
 # --- Seconds of the exchanges between devices, by message size, topology and number of devices ---
 
 
-def all_reduce_s(
-    message_bytes: npt.ArrayLike,
-    *,
-    devices: int,
-    link_bytes_per_s: float,
-    latency_s: float,
-    switch_reduces: bool = False,
-    one_shot: tuple[float, float] | None = None,
-) -> Array:
-    r"""Return the seconds of an all-reduce.
-
-    .. math:: t = t_0 + \phi \, n / W, \quad \phi = 2 (g - 1) / g
-
-    and :math:`t_0 + (g - 1) \, n / W_1` of a short message in a one-shot kernel; no longer message
-    takes less.
-
-    Parameters
-    ----------
-    message_bytes
-        The tensor, n.
-    devices
-        g.
-    link_bytes_per_s
-        One direction of one device's links, W.
-    latency_s
-        Of a short message.
-    switch_reduces
-        The switch adds: each byte crosses a link once, so that :math:`\phi = 1`.
-    one_shot
-        W_1, of kernels in which each device reads the whole message of all others, and the longest
-        such message; None where `latency_s` carries what such kernels take.
-
-    Source
-        Thakur et al. 2005, IJHPCA 19(1), section 4 (ring); NVLink SHARP for the switch;
-        TensorRT-LLM ``customAllReduceKernels.cu`` and vLLM ``csrc/custom_all_reduce.cuh`` (one-shot
-        kernels).
-
-    Examples
-    --------
-    >>> link = {"devices": 8, "link_bytes_per_s": 1e12, "latency_s": 1e-6}
-    >>> float(all_reduce_s(8e6, **link)) * 1e6  # 1 + 2 * 7/8 * 8, in microseconds
-    15.0
-    >>> float(all_reduce_s(1e6, **link, one_shot=(1e12, 2e6))) * 1e6  # 1 + 7 * 1
-    8.0
-    """
-    share = 1.0 if switch_reduces else 2 * (devices - 1) / devices
-    message = np.asarray(message_bytes, dtype=np.float64)
-    long_s = latency_s + share * message / link_bytes_per_s
-    if one_shot is None:
-        return long_s
-    bytes_per_s, most = one_shot
-    short_s = latency_s + (devices - 1) * np.minimum(message, most) / bytes_per_s
-    return np.where(message <= most, short_s, np.maximum(long_s, short_s))
-
-
-def all_to_all_s(
-    device_bytes: npt.ArrayLike, *, devices: int, link_bytes_per_s: float, latency_s: float
-) -> Array:
-    r"""Return the seconds of an all-to-all in which each device sends `device_bytes` in total.
-
-    .. math:: t = t_0 + \frac{g - 1}{g} \, n / W
-
-    Source
-        Thakur et al. 2005, IJHPCA 19(1), section 4.
-
-    Examples
-    --------
-    >>> link = {"devices": 8, "link_bytes_per_s": 1e12, "latency_s": 1e-6}
-    >>> float(all_to_all_s(8e6, **link)) * 1e6  # 1 + 7/8 * 8, in microseconds
-    8.0
-    """
-    share = (devices - 1) / devices
-    return latency_s + share * np.asarray(device_bytes, dtype=np.float64) / link_bytes_per_s
-
-
-def hierarchical_all_reduce_s(
-    message_bytes: npt.ArrayLike,
-    *,
-    nodes: int,
-    node_devices: int,
-    link_bytes_per_s: tuple[float, float],
-    latency_s: tuple[float, float],
-) -> Array:
-    r"""Return the seconds of an all-reduce over several nodes.
-
-    Inside each node a reduce-scatter and an all-gather, between nodes an all-reduce of what one
-    device then holds:
-
-    .. math:: t = 2 \left( t_0 + \frac{g - 1}{g} \frac{n}{W} \right)
-        + t_0' + \frac{2 (m - 1)}{m} \frac{n / g}{W'}
-
-    Parameters
-    ----------
-    message_bytes
-        The tensor, n.
-    nodes, node_devices
-        m and g.
-    link_bytes_per_s, latency_s
-        Inside a node, and between nodes.
-
-    Source
-        Thakur et al. 2005, IJHPCA 19(1); NCCL's hierarchical rings.
-
-    Examples
-    --------
-    >>> float(
-    ...     hierarchical_all_reduce_s(
-    ...         8e6,
-    ...         nodes=2,
-    ...         node_devices=8,
-    ...         link_bytes_per_s=(1e12, 100e9),
-    ...         latency_s=(1e-6, 10e-6),
-    ...     )
-    ... ) * 1e6
-    36.0
-    """
-    inside = all_to_all_s(
-        message_bytes,
-        devices=node_devices,
-        link_bytes_per_s=link_bytes_per_s[0],
-        latency_s=latency_s[0],
-    )
-    between = all_reduce_s(
-        np.asarray(message_bytes, dtype=np.float64) / node_devices,
-        devices=nodes,
-        link_bytes_per_s=link_bytes_per_s[1],
-        latency_s=latency_s[1],
-    )
-    return np.asarray(2 * inside + between)
-
-
 @dataclass(frozen=True, slots=True)
 class _Links:
     """Speed of the links of one device in an engine, inside its node and beyond."""
@@ -242,6 +111,10 @@ class _Links:
     within: Interconnect
     reached: Collective
     node_devices: int | None = None
+
+    @property
+    def link_bytes_per_s(self) -> float:
+        return self.reached.link_frac * self.within.link_bytes_per_s
 
     @property
     def scale_out_bytes_per_s(self) -> float:
@@ -256,36 +129,56 @@ class _Links:
         return self.reached.latency_s + self.reached.device_latency_s * (devices - 1)
 
     def all_reduce(self, message_bytes: Array, devices: int) -> Array:
+        r"""Return the seconds of an all-reduce of a tensor of n bytes.
+
+        .. math:: t = t_0 + \phi \, n / W, \quad \phi = 2 (g - 1) / g
+
+        with :math:`\phi = 1` where the switch adds, so that each byte crosses a link once. Of a
+        short message in a one-shot kernel, in which each device reads the whole message of all
+        others, :math:`t_0 + (g - 1) \, n / W_1`; no longer message takes less. Over m nodes a
+        reduce-scatter and an all-gather inside of each, and between them an all-reduce of what one
+        device then holds:
+
+        .. math:: t = 2 \left( t_0 + \frac{g - 1}{g} \frac{n}{W} \right)
+            + t_0' + \frac{2 (m - 1)}{m} \frac{n / g}{W'}
+
+        Source
+            Thakur et al. 2005, IJHPCA 19(1), section 4 (ring); NVLink SHARP for the switch;
+            TensorRT-LLM ``customAllReduceKernels.cu`` and vLLM ``csrc/custom_all_reduce.cuh``
+            (one-shot kernels); NCCL's hierarchical rings.
+        """
         if devices == 1:
             return np.zeros(())
         group = min(devices, self.node_devices or self.within.max_devices)
-        link_bytes_per_s = self.reached.link_frac * self.within.link_bytes_per_s
-        if devices == group:
-            share, most = self.reached.one_shot_frac, self.reached.one_shot_bytes
-            return all_reduce_s(
-                message_bytes,
-                devices=devices,
-                link_bytes_per_s=link_bytes_per_s,
-                latency_s=self.latency_s(devices),
-                switch_reduces=self.within.switch_reduces,
-                one_shot=None if share is None else (share * self.within.link_bytes_per_s, most),
+        if devices > group:
+            nodes = math.ceil(devices / group)
+            between_s = (
+                self.scale_out_latency_s
+                + 2 * (nodes - 1) / nodes * (message_bytes / group) / self.scale_out_bytes_per_s
             )
-        return hierarchical_all_reduce_s(
-            message_bytes,
-            nodes=math.ceil(devices / group),
-            node_devices=group,
-            link_bytes_per_s=(link_bytes_per_s, self.scale_out_bytes_per_s),
-            latency_s=(self.latency_s(group), self.scale_out_latency_s),
-        )
+            inside_s = self.all_to_all(message_bytes, group, self.latency_s(group))
+            return np.asarray(2 * inside_s + between_s)
+        share = 1.0 if self.within.switch_reduces else 2 * (devices - 1) / devices
+        long_s = self.latency_s(devices) + share * message_bytes / self.link_bytes_per_s
+        one_shot_frac, most = self.reached.one_shot_frac, self.reached.one_shot_bytes
+        if one_shot_frac is None:
+            return long_s
+        bytes_per_s = one_shot_frac * self.within.link_bytes_per_s
+        read_bytes = (devices - 1) * np.minimum(message_bytes, most)
+        short_s = self.latency_s(devices) + read_bytes / bytes_per_s
+        return np.where(message_bytes <= most, short_s, np.maximum(long_s, short_s))
 
     def all_to_all(self, sent_bytes: Array, devices: int, latency_s: float) -> Array:
+        r"""Return the seconds of an all-to-all in which each device sends n bytes in total.
+
+        .. math:: t = t_0 + \frac{g - 1}{g} \, n / W
+
+        Source
+            Thakur et al. 2005, IJHPCA 19(1), section 4.
+        """
         group = min(devices, self.node_devices or self.within.max_devices)
-        inside_s = all_to_all_s(
-            sent_bytes * (group / devices),
-            devices=group,
-            link_bytes_per_s=self.reached.link_frac * self.within.link_bytes_per_s,
-            latency_s=latency_s,
-        )
+        inside_bytes = (group - 1) / group * (sent_bytes * (group / devices))
+        inside_s = np.asarray(latency_s + inside_bytes / self.link_bytes_per_s)
         if devices == group:
             return inside_s
         # What leaves the group goes over other links, at the same time.
@@ -311,9 +204,7 @@ class _Links:
         staying = placement.pipeline_parallel - 1 - leaving
         sent_bytes = message_bytes / placement.tensor_parallel
         hop_s = self.latency_s(2)
-        seconds = staying * (
-            hop_s + sent_bytes / (self.reached.link_frac * self.within.link_bytes_per_s)
-        )
+        seconds = staying * (hop_s + sent_bytes / self.link_bytes_per_s)
         if leaving:
             hop_s = self.scale_out_latency_s
             seconds = seconds + leaving * (hop_s + sent_bytes / self.scale_out_bytes_per_s)
@@ -369,7 +260,7 @@ def communication_s(
         the links between groups reach.
 
     Source
-        `all_reduce_s`, `all_to_all_s`, `hierarchical_all_reduce_s`.
+        Thakur et al. 2005, IJHPCA 19(1), section 4: see `_Links`.
 
     Examples
     --------
@@ -810,16 +701,17 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
                 else np.asarray(busy.layers * kernel.floor_s + busy.held_experts * kernel.expert_s),
             )
         )
+    overheads = overheads_s(shape, engine)
     latency = PassLatency(
         ops=tuple(ops),
         work_s=_work_s(ops, work.n_passes, granularity),
         communication_s=communication_s(work.exchanges, engine, work.n_passes),
-        overheads_s=overheads_s(shape, engine),
+        overheads_s=overheads,
         notes=work.notes,
     )
+    # What is left of launches, and what a cap costs, lies above all that was added so far.
     for name, launched_s in launches_s(shape, engine).items():
-        waited_s = {name: np.maximum(launched_s - latency.total_s, 0.0)}
-        latency = replace(latency, overheads_s={**latency.overheads_s, **waited_s})
+        overheads[name] = np.maximum(launched_s - latency.total_s, 0.0)
     if work.power is not None:
         bare = [
             replace(
@@ -828,8 +720,7 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
             for op, one in zip(ops, work.ops, strict=True)
         ]
         core_s = latency.total_s - _work_s(bare, work.n_passes, granularity)
-        lost_s = {"power cap": work.power.lost_s(core_s, latency.total_s)}
-        latency = replace(latency, overheads_s={**latency.overheads_s, **lost_s})
+        overheads["power cap"] = work.power.lost_s(core_s, latency.total_s)
     return latency if work.pipeline is None else staged(latency, work.pipeline, engine)
 
 

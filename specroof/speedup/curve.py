@@ -600,8 +600,7 @@ def _curve_at(
     if (least := without_launches(model, setup)) is not None:
         # Batches that graphs hold, at all draft lengths, have no launches to leave out.
         verification = ForwardPass(batches[:, None], proposed.verify_len, 0.0)
-        groups = setup.placement.attention_data_parallel
-        eager = padded_pass(verification, setup.engine.graphs, groups)[1]
+        eager = padded_pass(verification, setup)[1]
         launching = np.flatnonzero(eager.any(axis=-1))
         for rows, columns in grid_slices((len(contexts), len(launching), len(draft_lens))):
             some = launching[columns]
