@@ -37,7 +37,7 @@ from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import KINDS, Drafter, Round, ideal_drafter
-from specroof.drafters.heads import head_block_drafter, head_drafter, medusa_drafter
+from specroof.drafters.heads import head_drafter, medusa_drafter
 from specroof.drafters.kinds import autoregressive_drafter, beta_tail, block_drafter, lookup_drafter
 from specroof.drafters.trees import expansion_tree, tree_proposals
 from specroof.errors import OptionError, Urgent
@@ -348,7 +348,7 @@ def test_a_chain_as_a_tree_costs_the_same_to_the_last_bit() -> None:
     for drafter in (
         head_drafter("mtp"),
         head_drafter("eagle3"),
-        head_block_drafter("dflash"),
+        head_drafter("dflash"),
         head_drafter("model", TARGET),
     ):
         chain = a_round(TARGET, pass_s, draft_len=drafted, context_len=50, tokens_per_round=tokens)
@@ -406,7 +406,7 @@ def a_block(
     )
 
 
-DFLASH: Final = head_block_drafter("dflash", a_block())
+DFLASH: Final = head_drafter("dflash", a_block())
 
 
 def test_a_block_pass_sees_context_and_block_and_heads_all_but_the_anchor() -> None:
@@ -435,7 +435,7 @@ def test_bytes_of_a_block_by_hand_with_steps_that_repeat_it_and_not_the_injectio
     accepted = 2 * SIZE * SIZE + 3 * 2 * kv
     cache = 3 * 2 * 2 * 16 * (90 + 8)
     expected = 2 * (steps * (block + cache) + accepted) + steps * 4 * 7 * VOCABULARY
-    drafter = head_block_drafter("dflash", a_block(), steps=steps)
+    drafter = head_drafter("dflash", a_block(), steps=steps)
     found = seconds(drafter, draft_len=verified, context_len=90, tokens_per_round=2)
     assert found == pytest.approx(expected)
 
@@ -445,13 +445,13 @@ def test_a_markov_head_runs_once_more_for_each_draft_of_the_block() -> None:
         "m", hidden_size=SIZE, vocab_size=VOCABULARY, rank=16, table_rows=VOCABULARY
     )
     head = a_block(block=5, serial=serial, anchor=True)
-    (one,) = asked(head_block_drafter("dspark", head), draft_len=2, tokens_per_round=2)
+    (one,) = asked(head_drafter("dspark", head), draft_len=2, tokens_per_round=2)
     assert (one["sizes"][0], one["sizes"][2]) == (5, 5)
     _, step = one["beside"]
     assert (step.times, float(step.forward_pass.query_len)) == (5, 1)
     # Per draft the matrix from rank to vocabulary, the confidence row, and the logits.
-    plain = seconds(head_block_drafter("dspark", replace(head, serial=None)), tokens_per_round=2)
-    with_head = seconds(head_block_drafter("dspark", head), tokens_per_round=2)
+    plain = seconds(head_drafter("dspark", replace(head, serial=None)), tokens_per_round=2)
+    with_head = seconds(head_drafter("dspark", head), tokens_per_round=2)
     assert with_head - plain == 5 * (2 * (16 * VOCABULARY + SIZE + 16) + 4 * VOCABULARY)
 
 
@@ -516,14 +516,14 @@ def test_blocks_longer_than_the_drafter_was_made_for_are_refused(
 ) -> None:
     heads = {"usual": None, "a block of 8": a_block(), "no size": UNSIZED}
     with pytest.raises(OptionError, match=f"^{message}$"):
-        head_block_drafter(kind, heads[head], **sizes)
+        head_drafter(kind, heads[head], **sizes)
 
 
 def test_a_block_may_be_shorter_than_configured_and_needs_its_target() -> None:
-    assert head_block_drafter("dflash", a_block(), block=4).max_draft_len == 3
-    assert head_block_drafter("dflash", a_block(), drafts=4).max_draft_len == 4
-    assert head_block_drafter("dspark", drafts=4).max_draft_len == 4
-    (one,) = asked(head_block_drafter("dflash", UNSIZED, drafts=4), context_len=9)
+    assert head_drafter("dflash", a_block(), block=4).max_draft_len == 3
+    assert head_drafter("dflash", a_block(), drafts=4).max_draft_len == 4
+    assert head_drafter("dspark", drafts=4).max_draft_len == 4
+    (one,) = asked(head_drafter("dflash", UNSIZED, drafts=4), context_len=9)
     assert one["sizes"] == (5, 9, 4)
     with pytest.raises(ValueError, match="`target`"):
         head_drafter("mtp").draft(replace(a_round(TARGET, Ledger()), target=None))

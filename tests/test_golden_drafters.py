@@ -17,7 +17,7 @@ from published_models import published, published_hardware, published_options, s
 from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance
 from specroof.drafters import Drafter
-from specroof.drafters.heads import head_block_drafter, head_drafter
+from specroof.drafters.heads import head_drafter
 from test_golden_adaptive import BATCHES, POST, column
 
 pytestmark = pytest.mark.golden
@@ -32,7 +32,7 @@ MICROSECONDS: Final = 1e6
 #: A target of which the drafters take nothing but the width.
 TARGET: Final = replace(simulated_qwen36(), hidden_size=2048, vocab_size=248_320)
 #: DFlash's 16 positions make 15 drafts, but the published cost has the head on all of them.
-DFLASH: Final = head_block_drafter("dflash", published_dflash())
+DFLASH: Final = head_drafter("dflash", published_dflash())
 MTP: Final = head_drafter("mtp", published_mtp())
 
 

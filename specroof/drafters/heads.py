@@ -151,16 +151,9 @@ def fitted(head: DraftHead, target: Architecture) -> DraftHead:
     return replace(head, model=replace(head.model, head=target.head))
 
 
-def timed_drafter(
-    geometry: Geometry,
-    seconds: Seconds,
-    *,
-    name: str,
-    origin: str,
-    where: Where | None = None,
-    max_draft_len: int | None = None,
-) -> Drafter:
-    """Return a drafter whose passes are timed like the target's.
+@dataclass(frozen=True, slots=True, eq=False)
+class _TimedPasses:
+    """The passes of a drafter, which are timed like the target's.
 
     Parameters
     ----------
@@ -168,27 +161,20 @@ def timed_drafter(
         What it looks like for a target.
     seconds
         What a round of its kind does.
-    name
-        What outputs call it.
     origin
         Where its sizes come from.
-    where
-        Where it runs; in line on the target's devices if None.
-    max_draft_len
-        The longest draft that it can make.
+    runs
+        Where it runs.
     """
-    passes = _TimedPasses(geometry, seconds, origin, where or Where())
-    return Drafter(name, passes.draft, max_draft_len, describe=passes.describe, held=passes.held)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _TimedPasses:
-    """The passes of a drafter, as `timed_drafter` takes them."""
 
     geometry: Geometry
     seconds: Seconds
     origin: str
     runs: Where
+
+    def drafter(self, name: str, max_draft_len: int | None = None) -> Drafter:
+        """Return the drafter of this name, and of the longest draft that it can make."""
+        return Drafter(name, self.draft, max_draft_len, describe=self.describe, held=self.held)
 
     def draft(self, round_: Round) -> DraftTime:
         if round_.target is None:
@@ -242,7 +228,7 @@ def _fitting(geometry: Geometry, target: Architecture) -> DraftHead:
     return fitted(_shaped(geometry, target), target)
 
 
-# --- Seconds of each kind: token by token, all drafts in one pass, Medusa heads -------------------
+# --- Seconds of each kind: token by token, all drafts in one pass, whole blocks, Medusa heads -----
 
 
 def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
@@ -328,158 +314,7 @@ def parallel_s(head: DraftHead, round_: Round) -> Array:
     return round_.pass_s(head.model, forward, *accepted_work(head, round_))
 
 
-@dataclass(frozen=True, slots=True)
-class HeadKind:
-    """A kind of drafter that is a few layers, or a model.
-
-    Parameters
-    ----------
-    seconds
-        What a round of its kind does.
-    usual
-        What it looks like for a target where no config is given, and of some with a design; None
-        where one must be.
-    """
-
-    seconds: Seconds
-    usual: Callable[..., DraftHead] | None = None
-
-
-#: The kinds of drafter that are sized by a config of layers.
-HEAD_KINDS: Final = {
-    # a layer of the target's own kind: DeepSeek-V3 report, arXiv:2412.19437, section 2.2
-    "mtp": HeadKind(chained_s, usual_mtp),
-    # every pass ends in the target's head: Li et al. 2024, arXiv:2401.15077 and arXiv:2406.16858
-    "eagle": HeadKind(chained_s, usual_eagle),
-    # features of the target merged once, a separate vocabulary: Li et al. 2025, arXiv:2503.01840
-    "eagle3": HeadKind(chained_s, usual_eagle3),
-    # an independent model, which reads the committed tokens again as EAGLE does: Leviathan et al.
-    # 2022, arXiv:2211.17192; vLLM `v1/spec_decode/draft_model.py`
-    "model": HeadKind(chained_s),
-    # EAGLE-3 that makes all drafts in one pass: arXiv:2602.01469
-    "p_eagle": HeadKind(parallel_s, usual_p_eagle),
-    # a small model that does: An et al. 2025, arXiv:2504.18583; PARD-2: AMD-AGI/PARD
-    "pard": HeadKind(parallel_s),
-}
-
-
-def designed(
-    kind: str, usual: Callable[..., DraftHead], design: HeadDesign | None
-) -> tuple[Geometry, str]:
-    """Return what a head without a config looks like for a target, and where its sizes come from.
-
-    Parameters
-    ----------
-    kind, usual
-        The kind, and its usual sizes.
-    design
-        What differs from them, of a kind that takes one; None for nothing.
-    """
-    if design is None:
-        return usual, f"the usual sizes of {kind} (no config= given)"
-    origin = f"the usual sizes of {kind} but for its design (no config= given)"
-    return partial(usual, design=design), origin
-
-
-def head_drafter(
-    kind: str,
-    head: DraftHead | Architecture | None = None,
-    *,
-    name: str | None = None,
-    where: Where | None = None,
-    design: HeadDesign | None = None,
-) -> Drafter:
-    """Return a drafter of one of `HEAD_KINDS`.
-
-    Parameters
-    ----------
-    kind
-        The kind.
-    head
-        Its layers, or a whole model; the usual geometry for the target if None.
-    name
-        What outputs call it; the kind if None.
-    where
-        Where it runs.
-    design
-        What differs from the usual geometry, where `head` is None.
-
-    Raises
-    ------
-    OptionError
-        If the kind has no usual geometry, and `head` is None.
-
-    Source
-        See `HEAD_KINDS`.
-
-    Examples
-    --------
-    >>> head_drafter("eagle3").name
-    'eagle3'
-    """
-    row = HEAD_KINDS[kind]
-    own_model = head if isinstance(head, Architecture) and row.usual is None else None
-    if isinstance(head, Architecture):
-        head = DraftHead(kind, head, vocab_size=head.vocab_size)
-    if head is not None:
-        geometry: Geometry = partial(same_for_all, head)
-        origin = f"config {head.name}"
-    elif row.usual is not None:
-        geometry, origin = designed(kind, row.usual, design)
-    else:
-        reject("config is missing", f"config= of the {kind} drafter")
-    drafter = timed_drafter(geometry, row.seconds, name=name or kind, origin=origin, where=where)
-    return replace(drafter, own_model=own_model)
-
-
-def medusa_drafter(
-    heads: MedusaHeads | None = None, *, name: str = "medusa", where: Where | None = None
-) -> Drafter:
-    """Return Medusa heads, which all look at the target's last hidden state, once a round.
-
-    Parameters
-    ----------
-    heads
-        How many, of how many layers; five of one if None.
-    name
-        What outputs call it.
-    where
-        Where they run.
-
-    Source
-        Cai et al. 2024, arXiv:2401.10774.
-
-    Examples
-    --------
-    >>> medusa_drafter().max_draft_len
-    5
-    """
-    origin = "the usual five heads (no config= given)" if heads is None else f"config {heads.name}"
-    return timed_drafter(
-        usual_medusa if heads is None else partial(_medusa_geometry, heads),
-        _medusa_s,
-        name=name,
-        origin=origin,
-        where=where,
-        max_draft_len=USUAL_MEDUSA_HEADS if heads is None else heads.n_heads,
-    )
-
-
-def _medusa_geometry(heads: MedusaHeads, target: Architecture) -> DraftHead:
-    size = heads.target_size or target.hidden_size
-    return medusa_head(heads, hidden_size=size, vocab_size=target.vocab_size)
-
-
-def _medusa_s(head: DraftHead, round_: Round) -> Array:
-    return round_.pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))
-
-
-# --- Drafters that draft a whole block at once: DFlash and DSpark --------------------------------
-
-_LONGEST_BLOCK = 4096
-
-
-def block_s(head: DraftHead, round_: Round, *, steps: int) -> Array:
+def block_s(head: DraftHead, round_: Round, *, steps: int = 1) -> Array:
     r"""Return the seconds of drafting a whole block.
 
     .. math:: t = t_{accepted}(N) + n_{steps} \left( t(D) + D' \, t_{serial} \right)
@@ -515,39 +350,60 @@ def block_s(head: DraftHead, round_: Round, *, steps: int) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockKind:
-    """A kind of drafter that drafts whole blocks over the target's features.
+class HeadKind:
+    """A kind of drafter that is a few layers, or a model.
 
     Parameters
     ----------
+    seconds
+        What a round of its kind does.
     usual
-        What it looks like for a target where no config is given.
+        What it looks like for a target where no config is given, and of some with a design; None
+        where one must be.
     block
-        Positions of its usual block.
+        Positions of the usual block of a kind that drafts whole blocks over the target's features.
     anchor_drafts
-        Whether the anchor's position makes a draft too.
+        Whether the anchor's position of a block makes a draft too.
     most_steps
         Denoising steps at most: passes over a block.
     """
 
-    usual: Callable[..., DraftHead]
-    block: int
+    seconds: Seconds
+    usual: Callable[..., DraftHead] | None = None
+    block: int | None = None
     anchor_drafts: bool = False
     most_steps: int = 1
 
 
-#: The kinds of drafter that draft whole blocks.
-BLOCK_KINDS: Final = {
+#: The kinds of drafter that are sized by a config of layers.
+HEAD_KINDS: Final = {
+    # a layer of the target's own kind: DeepSeek-V3 report, arXiv:2412.19437, section 2.2
+    "mtp": HeadKind(chained_s, usual_mtp),
+    # every pass ends in the target's head: Li et al. 2024, arXiv:2401.15077 and arXiv:2406.16858
+    "eagle": HeadKind(chained_s, usual_eagle),
+    # features of the target merged once, a separate vocabulary: Li et al. 2025, arXiv:2503.01840
+    "eagle3": HeadKind(chained_s, usual_eagle3),
+    # an independent model, which reads the committed tokens again as EAGLE does: Leviathan et al.
+    # 2022, arXiv:2211.17192; vLLM `v1/spec_decode/draft_model.py`
+    "model": HeadKind(chained_s),
+    # EAGLE-3 that makes all drafts in one pass: arXiv:2602.01469
+    "p_eagle": HeadKind(parallel_s, usual_p_eagle),
+    # a small model that does: An et al. 2025, arXiv:2504.18583; PARD-2: AMD-AGI/PARD
+    "pard": HeadKind(parallel_s),
     # block diffusion, DFlash2 too: Chen et al. 2026, arXiv:2602.06036
-    "dflash": BlockKind(usual_dflash, USUAL_BLOCKS["dflash"], most_steps=64),
+    "dflash": HeadKind(block_s, usual_dflash, USUAL_BLOCKS["dflash"], most_steps=64),
     # a block pass, then a short serial head for each draft: DSpark paper (deepseek-ai/DeepSpec)
-    "dspark": BlockKind(usual_dspark, USUAL_BLOCKS["dspark"], anchor_drafts=True),
+    "dspark": HeadKind(block_s, usual_dspark, USUAL_BLOCKS["dspark"], anchor_drafts=True),
 }
 
 
-def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
+#: Positions of a block that no config bounds.
+_LONGEST_BLOCK = 4096
+
+
+def head_drafter(  # noqa: PLR0913 - the keys of a SPEC
     kind: str,
-    head: DraftHead | None = None,
+    head: DraftHead | Architecture | None = None,
     *,
     block: int | None = None,
     drafts: int | None = None,
@@ -556,16 +412,17 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     where: Where | None = None,
     design: HeadDesign | None = None,
 ) -> Drafter:
-    """Return a drafter of one of `BLOCK_KINDS`.
+    """Return a drafter of one of `HEAD_KINDS`.
 
     Parameters
     ----------
     kind
         The kind.
     head
-        Its layers; the usual geometry for the target if None.
+        Its layers, or a whole model; the usual geometry for the target if None.
     block, drafts
-        Positions of a block (the anchor included), or drafts; as configured if None.
+        Of a kind with blocks, positions of one (the anchor included), or drafts; as configured if
+        None.
     steps
         Denoising steps.
     name
@@ -578,32 +435,41 @@ def head_block_drafter(  # noqa: PLR0913 - the keys of a SPEC
     Raises
     ------
     OptionError
-        For a block longer than the drafter's, and more steps than its kind takes.
+        If the kind has no usual geometry, and `head` is None; for a block longer than the
+        drafter's, and more steps than its kind takes.
 
     Source
-        See `BLOCK_KINDS`.
+        See `HEAD_KINDS`.
 
     Examples
     --------
-    >>> head_block_drafter("dflash").max_draft_len, head_block_drafter("dspark").max_draft_len
-    (15, 7)
+    >>> [head_drafter(kind).max_draft_len for kind in ("eagle3", "dflash", "dspark")]
+    [None, 15, 7]
     """
-    row = BLOCK_KINDS[kind]
-    whole_within("steps", steps, Bounds(1, row.most_steps, whole=True))
-    configured = row.block if head is None else head.block
-    anchor_drafts = row.anchor_drafts if head is None else head.anchor_drafts
-    positions = _block_len(configured, (block, drafts), anchors=0 if anchor_drafts else 1)
-    sized, origin = designed(kind, row.usual, design)
+    row = HEAD_KINDS[kind]
+    own_model = head if isinstance(head, Architecture) and row.usual is None else None
+    if isinstance(head, Architecture):
+        head = DraftHead(kind, head, vocab_size=head.vocab_size)
     if head is not None:
-        sized, origin = partial(same_for_all, head), f"config {head.name}"
-    return timed_drafter(
-        partial(_block_geometry, sized, positions),
-        partial(block_s, steps=steps),
-        name=name or kind,
-        origin=f"{origin}, block of {positions}",
-        where=where,
-        max_draft_len=positions if anchor_drafts else positions - 1,
-    )
+        geometry: Geometry = partial(same_for_all, head)
+        origin = f"config {head.name}"
+    elif row.usual is None:
+        reject("config is missing", f"config= of the {kind} drafter")
+    else:
+        geometry = row.usual if design is None else partial(row.usual, design=design)
+        but = "" if design is None else " but for its design"
+        origin = f"the usual sizes of {kind}{but} (no config= given)"
+    seconds, longest = row.seconds, None
+    if row.block is not None:
+        whole_within("steps", steps, Bounds(1, row.most_steps, whole=True))
+        sizes = row if head is None else head
+        anchors = 0 if sizes.anchor_drafts else 1
+        positions = _block_len(sizes.block, (block, drafts), anchors=anchors)
+        geometry = partial(_block_geometry, geometry, positions)
+        seconds, longest = partial(block_s, steps=steps), positions - anchors
+        origin = f"{origin}, block of {positions}"
+    passes = _TimedPasses(geometry, seconds, origin, where or Where())
+    return replace(passes.drafter(name or kind, longest), own_model=own_model)
 
 
 def _block_geometry(sized: Geometry, positions: int, target: Architecture) -> DraftHead:
@@ -623,3 +489,42 @@ def _block_len(
     if configured is None:
         reject("block is missing and the config has no block size", "block= or drafts=")
     return configured
+
+
+def medusa_drafter(
+    heads: MedusaHeads | None = None, *, name: str = "medusa", where: Where | None = None
+) -> Drafter:
+    """Return Medusa heads, which all look at the target's last hidden state, once a round.
+
+    Parameters
+    ----------
+    heads
+        How many, of how many layers; five of one if None.
+    name
+        What outputs call it.
+    where
+        Where they run.
+
+    Source
+        Cai et al. 2024, arXiv:2401.10774.
+
+    Examples
+    --------
+    >>> medusa_drafter().max_draft_len
+    5
+    """
+    geometry: Geometry = usual_medusa
+    origin, longest = "the usual five heads (no config= given)", USUAL_MEDUSA_HEADS
+    if heads is not None:
+        geometry = partial(_medusa_geometry, heads)
+        origin, longest = f"config {heads.name}", heads.n_heads
+    return _TimedPasses(geometry, _medusa_s, origin, where or Where()).drafter(name, longest)
+
+
+def _medusa_geometry(heads: MedusaHeads, target: Architecture) -> DraftHead:
+    size = heads.target_size or target.hidden_size
+    return medusa_head(heads, hidden_size=size, vocab_size=target.vocab_size)
+
+
+def _medusa_s(head: DraftHead, round_: Round) -> Array:
+    return round_.pass_s(head.model, ForwardPass(round_.batch_size, 1.0, round_.context_len))

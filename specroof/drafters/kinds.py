@@ -25,7 +25,7 @@ from specroof.drafters.base import (
     chain_proposals,
     same_for_all,
 )
-from specroof.drafters.heads import Where, head_block_drafter, head_drafter, medusa_drafter
+from specroof.drafters.heads import Where, head_drafter, medusa_drafter
 from specroof.drafters.trees import (
     MOST_NODES,
     dynamic_tree,
@@ -704,9 +704,9 @@ KINDS: Final[dict[str, Kind]] = {
     "eagle3": _with_config(partial(head_drafter, "eagle3"), stops=True, design=tuple(_DESIGN)),
     "medusa": _with_config(medusa_drafter),
     "dflash": _with_config(
-        partial(head_block_drafter, "dflash"), _BLOCK | _STEPS, stops=True, design=tuple(_DESIGN)
+        partial(head_drafter, "dflash"), _BLOCK | _STEPS, stops=True, design=tuple(_DESIGN)
     ),
-    "dspark": _with_config(partial(head_block_drafter, "dspark"), _BLOCK, stops=True),
+    "dspark": _with_config(partial(head_drafter, "dspark"), _BLOCK, stops=True),
     "p_eagle": _with_config(partial(head_drafter, "p_eagle"), tree=False),
     "pard": _with_config(partial(head_drafter, "pard"), required=True, tree=False),
     "model": _with_config(
