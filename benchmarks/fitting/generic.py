@@ -25,7 +25,7 @@ from fitting.parameters import (
 )
 from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import OTHER_DRAFTERS, Band, Collective, EngineProfile
-from specroof.hardware.profile import GENERIC, ChipFamily, Generic
+from specroof.hardware.profile import GENERIC, ChipFamily, Generic, scaled
 from specroof.scoring.left_out import left_out_name
 
 #: Chips by their matrix units, and what kernels reach there: share of the bf16 peak in matmuls of
@@ -122,7 +122,7 @@ def _relative(name: str, parameters: Mapping[str, float]) -> EngineProfile:
     return replace(
         engine,
         prefill_expert_tiles={
-            key: tile.scaled(1 / CHIP_FAMILIES["hopper"].compute_frac)
+            key: scaled(tile, compute=1 / CHIP_FAMILIES["hopper"].compute_frac)
             for key, tile in tiles.items()
         },
         name=GENERIC,

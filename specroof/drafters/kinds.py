@@ -99,15 +99,10 @@ def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
     share = number_within("cost", cost, _COSTS)
     return Drafter(
         name or f"autoregressive,cost={share:g}",
-        partial(_tokens_time, share),
+        partial(_blocks_time, share, 1),
         describe=partial(same_for_all, f"given: {share:g} of the target's step per draft token"),
         with_cost=autoregressive_drafter,
     )
-
-
-def _tokens_time(share: float, round_: Round) -> DraftTime:
-    """Return the time of drafts that each cost a share of the target's step."""
-    return DraftTime(round_.draft_len * share * round_.share_base_s)
 
 
 def _blocks_time(share: float, per_block: int, round_: Round) -> DraftTime:

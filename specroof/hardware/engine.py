@@ -361,11 +361,6 @@ class ExpertTile:
     compute_frac: Share
     few_frac: Share | None = None
 
-    def scaled(self, factor: float, *, most: float = math.inf) -> "ExpertTile":
-        """Return the tile with its shares times `factor`, but at most `most`."""
-        few = self.few_frac and min(self.few_frac * factor, most)
-        return replace(self, compute_frac=min(self.compute_frac * factor, most), few_frac=few)
-
     def wasted(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
         r"""Return :math:`\varphi`, by how much few rows decide."""
         return np.asarray(self.rows / (self.rows + np.asarray(rows, dtype=np.float64)))
@@ -402,16 +397,6 @@ class ExpertKernel:
     memory_frac: Share
     compute_frac: Share
     tokens: MeasuredBatch
-
-    def scaled(
-        self, *, compute: float = 1.0, memory: float = 1.0, most: float = math.inf
-    ) -> "ExpertKernel":
-        """Return the kernel with its shares times these factors, but at most `most`."""
-        return replace(
-            self,
-            memory_frac=min(self.memory_frac * memory, most),
-            compute_frac=min(self.compute_frac * compute, most),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from types import NoneType
-from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 import numpy as np
 
@@ -18,8 +18,11 @@ from specroof.hardware.engine import (
     Collective,
     Dtype,
     EngineProfile,
+    ExpertKernel,
+    ExpertTile,
     ServedBands,
     ShortName,
+    SparseKernel,
 )
 from specroof.reading.yaml_text import field_kinds, parse_yaml, read_plain, shown
 from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES
@@ -214,6 +217,45 @@ class GenericEngines:
         )
 
 
+_Part = TypeVar("_Part", EngineProfile, ExpertTile, ExpertKernel, SparseKernel)
+
+
+def scaled(
+    part: _Part, *, compute: float = 1.0, memory: float = 1.0, most: float = math.inf
+) -> _Part:
+    """Return an engine, a tile or a kernel with its own shares of a peak times these factors.
+
+    Parameters
+    ----------
+    part
+        Of which an engine's tiles and kernels stay as they are: see `scaled_engine`.
+    compute, memory
+        Factors of its shares of arithmetic, and of its shares of the memory's bytes/s.
+    most
+        No share is more.
+
+    Examples
+    --------
+    >>> scaled(ExpertTile(rows=25, compute_frac=0.5), compute=0.8).compute_frac
+    0.4
+    """
+    of_arithmetic = ("compute_frac", "kind_compute_frac", "prefill_compute_frac", "few_frac")
+    factors = dict.fromkeys(of_arithmetic, compute)
+    factors |= dict.fromkeys(("memory_frac", "kind_memory_frac"), memory)
+
+    def times(share: Any, factor: float) -> Any:
+        if isinstance(share, Mapping):
+            return {key: min(one * factor, most) for key, one in share.items()}
+        return share and min(share * factor, most)
+
+    shares: dict[str, Any] = {
+        name: times(getattr(part, name), factor)
+        for name, factor in factors.items()
+        if hasattr(part, name)
+    }
+    return replace(part, **shares)
+
+
 def scaled_engine(
     engine: EngineProfile, *, compute: float = 1.0, memory: float = 1.0, most: float = math.inf
 ) -> EngineProfile:
@@ -234,34 +276,13 @@ def scaled_engine(
     >>> scaled_engine(whole, compute=0.5, memory=0.9).compute_frac["fp8"]
     0.4
     """
-    tile = engine.expert_tile
-    factors = {
-        "compute_frac": compute,
-        "kind_compute_frac": compute,
-        "prefill_compute_frac": compute,
-        "kind_memory_frac": memory,
+    by = {"compute": compute, "memory": memory, "most": most}
+    tiles_and_kernels: dict[str, Any] = {
+        name: {key: scaled(part, **by) for key, part in getattr(engine, name).items()}
+        for name in ("prefill_expert_tiles", "expert_kernels", "sparse_kernels")
     }
-    shares: dict[str, Any] = {
-        name: {key: min(share * factor, most) for key, share in getattr(engine, name).items()}
-        for name, factor in factors.items()
-    }
-    return replace(
-        engine,
-        **shares,
-        expert_tile=None if tile is None else tile.scaled(compute, most=most),
-        prefill_expert_tiles={
-            key: one.scaled(compute, most=most) for key, one in engine.prefill_expert_tiles.items()
-        },
-        expert_kernels={
-            dtype: kernel.scaled(compute=compute, memory=memory, most=most)
-            for dtype, kernel in engine.expert_kernels.items()
-        },
-        sparse_kernels={
-            key: replace(kernel, compute_frac=min(kernel.compute_frac * compute, most))
-            for key, kernel in engine.sparse_kernels.items()
-        },
-        memory_frac=min(engine.memory_frac * memory, most),
-    )
+    tile = engine.expert_tile and scaled(engine.expert_tile, **by)
+    return replace(scaled(engine, **by), expert_tile=tile, **tiles_and_kernels)
 
 
 _IDEAL: Final = IDEAL_ENGINE.name

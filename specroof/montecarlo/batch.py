@@ -187,7 +187,9 @@ def simulate_batch(
     (4.0, 0.04)
     """
     expect("acceptance", acceptance, Acceptance, "an Acceptance, as of constant_acceptance")
-    times = _times(round_s)
+    times = np.atleast_1d(array_within("round_s", round_s, "seconds"))
+    if times.ndim != 1 or not np.all(times > 0.0):
+        refuse("round_s", round_s, "seconds above 0 for 1, 2, … sequences")
     check_tokens(len(times), draft_len=draft_len, output_len=output_len, n_batches=n_batches)
     whole_within("seed", seed, "seed")
     dice = np.random.default_rng(seed)
@@ -269,11 +271,3 @@ def _cumulated(
         return np.asarray(1.0 - rates ** np.arange(1, draft_len + 1))
     at_most = 1.0 - acceptance.survival(np.arange(1, draft_len + 1))
     return np.broadcast_to(at_most, (*shape, draft_len))
-
-
-def _times(round_s: ArrayLike) -> Array:
-    """Return the seconds of a round by unfinished sequences."""
-    times = np.atleast_1d(array_within("round_s", round_s, "seconds"))
-    if times.ndim != 1 or not np.all(times > 0.0):
-        refuse("round_s", round_s, "seconds above 0 for 1, 2, … sequences")
-    return times

@@ -1,7 +1,7 @@
 """Pearson's chi-squared test, with the closed form of its p-value."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -220,10 +220,20 @@ def simulate_exactness(
         refuse("n_tokens x draft_len x vocabulary", sizes, f"up to {_MOST_DRAWS}")
     whole_within("seed", seed, "seed")
     dice = np.random.default_rng(seed)
-    tally = _Tally.empty(pair)
     before = pair.context(dice.integers(0, pair.target.shape[1], _SEQUENCES))
+    tally = _Tally(
+        np.zeros_like(pair.target), np.zeros(len(pair.target)), np.zeros(len(pair.target))
+    )
     while tally.committed.sum() < n_tokens:
-        before = tally.add_round(pair, before, draft_len, dice)
+        np.add.at(tally.starts, before, 1.0)
+        committed, accepted = _round(pair, before, draft_len, dice)
+        tally.accepted.append(accepted)
+        for position, token in enumerate(committed):
+            there = position <= accepted
+            np.add.at(tally.committed, (before[there], token[there]), 1.0)
+            if position < draft_len:
+                np.add.at(tally.looked_at, before[there], 1.0)
+            before = np.where(there, pair.context(token), before)
     return _result(pair, tally, draft_len)
 
 
@@ -274,25 +284,7 @@ class _Tally:
     committed: Array
     starts: Array
     looked_at: Array
-    accepted: list[Tokens]
-
-    @classmethod
-    def empty(cls, pair: _Pair) -> "_Tally":
-        contexts = len(pair.target)
-        return cls(np.zeros_like(pair.target), np.zeros(contexts), np.zeros(contexts), [])
-
-    def add_round(self, pair: _Pair, before: Tokens, draft_len: int, dice: "Generator") -> Tokens:
-        """Run one round of every sequence and return the contexts that it ends in."""
-        np.add.at(self.starts, before, 1.0)
-        tokens, accepted = _round(pair, before, draft_len, dice)
-        self.accepted.append(accepted)
-        for position, token in enumerate(tokens):
-            there = position <= accepted
-            np.add.at(self.committed, (before[there], token[there]), 1.0)
-            if position < draft_len:
-                np.add.at(self.looked_at, before[there], 1.0)
-            before = np.where(there, pair.context(token), before)
-        return before
+    accepted: list[Tokens] = field(default_factory=list)
 
 
 def _round(pair: _Pair, before: Tokens, draft_len: int, dice: "Generator") -> tuple[Tokens, Tokens]:
