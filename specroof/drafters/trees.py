@@ -307,21 +307,13 @@ def dynamic_tree(rates: Rates, *, top_k: int, n_nodes: int) -> Tree:
         if depth:
             widths.append(len(frontier))
         children = np.outer(values, ranks[:top_k]).ravel()
-        named = partial(_child, frontier, min(top_k, len(ranks)))
-        drafted += (
-            (-children[place], depth, named(place)) for place in _largest(children, n_nodes)
-        )
+        names = [(*node, rank) for node in frontier for rank in range(min(top_k, len(ranks)))]
+        drafted += ((-children[at], depth, names[at]) for at in _largest(children, n_nodes))
         kept = _largest(children, top_k)
-        frontier, values = [named(place) for place in kept], children[kept]
+        frontier, values = [names[at] for at in kept], children[kept]
     # Elder siblings and parents first among equals, so that what is kept is a tree.
     best = heapq.nsmallest(n_nodes, drafted)
     return Tree(frozenset(node for _, _, node in best), tuple(widths))
-
-
-def _child(level: Sequence[Node], branch: int, place: int) -> Node:
-    """Return the name of the child at a place among all children of a level."""
-    parent, rank = divmod(place, branch)
-    return (*level[parent], rank)
 
 
 def _largest(values: Array, most: int) -> list[int]:
@@ -362,63 +354,53 @@ def optimal_tree(rates: Rates, *, n_nodes: int) -> Tree:
     >>> sorted(tree.nodes)
     [(0,), (0, 0), (1,)]
     """
-    return _expanded(_Search(rates, n_nodes).nodes())
+    most = min(n_nodes, _capacity(rates))
+    # Subtree of a leaf: one node is worth 1, and more do not fit.
+    worth = np.full(most + 2, -np.inf)
+    worth[1] = 1.0
+    shares: dict[int, list[npt.NDArray[np.intp]]] = {}
+    uses: dict[int, npt.NDArray[np.intp]] = {}
+    for depth in reversed(range(len(rates))):
+        worth, shares[depth], uses[depth] = _shared_out(rates[depth], worth[: most + 1])
+    # The nodes of the best tree, by going down the tables.
+    nodes: list[Node] = []
+    waiting: list[tuple[Node, int]] = [((), most)]
+    while waiting:
+        node, left = waiting.pop()
+        children = int(uses[len(node)][left]) if left else 0
+        for child in reversed(range(children)):
+            share = int(shares[len(node)][child][left])
+            nodes.append((*node, child))
+            waiting.append(((*node, child), share - 1))
+            left -= share
+    return _expanded(nodes)
 
 
-class _Search:
-    """Sequoia's recursion: tables by depth of the node whose children are shared out."""
+def _shared_out(
+    rates: Sequence[float], below: Array
+) -> tuple[Array, list[npt.NDArray[np.intp]], npt.NDArray[np.intp]]:
+    """Return Sequoia's recursion: the worth of a subtree by its nodes, and who gets them.
 
-    def __init__(self, rates: Rates, n_nodes: int) -> None:
-        self._rates = rates
-        most = min(n_nodes, _capacity(rates))
-        self._n_nodes = most
-        # Subtree of a leaf: one node is worth 1, and more do not fit.
-        worth = np.full(most + 2, -np.inf)
-        worth[1] = 1.0
-        self._shares: list[list[npt.NDArray[np.intp]]] = []
-        self._uses: list[npt.NDArray[np.intp]] = []
-        for depth in reversed(range(len(rates))):
-            worth = self._level(rates[depth], worth, most)
-
-    def _level(self, rates: Sequence[float], below: Array, most: int) -> Array:
-        """Return the worth of a subtree by its nodes, from the worth of its children's subtrees."""
-        below = below[: most + 1]
-        fits = np.isfinite(below)
-        used = np.full(most + 1, -np.inf)
-        used[0] = 0.0
-        best, uses = used.copy(), np.zeros(most + 1, dtype=np.intp)
-        shares = []
-        nothing = np.full(most, -np.inf)
-        for child, rate in enumerate(rates, start=1):
-            given = np.where(fits, rate * np.where(fits, below, 0.0), -np.inf)
-            # Row n holds used[n - y] in column y: what the children before get of n nodes.
-            before = sliding_window_view(np.concatenate((nothing, used)), most + 1)[:, ::-1]
-            table = before + given
-            share = np.argmax(table, axis=1)
-            used = np.max(table, axis=1)
-            shares.append(share)
-            better = used > best
-            best, uses = np.where(better, used, best), np.where(better, child, uses)
-        self._shares.append(shares)
-        self._uses.append(uses)
-        return np.concatenate(([-np.inf], 1.0 + best))
-
-    def nodes(self) -> list[Node]:
-        """Return the nodes of the best tree, by going down the tables."""
-        nodes: list[Node] = []
-        waiting: list[tuple[Node, int]] = [((), self._n_nodes)]
-        while waiting:
-            node, below = waiting.pop()
-            level = len(self._rates) - 1 - len(node)
-            if not below:
-                continue
-            left = below
-            for child in range(int(self._uses[level][below]), 0, -1):
-                share = int(self._shares[level][child - 1][left])
-                nodes.append((*node, child - 1))
-                waiting.append(((*node, child - 1), share - 1))
-                left -= share
-        return nodes
+    From the worth of its children's subtrees; the nodes of each child, and how many children, by
+    the nodes that are shared out.
+    """
+    most = len(below) - 1
+    fits = np.isfinite(below)
+    used = np.full(most + 1, -np.inf)
+    used[0] = 0.0
+    best, uses = used.copy(), np.zeros(most + 1, dtype=np.intp)
+    shares = []
+    nothing = np.full(most, -np.inf)
+    for child, rate in enumerate(rates, start=1):
+        given = np.where(fits, rate * np.where(fits, below, 0.0), -np.inf)
+        # Row n holds used[n - y] in column y: what the children before get of n nodes.
+        before = sliding_window_view(np.concatenate((nothing, used)), most + 1)[:, ::-1]
+        table = before + given
+        shares.append(np.argmax(table, axis=1))
+        used = np.max(table, axis=1)
+        better = used > best
+        best, uses = np.where(better, used, best), np.where(better, child, uses)
+    return np.concatenate(([-np.inf], 1.0 + best)), shares, uses
 
 
 def _capacity(rates: Rates) -> int:

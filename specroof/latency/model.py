@@ -316,8 +316,10 @@ def _tiles_of_heads(part: Part) -> Times:
 
 def _arithmetic_of_a_cpu(part: Part) -> Times:
     """Return the inverse of what a few rows reach of a CPU's peak in float32: `_HOST_SHARE`."""
+    if not part.op.on_host or part.setup.engine.rules == "ideal":
+        return {}
     slower = part.flops_per_s / part.chip.peak.flops_per_s.get("fp32", part.flops_per_s)
-    return {"flops": slower / _HOST_SHARE} if part.op.on_host else {}
+    return {"flops": slower / _HOST_SHARE}
 
 
 #: By name: how many times each amount is done, without unit; nothing where a correction has no say.

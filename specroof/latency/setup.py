@@ -135,16 +135,8 @@ def engine_setup(
     readable = MIXES_BY_FILE.get(facts.files, WEIGHT_MIXES)
     if weights in WEIGHT_MIXES and weights not in readable:
         refuse("weight_dtype", weights, f"{', '.join(readable)}, with {facts.title}")
-    if chosen.n_cpu_moe and not facts.uses_host:
-        reject(
-            f"n_cpu_moe is {chosen.n_cpu_moe} with engine {profile.name}",
-            those_where(lambda one: one.uses_host),
-        )
-    if chosen.n_cpu_moe and hardware.host is None:
-        reject(
-            f"n_cpu_moe is {chosen.n_cpu_moe}, and no CPU is named beside {hardware.name}",
-            "hardware as CHIP+CPU, as in CHIP+cpu-2ch-ddr5",
-        )
+    if chosen.n_cpu_moe:
+        expect_host(f"n_cpu_moe is {chosen.n_cpu_moe}", hardware, profile.name, facts)
     place, link = placement or Placement(), hardware.interconnect
     most = place.devices if link is None else link.max_devices
     if place.nodes is None and place.devices <= most:
@@ -152,6 +144,33 @@ def engine_setup(
     else:
         place = place.in_nodes(most)
     return Setup(hardware, profile, place, chosen)
+
+
+def expect_host(asked: str, hardware: HardwareProfile, engine: str, facts: Release) -> None:
+    """Refuse work for a CPU where none is named beside the chip, or the engine cannot use one.
+
+    Raises
+    ------
+    OptionError
+        With what was `asked`.
+
+    Source
+        The file of the release.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> expect_host("device is cpu", load_hardware("h100"), "vllm", release("vllm"))
+    Traceback (most recent call last):
+    specroof.errors.OptionError: device is cpu with engine vllm; allowed: llama.cpp or ideal
+    """
+    if not facts.uses_host:
+        reject(f"{asked} with engine {engine}", those_where(lambda one: one.uses_host))
+    if hardware.host is None:
+        reject(
+            f"{asked}, and no CPU is named beside {hardware.name}",
+            "hardware as CHIP+CPU, as in CHIP+cpu-2ch-ddr5",
+        )
 
 
 def drafting_engine(engine: EngineProfile) -> EngineProfile:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from specroof.arrays import Array, IntArray, array_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime, PassTime, Proposals, Round, TokensPerRound
 from specroof.errors import OptionError, expect, refuse, reject
-from specroof.frameworks import LOCAL_FRAMEWORKS, those_where
+from specroof.frameworks import LOCAL_FRAMEWORKS
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.model import (
     Work,
@@ -35,6 +35,7 @@ from specroof.latency.setup import (
     check_placement,
     draft_placement,
     drafting_setup,
+    expect_host,
     reading_notes,
 )
 from specroof.speedup.reach import evidence_engine, evidence_notes
@@ -137,16 +138,7 @@ def own_setup(
         not named beside the chip, or an engine that cannot use it.
     """
     if hardware == "cpu":
-        if not setup.release.uses_host:
-            reject(
-                f"device is cpu with engine {setup.engine.name}",
-                those_where(lambda one: one.uses_host),
-            )
-        if setup.hardware.host is None:
-            reject(
-                f"device is cpu, and no CPU is named beside {setup.hardware.name}",
-                "hardware as CHIP+CPU, as in CHIP+cpu-2ch-ddr5",
-            )
+        expect_host("device is cpu", setup.hardware, setup.engine.name, setup.release)
         return replace(setup, placement=Placement(nodes=1), on_host=True)
     stage = setup.placement
     devices = 0 if hardware is not None or placement is None else placement.devices
@@ -556,17 +548,16 @@ def decoding_curve(  # noqa: PLR0913 - a grid, and what requests reach beyond it
         )
         for at in contexts.tolist()
     ]
-    notes = dict.fromkeys(note for curve in curves for note in curve.notes)
+    of_points = ("tokens_per_round", "draft_s", "verify_s", "round_s", "launched")
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(curve, name) for curve in curves]) for name in of_points
+    }
     below, above = (np.stack([curve.spread[end] for curve in curves])[:, None] for end in (0, 1))
     return replace(
         curves[0],
         context_len=contexts,
-        tokens_per_round=np.concatenate([curve.tokens_per_round for curve in curves]),
-        draft_s=np.concatenate([curve.draft_s for curve in curves]),
-        verify_s=np.concatenate([curve.verify_s for curve in curves]),
-        round_s=np.concatenate([curve.round_s for curve in curves]),
-        launched=np.concatenate([curve.launched for curve in curves]),
-        notes=tuple(notes),
+        **joined,
+        notes=tuple(dict.fromkeys(note for curve in curves for note in curve.notes)),
         measured_draft_len=acceptance.measured_depth,
         spread=(below, above),
         acceptance_from=acceptance.description,
@@ -587,7 +578,7 @@ def _curve_at(
     evidence = evidence_engine(deployment)
     proposed = proposals(drafter, acceptance, draft_lens)
     shape = (len(contexts), len(batches), len(draft_lens))
-    times = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
+    times: dict[str, Any] = {name: np.empty(shape) for name in ("draft_s", "verify_s", "round_s")}
     of_passes: list[str] = []
     np.empty(_FREED_NUMBERS)
     for rows, columns in grid_slices(shape):
@@ -627,10 +618,8 @@ def _curve_at(
         batch_size=batches,
         draft_len=draft_lens,
         verify_len=proposed.verify_len,
-        tokens_per_round=np.broadcast_to(proposed.tokens_per_round, times["round_s"].shape),
-        draft_s=times["draft_s"],
-        verify_s=times["verify_s"],
-        round_s=times["round_s"],
+        tokens_per_round=np.broadcast_to(proposed.tokens_per_round, shape),
+        **times,
         notes=tuple(dict.fromkeys(notes)),
         cost_from=cost_from,
         acceptance_from=getattr(acceptance, "description", ""),

@@ -615,9 +615,7 @@ class SpeedupCurve:
         best = self.best_speedup[..., None]
         near = self.choices >= best * (1 - max(share, TIE))
         near[..., :1] |= np.isnan(best)  # where nothing runs
-        last = near.shape[-1] - 1
-        longest = last - np.argmax(near[..., ::-1], axis=-1)
-        return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
+        return self._ends_of(near)
 
     def best_within_band(self) -> tuple[IntArray, IntArray] | None:
         """Return the shortest and the longest draft whose band reaches the best speedup.
@@ -627,7 +625,11 @@ class SpeedupCurve:
         if self._ends is None:
             return None
         best = self.best_speedup[..., None]
-        near = (within_measured(self._ends[1], self.measured_draft_len) >= best) | np.isnan(best)
+        high = within_measured(self._ends[1], self.measured_draft_len)
+        return self._ends_of((high >= best) | np.isnan(best))
+
+    def _ends_of(self, near: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
+        """Return the shortest and the longest draft of those that are marked."""
         longest = near.shape[-1] - 1 - np.argmax(near[..., ::-1], axis=-1)
         return self.draft_len[np.argmax(near, axis=-1)], self.draft_len[longest]
 
