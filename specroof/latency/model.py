@@ -1072,24 +1072,11 @@ def _known_ops(counted: _Counted) -> list[OpCost]:
     )
 
 
-@lru_cache(maxsize=16)
-def _known_joined(first: _Counted, second: _Counted) -> tuple[list[OpCost], ...]:
-    return joined_costs(_ops_of(first), _ops_of(second))
-
-
-def _ops_of(counted: _Counted) -> list[OpCost]:
-    few = counted.forward.size <= _FEW_POINTS
-    return _known_ops(counted) if few else _known_ops.__wrapped__(counted)
-
-
-def _counted(
-    model: Architecture,
-    setup: Setup,
-    forward: ForwardPass,
-    by_sequence: bool,
-) -> _Counted:
+def _ops(
+    model: Architecture, setup: Setup, forward: ForwardPass, by_sequence: bool
+) -> list[OpCost]:
     locality, reading = setup.engine.expert_locality, attention_reading(model, setup)
-    return _Counted(
+    counted = _Counted(
         divided(model, setup),
         served_options(model, setup),
         None if locality is None else (locality.run, locality.batch),
@@ -1098,15 +1085,8 @@ def _counted(
         forward,
         reading,
     )
-
-
-def _ops(
-    model: Architecture,
-    setup: Setup,
-    forward: ForwardPass,
-    by_sequence: bool,
-) -> list[OpCost]:
-    ops = _ops_of(_counted(model, setup, forward, by_sequence))
+    few = forward.size <= _FEW_POINTS
+    ops = _known_ops(counted) if few else _known_ops.__wrapped__(counted)
     return [replace(op, on_host=True) for op in ops] if setup.on_host else [*ops]
 
 
@@ -1132,22 +1112,17 @@ def _mixed_work(
     padded, eager = padded_pass(together, setup)
     padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
     decoding = replace(forward, matmul_len=forward.query_len + padding)
-    counted = [_counted(model, setup, batch, by_sequence) for batch in (decoding, prompts)]
-    few = all(one.forward.size <= _FEW_POINTS for one in counted)
-    joined = _known_joined if few else _known_joined.__wrapped__
-    both, alone, beside = joined(*counted)
+    decoded_ops = _ops(model, setup, decoding, by_sequence)
+    both, alone, beside = joined_costs(decoded_ops, _ops(model, setup, prompts, by_sequence))
     # One row of tokens: as many kernels as a pass of either.
-    kernels, launches = (
-        count(_ops_of(counted[0]), model.n_layers) for count in (launched_kernels, served_calls)
-    )
     shape = PassShape(
         model.n_layers,
         batch,
         layer_kinds(model, setup),
         queries,
         eager,
-        kernels=kernels,
-        launches=launches,
+        kernels=launched_kernels(decoded_ops, model.n_layers),
+        launches=served_calls(decoded_ops, model.n_layers),
         takes_prompts=True,
         groups=setup.placement.attention_data_parallel,
         token_s=_token_s(model, setup),
