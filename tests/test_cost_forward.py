@@ -290,8 +290,8 @@ def test_the_parts_add_up_to_weights_cache_and_state(
     model: Architecture, context: int, choices: Options
 ) -> None:
     parts = storage(model, context, choices)
-    cached = kv_cache_bytes(model, context, choices.kv_dtype, choices.index_dtype)
-    sequence = cached + state_bytes(model, choices.state_dtype)
+    cached = kv_cache_bytes(model, context, choices)
+    sequence = cached + state_bytes(model, choices)
     assert sum(float(part.sequence_bytes) for part in parts) == pytest.approx(float(sequence))
 
 

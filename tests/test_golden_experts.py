@@ -119,7 +119,9 @@ def test_a_million_tokens_take_the_published_bytes(vector: Vector) -> None:
         model = one_block(
             CompressedAttention(128, 512, 64, window=128, ratio=sizes["ratio"], indexer=indexer)
         )
-    cached = float(kv_cache_bytes(model, options["context_len"], options["kv_dtype"]))
+    cached = float(
+        kv_cache_bytes(model, options["context_len"], Options(kv_dtype=options["kv_dtype"]))
+    )
     assert cached == pytest.approx(vector["bytes"], rel=0, abs=tolerance["bytes"])
     if "gibibytes" in vector:
         gibibytes = cached / 2**30

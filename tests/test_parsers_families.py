@@ -150,7 +150,8 @@ def test_states_beside_those_of_another_config(
     name: str, changes: Config, other: str, others: Config, difference: float
 ) -> None:
     first, second = parse(row_of(name, changes)), parse(row_of(other, others))
-    assert state_bytes(first, "fp32") - state_bytes(second, "fp32") == difference
+    wide = Options(state_dtype="fp32")
+    assert state_bytes(first, wide) - state_bytes(second, wide) == difference
 
 
 #: What a model says of itself in one number, or in one word.
@@ -408,7 +409,7 @@ def test_indexers_of_glm_5_cache_keys_and_serve_the_layers_behind_them(
     # A latent of 576 and an index key of 128, in bf16; `head_dim` and KV heads say nothing. In
     # fp8: 512 + 4 scales of 4 + 64 in bf16, and a key of 128 with a scale of 4.
     assert kv_bytes_per_token(model) == (78 * 576 + n_indexers * 128) * 2
-    assert kv_bytes_per_token(model, "fp8") == 78 * 656 + n_indexers * 132
+    assert kv_bytes_per_token(model, Options(kv_dtype="fp8")) == 78 * 656 + n_indexers * 132
     # Every layer attends to the 2048 tokens that the last indexer picked.
     assert {core.top_k for core in cores(model)} == {2048}
     ops = forward_cost(model, ForwardPass(batch_size=1, query_len=1, context_len=1e6))

@@ -13,6 +13,7 @@ from specroof import load_hardware, load_model
 from specroof.architecture.draft_heads import DraftHead, usual_mtp
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import VisionTower
+from specroof.cost import Options
 from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import ConfigError, OptionError
 from specroof.latency.model import memory_notes
@@ -288,7 +289,9 @@ def test_what_fits_has_the_sizes_of_the_model(real_configs: Path) -> None:
         read = parse_config(json.dumps(config), source=file.name, family=fit[1])
         # norms of heads, biases of projections and of experts are what families differ in
         assert read.n_params == pytest.approx(own.n_params, rel=1e-4), file.name
-        caches = [float(kv_cache_bytes(model, 32768, "bf16")) for model in (read, own)]
+        caches = [
+            float(kv_cache_bytes(model, 32768, Options(kv_dtype="bf16"))) for model in (read, own)
+        ]
         assert caches[0] == caches[1], file.name
         n_fit += 1
     assert n_fit >= 60

@@ -27,7 +27,7 @@ from shrink import shrunken  # noqa: E402
 
 from specroof.architecture.latent import LatentAttention  # noqa: E402
 from specroof.architecture.model import Architecture  # noqa: E402
-from specroof.cost import ForwardPass, forward_cost, state_bytes  # noqa: E402
+from specroof.cost import ForwardPass, Options, forward_cost, state_bytes  # noqa: E402
 from specroof.cost.forward import kv_cache_bytes  # noqa: E402
 from specroof.errors import SpecroofError  # noqa: E402
 from specroof.parsers import parse_config  # noqa: E402
@@ -158,8 +158,9 @@ def _expansion(core: LatentAttention, context_len: int) -> int:
 
 def _elements(model: Architecture, context_len: int) -> int:
     """Return the elements that one sequence keeps: keys, values, recurrent state."""
-    kept = float(kv_cache_bytes(model, context_len, "bf16")) / 2
-    return round(kept + state_bytes(replace(model, activation_dtype="fp32"), "fp32") / 4)
+    wide = replace(model, activation_dtype="fp32")
+    kept = float(kv_cache_bytes(model, context_len, Options(kv_dtype="bf16"))) / 2
+    return round(kept + state_bytes(wide, Options(state_dtype="fp32")) / 4)
 
 
 def main() -> int:

@@ -164,6 +164,12 @@ def stored_as(architecture: Architecture, name: str) -> Architecture:
     return mixed(architecture, name)
 
 
+def _as_served(architecture: Architecture, options: Options) -> Architecture:
+    if options.weight_dtype is not None:
+        architecture = stored_as(architecture, options.weight_dtype)
+    return architecture.with_host_experts(options.n_cpu_moe) if options.n_cpu_moe else architecture
+
+
 def _reads_once(_core: Core) -> CacheReading:
     return CacheReading()
 
@@ -226,10 +232,7 @@ def forward_cost(
     expect("forward", forward, ForwardPass, "a ForwardPass")
     expect("options", options, Options | None, "Options, or None")
     options = options or Options()
-    if options.weight_dtype is not None:
-        architecture = stored_as(architecture, options.weight_dtype)
-    if options.n_cpu_moe:
-        architecture = architecture.with_host_experts(options.n_cpu_moe)
+    architecture = _as_served(architecture, options)
     setting = PassSettings(
         forward=forward,
         options=options,
@@ -376,10 +379,7 @@ def storage(
     81920.0
     """
     options = options or Options()
-    if options.weight_dtype is not None:
-        architecture = stored_as(architecture, options.weight_dtype)
-    if options.n_cpu_moe:
-        architecture = architecture.with_host_experts(options.n_cpu_moe)
+    architecture = _as_served(architecture, options)
     context = np.asarray(context_len, dtype=np.float64)
     nothing = np.zeros(())
     parts: list[Storage] = []
@@ -401,9 +401,7 @@ def storage(
     # ``layers/vocab_parallel_embedding.py``, ``get_embedding_tp_kwargs``.
     parts.append(Storage(table, nothing, HEADS, last_frac=float(tied)))
     parts.append(Storage(head, nothing, architecture.head.shard))
-    for count, kept in _kept(
-        architecture, context, options.kv_dtype, options.index_dtype, options.state_dtype
-    ):
+    for count, kept in _kept(architecture, context, options):
         repeated = np.asarray(kept.repeated_bytes)
         if repeated.any():
             parts.append(Storage(0.0, count * repeated, ATTENTION_REPLICATED, layers))
@@ -441,17 +439,15 @@ def replay_storage(architecture: Architecture) -> list[Storage]:
 
 
 def _kept(
-    architecture: Architecture,
-    context: Array,
-    kv_dtype: str | None = None,
-    index_dtype: str | None = None,
-    state_dtype: str | None = None,
+    architecture: Architecture, context: Array, options: Options | None
 ) -> Iterator[tuple[int, Kept]]:
     """Yield what each core keeps of a sequence, behind the number of layers that have it."""
+    options = options or Options()
+    kv_dtype = options.kv_dtype or architecture.kv_dtype
     dtypes = CacheDtypes(
-        kv_dtype or architecture.kv_dtype,
-        index_dtype or kv_dtype or architecture.kv_dtype,
-        state_dtype or architecture.state_dtype,
+        kv_dtype,
+        options.index_dtype or kv_dtype,
+        options.state_dtype or architecture.state_dtype,
         architecture.activation_dtype,
     )
     for count, core in architecture.counted_cores:
@@ -460,10 +456,7 @@ def _kept(
 
 
 def kv_cache_bytes(
-    architecture: Architecture,
-    context_len: npt.ArrayLike,
-    kv_dtype: str | None = None,
-    index_dtype: str | None = None,
+    architecture: Architecture, context_len: npt.ArrayLike, options: Options | None = None
 ) -> Array:
     """Return the bytes of cached keys, values and index keys of one sequence, over all layers.
 
@@ -473,8 +466,8 @@ def kv_cache_bytes(
         The model.
     context_len
         Cached positions.
-    kv_dtype, index_dtype
-        Overrides the config's.
+    options
+        Formats that override the config's, if any.
 
     Counts
         what grows with the context, and windows; not recurrent state (`state_bytes`).
@@ -497,12 +490,16 @@ def kv_cache_bytes(
     """
     context = np.asarray(context_len, dtype=np.float64)
     total = 0.0 * context
-    for count, kept in _kept(architecture, context, kv_dtype, index_dtype):
+    for count, kept in _kept(architecture, context, options):
         total = total + count * np.asarray(kept.cache_bytes)
     return np.asarray(total)
 
 
-def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) -> float:
+#: Tokens of a context that fills all windows.
+_LONG_LEN: Final = 2.0**20
+
+
+def kv_bytes_per_token(architecture: Architecture, options: Options | None = None) -> float:
     """Return the cache bytes that one more token of a long context takes.
 
     Windows that are full take none, and a compressed entry is shared by the tokens it stands for.
@@ -522,9 +519,8 @@ def kv_bytes_per_token(architecture: Architecture, kv_dtype: str | None = None) 
     >>> kv_bytes_per_token(tiny)
     8192.0
     """
-    start, step = 2.0**20, 2.0**20
-    longer = kv_cache_bytes(architecture, np.array([start, start + step]), kv_dtype)
-    return float((longer[1] - longer[0]) / step)
+    shorter, longer = kv_cache_bytes(architecture, _LONG_LEN * np.array([1, 2]), options)
+    return float((longer - shorter) / _LONG_LEN)
 
 
 def window_bytes(architecture: Architecture) -> float:
@@ -544,12 +540,11 @@ def window_bytes(architecture: Architecture) -> float:
     >>> window_bytes(tiny)  # 2 layers * 2 * 8 heads * 128 * 2 bytes * 10 tokens
     81920.0
     """
-    context_len = 2.0**20
-    whole = float(kv_cache_bytes(architecture, context_len))
-    return whole - kv_bytes_per_token(architecture) * context_len
+    whole = float(kv_cache_bytes(architecture, _LONG_LEN))
+    return whole - kv_bytes_per_token(architecture) * _LONG_LEN
 
 
-def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> float:
+def state_bytes(architecture: Architecture, options: Options | None = None) -> float:
     """Return the bytes of one sequence that do not grow with the context: recurrent state, rings.
 
     Source
@@ -568,5 +563,5 @@ def state_bytes(architecture: Architecture, state_dtype: str | None = None) -> f
     >>> state_bytes(tiny)  # attention has none
     0.0
     """
-    kept = _kept(architecture, np.zeros(()), state_dtype=state_dtype)
+    kept = _kept(architecture, np.zeros(()), options)
     return sum((count * held.state_bytes for count, held in kept), 0.0)

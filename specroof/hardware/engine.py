@@ -596,13 +596,12 @@ class Band:
         >>> bool(band.width_at(64, 4096) > 0.1)
         True
         """
-        by_batch, by_context = (
-            slope * np.log(np.maximum(np.asarray(asked) / (most or np.inf), 1.0))
-            for slope, asked, most in (
-                (BATCH_WIDENING, batch_size, self.batch_size),
-                (CONTEXT_WIDENING, context_len, self.context_len),
-            )
-        )
+
+        def beyond(asked: npt.ArrayLike, most: float | None) -> Array:
+            return np.log(np.maximum(np.asarray(asked) / (most or np.inf), 1.0))
+
+        by_batch = BATCH_WIDENING * beyond(batch_size, self.batch_size)
+        by_context = CONTEXT_WIDENING * beyond(context_len, self.context_len)
         return np.asarray(np.hypot(self.width, np.hypot(by_batch, by_context)))
 
 

@@ -639,16 +639,11 @@ class HardwareProfile(CheckedPart):
         if "@" in wanted:
             server, _, release = wanted.partition("@")
             return self.engine(server).of_release(release)
-        if wanted == _IDEAL:
-            return IDEAL_ENGINE
-        if wanted in self.engines:
-            return self.engines[wanted]
-        stand_ins = {} if self.generic is None else self.generic.engines
-        if wanted in stand_ins:
-            return stand_ins[wanted]
-        local = {} if self.generic is None else self.generic.local_engines
-        if wanted in local:
-            return local[wanted]
+        found = {**self.engines, _IDEAL: IDEAL_ENGINE}.get(wanted)
+        if found is None and self.generic is not None:
+            found = self.generic.engines.get(wanted) or self.generic.local_engines.get(wanted)
+        if found is not None:
+            return found
         message = f"engine is {shown(wanted)}; {self.name} has {', '.join(self.engine_names)}"
         raise OptionError(message + self.more_engines(wanted))
 
@@ -805,11 +800,11 @@ class Placement:
             raise OptionError(message)
         stages, most = self.pipeline_parallel, int(BOUNDS["devices"].most)
         if stages > 1 and self.devices > most:
-            message = (
+            reject(
                 f"pipeline_parallel is {stages}: with tensor_parallel {self.tensor_parallel} "
-                f"{self.devices} devices; allowed: {most} devices"
+                f"{self.devices} devices",
+                f"{most} devices",
             )
-            raise OptionError(message)
         if self.nodes is not None and self.devices % self.nodes != 0:
             message = f"nodes is {self.nodes}; must divide the {self.devices} devices"
             raise OptionError(message)

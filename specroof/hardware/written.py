@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields, replace
 from typing import Any, Final
 
-from specroof.errors import OptionError
+from specroof.errors import reject
 from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import EngineProfile
 from specroof.hardware.profile import Generic, HardwareProfile, parse_hardware
@@ -40,8 +40,7 @@ def calibrated_yaml(
         If the file would not be one that specroof reads.
     """
     if name == "ideal":
-        message = "--engine-name is 'ideal', which is built in; allowed: another name"
-        raise OptionError(message)
+        reject("--engine-name is 'ideal', which is built in", "another name")
     check_engine_name(name)
     content: dict[str, Any] = {
         "format_version": hardware.format_version,
@@ -54,17 +53,12 @@ def calibrated_yaml(
         if getattr(hardware, key) is not None:
             content[key] = _given(getattr(hardware, key))
     content["default_engine"] = name
-    content["engines"] = written_engines({**hardware.engines, name: _served(engine)})
+    if engine.framework is None and engine.name in FRAMEWORKS:  # it keeps the rules of its server
+        engine = replace(engine, framework=engine.name)
+    content["engines"] = written_engines({**hardware.engines, name: engine})
     text = dump_yaml(content)
     parse_hardware(text, source="the calibrated file")  # nothing is written that cannot be read
     return text
-
-
-def _served(engine: EngineProfile) -> EngineProfile:
-    """Return an engine that keeps the rules of its server when it gets another name."""
-    if engine.framework is None and engine.name in FRAMEWORKS:
-        return replace(engine, framework=engine.name)
-    return engine
 
 
 def written_generic(generic: Generic) -> dict[str, Any]:

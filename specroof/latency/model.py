@@ -74,7 +74,7 @@ _HAIR: Final = 1 + 1e-9
 
 
 def pass_work(
-    ops: Iterable[OpCost], setup: Setup, shape: PassShape, *, settled: bool = False
+    ops: Sequence[OpCost], setup: Setup, shape: PassShape, *, settled: bool = False
 ) -> PassWork:
     r"""Return what a pass does at the peaks of a device, before any engine.
 
@@ -131,10 +131,7 @@ def pass_work(
     # Graphs pad the matrices of all groups to the fullest already.
     crowded_rows = np.maximum(1.0, crowding / shape.padding)
     works: list[OpWork] = []
-    exchanges: list[Exchange] = []
-    if placement.decode_context_parallel > 1:
-        ops = [*ops]
-        exchanges += _context_exchanges(ops, setup, crowding)
+    exchanges = [*_context_exchanges(ops, setup, crowding)]
     stand_ins: dict[str, None] = {}
     for op, unsplit in map(_by_kernel, ops):
         chip = hardware.host if hardware.host is not None and op.on_host else hardware

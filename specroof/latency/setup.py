@@ -621,19 +621,13 @@ def reading_notes(model: Architecture, setup: Setup) -> Iterator[str]:
                 others = [f"{n} or " for n in range(2, most) if n not in once_at]
                 where = f" of {''.join(others)}more than {most} positions" if most > 1 else ""
                 yield f"a verification{where} {said}: {', '.join(names)} in {setup.engine.rules}"
-    if setup.placement.decode_context_parallel > 1:
-        yield from _spread_notes(model, setup.release)
-
-
-def _spread_notes(model: Architecture, facts: Release) -> Iterator[str]:
-    """Yield what is not known of a spread context, or priced otherwise."""
-    name, spread = facts.framework, facts.spread_context
-    indexed = any(
-        {"sparse_index", "token_index"} & {*core.overhead_kinds} for _, core in model.counted_cores
-    )
+    if setup.placement.decode_context_parallel == 1:
+        return
+    name, spread = setup.release.framework, setup.release.spread_context
+    kinds = {kind for _, core in model.counted_cores for kind in core.overhead_kinds}
     if spread is None:
         yield f"what {name} exchanges for a spread context was not read; priced as {STAND_IN}'s"
-    elif spread.index_keys_whole and indexed:
+    elif spread.index_keys_whole and kinds & {"sparse_index", "token_index"}:
         yield f"{name} keeps the index keys of a spread context whole on each device; priced as spread"
 
 
