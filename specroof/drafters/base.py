@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,8 @@ _Answer = TypeVar("_Answer")
 Counts = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
 
-class TokensPerRound(Protocol):
-    """The part of an acceptance curve that drafters read: see `specroof.acceptance.Acceptance`."""
-
-    @property
-    def max_draft_len(self) -> int | None:
-        """The depth that it was measured to; None without end."""
-
-    def tokens_per_round(self, draft_len: npt.ArrayLike) -> Array:
-        """Return the expected tokens per round, bonus token included."""
+#: The acceptance that drafters read: expected tokens per round, up to the depth that is known.
+TokensPerRound: TypeAlias = Acceptance
 
 
 class PassTime(Protocol):

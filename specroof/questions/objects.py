@@ -568,9 +568,7 @@ def resampled_drafter(
         return resampled_acceptance(curve, temperature, by, kind=drafter.kind)
 
     try:
-        acceptance = each_curve(
-            cast("Acceptance | ContextAcceptance", drafter.acceptance), resampled
-        )
+        acceptance = each_curve(drafter.acceptance, resampled)
     except OptionError as refusal:
         message = f"drafter {drafter.name!r}: {refusal}"
         raise OptionError(message) from None

@@ -44,11 +44,7 @@ def tokens_spread(acceptance: TokensPerRound, draft_len: npt.ArrayLike) -> tuple
     >>> tokens_spread(rate_acceptance([0.5]), [0, 1])  # as measured
     (array([0., 0.]), array([0., 0.]))
     """
-    band = getattr(acceptance, "band", None)
-    if band is None:
-        nothing = np.zeros(np.shape(draft_len))
-        return nothing, nothing
-    low, high = band(draft_len)
+    low, high = acceptance.band(draft_len)
     expected = acceptance.tokens_per_round(draft_len)
     return np.log(expected / low), np.log(high / expected)
 
