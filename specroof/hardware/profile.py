@@ -784,30 +784,23 @@ class Placement:
                 continue
             count = whole_within(key.name, getattr(self, key.name), "devices")
             object.__setattr__(self, key.name, count)
-        for name in ("expert_parallel", "attention_data_parallel"):
-            if self.tensor_parallel % getattr(self, name) != 0:
-                message = (
-                    f"{name} is {getattr(self, name)}; must divide tensor_parallel, "
-                    f"which is {self.tensor_parallel}"
-                )
-                raise OptionError(message)
-        spread = self.decode_context_parallel
-        if spread > 1 and self.group_size % spread != 0:
-            message = (
-                f"decode_context_parallel is {spread}; must divide "
-                f"the {self.group_size} devices of tensor_parallel / attention_data_parallel"
-            )
-            raise OptionError(message)
-        stages, most = self.pipeline_parallel, int(BOUNDS["devices"].most)
-        if stages > 1 and self.devices > most:
+        tensor, devices, most = self.tensor_parallel, self.devices, int(BOUNDS["devices"].most)
+        if self.pipeline_parallel > 1 and devices > most:
             reject(
-                f"pipeline_parallel is {stages}: with tensor_parallel {self.tensor_parallel} "
-                f"{self.devices} devices",
+                f"pipeline_parallel is {self.pipeline_parallel}: with tensor_parallel {tensor} "
+                f"{devices} devices",
                 f"{most} devices",
             )
-        if self.nodes is not None and self.devices % self.nodes != 0:
-            message = f"nodes is {self.nodes}; must divide the {self.devices} devices"
-            raise OptionError(message)
+        group = f"the {self.group_size} devices of tensor_parallel / attention_data_parallel"
+        for name, whole, whose in (
+            ("expert_parallel", tensor, f"tensor_parallel, which is {tensor}"),
+            ("attention_data_parallel", tensor, f"tensor_parallel, which is {tensor}"),
+            ("decode_context_parallel", self.group_size, group),
+            ("nodes", devices, f"the {devices} devices"),
+        ):
+            if whole % (getattr(self, name) or 1):
+                message = f"{name} is {getattr(self, name)}; must divide {whose}"
+                raise OptionError(message)
 
     @property
     def devices(self) -> int:

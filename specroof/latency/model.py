@@ -547,56 +547,49 @@ def _parts_by_kernel(work: OpWork) -> list[OpWork]:
     ]
 
 
-def _joined(parts: Sequence[tuple[object, IntArray]]) -> Array:
-    """Return values of several passes in one row, each as often as there are passes."""
-    rows = [np.broadcast_to(np.asarray(value, dtype=np.float64), at.shape) for value, at in parts]
-    return np.concatenate(rows)
+def _joined(parts: Sequence[tuple[object, IntArray]], name: str) -> Array:
+    """Return a field of several passes in one row, each value as often as there are passes."""
+    rows = (
+        np.broadcast_to(np.asarray(getattr(part, name), dtype=np.float64), at.shape)
+        for part, at in parts
+    )
+    return np.concatenate([*rows])
 
 
 def _ops_of_a_kind(parts: Sequence[tuple[OpWork, IntArray]]) -> OpWork:
-    first = parts[0][0]
-    rows = first.op.rows
-    if rows is not None:
-        rows = _joined([(work.op.rows, at) for work, at in parts])
+    first, ops = parts[0][0], [(work.op, at) for work, at in parts]
     return OpWork(
-        op=replace(first.op, rows=rows),
+        op=first.op if first.op.rows is None else replace(first.op, rows=_joined(ops, "rows")),
         compute_dtype=first.compute_dtype,
-        flops=_joined([(work.compute_s, at) for work, at in parts]),
-        moved_bytes=_joined([(work.memory_s, at) for work, at in parts]),
+        flops=_joined(parts, "compute_s"),
+        moved_bytes=_joined(parts, "memory_s"),
         settled=first.settled,
         passes=np.concatenate([at for _, at in parts]),
-        layers=_joined([(work.layers, at) for work, at in parts]),
-        held_experts=_joined([(work.held_experts, at) for work, at in parts]),
+        layers=_joined(parts, "layers"),
+        held_experts=_joined(parts, "held_experts"),
     )
 
 
 def _exchanges_of_a_kind(parts: Sequence[tuple[Exchange, IntArray]]) -> Exchange:
-    first = parts[0][0]
-    what = first.collective
-    message_bytes = _joined([(exchange.collective.message_bytes, at) for exchange, at in parts])
+    first, sent = parts[0][0], [(exchange.collective, at) for exchange, at in parts]
+    message_bytes = _joined(sent, "message_bytes")
     return replace(
         first,
-        collective=replace(what, message_bytes=message_bytes),
-        count=_joined([(exchange.count, at) for exchange, at in parts]),
+        collective=replace(first.collective, message_bytes=message_bytes),
+        count=_joined(parts, "count"),
         passes=np.concatenate([at for _, at in parts]),
     )
 
 
 def _shapes(shapes: Sequence[PassShape], sizes: Sequence[int]) -> PassShape:
     """Return layers and sequences of many passes, an entry for each."""
-    where = [np.arange(size) for size in sizes]
+    parts = [(shape, np.arange(size)) for shape, size in zip(shapes, sizes, strict=True)]
+    names = [one.name for one in fields(PassShape) if one.name != "layer_kinds"]
+    rows: dict[str, Any] = {name: _joined(parts, name) for name in names}
     kinds = dict.fromkeys(kind for shape in shapes for kind in shape.layer_kinds)
-
-    def joined(values: Sequence[object]) -> Array:
-        return _joined(list(zip(values, where, strict=True)))
-
-    rows: dict[str, Any] = {
-        field.name: joined([getattr(shape, field.name) for shape in shapes])
-        for field in fields(PassShape)
-        if field.name != "layer_kinds"
-    }
-    layers = {kind: joined([shape.layer_kinds.get(kind, 0) for shape in shapes]) for kind in kinds}
-    return PassShape(**rows, layer_kinds=layers)
+    layers = [np.array([shape.layer_kinds.get(kind, 0) for shape in shapes]) for kind in kinds]
+    by_pass = {kind: np.repeat(row, sizes) for kind, row in zip(kinds, layers, strict=True)}
+    return PassShape(**rows, layer_kinds=by_pass)
 
 
 #: Kernels of an operation that are more than one, where nothing fuses them.

@@ -212,7 +212,10 @@ def simulate_exactness(
     >>> result.p_value > 0.001, abs(result.acceptance_z) < 4, abs(result.tokens_per_round_z) < 4
     (True, True, True)
     """
-    pair = _pair(target, draft)
+    p, q = _distribution("target", target), _distribution("draft", draft)
+    if p.shape != q.shape:
+        refuse("draft", f"of shape {q.shape}", f"the target's shape {p.shape}")
+    pair = _Pair(p, q, _residual(p, q))
     drafts = whole_within("draft_len", draft_len, "simulated_draft_len")
     tokens = whole_within("n_tokens", n_tokens, "simulated_tokens")
     if drafts * tokens * pair.target.shape[1] > _MOST_DRAWS:
@@ -358,14 +361,6 @@ def _deviations(difference: float, deviation: float) -> float:
     if deviation > _ROUNDING:
         return difference / deviation
     return 0.0 if abs(difference) < _SUM_TOLERANCE else math.inf
-
-
-def _pair(target: ArrayLike, draft: ArrayLike) -> _Pair:
-    """Return both distributions, checked, rescaled to a sum of 1."""
-    p, q = _distribution("target", target), _distribution("draft", draft)
-    if p.shape != q.shape:
-        refuse("draft", f"of shape {q.shape}", f"the target's shape {p.shape}")
-    return _Pair(p, q, _residual(p, q))
 
 
 def _residual(target: Array, draft: Array) -> Array:

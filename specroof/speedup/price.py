@@ -102,11 +102,12 @@ class Money:
         >>> Money(2, 3.6).of(1000.0)
         {'usd_per_million_tokens': array(2.), 'joules_per_million_tokens': None}
         """
-        usd = joules = None
-        if self.usd_per_hour is not None:
-            hourly = self.usd_per_hour
-            usd = usd_per_million_tokens(tokens_per_s, devices=self.devices, usd_per_hour=hourly)
-        if self.watts is not None:
-            watts = self.watts
-            joules = joules_per_million_tokens(tokens_per_s, devices=self.devices, watts=watts)
-        return {"usd_per_million_tokens": usd, "joules_per_million_tokens": joules}
+        hourly, watts, devices = self.usd_per_hour, self.watts, self.devices
+        return {
+            "usd_per_million_tokens": None
+            if hourly is None
+            else usd_per_million_tokens(tokens_per_s, devices=devices, usd_per_hour=hourly),
+            "joules_per_million_tokens": None
+            if watts is None
+            else joules_per_million_tokens(tokens_per_s, devices=devices, watts=watts),
+        }

@@ -97,27 +97,23 @@ def _is_new(deployment: Deployment, reach: Reach) -> bool:
 
 def _nearest_engine(deployment: Deployment) -> EngineProfile:
     """Return the engine that speaks for a deployment, with its bands as they were measured."""
-    setup = deployment.setup
-    engine, reach, stand_ins = setup.engine, setup.engine.reach, setup.hardware.generic
-    words = deployment_words(deployment)
-    unknown = setup.hardware.architecture is None and engine.name in setup.hardware.engines
+    setup, words = deployment.setup, deployment_words(deployment)
+    engine, stand_ins = setup.engine, setup.hardware.generic
+    no_chip = setup.hardware.architecture is None
+    # What was measured on chips of a family; of no family where others' figures stand in.
+    own = engine.reach if engine.reach is not None and engine.reach.family else None
+    unknown = no_chip and engine.name in setup.hardware.engines
     # Workers of their own for prefill make bands wider, and no strange chip.
-    strange = (
-        reach is not None
-        and reach.family
-        and not all({*asked} <= {*getattr(reach, key), SPLIT} for key, asked in words.items())
+    far = unknown or (
+        own is not None
+        and not all({*asked} <= {*getattr(own, key), SPLIT} for key, asked in words.items())
     )
-    far = unknown or strange
-    if stand_ins is not None and (far or (reach is not None and reach.family)):
-        server = engine.framework or engine.name
-        others = stand_ins.known().engines if unknown else stand_ins.engines
-        elsewhere = others.get(server, others[GENERIC])
-        engine = elsewhere if far or reach is None else _with_kinds_of(engine, reach, elsewhere)
-    is_stand_in = setup.hardware.architecture is None and stand_ins is not None
-    strange_to = (
-        reach is not None and reach.family and not {*words["attention"]} <= {*reach.attention}
-    )
-    if is_stand_in or strange_to:
+    if stand_ins is not None and (far or own is not None):
+        others = (stand_ins.known() if unknown else stand_ins).engines
+        elsewhere = others.get(engine.framework or engine.name, others[GENERIC])
+        engine = elsewhere if far or own is None else _with_kinds_of(engine, own, elsewhere)
+    is_stand_in = no_chip and stand_ins is not None
+    if is_stand_in or (own is not None and not {*words["attention"]} <= {*own.attention}):
         least = UNMEASURED_ATTENTION_BATCH
         bands = {
             kind: replace(band, batch_size=min(band.batch_size or least, least))

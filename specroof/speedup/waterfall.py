@@ -31,11 +31,6 @@ _GROUPS: Final = {
     "head": "LM head",
     "router": "router",
 }
-_DENSE: Final = "dense matmuls"
-_COLLECTIVES: Final = "collectives"
-_EACH_TIME: Final = "engine, per pass"
-_OTHERS: Final = "other micro-batches"
-_ACROSS: Final = "overlap between operations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +109,15 @@ def group_seconds(latency: PassLatency) -> dict[str, Array]:
     """
     found: dict[str, Array] = {}
     for op in latency.ops:
-        group = _GROUPS.get(op.op.kind, _DENSE)
+        group = _GROUPS.get(op.op.kind, "dense matmuls")
         found[group] = np.asarray(found.get(group, 0.0) + op.seconds)
     # Summed in the order in which the pass does, rounding is all that differs per operation.
     summed_s = np.asarray(sum(found.values()))
     if not np.allclose(latency.work_s, summed_s, rtol=1e-12, atol=0.0):
-        found[_ACROSS] = latency.work_s - summed_s
-    found[_COLLECTIVES] = latency.communication_s
-    found[_EACH_TIME] = latency.overhead_s
-    found[_OTHERS] = np.asarray(latency.waiting_s)
+        found["overlap between operations"] = latency.work_s - summed_s
+    found["collectives"] = latency.communication_s
+    found["engine, per pass"] = latency.overhead_s
+    found["other micro-batches"] = np.asarray(latency.waiting_s)
     return {name: seconds for name, seconds in found.items() if np.any(seconds)}
 
 
