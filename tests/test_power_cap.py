@@ -1,5 +1,6 @@
 """A capped card: joules and speeds beside those of an RTX 5090 under three caps."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,15 +58,15 @@ def test_the_clock_is_what_the_cap_leaves() -> None:
     power = DevicePower(board_watts=300, fixed_watts=100, core_watts=200)
     core_s, total_s = np.array([0.0, 1.0, 2.0, 4.0]), np.array(4.0)
     assert power.lost_s(core_s, total_s) == pytest.approx(0.0)
-    assert power.capped(900).watts == 300
-    capped = power.capped(200)
+    assert replace(power, cap_watts=900).watts == 300
+    capped = replace(power, cap_watts=200)
     lost_s = capped.lost_s(core_s, total_s)
     assert lost_s[0] == pytest.approx(0.0, abs=1e-9)
     # A quarter of the pass draws 50 W of 200 at the highest clock, a half all that the cap leaves.
     assert lost_s[1:3] == pytest.approx(0.0)
     assert lost_s[3] == pytest.approx(4 * (2**0.5 - 1))
     # Where the board itself is a cap, the clock before is less than the highest.
-    throttled = DevicePower(board_watts=300, fixed_watts=100, core_watts=800).capped(200)
+    throttled = DevicePower(board_watts=300, fixed_watts=100, core_watts=800, cap_watts=200)
     for spent_s, lost in zip(core_s, throttled.lost_s(core_s, total_s), strict=True):
         before = min(1.0, (200 / 800 * total_s / max(spent_s, 1e-9)) ** 0.5)
         clock = before * spent_s / (spent_s + lost) if spent_s else 1.0

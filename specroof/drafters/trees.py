@@ -7,6 +7,7 @@ is the tree of width one.
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -150,17 +151,13 @@ def tree_proposals(
     >>> proposed.verify_len.tolist(), proposed.tokens_per_round.tolist()
     ([1, 3, 5], [1.0, 1.75, 2.125])
     """
-    longest = int(draft_len.max(initial=0))
-    deepest = (
-        longest if acceptance.max_draft_len is None else min(longest, acceptance.max_draft_len)
-    )
-    deepest = min(deepest, _DEEPEST)
+    longest, known = int(draft_len.max(initial=0)), acceptance.max_draft_len
+    deepest = min(longest, _DEEPEST, longest if known is None else known)
     chain = acceptance.tokens_per_round(np.arange(longest + 1))
     rates = branch_rates(acceptance, deepest, siblings)
     trees = [grow(rates[:depth]) for depth in range(deepest + 1)]
     expected = np.full(longest + 1, np.nan)
-    for depth, tree in enumerate(trees):
-        expected[depth] = _expected(tree, rates, chain)
+    expected[: len(trees)] = [_expected(tree, rates, chain) for tree in trees]
     # Past what is known the tree stays as it is, so that shapes agree; its tokens are NaN.
     lengths = np.minimum(draft_len, deepest).astype(np.intp)
     widths = sorted({width for tree in trees for width in tree.widths})
@@ -265,12 +262,8 @@ def expansion_tree(branches: Sequence[int], rates: Rates) -> Tree:
 def _expanded(nodes: Iterable[Node]) -> Tree:
     """Return a tree whose passes read just the nodes that have children."""
     kept = frozenset(nodes)
-    parents = {node[:-1] for node in kept} - {()}
-    deepest = max((len(node) for node in kept), default=0)
-    widths = [0] * max(deepest - 1, 0)
-    for parent in parents:
-        widths[len(parent) - 1] += 1
-    return Tree(kept, tuple(widths))
+    parents = Counter(len(parent) for parent in {node[:-1] for node in kept} - {()})
+    return Tree(kept, tuple(parents[depth] for depth in sorted(parents)))
 
 
 def dynamic_tree(rates: Rates, *, top_k: int, n_nodes: int) -> Tree:

@@ -208,7 +208,6 @@ Error: TypeAlias = Annotated[float, "expected_error"]
 Dtype: TypeAlias = Annotated[str, "dtype"]
 OpKind: TypeAlias = Annotated[str, "op_kind"]
 LayerKind: TypeAlias = Annotated[str, "layer_kind"]
-DrafterKind: TypeAlias = Annotated[str, "short_name"]
 ShortName: TypeAlias = Annotated[str, "short_name"]
 MeasuredBatch: TypeAlias = Annotated[float, "measured_batch_size"]
 MeasuredLen: TypeAlias = Annotated[float, "measured_len"]
@@ -360,10 +359,6 @@ class ExpertTile:
     rows: Annotated[float, "expert_rows"]
     compute_frac: Share
     few_frac: Share | None = None
-
-    def wasted(self, rows: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        r"""Return :math:`\varphi`, by how much few rows decide."""
-        return np.asarray(self.rows / (self.rows + np.asarray(rows, dtype=np.float64)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -899,7 +894,7 @@ class EngineProfile:
     recurrent_state: Annotated[str, "recurrent_state"] | None = None
     expected_error: ExpectedError | None = None
     framework: Annotated[str, "framework"] | None = None
-    bands: Mapping[DrafterKind, Band] = field(default_factory=dict)
+    bands: Mapping[ShortName, Band] = field(default_factory=dict)
     served_bands: ServedBands = field(default_factory=dict)
     reach: Reach | None = None
     former: FormerReleases | None = None

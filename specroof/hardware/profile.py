@@ -464,23 +464,6 @@ class DevicePower(CheckedPart):
         clock = np.minimum((memory_s + np.sqrt(square)) / (2 * drawn * least_s), usual)
         return np.asarray(core_s * (usual / clock - 1))
 
-    def capped(self, watts: object) -> "DevicePower":
-        """Return the power of a device that is capped.
-
-        Raises
-        ------
-        OptionError
-            For a cap so low that nobody measured the like.
-        """
-        least = ((self.fixed_watts or 0.0) + self.uncapped_watts) / 2
-        cap = number_within("power_cap", watts, "watts")
-        if cap < least:
-            reject(
-                f"power_cap is {cap:g}, lower than any cap whose effect was measured",
-                f"from {least:g}",
-            )
-        return replace(self, cap_watts=cap)
-
 
 @dataclass(frozen=True, kw_only=True)
 class HardwareProfile(CheckedPart):
@@ -599,7 +582,7 @@ class HardwareProfile(CheckedPart):
         Raises
         ------
         OptionError
-            As `DevicePower.capped`, and for a chip of which nobody measured what a cap does.
+            For a chip of which nobody measured what a cap does, or for none so low.
 
         Examples
         --------
@@ -607,12 +590,19 @@ class HardwareProfile(CheckedPart):
         >>> load_hardware("rtx-5090").capped(450.0).power.watts
         450.0
         """
-        if self.power is None or None in {self.power.fixed_watts, self.power.core_watts}:
+        power = self.power
+        if power is None or power.fixed_watts is None or power.core_watts is None:
             reject(
                 f"power_cap is {shown(watts)}, and nobody measured what a cap does to {self.name}",
                 "chips with power.fixed_watts and core_watts in their file",
             )
-        return replace(self, power=self.power.capped(watts))
+        cap = number_within("power_cap", watts, "watts")
+        if cap < (least := (power.fixed_watts + power.uncapped_watts) / 2):
+            reject(
+                f"power_cap is {cap:g}, lower than any cap whose effect was measured",
+                f"from {least:g}",
+            )
+        return replace(self, power=replace(power, cap_watts=cap))
 
     def engine(self, name: str | None = None) -> EngineProfile:
         """Return the engine of this name; None means the profile's default.

@@ -90,15 +90,12 @@ def _given(part: Any) -> dict[str, Any]:
     return {
         field.name: _plain(values[field.name])
         for field in fields(part)
-        if not _is_default(field, part)
+        if getattr(part, field.name) != _default(field)
     }
 
 
-def _is_default(field: Any, part: Any) -> bool:
-    value = getattr(part, field.name)
-    if field.default_factory is not MISSING:
-        return bool(value == field.default_factory())
-    return field.default is not MISSING and bool(value == field.default)
+def _default(field: Any) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _plain(value: Any) -> Any:

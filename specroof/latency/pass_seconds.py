@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, BoolArray, IntArray
+from specroof.arrays import Array, BoolArray, IntArray, grouped
 from specroof.cost import BlockExchange, OpCost
 from specroof.errors import ProfileError
 from specroof.hardware.engine import (
@@ -963,7 +963,7 @@ def tiled_share(tile: ExpertTile, rows: Array, *, few: float) -> Array:
     >>> tiled_share(tile, np.array([0.0, 25.0, 1e9]), few=0.1).round(3).tolist()
     [0.1, 0.167, 0.5]
     """
-    wasted = tile.wasted(rows)
+    wasted = tile.rows / (tile.rows + np.asarray(rows, dtype=np.float64))  # few rows decide
     return np.asarray(1 / (wasted / (tile.few_frac or few) + (1 - wasted) / tile.compute_frac))
 
 
@@ -974,11 +974,8 @@ def _work_s(ops: Sequence[OpLatency], n_passes: int | None, granularity: str) ->
             (op.sequences, by_pass(op.seconds, op.passes, n_passes)) for op in ops
         )
     if granularity == "dtype":
-        dtypes = dict.fromkeys(op.compute_dtype for op in ops)
-        return total(
-            _work_s([op for op in ops if op.compute_dtype == dtype], n_passes, "pass")
-            for dtype in dtypes
-        )
+        dtypes = grouped(ops, lambda op: op.compute_dtype)
+        return total(_work_s(some, n_passes, "pass") for some in dtypes.values())
     norm = ops[0].overlap_norm if ops else None
     compute_s, memory_s, floor_s = (
         weighted_total(

@@ -424,7 +424,6 @@ def device_bytes(
 
 # --- Formats that a server caches in by default: one rule, which times and capacity both read ----
 
-_FP8: Final = "fp8"
 #: Formats of a checkpoint that a default of fp8 takes the place of.
 _WIDER: Final = ("bf16", "fp16", "fp32")
 
@@ -486,8 +485,8 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     )
     chosen = options.kv_dtype
     if chosen is None and in_fp8 and model.kv_dtype in _WIDER:
-        chosen = _FP8
-    return replace(options, kv_dtype=chosen, index_dtype=options.index_dtype or _FP8)
+        chosen = "fp8"
+    return replace(options, kv_dtype=chosen, index_dtype=options.index_dtype or "fp8")
 
 
 # --- How kernels read the cache in a verification: by server, attention and chip -----------------

@@ -163,20 +163,10 @@ def nearness(
     Source
         `specroof.hardware.engine.Reach`.
     """
-    found = _nearness_at(deployment, drafters, [(context_len, batch_size)])
-    return found[0] if found else None
-
-
-def _nearness_at(
-    deployment: Deployment,
-    drafters: Sequence[str],
-    loads: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]],
-) -> list[dict[str, Any]]:
-    """Return what `nearness` says of each load; nothing where it says nothing."""
     setup = deployment.setup
     reach = setup.engine.reach
     if reach is None:
-        return []
+        return None
     server, chip = setup.engine.framework or setup.engine.name, setup.hardware.name
     missing = {
         key: [word for word in asked if word not in getattr(reach, key)]
@@ -202,47 +192,40 @@ def _nearness_at(
         server: server not in {*reach.engines, GENERIC},
         f"release {setup.release.version}": is_new,
     }
-    limits = {
-        "batch": (reach.drafted_batch_size, reach.batch_size),
-        "context": (reach.drafted_context_len, reach.context_len),
-    }
-    found = []
-    for context_len, batch_size in loads:
-        asked = {"batch": batch_size, "context": context_len}
-        axes = {
-            axis: {
-                "asked": np.atleast_1d(asked[axis]).tolist(),
-                "measured_to": drafted,
-                "plain_measured_to": plain,
-            }
-            for axis, (drafted, plain) in limits.items()
+    axes = {
+        axis: {
+            "asked": np.atleast_1d(asked).tolist(),
+            "measured_to": drafted,
+            "plain_measured_to": plain,
         }
-        larger = []  # than measured ones, with drafts where drafts are asked
-        for axis, ends in axes.items():
-            known = [ends["measured_to"] if drafters else None, ends["plain_measured_to"]]
-            passed = [most for most in known if most is not None and max(ends["asked"]) > most]
-            larger += [_LARGER[axis].format(min(passed))] if passed else []
-        said = [
-            f"{what}{_listed([word for word, holds in words.items() if holds])}"
-            for what, words in (
-                ("not measured here: ", unmeasured),
-                ("extrapolated to ", {**dict.fromkeys(larger, True), **others}),
-            )
-            if any(words.values())
-        ]
-        found.append(
-            {
-                "chip": MEASURED if is_known else FAMILY if reach.family else NONE,
-                "framework": MEASURED if server in reach.engines else NONE,
-                "release": NONE if is_new else MEASURED,
-                "attention": NONE if missing["attention"] else MEASURED,
-                "format": NONE if missing["formats"] else MEASURED,
-                "placement": NONE if missing["placements"] else MEASURED,
-                **axes,
-                "text": "; ".join(said) or _NEAR,
-            }
+        for axis, asked, drafted, plain in (
+            ("batch", batch_size, reach.drafted_batch_size, reach.batch_size),
+            ("context", context_len, reach.drafted_context_len, reach.context_len),
         )
-    return found
+    }
+    larger = []  # than measured ones, with drafts where drafts are asked
+    for axis, ends in axes.items():
+        known = [ends["measured_to"] if drafters else None, ends["plain_measured_to"]]
+        passed = [most for most in known if most is not None and max(ends["asked"]) > most]
+        larger += [_LARGER[axis].format(min(passed))] if passed else []
+    said = [
+        f"{what}{_listed([word for word, holds in words.items() if holds])}"
+        for what, words in (
+            ("not measured here: ", unmeasured),
+            ("extrapolated to ", {**dict.fromkeys(larger, True), **others}),
+        )
+        if any(words.values())
+    ]
+    return {
+        "chip": MEASURED if is_known else FAMILY if reach.family else NONE,
+        "framework": MEASURED if server in reach.engines else NONE,
+        "release": NONE if is_new else MEASURED,
+        "attention": NONE if missing["attention"] else MEASURED,
+        "format": NONE if missing["formats"] else MEASURED,
+        "placement": NONE if missing["placements"] else MEASURED,
+        **axes,
+        "text": "; ".join(said) or _NEAR,
+    }
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -309,7 +292,8 @@ def how_sure_at(
         As of `how_sure`.
     """
     engine = deployment.setup.engine
-    texts = [str(near["text"]) for near in _nearness_at(deployment, drafters, loads)]
+    each = [nearness(deployment, drafters, *load) for load in loads]
+    texts = [str(near["text"]) for near in each if near is not None]
     if not texts:
         bound = f"an upper bound: engine {engine.name} is a roofline without overheads"
         said = bound if engine.rules == "ideal" else f"engine {engine.name} names no measurements"
