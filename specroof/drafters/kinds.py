@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +24,7 @@ from specroof.drafters.base import (
     chain_proposals,
     same_for_all,
 )
-from specroof.drafters.heads import Where, head_drafter, medusa_drafter
+from specroof.drafters.heads import HEAD_KINDS, Where, head_drafter, medusa_drafter
 from specroof.drafters.trees import (
     MOST_NODES,
     dynamic_tree,
@@ -584,12 +583,10 @@ def _lookup(values: Values, name: str) -> Drafter:
     )
 
 
-def _with_config(  # noqa: PLR0913 - what kinds differ in
-    build: Callable[..., Drafter],
-    sizes: Mapping[str, str] = MappingProxyType({}),
+def _with_config(
+    kind: str,
     *,
     config: str = "drafter",
-    required: bool = False,
     tree: bool = True,
     stops: bool = False,
     design: tuple[str, ...] = (),
@@ -598,14 +595,10 @@ def _with_config(  # noqa: PLR0913 - what kinds differ in
 
     Parameters
     ----------
-    build
-        From the config, a name and a place to the drafter.
-    sizes
-        Keys of whole numbers that `build` takes, and what each means.
+    kind
+        One of `HEAD_KINDS`, or Medusa's heads.
     config
         What its config holds: a ``"drafter"`` or a ``"model"``.
-    required
-        Whether a SPEC must give one.
     tree
         Whether it can propose trees.
     stops
@@ -613,6 +606,11 @@ def _with_config(  # noqa: PLR0913 - what kinds differ in
     design
         Keys of `_DESIGN` that it takes.
     """
+    row = HEAD_KINDS.get(kind)
+    build = medusa_drafter if row is None else partial(head_drafter, kind)
+    sizes = dict(_BLOCK) if row is not None and row.block is not None else {}
+    if row is not None and row.most_steps > 1:
+        sizes |= _STEPS
     is_model = config == "model"
 
     def built(values: Values, name: str) -> Drafter:
@@ -660,7 +658,7 @@ def _with_config(  # noqa: PLR0913 - what kinds differ in
             **(_STOP if stops else {}),
             **{key: _DESIGN[key] for key in design},
         },
-        required=(("config",),) if required else (),
+        required=(("config",),) if row is not None and row.usual is None else (),
         reads={**_READS, "config": config},
         design=design,
     )
@@ -692,21 +690,15 @@ KINDS: Final[dict[str, Kind]] = {
         },
         required=(("cost",), ("block", "drafts")),
     ),
-    "mtp": _with_config(
-        partial(head_drafter, "mtp"), stops=True, design=("layers", "vocab", "weights")
-    ),
-    "eagle": _with_config(partial(head_drafter, "eagle")),
-    "eagle3": _with_config(partial(head_drafter, "eagle3"), stops=True, design=tuple(_DESIGN)),
-    "medusa": _with_config(medusa_drafter),
-    "dflash": _with_config(
-        partial(head_drafter, "dflash"), _BLOCK | _STEPS, stops=True, design=tuple(_DESIGN)
-    ),
-    "dspark": _with_config(partial(head_drafter, "dspark"), _BLOCK, stops=True),
-    "p_eagle": _with_config(partial(head_drafter, "p_eagle"), tree=False),
-    "pard": _with_config(partial(head_drafter, "pard"), required=True, tree=False),
-    "model": _with_config(
-        partial(head_drafter, "model"), config="model", required=True, stops=True
-    ),
+    "mtp": _with_config("mtp", stops=True, design=("layers", "vocab", "weights")),
+    "eagle": _with_config("eagle"),
+    "eagle3": _with_config("eagle3", stops=True, design=tuple(_DESIGN)),
+    "medusa": _with_config("medusa"),
+    "dflash": _with_config("dflash", stops=True, design=tuple(_DESIGN)),
+    "dspark": _with_config("dspark", stops=True),
+    "p_eagle": _with_config("p_eagle", tree=False),
+    "pard": _with_config("pard", tree=False),
+    "model": _with_config("model", config="model", stops=True),
     "ngram": _LOOKUP,
     "prompt_lookup": _LOOKUP,
     "suffix": _LOOKUP,
