@@ -53,10 +53,7 @@ Grow = Callable[[Rates], Tree]
 
 def path_rate(node: Node, rates: Rates) -> float:
     """Return the probability that a node is accepted: the product of the rates on the way."""
-    product = 1.0
-    for depth, rank in enumerate(node):
-        product *= rates[depth][rank]
-    return product
+    return math.prod((rates[depth][rank] for depth, rank in enumerate(node)), start=1.0)
 
 
 def branch_rates(

@@ -83,10 +83,8 @@ class Generic:
 
     def family_of(self, architecture: str | None) -> str:
         """Return the family of a chip's architecture; the last family takes all others."""
-        for name, family in self.families.items():
-            if architecture in family.architectures:
-                return name
-        return list(self.families)[-1]
+        of = (name for name, one in self.families.items() if architecture in one.architectures)
+        return next(of, [*self.families][-1])
 
 
 @dataclass(frozen=True, kw_only=True)
