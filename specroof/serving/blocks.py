@@ -6,7 +6,6 @@ The figures of a release are in its file; each function names the file and the f
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from specroof.architecture.base import LATENT_KERNELS
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.errors import refuse
-from specroof.frameworks import BlockCaptured, BlockRelease
+from specroof.frameworks import BlockRelease
 from specroof.hardware.engine import Server, ServerSettings
 from specroof.hardware.profile import HardwareProfile
 from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
@@ -120,19 +119,7 @@ def captured_sizes(
     >>> 700 in captured_sizes(chip, facts, 1024, running=700, tokens=8192)  # no multiple of 16
     True
     """
-    listed = _largest_graph(hardware, facts)
-    return [*_captured_sizes(facts.captured, listed, most, tokens, running, verify_len)]
-
-
-@lru_cache(maxsize=512)
-def _captured_sizes(
-    captured: BlockCaptured,
-    listed: int,
-    most: int,
-    tokens: int,
-    running: int | None,
-    verify_len: int,
-) -> tuple[int, ...]:
+    captured, listed = facts.captured, _largest_graph(hardware, facts)
     counts = captured.sizes.up_to
     sizes = {*counts(most), *([tokens] if captured.whole_pass else [])}
     if running is not None and captured.uniform:
@@ -140,7 +127,7 @@ def _captured_sizes(
         uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
         sizes |= {n * verify_len for n in uniform}
     largest = min(most, tokens)
-    return tuple(sorted([size for size in sizes if size <= largest]))
+    return sorted(size for size in sizes if size <= largest)
 
 
 #: What a captured size takes besides memory that the sizes share: assumed equal to
@@ -390,17 +377,16 @@ def _admitted_bytes(server: Server, need: MemoryRequest, context_len: Array, blo
 def _graph_bytes(server: Server, need: MemoryRequest, tokens: int, verify_len: Array) -> Array:
     """Return what captured graphs take, for each number of positions of a verification."""
     chip, running, most = need.hardware, server.running or 1, server.stated.capture
-
-    def sizes(positions: float) -> int:
+    counts = np.zeros(verify_len.shape)
+    for positions in distinct(verify_len):
         asked: dict[str, Any] = {"tokens": tokens, "verify_len": int(np.ceil(positions))}
-        if most is not None:
-            return len(captured_sizes(chip, need.facts, most, **asked))
-        largest = largest_captured(chip, need.facts, running=running, **asked)
-        return len(captured_sizes(chip, need.facts, largest, running=running, **asked))
-
-    counts = {float(positions): sizes(positions) for positions in distinct(verify_len)}
-    found = [counts[float(positions)] for positions in verify_len.ravel()]
-    return _GRAPH_BYTES * np.array(found, dtype=np.float64).reshape(verify_len.shape)
+        largest = most
+        if largest is None:
+            asked["running"] = running
+            largest = largest_captured(chip, need.facts, **asked)
+        sizes = captured_sizes(chip, need.facts, largest, **asked)
+        counts[verify_len == positions] = len(sizes)
+    return _GRAPH_BYTES * counts
 
 
 def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Array) -> MemoryPlan:
@@ -420,8 +406,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     """
     memory = need.hardware.server_memory_bytes
     running = server.running or 1
-    _, tokens = batch_defaults(need.hardware, need.facts)
-    tokens = server.chunk or tokens
+    tokens = server.chunk or batch_defaults(need.hardware, need.facts)[1]
     drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
     place = need.placement
     devices = place.group_size if need.facts.dense_in_groups else place.tensor_parallel

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,19 +51,11 @@ def resolve_share(user_settings: ServerSettings, place: ServerSite, _verify_len:
     Source
         The file of the release.
     """
-    facts: ShareRelease = place.facts
-    defaults = facts.defaults
-    drafting = defaults.running_drafting if place.kind is not None else None
-    return place.server(
-        user_settings,
-        memory_frac=defaults.memory_frac,
-        running=drafting or defaults.running,
-        capture=defaults.capture,
-        overlap=True,
-        chunk=defaults.chunk,
-        mixed=defaults.mixed,
-        prefix_cache=defaults.prefix_cache,
-    )
+    defaults = asdict(place.facts.defaults)
+    drafting = defaults.pop("running_drafting")
+    if place.kind is not None and drafting:
+        defaults["running"] = drafting
+    return place.server(user_settings, overlap=True, **defaults)
 
 
 def room_share(
@@ -93,22 +85,19 @@ def room_share(
         )
     pool = server.memory_frac * (memory - reserved - need.weight_bytes)
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
-    held = np.broadcast_to(context_len + verify_len, shape)
     # A verification keeps a state for each position, or what replays it; a plain step one state.
     one, positions = need.target.state_bytes, verify_len if need.target.n_recurrent else 1.0
     kept = one + need.target.replay_bytes * positions if need.replays else one * positions
     states = np.broadcast_to(kept, shape)
-    cache = need.target.sequence_bytes(held) - need.target.state_bytes
-    if need.draft is not None:
-        cache = cache + need.draft.sequence_bytes(held)
+    cache = need.stored_bytes(np.broadcast_to(context_len + verify_len, shape)) - one
     most = np.inf if server.running is None else max(1.0, float(server.running // need.limit_ranks))
     return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=memory - need.weight_bytes - pool,
         state_pool_bytes=np.zeros(shape),
         cache_pool_bytes=np.full(shape, pool),
-        state_bytes=np.asarray(states),
-        cache_bytes=np.asarray(cache),
+        state_bytes=states,
+        cache_bytes=cache,
         limits={"cache": pool / (cache + states), "running": np.full(shape, most)},
         short_bytes=np.maximum(cache + states - pool, 0.0),
     )
@@ -312,7 +301,7 @@ def in_server(
             "0, or enough layers to reach some with experts",
         )
     facts = release(f"{setup.engine.rules}@{version}") if version else setup.release
-    place = ServerSite(model=model, hardware=setup.hardware, placement=setup.placement, facts=facts)
+    place = ServerSite(model, setup.hardware, setup.placement, facts)
     stated = user_settings.state_dtype or options.state_dtype
     if user_settings.state_dtype and options.state_dtype not in {None, stated}:
         reject(
@@ -481,13 +470,9 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     >>> prefill_rules(Deployment(model, engine_setup(chip, "vllm", None, None))).shares_passes
     True
     """
-    model, setup = deployment.model, deployment.setup
+    setup = deployment.setup
     place = ServerSite(
-        model=model,
-        hardware=setup.hardware,
-        placement=setup.placement,
-        kind=kind,
-        facts=setup.release,
+        deployment.model, setup.hardware, setup.placement, facts=setup.release, kind=kind
     )
     server = RULES[setup.release.rules].resolve(setup.user_settings, place, 1)
     return PrefillRules(
@@ -525,7 +510,6 @@ def served_room(
         `RULES`, and the file of the release.
     """
     model, setup = deployment.model, deployment.setup
-    facts = setup.release
     held = None if drafter is None else drafter.held(model)
     draft = None
     if held is not None and held.head is not None:
@@ -537,10 +521,7 @@ def served_room(
             input_on_host=keeps_input_on_host(setup),
         )
     need = MemoryRequest(
-        model=model,
-        hardware=setup.hardware,
-        placement=setup.placement,
-        facts=facts,
+        *(model, setup.hardware, setup.placement, setup.release),
         kind=None if drafter is None else drafter.kind,
         target=target_footprint(
             *(divided(model, setup), setup.placement, served_options(model, setup)),
@@ -552,8 +533,9 @@ def served_room(
     )
     contexts = np.asarray(context_len, dtype=np.float64)
     positions = np.asarray(verify_len, dtype=np.float64)
-    server = RULES[facts.rules].resolve(setup.user_settings, need, int(np.ceil(positions.max())))
-    room = RULES[facts.rules].room(server, need, contexts, positions)
+    rules = RULES[setup.release.rules]
+    server = rules.resolve(setup.user_settings, need, int(np.ceil(positions.max())))
+    room = rules.room(server, need, contexts, positions)
     return ServedRoom(server, need, room, setup, drafter)
 
 
@@ -583,23 +565,24 @@ class ServerRoom:
     drafting: ServedRoom
     reserved_len: float = 0.0
 
+    def by_drafts(self, of: Callable[[ServedRoom], npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Return a figure of both, axes (context_len, draft_len); [..., 0] decodes plainly."""
+        return np.concatenate([of(self.plain), of(self.drafting)[:, 1:]], axis=1)
+
     @cached_property
     def largest(self) -> Array:
-        """The largest batch, axes (context_len, draft_len); [..., 0] decodes plainly."""
-        plain, drafting = self.plain.largest_batch, self.drafting.largest_batch
-        return np.concatenate([plain, drafting[:, 1:]], axis=1)
+        """The largest batch, axes as of `by_drafts`."""
+        return self.by_drafts(lambda side: side.largest_batch)
 
     @cached_property
     def bound_by(self) -> npt.NDArray[np.str_]:
-        """What limits it, axes as of `largest`."""
-        plain, drafting = self.plain.room.bound_by, self.drafting.room.bound_by
-        return np.concatenate([plain, drafting[:, 1:]], axis=1)
+        """What limits it."""
+        return self.by_drafts(lambda side: side.room.bound_by)
 
     @property
     def bound_by_setting(self) -> BoolArray:
-        """Whether a setting of the server limits it, not memory, axes as of `largest`."""
-        plain, drafting = self.plain.room.bound_by_setting, self.drafting.room.bound_by_setting
-        return np.concatenate([plain, drafting[:, 1:]], axis=1)
+        """Whether a setting of the server limits it, not memory."""
+        return self.by_drafts(lambda side: side.room.bound_by_setting)
 
     def warnings(self, curve: SpeedupCurve, beyond: str, enough: str = "") -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.
@@ -799,17 +782,9 @@ def running_curve(
     sizes = distinct(running[runs]) if runs.any() else batch_size[:1]
     curve = priced(sizes)
     place = np.searchsorted(sizes, np.where(runs, running, sizes[0]))
-    draft_s, verify_s, round_s, launched = (
-        np.where(runs, np.take_along_axis(values, place, axis=1), np.nan)
-        for values in (curve.draft_s, curve.verify_s, curve.round_s, curve.launched)
-    )
-    return replace(
-        curve,
-        batch_size=batch_size,
-        running=running,
-        tokens_per_round=np.broadcast_to(curve.tokens_per_round[:, :1], running.shape),
-        draft_s=draft_s,
-        verify_s=verify_s,
-        round_s=round_s,
-        launched=launched,
-    )
+    found: dict[str, Any] = {
+        name: np.where(runs, np.take_along_axis(getattr(curve, name), place, axis=1), np.nan)
+        for name in ("draft_s", "verify_s", "round_s", "launched")
+    }
+    tokens = np.broadcast_to(curve.tokens_per_round[:, :1], running.shape)
+    return replace(curve, batch_size=batch_size, running=running, tokens_per_round=tokens, **found)

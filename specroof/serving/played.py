@@ -26,6 +26,7 @@ from specroof.latency.setup import Deployment
 from specroof.serving.capacity import (
     PrefillRules,
     RoomRule,
+    ServedRoom,
     ServerRoom,
     prefill_rules,
     served_room,
@@ -1032,28 +1033,14 @@ _LATE_SHARE: Final = 0.1
 _CONTEXTS: Final = 64
 
 
-def _shares(room: ServerRoom) -> Array:
-    """Return what a request holds of the memory for tokens, axes (context_len, draft_len)."""
-    plain, drafting = (
-        1 / np.maximum(side.need.ranks * side.room.limits["cache"], 1e-9)
-        for side in (room.plain, room.drafting)
-    )
-    return np.concatenate([plain, drafting[:, 1:]], axis=1)
-
-
 def _counted(room: ServerRoom) -> Array:
     """Return the requests that anything but memory for tokens allows, axes (draft_len,)."""
-    plain, drafting = (
-        np.minimum.reduce(
-            [
-                np.floor(side.need.ranks * limit[0])
-                for name, limit in side.room.limits.items()
-                if name != "cache"
-            ]
-        )
-        for side in (room.plain, room.drafting)
-    )
-    return np.concatenate([plain, drafting[1:]])
+
+    def least(side: ServedRoom) -> Array:
+        others = [limit for name, limit in side.room.limits.items() if name != "cache"]
+        return np.asarray(np.floor(side.need.ranks * np.minimum.reduce(others)))
+
+    return np.asarray(room.by_drafts(least)[0])
 
 
 def played_server(
@@ -1128,7 +1115,11 @@ def played_server(
         if plain != drafts:
             plain_room = served_room(undrafted, context_len=contexts[:, None])
             near = replace(near, plain=plain_room)
-        shares, middle = _shares(near), contexts.mean()
+        # What a request holds of the memory for tokens, axes (context_len, draft_len).
+        shares = near.by_drafts(
+            lambda side: 1 / np.maximum(side.need.ranks * side.room.limits["cache"], 1e-9)
+        )
+        middle = contexts.mean()
         token = (contexts - middle) @ shares / np.sum((contexts - middle) ** 2)
         request = shares.mean(axis=0) - token * middle
         pairs = zip(request.tolist(), token.tolist(), strict=True)

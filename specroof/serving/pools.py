@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof.architecture.base import LATENT_KERNELS
 from specroof.architecture.model import Architecture, VisionTower
@@ -246,34 +245,6 @@ def state_ratio(server: Server, release: PoolRelease) -> int:
     return facts.state_slots + (facts.tracking_slots if server.overlap else 0)
 
 
-def state_slots(
-    pool_bytes: npt.ArrayLike, state_bytes: float, ratio: int, draft_tokens: npt.ArrayLike
-) -> Array:
-    r"""Return how many slots of recurrent state fit a pool, one for padding apart.
-
-    .. math:: K = \left\lfloor \frac{P - s (1 + q)}{s (1 + q / \rho)} \right\rfloor
-
-    Parameters
-    ----------
-    pool_bytes, state_bytes, ratio
-        P, s and :math:`\rho`.
-    draft_tokens
-        q, the positions of a verification; 0 for plain decoding.
-
-    Source
-        ``mem_cache/kv_cache_configurator.py``, ``_handle_max_mamba_cache``.
-
-    Examples
-    --------
-    >>> slots = state_slots(9050.0, 51.5, 5, np.array([0.0, 6.0]))
-    >>> slots.tolist()  # 9050 / 51.5 - 1, and (9050 - 7 * 51.5) / (51.5 * 2.2)
-    [174.0, 76.0]
-    """
-    q = np.asarray(draft_tokens, dtype=np.float64)
-    left = np.asarray(pool_bytes) - state_bytes * (1 + q)
-    return np.asarray(np.floor(left / (state_bytes * (1 + q / ratio))))
-
-
 def state_pool(  # noqa: PLR0913 - figures by name
     server: Server,
     release: PoolRelease,
@@ -284,7 +255,13 @@ def state_pool(  # noqa: PLR0913 - figures by name
     ranks: int = 1,
     fixed_bytes: float = 0.0,
 ) -> tuple[Array, Array, Array]:
-    """Return the bytes that states and their copies take, the slots, and requests they allow.
+    r"""Return the bytes that states and their copies take, the slots, and requests they allow.
+
+    One slot is for padding; where copies come out of the same pool of P bytes,
+
+    .. math:: K = \left\lfloor \frac{P - s (1 + q)}{s (1 + q / \rho)} \right\rfloor
+
+    with s bytes of a state, q positions of a verification and :math:`\rho` slots of a request.
 
     Parameters
     ----------
@@ -318,8 +295,8 @@ def state_pool(  # noqa: PLR0913 - figures by name
         left = (rest_bytes - copies) * share / (1 + share)
         slots = np.floor(left / state_bytes) - 1
         return copies + state_bytes * (slots + 1), slots, np.floor(slots / ratio)
-    pool = rest_bytes * share / (1 + share)
-    slots = state_slots(pool - fixed_bytes, state_bytes, ratio, draft_tokens)
+    left = rest_bytes * share / (1 + share) - fixed_bytes - state_bytes * (1 + draft_tokens)
+    slots = np.floor(left / (state_bytes * (1 + draft_tokens / ratio)))
     requests = np.floor(slots / ratio)
     # Copies of the drafts are kept for the requests that run, and for one of padding.
     copied = np.where(draft_tokens > 0, np.minimum(running, requests) + 1, 0.0)
@@ -411,9 +388,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     caches = np.asarray(rest - states)
     if "compressed" in need.model.kernels:
         # Entries of a compressed cache, which each request has.
-        one = need.target.sequence_bytes(held)
-        if need.draft is not None:
-            one = one + need.draft.sequence_bytes(held)
+        one = need.stored_bytes(held)
         limits["cache"] = caches / one
     else:
         # Tokens are dropped in steps, a page behind the longest window: the pool has one.

@@ -186,7 +186,7 @@ def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Archite
     return replace(model, layers=layers)
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ServerSite:
     """The model, the devices and the drafter that a server is resolved for.
 
@@ -279,6 +279,11 @@ class MemoryRequest(ServerSite):
         """Bytes of the weights on each device, those of the drafter and of a vision tower too."""
         own = self.target.weight_bytes + self.vision_bytes
         return own + (0.0 if self.draft is None else self.draft.weight_bytes)
+
+    def stored_bytes(self, held: Array) -> Array:
+        """Return the bytes of so many tokens as stored, state and the drafter's cache included."""
+        own = self.target.sequence_bytes(held)
+        return own if self.draft is None else np.asarray(own + self.draft.sequence_bytes(held))
 
     @property
     def vision_bytes(self) -> float:
