@@ -1386,7 +1386,8 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
         "assumed": ASSUMED,
         # What tells a server how many requests to run, where its default limits them.
         "running_flags": {
-            name: setting_words(name, ServerSettings(running=1))[0][0] for name in USUAL_FRAMEWORKS
+            name: setting_words(release(name), ServerSettings(running=1))[0][0]
+            for name in USUAL_FRAMEWORKS
         },
         **preset_tables(answer.axes.context_len, answer.axes.batch_size),
         "workloads": answer.axes.workloads,

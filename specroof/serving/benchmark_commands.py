@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from specroof.arrays import fields_of
 from specroof.errors import OptionError, expect_word, refuse, reject
-from specroof.frameworks import FRAMEWORKS, Mock, release
+from specroof.frameworks import FRAMEWORKS, Mock, Release, release
 from specroof.serving.launch import (
     Speculation,
     filled,
@@ -101,32 +102,27 @@ def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:
 _WAVES: Final = 4
 
 
-def _server(point: MockPoint, framework: str, mock: Mock, *, drafts: bool) -> str:
+def _server(
+    point: MockPoint, facts: Release, mock: Mock, figures: dict[str, Any], *, drafts: bool
+) -> str:
     """Return the command of a server, with random weights."""
-    figures: dict[str, Any] = {
-        "model": point.model,
-        "tensor_parallel": point.tensor_parallel,
-        "running": max(mock.least_running, point.batch_size),
-        "tokens_per_round": round(point.tokens_per_round, 4),
+    plan, release = point.speculation, f"{facts.framework}@{facts.version}"
+    formats = format_words(release, point.weights, point.kv_cache, plan.quantization)
+    several = {
+        "$formats": formats + setting_words(facts, plan.settings)[0],
+        "$speculation": list[str](),
     }
-    settings = point.speculation.settings
-    quantization = point.speculation.quantization
-    several = {"$formats": format_words(framework, point.weights, point.kv_cache, quantization)}
-    several["$formats"] += setting_words(framework, settings)[0]
-    several["$speculation"] = []
     if drafts:
-        config = filled_config(mock.config, **figures)
-        several["$speculation"] = speculation_words(point.speculation, framework, config)
+        config = filled_config(mock.config, tokens_per_round=round(point.tokens_per_round, 4))
+        several["$speculation"] = speculation_words(plan, release, config)
     words: list[str] = []
     for word in mock.start:
         words += several[word] if word in several else filled([word], **figures)
-    command = release(framework).command
-    words += command.own_code if point.speculation.family in command.own_code_families else ()
+    words += facts.command.own_code if plan.family in facts.command.own_code_families else ()
     if not drafts:
         return shell_line(words)
-    figures["tokens_per_round"] = f"{point.tokens_per_round:.4g}"
-    words += mock.draft_weights if point.speculation.weights is not None else ()
-    if settings.running is None:
+    words += mock.draft_weights if plan.weights is not None else ()
+    if plan.settings.running is None:
         words += filled(mock.drafting, **figures)
     values = map(shlex.quote, filled(mock.environment.values(), **figures))
     variables = map("=".join, zip(mock.environment, values, strict=True))
@@ -174,20 +170,17 @@ def mock_commands(point: MockPoint, framework: str) -> Sequence[tuple[str, str]]
         reject(f"{facts.name} cannot be told an acceptance length", "a later release")
     if (kind := point.speculation.kind) in facts.mock.unforced:
         reject(f"{facts.name} cannot be told an acceptance length of {kind}", "a later release")
-    figures: dict[str, Any] = {
-        "model": point.model,
-        "input_len": point.input_len,
-        "output_len": point.output_len,
-        "batch_size": point.batch_size,
+    tokens = f"{point.tokens_per_round:.4g}"
+    figures = {
+        **fields_of(point, "model", "tensor_parallel", "batch_size", "input_len", "output_len"),
         "num_requests": _WAVES * point.batch_size,
+        "running": max(facts.mock.least_running, point.batch_size),
+        "tokens_per_round": tokens,
     }
-    words = filled(facts.mock.bench, **figures)
-    bench = ("once it serves, in another shell", shell_line(words))
+    bench = "once it serves, in another shell", shell_line(filled(facts.mock.bench, **figures))
     plain, drafting = (
-        _server(point, framework, facts.mock, drafts=drafts) for drafts in (False, True)
+        _server(point, facts, facts.mock, figures, drafts=drafts) for drafts in (False, True)
     )
-    title = (
-        f"{facts.name} with {format_drafts(point.speculation.drafts)} and "
-        f"{point.tokens_per_round:.4g} tokens per round"
-    )
+    drafts = format_drafts(point.speculation.drafts)
+    title = f"{facts.name} with {drafts} and {tokens} tokens per round"
     return [(f"{facts.name} without drafts", plain), bench, (title, drafting), bench]

@@ -171,30 +171,23 @@ def shell_line(words: Iterable[object]) -> str:
     return " ".join(shlex.quote(str(word)) for word in words)
 
 
-def setting_words(framework: str, settings: ServerSettings) -> tuple[list[str], list[str]]:
-    """Return the flags of settings, and notes on those that a server has no flag for.
+def setting_words(
+    facts: Release, settings: ServerSettings
+) -> tuple[list[str], dict[str, Any], list[str]]:
+    """Return the flags of settings, keys of a file of them, and notes on those without either.
 
     Parameters
     ----------
-    framework
-        A server, or a release, that there is a file of.
+    facts
+        What the file of a release says.
     settings
         What the user says of the server.
 
-    Source
-        The file of the release.
-
     Examples
     --------
-    >>> setting_words("sglang", ServerSettings(chunk=0, running=64))
-    (['--max-running-requests', '64', '--chunked-prefill-size', '-1'], [])
+    >>> setting_words(release("sglang"), ServerSettings(chunk=0, running=64))
+    (['--max-running-requests', '64', '--chunked-prefill-size', '-1'], {}, [])
     """
-    words, _, notes = _told(release(framework), settings)
-    return words, notes
-
-
-def _told(facts: Release, settings: ServerSettings) -> tuple[list[str], dict[str, Any], list[str]]:
-    """Return the flags of settings, keys of a file of them, and notes on those without either."""
     words, config, notes = list[str](), dict[str, Any](), list[str]()
     for key, value in settings.stated.items():
         told = facts.state_dtypes.get(value) if key == "state-dtype" else value
@@ -360,13 +353,6 @@ class Speculation:
         held = self.kind == "mtp" if self.in_checkpoint is None else self.in_checkpoint
         return self.draft_model or (None if held else YOUR_DRAFT_MODEL)
 
-    @property
-    def to_fill_in(self) -> list[str]:
-        """What the reader has to put in place."""
-        if self.weights != YOUR_DRAFT_MODEL:
-            return []
-        return [f"replace {YOUR_DRAFT_MODEL} by the drafter's weights (--draft-model)"]
-
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -425,8 +411,8 @@ def launch(plan: Speculation, framework: str) -> Launch:
 --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4'
     """
     facts, how = _drafting(plan, framework)
-    words, config, files, notes = _speculation(plan, framework)
-    told, settings, more = _told(facts, plan.settings)
+    words, config, files, notes = _speculation(plan, facts, how)
+    told, settings, more = setting_words(facts, plan.settings)
     notes += more
     if plan.kv_cache in facts.cache_formats:
         dtype = facts.cache_formats[str(plan.kv_cache)]
@@ -497,7 +483,7 @@ def speculation_words(plan: Speculation, framework: str, more: Mapping[str, Any]
     >>> speculation_words(plan, "vllm", {})
     ['--speculative-config', '{"method": "mtp", "num_speculative_tokens": 3}']
     """
-    words, config, *_ = _speculation(plan, framework)
+    words, config, *_ = _speculation(plan, *_drafting(plan, framework))
     return _with_config(words, {**config, **more})
 
 
@@ -528,7 +514,6 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if plan.on_host and not how.on_host:
         known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
         reject(f"device is cpu, and {server} drafts on no CPU", known)
-    _refuse_cache(plan, facts)
     lacking = lacking_for(
         *(facts, plan.kind, plan.family),
         is_tree=plan.is_tree,
@@ -549,22 +534,21 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
             f"{facts.name} drafts for no model with recurrent layers, whose cache it cannot trim",
             f"a model whose layers all cache keys and values, or {LOCAL_FRAMEWORKS[0]}",
         )
-    _refuse_draft_models(plan, facts)
+    _refuse_parts(plan, facts)
     return facts, how
 
 
-def _refuse_cache(plan: Speculation, facts: Release) -> None:
-    """Refuse a compressed cache in a format that a release does not keep."""
+def _refuse_parts(plan: Speculation, facts: Release) -> None:
+    """Refuse a cache in a format that a release does not keep, and drafters that it does not run.
+
+    Draft models beside the model, and layers that a checkpoint has not.
+    """
     caches = facts.compressed_formats if "compressed" in plan.kernels else ()
     if caches and plan.kv_cache not in {None, *caches}:
         reject(
             f"kv_dtype is {plan.kv_cache}, and {facts.name} refuses it for {plan.family}",
             ", ".join(caches),
         )
-
-
-def _refuse_draft_models(plan: Speculation, facts: Release) -> None:
-    """Refuse draft models that a release does not run beside the model, and layers it has not."""
     if plan.kind == "mtp" and plan.weights == YOUR_DRAFT_MODEL != plan.draft_model:
         reject(
             "the model's checkpoint has no layers for mtp to draft with",
@@ -593,11 +577,12 @@ def _refuse_draft_models(plan: Speculation, facts: Release) -> None:
 
 
 def _speculation(
-    plan: Speculation, framework: str
+    plan: Speculation, facts: Release, how: Drafting
 ) -> tuple[list[str], dict[str, Any], dict[str, str], list[str]]:
     """Return the flags of a drafter, the keys of its config, files that are named, and notes."""
-    facts, how = _drafting(plan, framework)
-    method, files, notes = facts.methods[plan.kind], dict[str, str](), plan.to_fill_in
+    method, files, notes = facts.methods[plan.kind], dict[str, str](), list[str]()
+    if plan.weights == YOUR_DRAFT_MODEL:
+        notes.append(f"replace {YOUR_DRAFT_MODEL} by the drafter's weights (--draft-model)")
     drafts = max(plan.drafts, plan.block or 0) if method.told_block else plan.drafts
     figures: dict[str, Any] = {
         "name": facts.name,
@@ -643,12 +628,13 @@ def _speculation(
         notes.append(f"{facts.name} needs the package {method.package} for {plan.kind} decoding")
     shape: dict[str, Any] = {
         "family": plan.family,
+        "is_tree": plan.is_tree,
         "data_parallel": plan.data_parallel,
         "pipeline_parallel": plan.pipeline_parallel,
     }
     if not plan.differs and drafts == plan.drafts:
         pass
-    elif follows_load(plan.kind, framework, is_tree=plan.is_tree, **shape):
+    elif follows_load(plan.kind, f"{facts.framework}@{facts.version}", **shape):
         words += how.schedule
         config = _joined(config, filled_config(how.schedule_config, **figures))
         if how.schedule_file is not None:
