@@ -288,7 +288,8 @@ def asked(load: dict[str, float]) -> tuple[Requests, PassPrices, PrefillRules, M
     prices = dataclasses.replace(PRICES, survival=(1.0,) * drafts, positions=1.0 + drafts)
     # All tokens of the pass in flight may stay, and the next one has as many.
     ahead_len = 2 * prices.positions - prices.tokens_per_round
-    memory = Memory.of_blocks(int(load["blocks"]), BLOCK, ahead_len=ahead_len)
+    token = 1 / (int(load["blocks"]) * BLOCK)
+    memory = Memory((ahead_len + (BLOCK - 1) / 2) * token, token)  # half a block is left unused
     return requests, prices, PrefillRules(load["chunk"], True, True), memory
 
 

@@ -490,11 +490,10 @@ def played(toy: Toy, requests: int = 9000) -> tuple[float, float, float]:
         survival=(1.0, toy.tokens_per_round - 2, 0.0) if toy.positions > 1 else (),
     )
     dice = np.random.default_rng(20261122)
-    load = closed_loop(
-        Workload(toy.prompt, toy.answer), toy.clients, requests, ramp_s=toy.answer / 20
-    )
+    load = closed_loop(Workload(toy.prompt, toy.answer), toy.clients, requests)
     answers = dice.integers(toy.answer // 2, toy.answer + toy.answer // 2 + 1, requests)
-    load = replace(load, output_len=answers.astype(float), turnaround_s=None)
+    starts = toy.answer / 20 * np.minimum(np.arange(requests) / toy.clients, 1.0)
+    load = replace(load, arrival_s=starts, output_len=answers.astype(float), turnaround_s=None)
     run = play(prices, load, toy.rules, toy.clients, seed=1)
     late = np.argsort(run.end_s)[requests // 4 : -toy.clients or None]
     ends_s = run.end_s[late]

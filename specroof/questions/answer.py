@@ -754,5 +754,5 @@ def case_of(
         "placement": asdict(setup.placement),
         "release": None if server is None else server["version"],
         "server": server,
-        "load": {"context_len": context_len, **workload_json(workload).get("workload", {})},
+        "load": {"context_len": context_len, **workload_json(workload)},
     }

@@ -343,7 +343,7 @@ class FrontierAnswer(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        load = {"context_len": self.context_len, **workload_json(self.workload).get("workload", {})}
+        load = {"context_len": self.context_len, **workload_json(self.workload)}
         case = {
             "model": self.model,
             "chips": [fields_of(chip, "hardware", "engine", "usd_per_hour") for chip in self.chips],

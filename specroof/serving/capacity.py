@@ -602,15 +602,12 @@ class ServerRoom:
         for i, context in enumerate(curve.context_len):
             if most[i, known].min() >= largest:
                 continue
-            at = plain_number(np.round(context))  # of requests a mean, whose decimals say nothing
-            if self.reserved_len:
-                at += (
-                    f", with room for {plain_number(np.round(self.reserved_len))} more tokens each"
-                )
+            # Of requests they are means, whose decimals say nothing.
+            at, more = map(plain_number, np.round([context, self.reserved_len]))
+            at += f", with room for {more} more tokens each" if self.reserved_len else ""
             # Plain, with the shortest draft and with the longest.
-            ends = dict.fromkeys((0, *known[1:2].tolist(), int(known[-1])))
             parts = []
-            for drafts in ends:
+            for drafts in dict.fromkeys((0, *known[1:2].tolist(), int(known[-1]))):
                 by = (
                     f"with {format_drafts(drafts)} of {self.drafter}"
                     if drafts
@@ -632,7 +629,7 @@ class ServerRoom:
         if (raised := self.raised_running(largest, known)) is not None:
             yield Urgent(
                 f"a default of {self.drafting.server.framework} limits the running requests: "
-                f"--server running={raised[1]} raises it"
+                f"--server running={raised} raises it"
             )
 
     @property
@@ -643,8 +640,8 @@ class ServerRoom:
 
     def raised_running(
         self, batch: float, lengths: npt.NDArray[np.intp] | slice = slice(None)
-    ) -> tuple[int, int] | None:
-        """Return the default limit of running requests, and what to tell the server instead.
+    ) -> int | None:
+        """Return what to tell the server in the place of its default limit of running requests.
 
         None where memory holds a batch back, nothing does, the user stated a limit, or the server
         has no flag for it.
@@ -663,7 +660,7 @@ class ServerRoom:
         binds = (self.bound_by[:, lengths] == "running") & (self.largest[:, lengths] < batch)
         if not binds.any() or server.running >= self.most_told:
             return None
-        return server.running, int(min(float(need.told_running(batch)), self.most_told))
+        return int(min(float(need.told_running(batch)), self.most_told))
 
 
 def devices_that_hold(deployment: Deployment, context_len: float) -> int | None:

@@ -580,9 +580,9 @@ def _speculation(
     plan: Speculation, facts: Release, how: Drafting
 ) -> tuple[list[str], dict[str, Any], dict[str, str], list[str]]:
     """Return the flags of a drafter, the keys of its config, files that are named, and notes."""
-    method, files, notes = facts.methods[plan.kind], dict[str, str](), list[str]()
-    if plan.weights == YOUR_DRAFT_MODEL:
-        notes.append(f"replace {YOUR_DRAFT_MODEL} by the drafter's weights (--draft-model)")
+    method, files = facts.methods[plan.kind], dict[str, str]()
+    to_fill_in = f"replace {YOUR_DRAFT_MODEL} by the drafter's weights (--draft-model)"
+    notes = [to_fill_in] if plan.weights == YOUR_DRAFT_MODEL else []
     drafts = max(plan.drafts, plan.block or 0) if method.told_block else plan.drafts
     figures: dict[str, Any] = {
         "name": facts.name,

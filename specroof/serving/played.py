@@ -209,29 +209,18 @@ class Memory:
         in which step of a block each request is: the last one is half used on average.
     """
 
-    request: float
-    token: float
+    request: float = 0.0
+    token: float = 0.0
     reserves: bool = False
     most_len: float = math.inf
     shares: bool = False
 
-    @classmethod
-    def of_blocks(
-        cls, count: int, block_len: int = 16, *, ahead_len: float = 1.0, reserves: bool = False
-    ) -> "Memory":
-        """Return the memory of so many blocks, of requests that hold slots ahead of their context.
 
-        Examples
-        --------
-        >>> some = Memory.of_blocks(4, 16)  # of 64 tokens; 8.5 are ahead, or left of a block
-        >>> some.token * 64, some.request * 64
-        (1.0, 8.5)
-        """
-        token = 1 / (count * block_len)
-        return cls((ahead_len + (block_len - 1) / 2) * token, token, reserves)
+#: Of a server whose requests may hold any number of tokens.
+_ENDLESS: Final = Memory()
 
 
-def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
+def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by which rules; one loop
     prices: PassPrices | Mapping[int, PassPrices],
     requests: Requests,
     rules: PrefillRules,
@@ -259,7 +248,7 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
     capacity
         Requests that run at once, at most: with their prompt or their answer.
     memory
-        What they hold of it as their contexts grow; None for any number of tokens.
+        What they hold of it as their contexts grow; any number of tokens if None.
     overlap
         Whether the host schedules a pass while the one before it runs: a request then joins the
         pass after the next, but on an idle server.
@@ -312,32 +301,16 @@ def play(  # noqa: PLR0913 - what is asked, of whom, by which rules
     schedule = {1: prices} if isinstance(prices, PassPrices) else prices
     if min(schedule, default=0) != 1:
         refuse("prices", sorted(schedule), "draft lengths from 1 request on")
-    decoded_len = requests.output_len - 1.0
+    rounds_len = requests.output_len - 1.0
     if seed is not None:
         longest = max(schedule.values(), key=lambda one: one.tokens_per_round)
         rng = np.random.default_rng((whole_within("seed", seed, "seed"), 2))
-        rounds = _drawn_rounds(decoded_len, longest.survival, rng)
-        decoded_len = rounds * longest.tokens_per_round
-    held = Memory(0.0, 0.0) if memory is None else memory
-    return _played(schedule, requests, decoded_len, rules, capacity, held, overlap)
-
-
-def _played(  # noqa: C901, PLR0912, PLR0913, PLR0915, PLR0917 - one loop, see below
-    schedule: Mapping[int, PassPrices],
-    requests: Requests,
-    rounds_len: Array,
-    rules: PrefillRules,
-    capacity: float,
-    memory: Memory,
-    overlap: bool,
-) -> Played:
-    """Play from event to event until the last request has ended.
-
-    One loop with all that a server knows in local variables: an event takes microseconds, and
-    half as much again where parts of it are methods.
-
-    Requests are numbered in the order in which they are sent, reach the server, and first start.
-    """
+        rounds_len = _drawn_rounds(rounds_len, longest.survival, rng) * longest.tokens_per_round
+    memory = memory or _ENDLESS
+    # One loop from event to event until the last request has ended, with all that a server knows in
+    # local variables: an event takes microseconds, and half as much again where parts of it are
+    # methods. Requests are numbered in the order in which they are sent, reach the server, and
+    # first start.
     count = len(rounds_len)
     prices, several = schedule[1], len(schedule) > 1
     tokens_per_round = prices.tokens_per_round

@@ -549,11 +549,29 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
     setup = deployment.setup
     if workload.prefix_hit_rate and setup.user_settings.prefix_cache is False:
         refuse("prefix_hit_rate", workload.prefix_hit_rate, "0 with prefix-cache=off")
-    load = _load(curve, workload)
+    batch, output_len = curve.running_batch, workload.output_len
+    load = RequestLoad(
+        new_len=workload.new_len,
+        cached_len=workload.cached_len,
+        output_len=output_len,
+        running=np.nan_to_num(np.broadcast_to(batch, curve.round_s.shape), nan=1.0),
+        context_len=curve.context_len[:, None, None],
+        verify_len=np.asarray(curve.verify_len, dtype=np.float64),
+        tokens_per_round=np.nan_to_num(curve.tokens_per_round, nan=1.0),
+    )  # of one request where nothing runs
     kind = curve.drafter.partition(",")[0]
     plain, rules = (prefill_rules(deployment, drafting) for drafting in (None, kind))
-    times = _times(curve, deployment, load, (plain, rules))
-    batch, output_len = curve.running_batch, workload.output_len
+    times, *drafting = (
+        request_timing(load, rule)(deployment, engine_pass_s, curve.round_s, setup.engine)
+        for rule in dict.fromkeys((plain, rules))
+    )
+    for drafted in drafting:
+        times = RequestTimes(
+            *(
+                np.where(curve.draft_len > 0, getattr(drafted, name), getattr(times, name))
+                for name in ("token_s", "wait_s", "first_s")
+            )
+        )
     lost_s = float(setup.engine.lost_s(workload.input_len))
     rate = end_to_end_tokens_per_s(
         batch, times.token_s, wait_s=times.wait_s, output_len=output_len, latency_s=lost_s
@@ -575,39 +593,4 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
         delay_s=np.asarray((service_s - decoded - lost_s) / batch),
         first_s=np.asarray(np.where(np.isfinite(rate), times.first_s + lost_s, np.nan)),
         rules=rules,
-    )
-
-
-def _load(curve: SpeedupCurve, workload: Workload) -> RequestLoad:
-    """Return the requests of a curve, one alone where nothing runs."""
-    shape = curve.round_s.shape
-    return RequestLoad(
-        new_len=workload.new_len,
-        cached_len=workload.cached_len,
-        output_len=workload.output_len,
-        running=np.nan_to_num(np.broadcast_to(curve.running_batch, shape), nan=1.0),
-        context_len=curve.context_len[:, None, None],
-        verify_len=np.asarray(curve.verify_len, dtype=np.float64),
-        tokens_per_round=np.nan_to_num(curve.tokens_per_round, nan=1.0),
-    )
-
-
-def _times(
-    curve: SpeedupCurve,
-    served: Deployment,
-    load: RequestLoad,
-    rules: tuple[PrefillRules, PrefillRules],
-) -> RequestTimes:
-    """Return the seconds of requests under the rules of plain decoding, and of drafting."""
-    times, *others = (
-        request_timing(load, rule)(served, engine_pass_s, curve.round_s, served.setup.engine)
-        for rule in dict.fromkeys(rules)
-    )
-    if not others:
-        return times
-    (other,), drafts = others, curve.draft_len > 0
-    return RequestTimes(
-        token_s=np.where(drafts, other.token_s, times.token_s),
-        wait_s=np.where(drafts, other.wait_s, times.wait_s),
-        first_s=np.where(drafts, other.first_s, times.first_s),
     )

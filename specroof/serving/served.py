@@ -329,42 +329,32 @@ def raised_limits(
         Servers that share the requests.
     """
     by_default = held(None)
-    ranks, shared = by_default.drafting.need.ranks, by_default.drafting.need.limit_ranks
-    each = [batch / servers for batch in batch_size]
+    need, each = by_default.drafting.need, [batch / servers for batch in batch_size]
+    ranks, shared = need.ranks, need.limit_ranks
 
     def limits(lengths: slice) -> list[int | None]:
-        if by_default.raised_running(max(each), lengths) is None:
+        default = by_default.drafting.server.running
+        if default is None or by_default.raised_running(max(each), lengths) is None:
             return [None] * len(each)  # nor of smaller batches
-        found = [by_default.raised_running(batch, lengths) for batch in each]
-        wanted = max(pair[1] for pair in found if pair is not None)
+        told = [by_default.raised_running(batch, lengths) for batch in each]
         if room == "drop" or len(each) > _MANY:
-            powers = [pair and 2 ** math.ceil(math.log2(pair[1] / shared)) for pair in found]
+            powers = [one and 2 ** math.ceil(math.log2(one / shared)) for one in told]
             return [power and int(min(shared * power, by_default.most_told)) for power in powers]
-        default = next(pair[0] for pair in found if pair is not None)
-        most = shared * _most_held(
-            lambda told: float(held(shared * told).largest[:, lengths].max()) / ranks,
-            max(1, default // shared),
-            wanted // shared,
-        )
-        return [pair and min(pair[1], most) for pair in found]
+        # The largest limit up to the one that is wanted at which as many are held, of each of the
+        # ranks that requests are dealt out to: what a server keeps of each request that may run
+        # takes memory.
+        low, high = max(1, default // shared), max(filter(None, told)) // shared
+        middle = high
+        while low < high:
+            if float(held(shared * middle).largest[:, lengths].max()) / ranks >= middle:
+                low = middle
+            else:
+                high = middle - 1
+            middle = (low + high + 1) // 2
+        return [one and min(one, shared * low) for one in told]
 
     drafts = slice(1, None) if by_default.largest.shape[1] > 1 else slice(0)
     return list(zip(limits(slice(1)), limits(drafts), strict=True))
-
-
-def _most_held(held: Callable[[int], float], default: int, wanted: int) -> int:
-    """Return the largest limit up to `wanted` at which a server holds so many; else its default.
-
-    All are of one of the ranks that requests are dealt out to. A larger limit takes memory, for
-    what a server keeps of each request that may run.
-    """
-    if held(wanted) >= wanted:
-        return wanted
-    low, high = default, wanted
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if held(middle) >= middle else (low, middle)
-    return low
 
 
 #: Arrays of curves with the axes (context_len, batch_size, draft_len), and of what is around them.

@@ -201,7 +201,6 @@ def closed_loop(
     count: int | None = None,
     *,
     length_range: tuple[float, float] = (1.0, 1.0),
-    ramp_s: float = 0.0,
     seed: int = 0,
 ) -> Requests:
     """Return the requests of clients that each send the next when they have an answer.
@@ -216,8 +215,6 @@ def closed_loop(
         Requests in all; 10 for each client if None.
     length_range
         Shares of the lengths between which those of a request are drawn, evenly.
-    ramp_s
-        Seconds over which the clients start; 0 for all at once.
     seed
         Of the lengths.
 
@@ -238,9 +235,7 @@ def closed_loop(
     """
     clients = whole_within("concurrency", concurrency, "server_requests")
     count = clients * REQUESTS_PER_CLIENT if count is None else count
-    ramp = number_within("ramp_s", ramp_s, "seconds")
-    starts = ramp * np.minimum(np.arange(_count(count)) / clients, 1.0)
-    drawn = _drawn_requests(workload, starts, length_range, seed, clients)
+    drawn = _drawn_requests(workload, np.zeros(_count(count)), length_range, seed, clients)
     return replace(drawn, turnaround_s=TURNAROUND_S)
 
 
@@ -250,7 +245,7 @@ def open_loop(
     count: int,
     *,
     length_range: tuple[float, float] = (1.0, 1.0),
-    burstiness: float = 1.0,
+    even: bool = False,
     seed: int = 0,
 ) -> Requests:
     """Return requests that arrive at a rate, whatever the server does.
@@ -265,9 +260,8 @@ def open_loop(
         Requests in all.
     length_range
         See `closed_loop`.
-    burstiness
-        Shape of the gamma distribution of gaps: 1 for Poisson arrivals, below for bursts, inf for
-        even gaps.
+    even
+        Whether all gaps are the same; otherwise they are those of Poisson arrivals.
     seed
         Of gaps and lengths. With the same one, another rate has the same gaps, scaled.
 
@@ -282,16 +276,13 @@ def open_loop(
 
     Examples
     --------
-    >>> open_loop(Workload(1000, 100), 2.0, 3, burstiness=np.inf).arrival_s
+    >>> open_loop(Workload(1000, 100), 2.0, 3, even=True).arrival_s
     array([0.5, 1. , 1.5])
     """
     per_s = number_within("rate", rate, "request_rate")
-    shape = float(burstiness)
-    if not shape > 0:
-        refuse("burstiness", burstiness, "a number above 0, or inf for even gaps")
     gaps = np.ones(_count(count))
-    if math.isfinite(shape):
-        gaps = np.random.default_rng((seed, 1)).gamma(shape, 1.0 / shape, len(gaps))
+    if not even:
+        gaps = np.random.default_rng((seed, 1)).exponential(size=len(gaps))
     return _drawn_requests(workload, np.cumsum(gaps) / per_s, length_range, seed)
 
 
@@ -467,11 +458,10 @@ class Load:
             yield replace(self.trace, seed=self.seed)
         elif self.workload is not None:
             drawn: dict[str, Any] = {"length_range": self.length_range, "seed": self.seed}
-            shape = math.inf if self.arrivals == "even" else 1.0
+            even = self.arrivals == "even"
             for place, count in enumerate(self.requests):
                 if self.rate:
-                    rate = self.rate[place]
-                    yield open_loop(self.workload, rate, count, burstiness=shape, **drawn)
+                    yield open_loop(self.workload, self.rate[place], count, even=even, **drawn)
                 else:
                     size = self.batch_size[place]
                     clients = number_within("concurrency", size, "server_requests")
@@ -479,19 +469,15 @@ class Load:
 
 
 def workload_json(workload: Workload | None) -> dict[str, Any]:
-    """Return requests as the object that ``--json`` prints has them; nothing without any.
+    """Return requests as JSON has them; nothing without any.
 
     Examples
     --------
     >>> workload_json(Workload(input_len=3000, output_len=500, prefix_hit_rate=0.5))
-    {'workload': {'input_len': 3000, 'output_len': 500, 'prefix_hit_rate': 0.5}}
+    {'input_len': 3000, 'output_len': 500, 'prefix_hit_rate': 0.5}
     """
-    if workload is None:
-        return {}
-    known: dict[str, float] = asdict(workload)
-    return {
-        "workload": {name: int(one) if one.is_integer() else one for name, one in known.items()}
-    }
+    known: dict[str, float] = {} if workload is None else asdict(workload)
+    return {name: int(one) if one.is_integer() else one for name, one in known.items()}
 
 
 # --- Settings of a server as text: `--server KEY=VALUE[,…]`, and a mapping in studies ------------
