@@ -135,16 +135,12 @@ class EndToEnd:
         Source
             `specroof.speedup.result.SpeedupCurve.figure_ends`.
         """
-        per_speedup: dict[str, Literal[-1, 0, 1]] = {
-            q.TOKENS_PER_S.name: 1,
-            q.TTFT.name: 0,
-            q.TPOT.name: -1,
-        }
+        more, less, neither = q.TOKENS_PER_S.name, q.TPOT.name, q.TTFT.name
+        grows: dict[str, Literal[-1, 0, 1]] = {more: 1, neither: 0, less: -1}
+        ends = self.curve.figure_ends
         return {
-            name: self.curve.figure_ends(
-                self._banded_as(name), getattr(self, name), per_speedup=grows
-            )
-            for name, grows in per_speedup.items()
+            name: ends(self._banded_as(name), getattr(self, name), per_speedup=sign)
+            for name, sign in grows.items()
         }
 
     def _banded_as(self, figure: str) -> str:

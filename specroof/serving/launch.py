@@ -97,9 +97,10 @@ def server_command(  # noqa: PLR0913 - what a command says
     """
     framework = _released(framework)
     command = release(framework).command
-    numbers = {**asdict(placement), "group_size": placement.group_size, "hosts": hosts}
-    figures: dict[str, object] = {
-        **numbers,
+    figures: dict[str, Any] = {
+        **asdict(placement),
+        "group_size": placement.group_size,
+        "hosts": hosts,
         "model": model,
         "file": model if model.endswith(".gguf") else YOUR_FILE,
         "first_host": FIRST_HOST,
@@ -108,7 +109,7 @@ def server_command(  # noqa: PLR0913 - what a command says
     on_hub = command.start_on_hub if ":" in model and "/" in model else ()
     words = filled(on_hub or command.start, **figures)
     for key, flag in command.placement.items():
-        words += filled(flag, **figures) if numbers[key] > 1 else []
+        words += filled(flag, **figures) if figures[key] > 1 else []
     words += command.own_code if family in command.own_code_families else []
     words += command.fitted if is_fitted else []
     return shell_line([*words, *format_words(framework, weights, kv_cache, quantization)])
@@ -806,20 +807,16 @@ def worker_launches(
             f"{facts.name} has no drafts in a pipeline of a decode worker",
             "one stage, or no --prefill",
         )
-    roles = {"prefill": workers.prefill, "decode": workers.decode}
-    if workers.config:
-        moved = _yaml(filled_config(workers.config, input_len=math.ceil(input_len)))
-        drafted = "".join(() if flags is None else flags.files.values())
-        told = {"prefill": moved, "decode": drafted + moved}
-        return {
-            role: Launch(server, facts.name, shell_line(words), {f"{role}.yaml": told[role]})
-            for role, words in roles.items()
-        }
+    moved = _yaml(filled_config(workers.config, input_len=math.ceil(input_len)))
     text, files = ("", {}) if flags is None else (f" {flags.text}", flags.files)
-    return {
-        role: Launch(server, facts.name, f"{shell_line(words)}{text}", files)
-        for role, words in roles.items()
-    }
+    found = {}
+    for role, words in (("prefill", workers.prefill), ("decode", workers.decode)):
+        line, own = f"{shell_line(words)}{text}", files
+        if workers.config:
+            drafted = "".join(files.values()) if role == "decode" else ""
+            line, own = shell_line(words), {f"{role}.yaml": drafted + moved}
+        found[role] = Launch(server, facts.name, line, own)
+    return found
 
 
 #: Stands for the file of weights.

@@ -196,7 +196,8 @@ def counted(
 def _served_name(page: Sequence[Sample], server: Metrics, source: str, asked: str | None) -> str:
     """Return the name of the model whose metrics count."""
     # A server that just began has series of models only.
-    found = {sample.labels.get(_MODEL, "") for sample in page if _is_of(sample, server)}
+    own = (sample for sample in page if sample.name.startswith(server.prefix))
+    found = {sample.labels.get(_MODEL, "") for sample in own}
     names = sorted(found - {""}) or [""]
     if asked in names:
         return str(asked)
@@ -206,10 +207,6 @@ def _served_name(page: Sequence[Sample], server: Metrics, source: str, asked: st
     return reject(
         f"{source}: serves {what}", f"one of {', '.join(names)} (served_name)", MeasurementError
     )
-
-
-def _is_of(sample: Sample, server: Metrics) -> bool:
-    return sample.name.startswith(server.prefix)
 
 
 _Series = tuple[str, tuple[tuple[str, str], ...]]
@@ -224,17 +221,17 @@ class _View:
         kept = [
             one
             for one in page
-            if _is_of(one, server) and one.labels.get(_MODEL, model) in {model, ""}
+            if one.name.startswith(server.prefix) and one.labels.get(_MODEL, model) in {model, ""}
         ]
+        known = {*server.counters.values(), *server.gauges.values(), *server.settings.values()}
         self._server = server
         self._samples: dict[str, list[Sample]] = {}
         for sample in _first_copies(kept):
             name = sample.name.removeprefix(server.prefix)
-            if not (isfinite(sample.value) and sample.value >= 0):
-                if name in _known(server):
-                    left_out[sample.name] = None
-                continue
-            self._samples.setdefault(name, []).append(sample)
+            if isfinite(sample.value) and sample.value >= 0:
+                self._samples.setdefault(name, []).append(sample)
+            elif name in known:
+                left_out[sample.name] = None
 
     def counters(self) -> dict[_Series, float]:
         """Return every series of a counter, under what it counts."""
@@ -271,10 +268,6 @@ class _View:
 
     def _shown(self, name: str) -> list[Sample]:
         return [one for one in self._samples.get(name, ()) if not one.labels.get(_CLASS)]
-
-
-def _known(server: Metrics) -> set[str]:
-    return {*server.counters.values(), *server.gauges.values(), *server.settings.values()}
 
 
 def _first_copies(samples: Sequence[Sample]) -> list[Sample]:

@@ -1,6 +1,7 @@
 """A server's own counts as load, acceptance and the seconds of a round."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -110,6 +111,12 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         prefills that stop a batch as part of the rounds that they delay, since requests feel them.
     Ignores
         requests that began or ended between the pages: half a gap of each.
+
+    Raises
+    ------
+    MeasurementError
+        Where more drafts were accepted than made.
+
     Source
         Little 1961, Operations Research 9, 383: requests in a system are those that arrive, times
         the seconds that each stays. vLLM observes a gap for each output of a request, SGLang its
@@ -118,10 +125,20 @@ def observed(found: Counted, seconds: float | None) -> Observed:
     found = _with_gaps(found)
     # After a restart, the counters are of an unknown part of the time.
     known = None if found.restarted or not seconds else seconds
-    counts = found.counts
-    drafting = _drafting(found)
-    _refuse_contradictions(found)
-    running, running_from = _running(found, known)
+    counts, rounds = found.counts, _all_rounds(found)
+    # Processes of one server are read one after another, while they count on.
+    made, accepted = (counts.get(key, math.nan) for key in ("drafts", "accepted"))
+    if accepted > _READ_APART * made:  # a page that is damaged or put together
+        name = found.server.prefix + found.server.counters["accepted"]
+        allowed = f"at most {made:g}, the drafts that were made"
+        reject(f"{name}: {accepted:g} drafts were accepted", allowed, MeasurementError)
+    drafting = _drafting(found, rounds)
+    running, running_from = found.gauges.get("running"), "as the server showed it"
+    if known and counts.get("gap_s"):
+        running = counts["gap_s"] / known
+        running_from = "time between outputs, summed, by wall time"
+    # Where each round is a verification, all of them drafted.
+    counts_all = found.server.gap_of_each_token or "gaps" in counts
     rate = counts["tokens"] / known if known and "tokens" in counts else None
     round_s, round_from = _round(found, drafting.get("tokens_per_round"), running, rate)
     seen = Observed(
@@ -133,9 +150,9 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         running_from=running_from,
         waiting=found.gauges.get("waiting"),
         tokens_per_s=rate,
-        rounds=_all_rounds(found),
-        drafted_frac=_drafted_frac(found),
-        survival=_survival(found),
+        rounds=rounds,
+        drafted_frac=counts["rounds"] / rounds if rounds and counts_all else None,
+        survival=_survival(found.accepted_at, rounds),
         round_s=round_s,
         round_from=round_from,
         input_len=_ratio(counts, "input_tokens", "requests"),
@@ -211,7 +228,7 @@ def _with_gaps(found: Counted) -> Counted:
 _NO_DRAFTS: Final = {"speculates": False, "tokens_per_round": 1.0}
 
 
-def _drafting(found: Counted) -> dict[str, Any]:
+def _drafting(found: Counted, rounds: float) -> dict[str, Any]:
     """Return what there is to say of drafts, by the fields of `Observed`."""
     counts = found.counts
     if found.server.settings:
@@ -221,7 +238,6 @@ def _drafting(found: Counted) -> dict[str, Any]:
         return _NO_DRAFTS
     mean = _ratio(counts, "drafts", "rounds")
     longest = len(found.accepted_at) or max(round(mean or 0.0), 1)
-    rounds = _all_rounds(found)
     if not rounds or "accepted" not in counts:
         return {"longest": longest}
     return {
@@ -244,29 +260,6 @@ def _all_rounds(found: Counted) -> float:
         return 0.0
     gaps = 0.0 if found.server.gap_of_each_token else found.counts.get("gaps", 0.0)
     return max(found.counts["rounds"], gaps)
-
-
-def _drafted_frac(found: Counted) -> float | None:
-    """Return the share of rounds that drafted; all of them where each round is a verification."""
-    rounds = _all_rounds(found)
-    counts_all = found.server.gap_of_each_token or "gaps" in found.counts
-    return found.counts["rounds"] / rounds if rounds and counts_all else None
-
-
-def _refuse_contradictions(found: Counted) -> None:
-    """Refuse counters that no server can have: a page that is damaged or put together.
-
-    Raises
-    ------
-    MeasurementError
-        Where more drafts were accepted than made.
-    """
-    made, accepted = (found.counts.get(key) for key in ("drafts", "accepted"))
-    # Processes of one server are read one after another, while they count on.
-    if made is not None and accepted is not None and accepted > _READ_APART * made:
-        name = found.server.prefix + found.server.counters["accepted"]
-        allowed = f"at most {made:g}, the drafts that were made"
-        reject(f"{name}: {accepted:g} drafts were accepted", allowed, MeasurementError)
 
 
 def _drafting_by_settings(found: Counted) -> dict[str, Any]:
@@ -298,20 +291,12 @@ def _drafting_by_settings(found: Counted) -> dict[str, Any]:
     return {**seen, "tokens_per_round": max(shown, 1.0), "length_from": how}
 
 
-def _survival(found: Counted) -> tuple[float, ...]:
-    rounds = _all_rounds(found)
-    if rounds <= 0 or not found.accepted_at:
+def _survival(accepted_at: Sequence[float], rounds: float) -> tuple[float, ...]:
+    if rounds <= 0:
         return ()
     # Counters are read one after another, while the server counts on.
-    shares = np.minimum.accumulate(np.minimum(np.asarray(found.accepted_at) / rounds, 1.0))
+    shares = np.minimum.accumulate(np.minimum(np.asarray(accepted_at) / rounds, 1.0))
     return tuple(shares.tolist())
-
-
-def _running(found: Counted, seconds: float | None) -> tuple[float | None, str]:
-    gap_s = found.counts.get("gap_s", 0.0)
-    if seconds is not None and gap_s > 0:
-        return gap_s / seconds, "time between outputs, summed, by wall time"
-    return found.gauges.get("running"), "as the server showed it"
 
 
 def _round(

@@ -1,6 +1,6 @@
 """Requests instead of steps: the passes of prompts, and what is left of a speedup beside them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -188,23 +188,16 @@ def shared_passes(
     low, high = np.zeros(arrays[0].shape), np.array(arrays[0])
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        fits = middle * _passes_at(middle, *arrays).passes < arrays[0]
+        fits = middle * _passes_at(middle, arrays).passes < arrays[0]
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    state = _passes_at(low, *arrays)
+    state = _passes_at(low, arrays)
     # Where passes are full, other requests wait.
     return replace(state, waited=np.asarray(arrays[0] / low - state.decoded))
 
 
-def _passes_at(  # noqa: PLR0913, PLR0917 - the arrays of `shared_passes`, in its order
-    started: Array,
-    running: Array,
-    rounds: Array,
-    new_len: Array,
-    budget: Array,
-    positions: Array,
-    slowed: Array,
-) -> SharedPasses:
-    """Return the passes of a request where so many start in one."""
+def _passes_at(started: Array, arrays: Sequence[Array]) -> SharedPasses:
+    """Return the passes of a request where so many start in one; arrays as of `shared_passes`."""
+    running, rounds, new_len, budget, positions, slowed = arrays
     others = (running - 1) / running
     # Of those that decode, the ones that the last pass left: slowed requests are more.
     decoding = positions * started * rounds
