@@ -142,12 +142,7 @@ def test_thresholds_of_vllm_are_those_of_its_source(gib: float, running: int) ->
 def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
     chip = load_hardware("b200" if row["blackwell"] else "h100")
     asked = {key: row[key] for key in ("running", "tokens", "verify_len")}
-    most = row["stated"] or blocks.largest_captured(chip, VLLM, **asked)
-    sizes = blocks.captured_sizes(
-        chip, VLLM, most, tokens=row["tokens"], verify_len=row["verify_len"],
-        running=None if row["stated"] else row["running"],
-    )  # fmt: skip
-    assert sizes == row["sizes"]
+    assert blocks.captured_sizes(chip, VLLM, row["stated"], **asked) == row["sizes"]
 
 
 @pytest.mark.golden

@@ -1120,11 +1120,18 @@ def those_where(fits: Callable[[Release], bool]) -> str:
     return " or ".join(name for name in names if fits(release(name)))
 
 
-def release_content(path: Path) -> dict[str, Any]:
+def release_content(path: Path, newer: Sequence[Path] = ()) -> dict[str, Any]:
     """Return what the file of a release says, with the facts of the one that it is the same as.
 
     Mappings are joined key by key, null leaves a key out, and any other value takes the place of
     that of the other release. Sources are its own.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    newer
+        Files that say that they are the same as this one.
 
     Raises
     ------
@@ -1137,26 +1144,17 @@ def release_content(path: Path) -> dict[str, Any]:
     >>> older["title"], older["captured"]["most"], older["captured"]["uniform"]
     ('vLLM', 512, False)
     """
-    read, own = list[Path](), list[dict[str, Any]]()
-    while not own or "same_as" in own[-1]:
-        if own:
-            named, allowed = own[-1].pop("same_as"), _others(path, read)
-            if named not in allowed:
-                what = f"{read[-1].name}: same_as is {shown(named)}"
-                reject(what, ", ".join(allowed) or "left out", ProfileError)
-            path = path.with_name(f"{named}.yaml")
-        read.append(path)
-        own.append(parse_yaml(path.read_text("utf-8"), source=path.name, error=ProfileError))
-    content: dict[str, Any] = own.pop()
-    for newer in reversed(own):
-        content = _joined({**content, "sources": {}}, newer)
-    return content
-
-
-def _others(path: Path, read: Sequence[Path]) -> list[str]:
-    """Return the files of the same server, beside those that were read already."""
-    server = path.stem.partition("-")[0]
-    return sorted(other.stem for other in path.parent.glob(f"{server}-*.yaml") if other not in read)
+    read = (*newer, path)
+    own: dict[str, Any] = parse_yaml(path.read_text("utf-8"), source=path.name, error=ProfileError)
+    if "same_as" not in own:
+        return own
+    named, files = own.pop("same_as"), path.parent.glob(f"{path.stem.partition('-')[0]}-*.yaml")
+    allowed = sorted(file.stem for file in files if file not in read)
+    if named not in allowed:
+        what = f"{path.name}: same_as is {shown(named)}"
+        reject(what, ", ".join(allowed) or "left out", ProfileError)
+    older = release_content(path.with_name(f"{named}.yaml"), read)
+    return _joined({**older, "sources": {}}, own)
 
 
 def _joined(content: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
@@ -1227,23 +1225,19 @@ def _lacking_in_stages(
     facts: Release, kind: str, family: str, data_parallel: int
 ) -> tuple[str, str] | None:
     """Return what a release lacks to draft in a pipeline, and what it has; None if it can."""
-    method, kinds = facts.methods[kind], None if facts.pipeline is None else facts.pipeline.kinds
-    if kinds is not None and kind not in kinds:
-        return (
-            f"{facts.name} has no {method.name} in a pipeline",
-            f"{' and '.join(kinds)}, or one stage" if kinds else "one stage",
-        )
-    if kinds is not None and data_parallel > 1:
-        return (
-            f"{facts.name} has no drafts in a pipeline with data-parallel attention",
-            "one of the two",
-        )
+    name, method = facts.name, facts.methods[kind].name
+    if facts.pipeline is not None:
+        kinds = " and ".join(facts.pipeline.kinds)
+        if kind not in facts.pipeline.kinds:
+            instead = f"{kinds}, or one stage" if kinds else "one stage"
+            return f"{name} has no {method} in a pipeline", instead
+        if data_parallel > 1:
+            what = f"{name} has no drafts in a pipeline with data-parallel attention"
+            return what, "one of the two"
     for refusal in facts.staged:
         if refusal.refused(kind, family):
             families = ", ".join(refusal.others_than)
             others = f", or a family of {families}" if families else ""
-            return (
-                f"{facts.name} has no {method.name} for {family} in a pipeline",
-                f"{refusal.instead}{others}",
-            )
+            what = f"{name} has no {method} for {family} in a pipeline"
+            return what, f"{refusal.instead}{others}"
     return None

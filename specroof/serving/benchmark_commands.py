@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from specroof.arrays import fields_of
-from specroof.errors import OptionError, expect_word, refuse, reject
+from specroof.errors import expect_word, refuse, reject
 from specroof.frameworks import FRAMEWORKS, Mock, Release, release
 from specroof.serving.launch import (
     Speculation,
@@ -79,8 +79,10 @@ class MockPoint:
         known = [name for name in first.methods if all(name in one.methods for one in others)]
         if kind not in known:
             refuse("drafter", kind, f"{', '.join(known)}: engines can force their acceptance")
-        _refuse_format("--weights", self.weights, first.weights)
-        _refuse_format("--kv-cache", self.kv_cache, tuple(first.cache_formats))
+        formats = {"--weights": first.weights, "--kv-cache": (*first.cache_formats,)}
+        for (word, made), value in zip(formats.items(), (self.weights, self.kv_cache), strict=True):
+            if value not in {None, *made}:
+                refuse(word, value, f"{', '.join(made)}, as engines make it")
         for name in ("batch_size", "input_len", "output_len", "tensor_parallel"):
             if getattr(self, name) < 1:
                 refuse(name, getattr(self, name), "a whole number of at least 1")
@@ -89,13 +91,6 @@ class MockPoint:
                 f"tokens_per_round is {self.tokens_per_round:g}",
                 f"from 1 to {drafts + 1}, the drafts and the bonus token",
             )
-
-
-def _refuse_format(word: str, value: str | None, known: Sequence[str]) -> None:
-    """Refuse a format that engines do not make of a checkpoint in another one."""
-    if value not in {None, *known}:
-        message = f"{word} is {value!r}; allowed, as engines make it: {', '.join(known)}"
-        raise OptionError(message)
 
 
 #: Rounds of requests through the server: the last ones leave it half empty.

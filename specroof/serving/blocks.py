@@ -6,7 +6,7 @@ The figures of a release are in its file; each function names the file and the f
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -83,10 +83,10 @@ def largest_captured(
 def captured_sizes(
     hardware: HardwareProfile,
     facts: BlockRelease,
-    most: int,
+    stated: int | None,
     *,
     tokens: int,
-    running: int | None = None,
+    running: int = 1,
     verify_len: int = 1,
 ) -> list[int]:
     """Return the sizes in tokens for which passes are captured.
@@ -97,12 +97,12 @@ def captured_sizes(
         The chip, which says how many requests are listed.
     facts
         Of the release.
-    most
-        From `largest_captured`, or the user's.
+    stated
+        The largest; None for `largest_captured`, and the uniform passes of all that run.
     tokens
         Of a pass.
     running
-        Requests that run, whose uniform passes are listed; None where the user gave `most`.
+        Requests that run.
     verify_len
         Positions of each request in a pass.
 
@@ -114,20 +114,23 @@ def captured_sizes(
     >>> from specroof import load_hardware
     >>> from specroof.frameworks import release
     >>> chip, facts = load_hardware("h100"), release("vllm")
-    >>> captured_sizes(chip, facts, 24, running=6, tokens=8192, verify_len=2)
+    >>> captured_sizes(chip, facts, None, running=6, tokens=8192, verify_len=2)
     [1, 2, 4, 8, 12, 16, 24]
-    >>> 700 in captured_sizes(chip, facts, 1024, running=700, tokens=8192)  # no multiple of 16
-    True
+    >>> captured_sizes(chip, facts, 24, tokens=8192)
+    [1, 2, 4, 8, 16, 24]
     """
-    captured, listed = facts.captured, _largest_graph(hardware, facts)
-    counts = captured.sizes.up_to
-    sizes = {*counts(most), *([tokens] if captured.whole_pass else [])}
-    if running is not None and captured.uniform:
-        requests = min(running, listed) if verify_len > 1 else running
-        uniform = (*counts(requests), requests) if verify_len > 1 else (requests,)
-        sizes |= {n * verify_len for n in uniform}
-    largest = min(most, tokens)
-    return sorted(size for size in sizes if size <= largest)
+    captured, counts, most = facts.captured, facts.captured.sizes.up_to, stated
+    sizes = {tokens} if captured.whole_pass else set[int]()
+    if most is None:
+        shape = {"running": running, "tokens": tokens, "verify_len": verify_len}
+        most = largest_captured(hardware, facts, **shape)
+        if captured.uniform and verify_len > 1:
+            requests = min(running, _largest_graph(hardware, facts))
+            sizes |= {n * verify_len for n in (*counts(requests), requests)}
+        elif captured.uniform:
+            sizes.add(running)
+    sizes |= {*counts(most)}
+    return sorted(size for size in sizes if size <= min(most, tokens))
 
 
 #: What a captured size takes besides memory that the sizes share: assumed equal to
@@ -227,20 +230,6 @@ def state_blocks(draft_len: Array, *, prefix_cache: bool) -> Array:
     [2.0, 5.0]
     """
     return (2.0 if prefix_cache else 1.0) + draft_len
-
-
-def _replayed_tokens(need: MemoryRequest, verify_len: Array) -> Array:
-    """Return the tokens whose inputs a request keeps so that its states can be replayed.
-
-    Ignores
-        that the inputs of Mamba2 lie in the blocks of the state, which are padded.
-    Source
-        ``config/cache.py``, ``replayssm_buffer_len``; ``layers/mamba/mamba_utils.py``,
-        ``append_replayssm_ring``: Mamba2's inputs of 16 tokens, and of a verification. Of other
-        kinds, which 0.33.0 replays for Kimi alone, those of a verification are counted.
-    """
-    buffer = need.facts.memory.replay_tokens
-    return verify_len + (buffer if "mamba2" in need.model.kernels else 0)
 
 
 def _lookahead(need: MemoryRequest, draft_len: Array) -> Array:
@@ -376,15 +365,11 @@ def _admitted_bytes(server: Server, need: MemoryRequest, context_len: Array, blo
 
 def _graph_bytes(server: Server, need: MemoryRequest, tokens: int, verify_len: Array) -> Array:
     """Return what captured graphs take, for each number of positions of a verification."""
-    chip, running, most = need.hardware, server.running or 1, server.stated.capture
-    counts = np.zeros(verify_len.shape)
+    counts, stated = np.zeros(verify_len.shape), server.stated.capture
+    asked: dict[str, int] = {"tokens": tokens, "running": server.running or 1}
     for positions in distinct(verify_len):
-        asked: dict[str, Any] = {"tokens": tokens, "verify_len": int(np.ceil(positions))}
-        largest = most
-        if largest is None:
-            asked["running"] = running
-            largest = largest_captured(chip, need.facts, **asked)
-        sizes = captured_sizes(chip, need.facts, largest, **asked)
+        asked["verify_len"] = int(np.ceil(positions))
+        sizes = captured_sizes(need.hardware, need.facts, stated, **asked)
         counts[verify_len == positions] = len(sizes)
     return _GRAPH_BYTES * counts
 
@@ -397,9 +382,13 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         prompt of the last request to start, while windows hold all of it; an estimate of the
         profiled peak and of captured graphs.
         With ``replay``, no copies of the state for drafts (``layers/mamba/abstract.py``,
-        ``num_speculative_blocks``), and the inputs that replay it.
+        ``num_speculative_blocks``), and the inputs that replay it: those of a verification, and of
+        Mamba2 those of 16 tokens (``config/cache.py``, ``replayssm_buffer_len``;
+        ``layers/mamba/mamba_utils.py``, ``append_replayssm_ring``). 0.33.0 replays of other kinds
+        those of Kimi alone.
     Ignores
-        layouts that pack blocks of several sizes, and the CUDA context.
+        layouts that pack blocks of several sizes, the CUDA context, and that the inputs of Mamba2
+        lie in the blocks of the state, which are padded.
     Source
         ``v1/worker/utils.py``, ``request_memory``: a share of the total of ``cudaMemGetInfo``;
         ``v1/worker/gpu_worker.py``, ``determine_available_memory``; ``v1/core/kv_cache_utils.py``.
@@ -427,7 +416,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     if not recurrent:
         states = np.full(shape, need.target.state_bytes)
     elif replays:
-        states = states + need.target.replay_bytes * _replayed_tokens(need, drafts + 1.0)
+        buffer = facts.replay_tokens if "mamba2" in need.model.kernels else 0
+        states = states + need.target.replay_bytes * (drafts + 1.0 + buffer)
     # A verification has slots for its drafts, and the drafter's are beyond them; at least one token
     # of a request is cached, behind no context the first that a pass reads.
     held = np.maximum(context_len, 1.0) + drafts + _lookahead(need, drafts)

@@ -599,11 +599,11 @@ def _speculation(
         "last_on": max(last for _, last, count in plan.schedule if count),
         "value": facts.cache_formats.get(str(plan.kv_cache)),
     }
-    first, *rest = [*how.config.items()] or [("", "")]
-    parts = ({first[0]: first[1]}, method.config, dict(rest)) if how.config else ()
     config: dict[str, Any] = {}
-    for part in parts:
-        config = _joined(config, filled_config(part, **figures))
+    if how.config:
+        first, *rest = how.config.items()
+        keys = _joined(_joined(dict([first]), method.config), dict(rest))
+        config = filled_config(keys, **figures)
     words: tuple[str, ...] = how.words
     if plan.weights is not None:
         on_hub = how.weights_on_hub if ":" in plan.weights and "/" in plan.weights else ()

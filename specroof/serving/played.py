@@ -19,7 +19,7 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.acceptance import accepted_at
-from specroof.arrays import Array, BoolArray, IntArray, whole_within
+from specroof.arrays import Array, BoolArray, IntArray, fields_of, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.latency.setup import Deployment
@@ -485,8 +485,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                     n_running += 1
                     cut_len = new_len[number]
                     left -= token * needed_len[number] + fixed
-                piece = budget - tokens
-                piece = min(piece, cut_len)
+                piece = min(budget - tokens, cut_len)
                 attended += piece * (input_len[number] - cut_len + piece / 2)
                 tokens += piece
                 cut_len -= piece
@@ -1048,26 +1047,19 @@ def played_server(
         and most context says; and, on servers whose rules only count requests, all but the mean
         length; and that acceptance may depend on the context: it is that of the mean token.
     """
-    clients, count, shortest, longest_prompt, longest, answer_len, context_len = np.transpose(
-        [
-            (
-                requests.concurrency or _FULL,
-                len(requests.arrival_s),
-                requests.input_len.min(),
-                requests.input_len.max(),
-                (requests.input_len + requests.output_len).max(),
-                requests.output_len.mean(),
-                np.average(
-                    requests.input_len + requests.output_len / 2, weights=requests.output_len
-                ),
-            )
-            for requests in load.played()
-        ]
-    )
+    loads = [*load.played()]
+    clients = [float(one.concurrency or _FULL) for one in loads]
+    in_flight = max(min(most, len(one.arrival_s)) for most, one in zip(clients, loads, strict=True))
+    prompts = np.concatenate([one.input_len for one in loads])
+    shortest, longest = float(prompts.min()), max(one.longest for one in loads)
+    answer_len = np.mean([one.output_len.mean() for one in loads])
+    contexts_len = [
+        np.average(one.input_len + one.output_len / 2, weights=one.output_len) for one in loads
+    ]
     busy = served_curve(
         deployment,
         drafter,
-        replace(load.steady, batch_size=[float(clients.max())]),
+        replace(load.steady, batch_size=[max(clients)]),
         "queue" if room == "drop" else room,
         max_draft_len=max_draft_len,
         raises=raises,
@@ -1083,7 +1075,7 @@ def played_server(
     facts = deployment.setup.release
     reserves = facts.reserves
     if busy.room is not None and reserves is not None:
-        contexts = np.linspace(shortest.min(), longest.max(), _CONTEXTS)
+        contexts = np.linspace(shortest, longest, _CONTEXTS)
         near = server_room(drafted, drafter, contexts, busy.decoding.verify_len)
         if plain != drafts:
             plain_room = served_room(undrafted, context_len=contexts[:, None])
@@ -1100,18 +1092,17 @@ def played_server(
         memory = [Memory(*held, reserves, clip_len, facts.reserves_shares) for held in pairs]
         capacity = np.where(capacity >= 1, _counted(busy.room), 0.0)
         with np.errstate(divide="ignore"):  # models of states alone take no share of tokens
-            fit = np.minimum(capacity, 1 / (request + token * shortest.min()))
+            fit = np.minimum(capacity, 1 / (request + token * shortest))
         most = max(running, float(np.nan_to_num(fit).max()))
-    in_flight = float(np.minimum(clients, count).max())
     rules = prefill_rules(undrafted), prefill_rules(drafted, drafter.kind)
     priced = partial(
         pass_prices,
         running=min(in_flight, running),
         most=min(in_flight, most),
-        input_len=(float(shortest.min()), float(longest_prompt.max())),
-        longest=float(longest.max()),
+        input_len=(shortest, float(prompts.max())),
+        longest=longest,
     )
-    accepted = accepted_at(acceptance_of(drafter), float(context_len.mean()))
+    accepted = accepted_at(acceptance_of(drafter), float(np.mean(contexts_len)))
     drafting = priced(drafted, rules[1], drafting=(drafter, accepted, max_draft_len))
     # "plain": plain steps overlap with the host's work, rounds do not.
     overlap = deployment.setup.engine.overlap is not False
@@ -1123,7 +1114,7 @@ def played_server(
         overlaps=(overlap, overlap and not waits_for_host(deployment.setup, drafter)),
         capacity=capacity,
         memory=memory,
-        stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len.mean(),
+        stable_rate=busy.curve.tokens_per_s[0, 0] / answer_len,
         stable_gain=np.array([(gain if one is None else one)[0, 0] for one in (gain, low, high)]),
         measured_draft_len=busy.curve.measured_draft_len,
         is_raised=any((plain, drafts)),
@@ -1187,9 +1178,9 @@ def played_loads(
     """
     drafts = np.arange(len(server.capacity))
     lengths = [n for n in sorted({0, *draft_lens}) if server.runs(n)]
-    figures = {name: np.full((len(load.requests), len(drafts)), np.nan) for name in FIGURES}
-    running = np.full((len(load.requests), len(drafts), PARTS), np.nan)
-    most_running = np.full((len(load.requests), len(drafts)), np.nan)
+    shape = len(load.requests), len(drafts)
+    figures = {name: np.full(shape, np.nan) for name in FIGURES}
+    running, most_running = np.full((*shape, PARTS), np.nan), np.full(shape, np.nan)
     done, in_all = 0, len(lengths) * sum(load.requests)
     PROGRESS.get()(done, in_all)
     for place, requests in enumerate(load.played()):
@@ -1201,14 +1192,11 @@ def played_loads(
             done += len(requests.arrival_s)
             PROGRESS.get()(done, in_all)
     return PlayedLoads(
-        drafter=server.drafter,
         load=load,
         draft_len=drafts,
         figures=figures,
         running=running,
         most_running=most_running,
-        stable_rate=server.stable_rate,
-        stable_gain=server.stable_gain,
         has_targets=min(targets) < math.inf,
-        measured_draft_len=server.measured_draft_len,
+        **fields_of(server, "drafter", "stable_rate", "stable_gain", "measured_draft_len"),
     )

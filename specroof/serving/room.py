@@ -241,8 +241,7 @@ class ServerSite:
         defaults
             Every field of `Server` that neither the release nor the model decides.
         """
-        given = {name: getattr(user_settings, name) for name in SERVER_KEYS.values()}
-        stated = {name: value for name, value in given.items() if value is not None}
+        stated = {SERVER_KEYS[key]: value for key, value in user_settings.stated.items()}
         if user_settings.overlap == "plain" and self.kind is not None:
             stated["overlap"] = False  # a server that drafts takes rounds, which wait
         whose = {"framework": self.facts.framework, "version": self.facts.version}

@@ -133,6 +133,11 @@ class Requests:
     turnaround_s: float | None = None
     seed: int = 0
 
+    @property
+    def longest(self) -> float:
+        """Tokens of the longest request, prompt and answer."""
+        return float((self.input_len + self.output_len).max())
+
 
 def trace(
     arrival_s: npt.ArrayLike,
@@ -235,7 +240,8 @@ def closed_loop(
     """
     clients = whole_within("concurrency", concurrency, "server_requests")
     count = clients * REQUESTS_PER_CLIENT if count is None else count
-    drawn = _drawn_requests(workload, np.zeros(_count(count)), length_range, seed, clients)
+    starts = np.zeros(whole_within("requests", count, "played_requests"))
+    drawn = _drawn_requests(workload, starts, length_range, seed, clients)
     return replace(drawn, turnaround_s=TURNAROUND_S)
 
 
@@ -280,14 +286,10 @@ def open_loop(
     array([0.5, 1. , 1.5])
     """
     per_s = number_within("rate", rate, "request_rate")
-    gaps = np.ones(_count(count))
+    gaps = np.ones(whole_within("requests", count, "played_requests"))
     if not even:
         gaps = np.random.default_rng((seed, 1)).exponential(size=len(gaps))
     return _drawn_requests(workload, np.cumsum(gaps) / per_s, length_range, seed)
-
-
-def _count(count: int) -> int:
-    return whole_within("requests", count, "played_requests")
 
 
 def _drawn_requests(
@@ -413,7 +415,7 @@ class Load:
         if workload is not None:
             longest = self.length_range[1] * (workload.input_len + workload.output_len)
         if self.trace is not None:
-            longest = float((self.trace.input_len + self.trace.output_len).max())
+            longest = self.trace.longest
         if workload is not None and self.length_range != (1.0, 1.0):
             mean = sum(self.length_range) / 2
             workload = replace(
