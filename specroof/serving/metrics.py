@@ -172,21 +172,23 @@ def counted(
         )
     name = _served_name(pages[-1], server, sources[-1], model)
     left_out: dict[str, None] = {}
-    views = [_View(page, server, name, left_out) for page in pages]
-    last, first = views[-1], views[0] if len(views) > 1 else None
-    counts, positions, restarted = _increases(first, last)
-    settings = last.settings()
-    before = settings if first is None else first.settings()
+    views = [_own_samples(page, server, name, left_out) for page in pages]
+    first, last = views[0], views[-1]
+    then = _counters(first, server) if len(views) > 1 else {}
+    counts, positions, restarted = _increases(then, _counters(last, server))
+    before, settings = _settings(first, server), _settings(last, server)
+    running = _shown(last, server.gauges)["running"]
+    ranks = {tuple(one.labels.get(label) for label in _RANKS) for one in running}
     return Counted(
         release=found,
         server=server,
         model=name,
-        ranks=last.ranks(),
+        ranks=max(1, len(ranks)),
         counts=counts,
         accepted_at=positions,
-        gauges=_means([view.gauges() for view in views]),
+        gauges=_means([_gauges(view, server) for view in views]),
         settings=settings,
-        info=last.info(),
+        info=next((one.labels for one in last.get(server.info, ())), {}),
         changed=tuple(key for key in settings if before.get(key, settings[key]) != settings[key]),
         restarted=restarted,
         left_out=tuple(left_out),
@@ -212,62 +214,60 @@ def _served_name(page: Sequence[Sample], server: Metrics, source: str, asked: st
 _Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
-class _View:
-    """The samples of a page that count, by what they are."""
+#: The samples of a page that count, by their names without the prefix.
+_Samples = Mapping[str, list[Sample]]
 
-    def __init__(
-        self, page: Sequence[Sample], server: Metrics, model: str, left_out: dict[str, None]
-    ) -> None:
-        kept = [
-            one
-            for one in page
-            if one.name.startswith(server.prefix) and one.labels.get(_MODEL, model) in {model, ""}
-        ]
-        known = {*server.counters.values(), *server.gauges.values(), *server.settings.values()}
-        self._server = server
-        self._samples: dict[str, list[Sample]] = {}
-        for sample in _first_copies(kept):
-            name = sample.name.removeprefix(server.prefix)
-            if isfinite(sample.value) and sample.value >= 0:
-                self._samples.setdefault(name, []).append(sample)
-            elif name in known:
-                left_out[sample.name] = None
 
-    def counters(self) -> dict[_Series, float]:
-        """Return every series of a counter, under what it counts."""
-        series: dict[_Series, float] = {}
-        for key, name in self._server.counters.items():
-            label, wanted = self._server.only.get(key, ("", None))
-            for one in self._samples.get(name, ()):
-                if one.labels.get(label) == wanted:
-                    series[key, tuple(sorted(one.labels.items()))] = one.value
-        return series
+def _own_samples(
+    page: Sequence[Sample], server: Metrics, model: str, left_out: dict[str, None]
+) -> _Samples:
+    """Return the samples of a model, without copies; names of those that are no numbers apart."""
+    kept = [
+        one
+        for one in page
+        if one.name.startswith(server.prefix) and one.labels.get(_MODEL, model) in {model, ""}
+    ]
+    known = {*server.counters.values(), *server.gauges.values(), *server.settings.values()}
+    samples: dict[str, list[Sample]] = {}
+    for sample in _first_copies(kept):
+        name = sample.name.removeprefix(server.prefix)
+        if isfinite(sample.value) and sample.value >= 0:
+            samples.setdefault(name, []).append(sample)
+        elif name in known:
+            left_out[sample.name] = None
+    return samples
 
-    def gauges(self) -> dict[str, float]:
-        """Return what gauges show, summed over ranks."""
-        return {
-            key: sum(one.value for one in shown)
-            for key, name in self._server.gauges.items()
-            if (shown := self._shown(name))
-        }
 
-    def settings(self) -> dict[str, float]:
-        """Return the means over ranks of what is the same on all; an idle rank shows 0."""
-        found = {key: self._shown(name) for key, name in self._server.settings.items()}
-        told = {key: [one.value for one in shown if one.value] for key, shown in found.items()}
-        return {key: sum(values) / len(values) for key, values in told.items() if values}
+def _counters(samples: _Samples, server: Metrics) -> dict[_Series, float]:
+    """Return every series of a counter, under what it counts."""
+    series: dict[_Series, float] = {}
+    for key, name in server.counters.items():
+        label, wanted = server.only.get(key, ("", None))
+        for one in samples.get(name, ()):
+            if one.labels.get(label) == wanted:
+                series[key, tuple(sorted(one.labels.items()))] = one.value
+    return series
 
-    def info(self) -> Mapping[str, str]:
-        """Return the labels of the gauge that says how the server was launched."""
-        return next((one.labels for one in self._samples.get(self._server.info, ())), {})
 
-    def ranks(self) -> int:
-        """Return how many ranks have separate requests."""
-        shown = self._shown(self._server.gauges["running"])
-        return max(1, len({tuple(one.labels.get(label) for label in _RANKS) for one in shown}))
+def _shown(samples: _Samples, names: Mapping[str, str]) -> dict[str, list[Sample]]:
+    """Return what gauges show of all classes of requests together, under what that is."""
+    return {
+        key: [one for one in samples.get(name, ()) if not one.labels.get(_CLASS)]
+        for key, name in names.items()
+    }
 
-    def _shown(self, name: str) -> list[Sample]:
-        return [one for one in self._samples.get(name, ()) if not one.labels.get(_CLASS)]
+
+def _gauges(samples: _Samples, server: Metrics) -> dict[str, float]:
+    """Return what gauges show, summed over ranks."""
+    found = _shown(samples, server.gauges)
+    return {key: sum(one.value for one in shown) for key, shown in found.items() if shown}
+
+
+def _settings(samples: _Samples, server: Metrics) -> dict[str, float]:
+    """Return the means over ranks of what is the same on all; an idle rank shows 0."""
+    found = _shown(samples, server.settings)
+    told = {key: [one.value for one in shown if one.value] for key, shown in found.items()}
+    return {key: sum(values) / len(values) for key, values in told.items() if values}
 
 
 def _first_copies(samples: Sequence[Sample]) -> list[Sample]:
@@ -285,14 +285,13 @@ def _first_copies(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _increases(
-    first: _View | None, last: _View
+    before: Mapping[_Series, float], after: Mapping[_Series, float]
 ) -> tuple[dict[str, float], tuple[float, ...], bool]:
     """Return what was counted, accepted drafts by position, and whether a counter began anew."""
-    before = {} if first is None else first.counters()
     counts: dict[str, float] = {}
     positions: dict[int, float] = {}
     restarted = False
-    for (key, labels), now in last.counters().items():
+    for (key, labels), now in after.items():
         then = before.get((key, labels), 0.0)
         restarted |= now < then
         more = now if now < then else now - then

@@ -898,15 +898,9 @@ class PlayedLoads:
         good = within_measured(self.figures["good_requests_per_s"], self.measured_draft_len)
         decided = within_measured(self.deciding[0], self.measured_draft_len)
         gains = np.where(self.unsustained[:, None], decided, self.choices)
-        rank = np.lexsort(
-            (
-                np.broadcast_to(self.draft_len, self.speedup.shape),
-                -np.nan_to_num(gains),
-                -np.nan_to_num(good) * self.has_targets,
-            ),
-            axis=-1,
-        )
-        return np.asarray(self.draft_len[rank[:, 0]])
+        keys = (-np.nan_to_num(gains), -np.nan_to_num(good) * self.has_targets)
+        # The sort is stable: of ties the shortest draft comes first.
+        return np.asarray(self.draft_len[np.lexsort(keys, axis=-1)[:, 0]])
 
 
 #: Drafts per round: of any batch, or by the smallest batch from which each length holds.

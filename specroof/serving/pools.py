@@ -397,34 +397,23 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         one, of_pools = _cached(server, need, caches, most=most, held=held, behind=behind)
         limits |= of_pools
     limits["running"] = np.full(shape, most)
-    least = _least_bytes(server, facts, most, own, copies, one) + fixed if recurrent else one
+    # What one request needs: its slots, those of padding, copies of both, its cache.
+    least, ratio, share = one, state_ratio(server, facts), facts.memory.state_share
+    if recurrent and not server.prefix_cache and server.running is not None:
+        least = own * (most + 1) * (1 + copies) + one + fixed
+    elif recurrent:
+        slots = own * (ratio * (1 + copies / ratio) + 1 + copies)
+        least = np.maximum(slots * (1 + 1 / share), slots + one) + fixed
     return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=memory - server.memory_frac * free + images,
         state_pool_bytes=states,
         cache_pool_bytes=caches,
-        state_bytes=np.asarray(own * (state_ratio(server, facts) + copies) + replay_request),
+        state_bytes=np.asarray(own * (ratio + copies) + replay_request),
         cache_bytes=one,
         limits=limits,
         short_bytes=np.maximum(least - rest, 0.0),
     )
-
-
-def _least_bytes(
-    server: Server,
-    release: PoolRelease,
-    most: float,
-    state_bytes: float,
-    copies: Array,
-    cache_bytes: Array,
-) -> Array:
-    """Return what one request needs: its slots, those of padding, copies of both, its cache."""
-    if not server.prefix_cache and server.running is not None:
-        return np.asarray(state_bytes * (most + 1) * (1 + copies) + cache_bytes)
-    ratio = state_ratio(server, release)
-    slots = state_bytes * (ratio * (1 + copies / ratio) + 1 + copies)
-    share = release.memory.state_share
-    return np.maximum(slots * (1 + 1 / share), slots + cache_bytes)
 
 
 def _cached(
