@@ -1165,17 +1165,7 @@ def _joined(content: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, 
     return {key: value for key, value in joined.items() if value is not None}
 
 
-def lacking_for(  # noqa: PLR0913 - each limits what is drafted
-    facts: Release,
-    kind: str,
-    family: str,
-    *,
-    is_tree: bool = False,
-    data_parallel: int = 1,
-    pipeline_parallel: int = 1,
-    decode_context_parallel: int = 1,
-    capability: int | None = None,
-) -> tuple[str, str] | None:
+def lacking_for(facts: Release, kind: str, family: str, **shape: Any) -> tuple[str, str] | None:
     """Return what a release lacks to draft for a family of models, and what it has; None if it can.
 
     Parameters
@@ -1184,12 +1174,8 @@ def lacking_for(  # noqa: PLR0913 - each limits what is drafted
         The release; software that runs another's files lacks the models that the other lacks.
     kind, family
         Of the drafter, and of the model that is served.
-    is_tree
-        Whether the drafter branches.
-    data_parallel, pipeline_parallel, decode_context_parallel
-        Groups of attention, stages, and devices that each cache a part of the context.
-    capability
-        The first number of the chip's compute capability; None if not known.
+    shape
+        As of `Refusal.refused`.
 
     Examples
     --------
@@ -1202,42 +1188,14 @@ def lacking_for(  # noqa: PLR0913 - each limits what is drafted
     if method is None:
         read = " that was read" * facts.unchecked
         return f"{facts.name} has no flag for {kind}{read}", ", ".join(facts.methods)
-    if is_tree and not method.trees:
+    if shape.get("is_tree") and not method.trees:
         return f"{facts.name} has no flag for trees of {kind}", f"{kind} without a tree"
     runs = release(RUNS[facts.framework]) if facts.framework in RUNS else facts
     if family.removesuffix("_text") in runs.no_models:
         return f"{facts.name} has no models of the family {family}", "another model"
     for refusal in runs.refusals:
-        shape = {"is_tree": is_tree, "is_spread": decode_context_parallel > 1}
-        if lacks := refusal.refused(kind, family, **shape, capability=capability):
+        if lacks := refusal.refused(kind, family, **shape):
             where = " on this chip" * bool(refusal.capabilities)
-            return (
-                f"{facts.name} has no {lacks} for models of the family {family}{where}",
-                refusal.instead,
-            )
-    if data_parallel > 1 and not method.in_groups:
-        return f"{facts.name} has no {method.name} with data-parallel attention", "without it"
-    in_stages = pipeline_parallel > 1
-    return _lacking_in_stages(facts, kind, family, data_parallel) if in_stages else None
-
-
-def _lacking_in_stages(
-    facts: Release, kind: str, family: str, data_parallel: int
-) -> tuple[str, str] | None:
-    """Return what a release lacks to draft in a pipeline, and what it has; None if it can."""
-    name, method = facts.name, facts.methods[kind].name
-    if facts.pipeline is not None:
-        kinds = " and ".join(facts.pipeline.kinds)
-        if kind not in facts.pipeline.kinds:
-            instead = f"{kinds}, or one stage" if kinds else "one stage"
-            return f"{name} has no {method} in a pipeline", instead
-        if data_parallel > 1:
-            what = f"{name} has no drafts in a pipeline with data-parallel attention"
-            return what, "one of the two"
-    for refusal in facts.staged:
-        if refusal.refused(kind, family):
-            families = ", ".join(refusal.others_than)
-            others = f", or a family of {families}" if families else ""
-            what = f"{name} has no {method} for {family} in a pipeline"
-            return what, f"{refusal.instead}{others}"
+            what = f"{facts.name} has no {lacks} for models of the family {family}{where}"
+            return what, refusal.instead
     return None

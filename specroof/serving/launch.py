@@ -515,16 +515,12 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if plan.on_host and not how.on_host:
         known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
         reject(f"device is cpu, and {server} drafts on no CPU", known)
-    lacking = lacking_for(
-        *(facts, plan.kind, plan.family),
-        is_tree=plan.is_tree,
-        data_parallel=plan.data_parallel,
-        pipeline_parallel=plan.pipeline_parallel,
-        decode_context_parallel=plan.decode_context_parallel,
-        capability=plan.compute_major,
-    )
-    if lacking is not None:
-        reject(*lacking)
+    spread = plan.decode_context_parallel > 1
+    shape = {"is_tree": plan.is_tree, "is_spread": spread, "capability": plan.compute_major}
+    lacks = lacking_for(facts, plan.kind, plan.family, **shape)
+    lacks = lacks or _lacking_over_devices(plan, facts)
+    if lacks is not None:
+        reject(*lacks)
     if plan.is_tree and plan.top_k < 2:
         reject(
             f"{facts.name} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
@@ -537,6 +533,30 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
         )
     _refuse_parts(plan, facts)
     return facts, how
+
+
+def _lacking_over_devices(plan: Speculation, facts: Release) -> tuple[str, str] | None:
+    """Return what a release lacks to draft in groups or stages, and what it has; else None."""
+    name, method = facts.name, facts.methods[plan.kind]
+    if plan.data_parallel > 1 and not method.in_groups:
+        return f"{name} has no {method.name} with data-parallel attention", "without it"
+    if plan.pipeline_parallel == 1:
+        return None
+    if facts.pipeline is not None:
+        kinds = " and ".join(facts.pipeline.kinds)
+        if plan.kind not in facts.pipeline.kinds:
+            instead = f"{kinds}, or one stage" if kinds else "one stage"
+            return f"{name} has no {method.name} in a pipeline", instead
+        if plan.data_parallel > 1:
+            what = f"{name} has no drafts in a pipeline with data-parallel attention"
+            return what, "one of the two"
+    for refusal in facts.staged:
+        if refusal.refused(plan.kind, plan.family):
+            families = ", ".join(refusal.others_than)
+            others = f", or a family of {families}" if families else ""
+            what = f"{name} has no {method.name} for {plan.family} in a pipeline"
+            return what, f"{refusal.instead}{others}"
+    return None
 
 
 def _refuse_parts(plan: Speculation, facts: Release) -> None:
