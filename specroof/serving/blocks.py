@@ -201,17 +201,13 @@ def activation_bytes(model: Architecture, *, tokens: int, running: int, devices:
     >>> activation_bytes(toy, tokens=10, running=2, devices=1)  # 2*10*32 + 8*2*100
     2240.0
     """
-    inner = max(
-        (
-            block.experts.top_k * block.experts.hidden_features
-            if block.experts
-            else max((linear.in_features for linear in block.linears), default=0)
-            for _, block in model.counted_blocks
-            if block.name == "feed_forward"
-        ),
-        default=0,
-    )
-    width = 4 * model.hidden_size + 2 * inner / devices
+    inner = [0.0]
+    for _, block in model.counted_blocks:
+        if block.name == "feed_forward" and block.experts:
+            inner.append(block.experts.top_k * block.experts.hidden_features)
+        elif block.name == "feed_forward":
+            inner += [linear.in_features for linear in block.linears]
+    width = 4 * model.hidden_size + 2 * max(inner) / devices
     logits = 2 * dtype_bytes("fp32") * min(running, tokens) * model.vocab_size
     return dtype_bytes(model.activation_dtype) * tokens * width + logits
 

@@ -103,7 +103,7 @@ def room_share(
     )
 
 
-def _captured_blocks(setup: Setup, server: Server) -> list[int]:
+def _captured(setup: Setup, server: Server) -> list[int]:
     facts: BlockRelease = setup.release  # type: ignore[assignment]  # by its rules
     tokens = server.chunk or blocks.batch_defaults(setup.hardware, facts)[1]
     return blocks.captured_sizes(setup.hardware, facts, server.capture, tokens=tokens)
@@ -141,9 +141,7 @@ RULES: Final[Mapping[str, Rules]] = {
         lambda setup, server: pools.captured_sizes(server.capture, setup.release, drafting=True),  # type: ignore[arg-type]  # by its rules
         "sequences",
     ),
-    "blocks": Rules(
-        blocks.resolve, blocks.room, _captured_blocks, most_running=blocks.most_running
-    ),
+    "blocks": Rules(blocks.resolve, blocks.room, _captured, most_running=blocks.most_running),
     "share": Rules(resolve_share, room_share),
 }
 

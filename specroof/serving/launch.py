@@ -319,17 +319,15 @@ class Speculation:
     untold: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        expected = 1
+        given, expected = f"schedule is {list(self.schedule)}", 1
         for first, last, drafts in self.schedule:
             if first != expected or last < first or drafts < 0:
                 reject(
-                    f"schedule is {list(self.schedule)}",
-                    "ranges of running requests from 1 on, without gaps, each with a number of drafts "
-                    "from 0",
+                    given, "ranges of running requests from 1 on, without gaps, and drafts from 0"
                 )
             expected = last + 1
         if not self.drafts:
-            reject(f"schedule is {list(self.schedule)}", "drafts at some load")
+            reject(given, "drafts at some load")
 
     @property
     def drafts(self) -> int:

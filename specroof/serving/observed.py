@@ -122,10 +122,15 @@ def observed(found: Counted, seconds: float | None) -> Observed:
         the seconds that each stays. vLLM observes a gap for each output of a request, SGLang its
         share for each token.
     """
-    found = _with_gaps(found)
+    counts = found.counts
+    # Where a server counts the time of answers, not their outputs, each token but accepted drafts
+    # is one; the first of an answer, which comes from its prefill, is a round without a draft.
+    if "gaps" not in counts and {"gap_s", "tokens"} <= counts.keys():
+        counts = {**counts, "gaps": max(counts["tokens"] - counts.get("accepted", 0.0), 0.0)}
+        found = replace(found, counts=counts)
     # After a restart, the counters are of an unknown part of the time.
     known = None if found.restarted or not seconds else seconds
-    counts, rounds = found.counts, _all_rounds(found)
+    rounds = _all_rounds(found)
     # Processes of one server are read one after another, while they count on.
     made, accepted = (counts.get(key, math.nan) for key in ("drafts", "accepted"))
     if accepted > _READ_APART * made:  # a page that is damaged or put together
@@ -207,21 +212,6 @@ def measured_acceptance(seen: Observed, kind: str) -> Acceptance | None:
         length = min(1.0 + (seen.tokens_per_round - 1.0) / share, drafts + 1.0)
         found = acceptance_from_length(length, drafts, kind=kind)
     return replace(found, n_rounds=share * seen.rounds)
-
-
-def _with_gaps(found: Counted) -> Counted:
-    """Return counts with gaps, where a server counts the time of answers and not their outputs.
-
-    Every token but the accepted drafts is an output of its own.
-
-    Counts
-        the first token of an answer, which comes from its prefill, as a round without a draft.
-    """
-    counts = found.counts
-    if "gaps" in counts or not {"gap_s", "tokens"} <= counts.keys():
-        return found
-    gaps = max(counts["tokens"] - counts.get("accepted", 0.0), 0.0)
-    return replace(found, counts={**counts, "gaps": gaps})
 
 
 #: Where a server makes no drafts.
@@ -328,11 +318,8 @@ def _notes(found: Counted, seen: Observed) -> Iterator[str]:
         yield f"{found.ranks} ranks with separate requests, added up"
     if found.left_out:
         yield f"left out, since their values are not numbers from 0 on: {', '.join(found.left_out)}"
-    if seen.speculates:
-        yield from _notes_of_drafts(found, seen)
-
-
-def _notes_of_drafts(found: Counted, seen: Observed) -> Iterator[str]:
+    if not seen.speculates:
+        return
     if seen.longest is None:
         yield (
             "the server drafts, and its metrics do not show how many: its /server_info says it, "

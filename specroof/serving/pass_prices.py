@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from specroof.arrays import Array
+from specroof.arrays import Array, fields_of
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency.model import Work
@@ -264,9 +264,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
             context_s=_grid(batches, contexts, context_s[..., drafts]),
             positions=float(positions[drafts]),
             survival=tuple(survival.tolist()),
-            request_overhead_s=engine.request_overhead_s,
-            request_latency_s=engine.request_latency_s,
-            tokenize_s=engine.tokenize_s,
+            **fields_of(engine, "request_overhead_s", "request_latency_s", "tokenize_s"),
         )
 
     return [priced(drafts) for drafts in np.flatnonzero(np.isfinite(tokens_per_round)).tolist()]

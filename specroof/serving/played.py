@@ -50,6 +50,7 @@ _RATIO_STEP: Final = (_FIRST_RATIO - _LEAST_RATIO) / 600
 _STEPS_AFTER_LOSS: Final = 20
 #: Percentiles that benchmarks print.
 _PERCENTILES: Final = (50, 90, 99)
+_STATISTICS: Final = ("mean", *(f"p{cut}" for cut in _PERCENTILES))
 #: Times of requests, and figures of a whole run: properties of `Played`.
 TIMES: Final = ("ttft_s", "tpot_s", "latency_s", "queue_s")
 _WHOLE: Final = (q.TOKENS_PER_S.name, q.REQUEST_RATE.name, "duration_s", "mean_running")
@@ -57,11 +58,7 @@ _WHOLE: Final = (q.TOKENS_PER_S.name, q.REQUEST_RATE.name, "duration_s", "mean_r
 PARTS: Final = 100
 #: What one play comes to.
 FIGURES: Final = (
-    *(
-        f"{statistic}_{name}"
-        for name in TIMES
-        for statistic in ("mean", *(f"p{cut}" for cut in _PERCENTILES))
-    ),
+    *(f"{statistic}_{name}" for name in TIMES for statistic in _STATISTICS),
     *_WHOLE,
     "good_requests_per_s",
 )
@@ -970,11 +967,9 @@ class PlayedServer:
     def play(self, requests: Requests, drafts: Drafts) -> Played:
         """Return what becomes of requests with so many drafts a round."""
         most = max(_lengths(drafts))  # which the server keeps room for at any batch
-        prices = self.prices
+        schedule = {1: drafts} if isinstance(drafts, int) else drafts
         return play(
-            prices[drafts]
-            if isinstance(drafts, int)
-            else {least: prices[length] for least, length in drafts.items()},
+            {least: self.prices[length] for least, length in schedule.items()},
             requests,
             self.rules[most > 0],
             float(self.capacity[most]),

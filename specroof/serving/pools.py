@@ -248,10 +248,10 @@ def state_ratio(server: Server, release: PoolRelease) -> int:
 def state_pool(  # noqa: PLR0913 - figures by name
     server: Server,
     release: PoolRelease,
-    *,
     rest_bytes: float,
     state_bytes: float,
     draft_tokens: Array,
+    *,
     ranks: int = 1,
     fixed_bytes: float = 0.0,
 ) -> tuple[Array, Array, Array]:
@@ -377,13 +377,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     fixed = replay_request * (most + 1)
     if recurrent:
         states, _, limits["state"] = state_pool(
-            server,
-            facts,
-            rest_bytes=rest,
-            state_bytes=own,
-            draft_tokens=copies,
-            ranks=need.ranks,
-            fixed_bytes=fixed,
+            server, facts, rest, own, copies, ranks=need.ranks, fixed_bytes=fixed
         )
     caches = np.asarray(rest - states)
     if "compressed" in need.model.kernels:

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, broadcast
+from specroof.arrays import Array, BoolArray, broadcast
 from specroof.cost import ForwardPass
 from specroof.errors import refuse
 from specroof.hardware.engine import EngineProfile
@@ -21,10 +21,26 @@ from specroof.speedup.result import SpeedupCurve
 
 # --- Clients that always wait for an answer: how many start, decode and prefill at a time ---------
 
-#: Halvings of the interval in which the requests that start in a pass lie: twelve digits.
+#: Halvings of an interval: twelve digits.
 _HALVINGS: Final = 40
 #: Prompts that fill their passes but for rounding take no further one.
 _ROUNDING: Final = 1e-9
+
+
+def largest_that(fits: Callable[[Array], BoolArray], most: Array) -> Array:
+    """Return the largest numbers up to some that fit, where smaller ones do too; 0 if none.
+
+    Examples
+    --------
+    >>> largest_that(lambda number: number**2 < 2, np.array([8.0])).round(9)
+    array([1.41421356])
+    """
+    low, high = np.zeros(most.shape), most
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        room = fits(middle)
+        low, high = np.where(room, middle, low), np.where(room, high, middle)
+    return low
 
 
 def answer_rounds(output_len: npt.ArrayLike, tokens_per_round: npt.ArrayLike) -> Array:
@@ -185,14 +201,11 @@ def shared_passes(
     1.0
     """
     arrays = broadcast(running, rounds, new_len, budget, positions, slowed)
-    low, high = np.zeros(arrays[0].shape), np.array(arrays[0])
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        fits = middle * _passes_at(middle, arrays).passes < arrays[0]
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    most = arrays[0]
+    low = largest_that(lambda start: start * _passes_at(start, arrays).passes < most, most)
     state = _passes_at(low, arrays)
     # Where passes are full, other requests wait.
-    return replace(state, waited=np.asarray(arrays[0] / low - state.decoded))
+    return replace(state, waited=np.asarray(most / low - state.decoded))
 
 
 def _passes_at(started: Array, arrays: Sequence[Array]) -> SharedPasses:

@@ -178,9 +178,7 @@ def _sequence_bytes(
 def _layers_with(model: Architecture, wanted: Callable[[Core], bool]) -> Architecture:
     """Return the model with those blocks alone whose core is wanted."""
     layers = tuple(
-        replace(
-            layer, blocks=tuple(b for b in layer.blocks if b.core is not None and wanted(b.core))
-        )
+        replace(layer, blocks=tuple(b for b in layer.blocks if b.core and wanted(b.core)))
         for layer in model.layers
     )
     return replace(model, layers=layers)

@@ -234,10 +234,8 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     for plain, drafting in dict.fromkeys(told):
         places = [i for i, pair in enumerate(told) if pair == (plain, drafting)]
         part = replace(load, batch_size=[load.batch_size[i] for i in places])
-        drafted = undrafted = served(*server(drafting), part)
-        if plain != drafting:
-            undrafted = served(*server(plain), part)
-        parts.append((undrafted, drafted))
+        drafted = served(*server(drafting), part)
+        parts.append((drafted if plain == drafting else served(*server(plain), part), drafted))
         order += places
     return replace(_joined(parts, np.argsort(order)), told=tuple(told))
 
@@ -383,13 +381,11 @@ def _joined(parts: Sequence[tuple[ServedCurve, ServedCurve]], order: IntArray) -
         for name in names:
             rows = []
             for pair, (_, served) in zip(pairs, parts, strict=True):
-                values = [np.asarray(getattr(one, name)) for one in pair]
-                plain, drafted = (  # what has no draft lengths is the same at all of them
-                    np.broadcast_to(
-                        one if one.ndim > 2 else one[..., None], served.decoding.round_s.shape
-                    )
-                    for one in values
-                )
+                values = (np.asarray(getattr(one, name)) for one in pair)
+                # What has no draft lengths is the same at all of them.
+                deep = (one if one.ndim > 2 else one[..., None] for one in values)
+                shape = served.decoding.round_s.shape
+                plain, drafted = (np.broadcast_to(one, shape) for one in deep)
                 rows.append(np.concatenate([plain[..., :1], drafted[..., 1:]], axis=-1))
             joined[name] = np.concatenate(rows, axis=1)[:, order]
         return joined

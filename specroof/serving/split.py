@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, distinct, number_within, whole_within
+from specroof.arrays import Array, BoolArray, distinct, number_within, whole_within
 from specroof.errors import reject
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment, Setup
 from specroof.serving.capacity import ServerRoom, prefill_rules, running_curve, running_requests
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
-from specroof.serving.prefills import answer_rounds, piece_pass
+from specroof.serving.prefills import answer_rounds, largest_that, piece_pass
 from specroof.serving.workload import Load, Workload, refuse_one_token
 from specroof.speedup.curve import engine_pass_s
 from specroof.speedup.result import SpeedupCurve
@@ -24,8 +24,6 @@ from specroof.speedup.result import SpeedupCurve
 #: each kind over eight RoCE cards of 200 GB/s together, prompts of 128 to 32 768 tokens.
 TRANSFER_LATENCY_S: Final = 0.5e-3
 LINK_FRAC: Final = 0.75
-#: Halvings of the interval in which the requests that a worker decodes lie: twelve digits.
-_HALVINGS: Final = 40
 #: Batches that are priced before the requests of a worker are known: each, then four a doubling.
 _EACH_BATCH: Final = 8
 _PER_DOUBLING: Final = 4
@@ -189,13 +187,12 @@ class PromptTimes:
             return np.zeros(np.shape(per_s))
         each = np.asarray(per_s, dtype=np.float64) / self.workers
         more_s = (self.full_s - self.alone_s) / max(self.most - 1, 1.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            came = each * (self.alone_s - more_s) / (1 - each * more_s)
-        together = np.where(each * more_s < 1, np.clip(came, 1.0, self.most), self.most)
-        pass_s = self.alone_s + (together - 1) * more_s
         busy = each * self.full_s / self.most
         found = np.minimum(busy * others, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
+            came = each * (self.alone_s - more_s) / (1 - each * more_s)
+            together = np.where(each * more_s < 1, np.clip(came, 1.0, self.most), self.most)
+            pass_s = self.alone_s + (together - 1) * more_s
             queue = found ** (math.sqrt(2 * (self.workers + 1)) - 1) / (1 - found)
             wait_s = pass_s / (2 * self.workers) * queue
         return np.asarray(np.where(busy < 1, pass_s + wait_s, np.inf))
@@ -288,7 +285,7 @@ def worker_batch(  # noqa: PLR0913 - both kinds of workers, and what is between 
     others = (in_flight - 1) / in_flight
     share = np.minimum(in_flight / decode_workers, largest)
 
-    def fits(batch: Array) -> Array:
+    def fits(batch: Array) -> BoolArray:
         per_s = decode_workers * batch / answer_s(batch)
         wait_s = prompts.station_s(per_s, others) + between_s
         with np.errstate(invalid="ignore"):
@@ -297,12 +294,7 @@ def worker_batch(  # noqa: PLR0913 - both kinds of workers, and what is between 
             (taken <= in_flight - decode_workers * batch) & (per_s <= np.asarray(most_per_s))
         )
 
-    low, high = np.zeros(share.shape), share
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        room = fits(middle)
-        low, high = np.where(room, middle, low), np.where(room, high, middle)
-    return np.where(fits(share), share, low)
+    return np.where(fits(share), share, largest_that(fits, share))
 
 
 def _priced_batches(most: float) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, array_within, number_within, whole_within
+from specroof.arrays import Array, array_within, fields_of, number_within, whole_within
 from specroof.cost import ForwardPass
 from specroof.errors import not_modelled, refuse, reject
 from specroof.hardware.engine import SETTINGS, ServerSettings
@@ -57,11 +57,10 @@ class Workload:
     prefix_hit_rate: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("input_len", "output_len"):
-            length = number_within(name, getattr(self, name), "request_len")
-            object.__setattr__(self, name, length)  # a fraction has become a float
-        share = number_within("prefix_hit_rate", self.prefix_hit_rate, "share")
-        object.__setattr__(self, "prefix_hit_rate", share)
+        for name in ("input_len", "output_len", "prefix_hit_rate"):
+            quantity = "share" if name == "prefix_hit_rate" else "request_len"
+            number = number_within(name, getattr(self, name), quantity)
+            object.__setattr__(self, name, number)  # a fraction has become a float
 
     @property
     def mean_context_len(self) -> float:
@@ -434,13 +433,8 @@ class Load:
         >>> Load([1.0, 1.0], [4096.0], requests=[9, 9], rate=[2.0, 4.0]).part(1).rate
         [4.0]
         """
-        cut = slice(place, place + count)
-        return replace(
-            self,
-            batch_size=self.batch_size[cut],
-            requests=self.requests[cut],
-            rate=self.rate[cut],
-        )
+        each = fields_of(self, "batch_size", "requests", "rate")
+        return replace(self, **{name: one[place : place + count] for name, one in each.items()})
 
     def played(self) -> Iterator[Requests]:
         """Yield the requests of each load.
