@@ -87,10 +87,8 @@ class MockPoint:
             if getattr(self, name) < 1:
                 refuse(name, getattr(self, name), "a whole number of at least 1")
         if not 1 <= self.tokens_per_round <= drafts + 1:
-            reject(
-                f"tokens_per_round is {self.tokens_per_round:g}",
-                f"from 1 to {drafts + 1}, the drafts and the bonus token",
-            )
+            allowed = f"from 1 to {drafts + 1}, the drafts and the bonus token"
+            reject(f"tokens_per_round is {self.tokens_per_round:g}", allowed)
 
 
 #: Rounds of requests through the server: the last ones leave it half empty.
@@ -103,10 +101,8 @@ def _server(
     """Return the command of a server, with random weights."""
     plan, release = point.speculation, f"{facts.framework}@{facts.version}"
     formats = format_words(release, point.weights, point.kv_cache, plan.quantization)
-    several = {
-        "$formats": formats + setting_words(facts, plan.settings)[0],
-        "$speculation": list[str](),
-    }
+    formats += setting_words(facts, plan.settings)[0]
+    several = {"$formats": formats, "$speculation": list[str]()}
     if drafts:
         config = filled_config(mock.config, tokens_per_round=round(point.tokens_per_round, 4))
         several["$speculation"] = speculation_words(plan, release, config)

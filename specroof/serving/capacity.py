@@ -606,24 +606,20 @@ class ServerRoom:
             # Plain, with the shortest draft and with the longest.
             parts = []
             for drafts in dict.fromkeys((0, *known[1:2].tolist(), int(known[-1]))):
-                by = (
-                    f"with {format_drafts(drafts)} of {self.drafter}"
-                    if drafts
-                    else "without drafts"
-                )
+                with_drafts = f"with {format_drafts(drafts)} of {self.drafter}"
+                by = with_drafts if drafts else "without drafts"
                 parts.append(f"{plain_number(most[i, drafts])} {by} ({bound[i, drafts]})")
             if most[i, 0]:
                 yield f"requests at once at context {at}: {', '.join(parts)}; {beyond}"
             else:
                 need = self.plain.need
-                sizes = (
-                    *(need.target.weight_bytes, need.hardware.server_memory_bytes),
-                    float(self.plain.room.short_bytes[i, 0]),
-                )
+                short_bytes = float(self.plain.room.short_bytes[i, 0])
+                sizes = need.target.weight_bytes, need.hardware.server_memory_bytes, short_bytes
+                weights, memory, short = map(format_binary_bytes, sizes)
                 yield (
-                    "context {}: not one request fits: {} of weights on each device, which has {}; "
-                    "at least {} more would be needed{}"
-                ).format(at, *map(format_binary_bytes, sizes), enough)
+                    f"context {at}: not one request fits: {weights} of weights on each device, "
+                    f"which has {memory}; at least {short} more would be needed{enough}"
+                )
         if (raised := self.raised_running(largest, known)) is not None:
             yield Urgent(
                 f"a default of {self.drafting.server.framework} limits the running requests: "
@@ -713,12 +709,8 @@ def server_room(
     """
     verified = np.asarray(verify_len, dtype=np.float64)
     kept = np.maximum(verified, np.arange(len(verified)) + 1.0)[None, :]
-    room = partial(
-        served_room,
-        deployment,
-        context_len=context_len[:, None],
-        prompt_len=None if workload is None else workload.new_len,
-    )
+    prompt_len = None if workload is None else workload.new_len
+    room = partial(served_room, deployment, context_len=context_len[:, None], prompt_len=prompt_len)
     return ServerRoom(drafter.name, plain or room(), room(drafter=drafter, verify_len=kept))
 
 

@@ -562,35 +562,28 @@ def _refuse_parts(plan: Speculation, facts: Release) -> None:
 
     Draft models beside the model, and layers that a checkpoint has not.
     """
-    caches = facts.compressed_formats if "compressed" in plan.kernels else ()
+    name, caches = facts.name, facts.compressed_formats if "compressed" in plan.kernels else ()
     if caches and plan.kv_cache not in {None, *caches}:
-        reject(
-            f"kv_dtype is {plan.kv_cache}, and {facts.name} refuses it for {plan.family}",
-            ", ".join(caches),
-        )
+        what = f"kv_dtype is {plan.kv_cache}, and {name} refuses it for {plan.family}"
+        reject(what, ", ".join(caches))
     if plan.kind == "mtp" and plan.weights == YOUR_DRAFT_MODEL != plan.draft_model:
         reject(
             "the model's checkpoint has no layers for mtp to draft with",
             "a model that has them, or weights that do (config= in its SPEC, --draft-model of advise)",
         )
-    drafts = plan.drafts
-    if facts.methods[plan.kind].whole_modules and drafts > plan.modules and drafts % plan.modules:
-        reject(
-            f"{facts.name} makes no {drafts} drafts with the {plan.modules} modules of the checkpoint",
-            f"up to {plan.modules}, or a multiple of {plan.modules} (--choose-draft-len)",
-        )
+    drafts, modules = plan.drafts, plan.modules
+    if facts.methods[plan.kind].whole_modules and drafts > modules and drafts % modules:
+        what = f"{name} makes no {drafts} drafts with the {modules} modules of the checkpoint"
+        reject(what, f"up to {modules}, or a multiple of {modules} (--choose-draft-len)")
     own, target = plan.vocab_sizes or (0, 0)
     if abs(own - target) > facts.vocabulary_padding:
-        reject(
-            f"{facts.name} runs no draft model of {own} tokens beside a model of {target}",
-            "a draft model with the same vocabulary",
-        )
-    families = {*facts.read_as_mtp}
-    families |= {*facts.read_as_mtp_with_layers} if plan.draft_has_mtp else set()
+        what = f"{name} runs no draft model of {own} tokens beside a model of {target}"
+        reject(what, "a draft model with the same vocabulary")
+    families = (*facts.read_as_mtp, *facts.read_as_mtp_with_layers * plan.draft_has_mtp)
     if plan.draft_family.removesuffix("_text") in families:
         reject(
-            f"{facts.name} runs no draft model of the family {plan.draft_family}: it reads its "
-            "config as layers for mtp",
+            f"{name} runs no draft model of the family {plan.draft_family}: it reads its config as "
+            "layers for mtp",
             "a draft model of another family, or mtp where the model has it",
         )
 
@@ -804,27 +797,20 @@ def worker_launches(
     """
     server = framework.partition("@")[0]
     facts = release(_released(framework))
-    workers, spread = facts.workers, placement.decode_context_parallel
+    name, workers, spread = facts.name, facts.workers, placement.decode_context_parallel
     if workers is None:
         known = those_where(lambda one: one.workers is not None)
         reject(f"{server} has no workers for prefill alone", known)
     if workers.connector and spread not in {1, placement.group_size}:
-        reject(
-            f"{facts.name} with {workers.connector} does not move caches to "
-            f"decode_context_parallel {spread}",
-            f"1 or {placement.group_size}, all devices of a group",
-        )
+        moves = f"{name} with {workers.connector} does not move caches to decode_context_parallel"
+        reject(f"{moves} {spread}", f"1 or {placement.group_size}, all devices of a group")
     colocated = [one for one in workers.colocated if one.refused(kind, family)]
     if flags and colocated:
-        reject(
-            f"{facts.name} drafts {kind} for {family} where one server does both",
-            colocated[0].instead,
-        )
+        what = f"{name} drafts {kind} for {family} where one server does both"
+        reject(what, colocated[0].instead)
     if flags and facts.pipeline is not None and placement.pipeline_parallel > 1:
-        reject(
-            f"{facts.name} has no drafts in a pipeline of a decode worker",
-            "one stage, or no --prefill",
-        )
+        what = f"{name} has no drafts in a pipeline of a decode worker"
+        reject(what, "one stage, or no --prefill")
     moved = _yaml(filled_config(workers.config, input_len=math.ceil(input_len)))
     text, files = ("", {}) if flags is None else (f" {flags.text}", flags.files)
     found = {}

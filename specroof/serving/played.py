@@ -172,13 +172,11 @@ class Played:
         """
         known = np.where(np.isnan(self.tpot_s), 0.0, self.tpot_s)
         in_time = np.mean((self.ttft_s <= ttft_s) & (known <= tpot_s))
-        times = {
-            f"{statistic}_{name}": value
-            for name, statistics in self.summary().items()
-            for statistic, value in statistics.items()
-        }
-        whole = {name: float(getattr(self, name)) for name in _WHOLE}
-        return times | whole | {"good_requests_per_s": float(in_time) * self.requests_per_s}
+        found = {name: float(getattr(self, name)) for name in _WHOLE}
+        found["good_requests_per_s"] = float(in_time) * self.requests_per_s
+        for name, statistics in self.summary().items():
+            found |= {f"{statistic}_{name}": value for statistic, value in statistics.items()}
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -1045,13 +1043,10 @@ def played_server(
     contexts_len = [
         np.average(one.input_len + one.output_len / 2, weights=one.output_len) for one in loads
     ]
+    waits: RoomRule = "queue" if room == "drop" else room
+    steady = replace(load.steady, batch_size=[max(clients)])
     busy = served_curve(
-        deployment,
-        drafter,
-        replace(load.steady, batch_size=[max(clients)]),
-        "queue" if room == "drop" else room,
-        max_draft_len=max_draft_len,
-        raises=raises,
+        deployment, drafter, steady, waits, max_draft_len=max_draft_len, raises=raises
     )
     # A limit that is raised for the largest load holds for all: one server plays them.
     plain, drafts = busy.told[0] if busy.told else (None, None)

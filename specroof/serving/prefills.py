@@ -573,10 +573,9 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
     )
     for drafted in drafting:
         times = RequestTimes(
-            *(
-                np.where(curve.draft_len > 0, getattr(drafted, name), getattr(times, name))
-                for name in ("token_s", "wait_s", "first_s")
-            )
+            token_s=np.where(curve.draft_len > 0, drafted.token_s, times.token_s),
+            wait_s=np.where(curve.draft_len > 0, drafted.wait_s, times.wait_s),
+            first_s=np.where(curve.draft_len > 0, drafted.first_s, times.first_s),
         )
     lost_s = float(setup.engine.lost_s(workload.input_len))
     rate = end_to_end_tokens_per_s(

@@ -88,13 +88,9 @@ class ServedCurve:
         """The ends of the bands of throughput, TPOT and TTFT by name; None without a band."""
         if self.end_to_end is not None:
             return self.end_to_end.figure_ends
-        ends = self.decoding.figure_ends
-        return {
-            q.TOKENS_PER_S.name: self.decoding.rate_ends,
-            q.TPOT.name: ends(
-                played_figure(self.decoding.served_bands, q.TPOT.name), self.tpot_s, per_speedup=-1
-            ),
-        }
+        one, name = self.decoding, q.TPOT.name
+        ends = one.figure_ends(played_figure(one.served_bands, name), self.tpot_s, per_speedup=-1)
+        return {q.TOKENS_PER_S.name: one.rate_ends, name: ends}
 
 
 def room_rule(
