@@ -294,18 +294,15 @@ def in_server(
     options = setup.options
     hosted = options.n_cpu_moe
     if hosted and not model.expert_layers(hosted):
-        reject(
-            f"n_cpu_moe is {hosted}, and none of the first {hosted} layers of {model.name} has experts",
-            "0, or enough layers to reach some with experts",
-        )
+        lacks = f"none of the first {hosted} layers of {model.name} has experts"
+        allowed = "0, or enough layers to reach some with experts"
+        reject(f"n_cpu_moe is {hosted}, and {lacks}", allowed)
     facts = release(f"{setup.engine.rules}@{version}") if version else setup.release
     place = ServerSite(model, setup.hardware, setup.placement, facts)
     stated = user_settings.state_dtype or options.state_dtype
     if user_settings.state_dtype and options.state_dtype not in {None, stated}:
-        reject(
-            f"server: state-dtype is {stated!r} and --state-dtype {options.state_dtype!r}",
-            "one of them, or the same",
-        )
+        what = f"server: state-dtype is {stated!r} and --state-dtype {options.state_dtype!r}"
+        reject(what, "one of them, or the same")
     if (stated or place.state_dtype) != (options.state_dtype or model.state_dtype):
         setup = replace(setup, options=replace(options, state_dtype=stated or place.state_dtype))
     # One server for all lengths of drafts: some capture more the longer the rounds.
@@ -314,37 +311,17 @@ def in_server(
     server = rules.resolve(user_settings, place, longest)
     setup = replace(setup, server=server)
     expect_spreads(facts, setup.placement)
-    groups = setup.placement.attention_data_parallel
-    if facts.dense_replicas and groups > 1 and not model.has_experts:
-        reject(
-            f"attention_data_parallel is {groups}, and {facts.name} makes of {model.name}, which is "
-            f"dense, as many servers that share nothing",
-            f"1, tensor_parallel of {setup.placement.group_size}, and the load of one server",
-        )
-    refused = {
-        "tensor_parallel": ("tensor parallelism", facts.whole_families),
-        "pipeline_parallel": ("pipeline", facts.one_stage_families),
-    }
-    for degree, (what, families) in refused.items():
-        count = getattr(setup.placement, degree)
-        if count > 1 and model.family.removesuffix("_text") in families:
-            reject(
-                f"{degree} is {count}, and {facts.name} has no {what} for models of the family "
-                f"{model.family}",
-                "1",
-            )
+    _expect_families(facts, model, setup.placement)
     expect_chip(facts, model, setup)
     devices, experts = setup.placement.tensor_parallel, setup.placement.expert_parallel
     if facts.whole_expert_parallel and experts not in {1, devices}:
-        reject(
-            f"expert_parallel is {experts}, and {facts.name} deals experts out to all devices or none",
-            f"1 or {devices}",
-        )
+        dealt = f"{facts.name} deals experts out to all devices or none"
+        reject(f"expert_parallel is {experts}, and {dealt}", f"1 or {devices}")
+    _check_blocks(model, setup, facts)
     if not facts.pipeline_overlaps and setup.placement.pipeline_parallel > 1:
         user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
-    _check_blocks(model, setup, facts)
     graphs = setup.engine.graphs
     # A profile without graphs is of software that captures nothing, unless it is told to.
     if rules.captured and (graphs is not None or user_settings.capture is not None):
@@ -371,6 +348,23 @@ def expect_spreads(facts: Release, placement: Placement) -> None:
             reject(f"{key} is {number}, and {facts.name} has no flag for it", "1")
 
 
+def _expect_families(facts: Release, model: Architecture, placement: Placement) -> None:
+    """Refuse a placement that a release does not run a model in."""
+    name, groups = facts.name, placement.attention_data_parallel
+    if facts.dense_replicas and groups > 1 and not model.has_experts:
+        what = f"makes of {model.name}, which is dense, as many servers that share nothing"
+        allowed = f"1, tensor_parallel of {placement.group_size}, and the load of one server"
+        reject(f"attention_data_parallel is {groups}, and {name} {what}", allowed)
+    for degree, what, families in (
+        ("tensor_parallel", "tensor parallelism", facts.whole_families),
+        ("pipeline_parallel", "pipeline", facts.one_stage_families),
+    ):
+        count = getattr(placement, degree)
+        if count > 1 and model.family.removesuffix("_text") in families:
+            lacks = f"{name} has no {what} for models of the family {model.family}"
+            reject(f"{degree} is {count}, and {lacks}", "1")
+
+
 def expect_chip(facts: Release, model: Architecture, setup: Setup) -> None:
     """Refuse a chip that a release does not run a model's weights, or its kernels, on.
 
@@ -393,11 +387,9 @@ def expect_chip(facts: Release, model: Architecture, setup: Setup) -> None:
         what = f"{quantization} weights" + f" in {form}" * bool(limit.formats)
         if limit.kernels:
             what = f"kernels of {' and '.join(limit.kernels)}"
-        allowed = ", ".join(map(str, limit.capabilities)) or f"from {limit.least:g} on"
-        reject(
-            f"{facts.name} runs {what} on no chip of compute capability {chip:g}",
-            f"compute capabilities {allowed}",
-        )
+        chips = ", ".join(map(str, limit.capabilities)) or f"from {limit.least:g} on"
+        said = f"{facts.name} runs {what} on no chip of compute capability {chip:g}"
+        reject(said, f"compute capabilities {chips}")
 
 
 def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:

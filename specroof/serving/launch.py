@@ -500,18 +500,14 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     expect_word("framework", server, SERVERS)
     facts = release_of(framework)
     if facts is None or facts.drafting is None:
-        reject(
-            f"{server} has no setting for {plan.kind} that is documented",
-            f"{RUNS[server]}, which runs the same files",
-        )
+        what = f"{server} has no setting for {plan.kind} that is documented"
+        reject(what, f"{RUNS[server]}, which runs the same files")
     how = facts.drafting
     if plan.p_min and "$p_min" not in how.drafts:
-        known = those_where(
-            lambda one: one.drafting is not None and "$p_min" in one.drafting.drafts
-        )
+        known = those_where(lambda one: "$p_min" in (one.drafting or Drafting()).drafts)
         reject(f"p-min is {plan.p_min:g}, and {server} ends no draft early", known)
     if plan.on_host and not how.on_host:
-        known = those_where(lambda one: one.drafting is not None and bool(one.drafting.on_host))
+        known = those_where(lambda one: (one.drafting or Drafting()).on_host != ())
         reject(f"device is cpu, and {server} drafts on no CPU", known)
     spread = plan.decode_context_parallel > 1
     shape = {"is_tree": plan.is_tree, "is_spread": spread, "capability": plan.compute_major}
@@ -520,15 +516,12 @@ def _drafting(plan: Speculation, framework: str) -> tuple[Release, Drafting]:
     if lacks is not None:
         reject(*lacks)
     if plan.is_tree and plan.top_k < 2:
-        reject(
-            f"{facts.name} has no flag for the shape of a tree: it grows them as EAGLE-2 does",
-            "tree=eagle2 with top-k= from 2",
-        )
+        what = "no flag for the shape of a tree: it grows them as EAGLE-2 does"
+        reject(f"{facts.name} has {what}", "tree=eagle2 with top-k= from 2")
     if plan.is_recurrent and how.caches_only:
-        reject(
-            f"{facts.name} drafts for no model with recurrent layers, whose cache it cannot trim",
-            f"a model whose layers all cache keys and values, or {LOCAL_FRAMEWORKS[0]}",
-        )
+        allowed = f"a model whose layers all cache keys and values, or {LOCAL_FRAMEWORKS[0]}"
+        what = "drafts for no model with recurrent layers, whose cache it cannot trim"
+        reject(f"{facts.name} {what}", allowed)
     _refuse_parts(plan, facts)
     return facts, how
 

@@ -95,10 +95,8 @@ class Split:
         for chip in (self.prefill.hardware, decode.hardware):
             link = chip.interconnect
             if link is None or link.scale_out_bytes_per_s is None:
-                reject(
-                    f"{chip.name}: interconnect.scale_out_bytes_per_s is not known",
-                    "bytes/s that one device sends to another worker (--link)",
-                )
+                what = f"{chip.name}: interconnect.scale_out_bytes_per_s is not known"
+                reject(what, "bytes/s that one device sends to another worker (--link)")
             rates.append(link.scale_out_bytes_per_s)
         return min(rates)
 
