@@ -30,6 +30,7 @@ from specroof.latency.setup import (
 )
 from specroof.serving import blocks, pools
 from specroof.serving.room import (
+    SETTINGS,
     MemoryPlan,
     MemoryRequest,
     ServerSite,
@@ -572,7 +573,7 @@ class ServerRoom:
     @property
     def bound_by_setting(self) -> BoolArray:
         """Whether a setting of the server limits it, not memory."""
-        return self.by_drafts(lambda side: side.room.bound_by_setting)
+        return np.isin(self.bound_by, SETTINGS)
 
     def warnings(self, curve: SpeedupCurve, beyond: str, enough: str = "") -> Iterator[str]:
         """Yield a sentence for each context at which not all requests run that were asked for.

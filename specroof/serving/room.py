@@ -11,7 +11,7 @@ import numpy.typing as npt
 from specroof.architecture.base import Core
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.model import Architecture
-from specroof.arrays import Array, BoolArray
+from specroof.arrays import Array
 from specroof.cost import Options, replay_storage, storage
 from specroof.hardware.engine import SERVER_KEYS, Server, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
@@ -290,7 +290,7 @@ class MemoryRequest(ServerSite):
 
 
 #: What limits requests by a setting of the server, whatever memory holds.
-_SETTINGS: Final = ("running", "drafted tokens")
+SETTINGS: Final = ("running", "drafted tokens")
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,13 +330,8 @@ class MemoryPlan:
         stacked = np.stack(np.broadcast_arrays(*(np.floor(x) for x in self.limits.values())))
         return np.asarray(names[np.argmin(stacked, axis=0)])
 
-    @property
-    def bound_by_setting(self) -> BoolArray:
-        """Whether a setting of the server limits the requests, not its memory."""
-        return np.isin(self.bound_by, _SETTINGS)
-
     def least(self, *, of_settings: bool) -> Array:
         """Return how many requests settings of the server allow, or its memory; may be endless."""
         stacked = np.stack(np.broadcast_arrays(*self.limits.values()))
-        counts = np.isin([*self.limits], _SETTINGS) == of_settings
+        counts = np.isin([*self.limits], SETTINGS) == of_settings
         return np.asarray(stacked[counts].min(axis=0, initial=np.inf))
