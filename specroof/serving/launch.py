@@ -320,11 +320,10 @@ class Speculation:
 
     def __post_init__(self) -> None:
         given, expected = f"schedule is {list(self.schedule)}", 1
+        ranges = "ranges of running requests from 1 on, without gaps"
         for first, last, drafts in self.schedule:
             if first != expected or last < first or drafts < 0:
-                reject(
-                    given, "ranges of running requests from 1 on, without gaps, and drafts from 0"
-                )
+                reject(given, f"{ranges}, each with a number of drafts from 0")
             expected = last + 1
         if not self.drafts:
             reject(given, "drafts at some load")
