@@ -26,6 +26,7 @@ from specroof.page import PageGrid, packed
 from specroof.questions import explore as explore_question
 from specroof.questions.explore import (
     KNOTS,
+    LENGTH_DEPTHS,
     Axes,
     cell_of,
     hermite,
@@ -166,7 +167,7 @@ def test_rounds_of_the_page_are_those_of_a_prediction(words: dict[str, Any]) -> 
     asked = {"tensor_parallel": 8, "engine": "sglang", **words}
     served = DeploymentRequest("deepseek-ai/DeepSeek-V3.2", "b200", **asked).resolved()
     batches = np.array([8.0, 64.0, 512.0])[:, None]
-    cell = cell_of(served.model, served.setup, Axes((4096.0,), tuple(batches[:, 0]), 16))
+    cell = cell_of(served.model, served.setup, Axes((4096.0,), tuple(batches[:, 0])))
     drafters = ["mtp,accept=0.95", "ngram,accept=0.8", "ideal"]
     curves = specroof.predict(
         served.model,
@@ -250,10 +251,13 @@ def test_a_page_has_the_usual_acceptance_of_each_server() -> None:
 
 
 def test_typical_lengths_are_what_they_are_stated_as() -> None:
-    for depth, curves in typical_acceptance("eagle3", 16).items():
-        stated = curves["tokens"][:, depth]
-        assert stated == pytest.approx(1 + np.arange(len(stated)) / 10, abs=1e-9)
-        assert curves["below"][:, depth] == pytest.approx(0, abs=1e-12)  # where it was measured
+    ends = np.cumsum([10 * depth + 1 for depth in LENGTH_DEPTHS])
+    for depth, curves in zip(
+        LENGTH_DEPTHS, np.split(typical_acceptance("eagle3"), ends), strict=False
+    ):
+        tokens, below, _ = curves[:, :, depth].T
+        assert tokens == pytest.approx(1 + np.arange(len(tokens)) / 10, abs=1e-9)
+        assert below == pytest.approx(0, abs=1e-12)  # where it was measured
 
 
 def test_models_whose_grids_come_out_alike_share_a_file() -> None:

@@ -1,11 +1,12 @@
 """What does speculation gain, whatever the model, chip, load and drafter? A page to play with."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, lru_cache
 from html import escape
-from itertools import product
+from itertools import count, product
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -30,7 +31,6 @@ from specroof.hardware.engine import (
     BATCH_WIDENING,
     CONTEXT_WIDENING,
     IDEAL_ENGINE,
-    Band,
     EngineProfile,
     ServerSettings,
     served_width,
@@ -48,6 +48,7 @@ from specroof.questions.objects import (
     Values,
     accepts,
     as_list,
+    changed_options,
     engine_name,
     hardware_of,
     model_of,
@@ -185,8 +186,8 @@ class ExploreRequest:
 #: Drafters that the library prices, as a SPEC calls them.
 PRICED_KINDS: Final = ("mtp", "eagle3", "dflash", "ngram")
 
-#: Drafters that take nothing, or a share of the target's step.
-_SHARE_KINDS: Final = ("ideal", "autoregressive", "block")
+#: The same, behind those that take nothing, or a share of the target's step.
+_KINDS: Final = ("ideal", "autoregressive", "block", *PRICED_KINDS)
 
 #: Tokens per round at which drafting is tabulated, since its first pass reads the tokens of the
 #: round before: in steps of a quarter up to 5, then of 1.
@@ -211,6 +212,9 @@ HIT_RATES: Final = (0.0, 0.5, 0.9)
 _REQUEST_DRAFTS: Final = (1, 2, 3, 4, 5, 7, 9, 12, 16)
 _REQUEST_SHARES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 _REQUEST_TOKENS: Final = tuple(range(1, _REQUEST_DRAFTS[-1] + 2))
+
+#: The draft lengths of a page.
+LENGTHS: Final = np.arange(DEFAULT_MAX_DRAFT_LEN + 1)
 
 #: Share of a plain step that is told apart: seconds that are packed are off by half of it. Of
 #: verification and drafting together that is a fifth of the 1e-6 that a page may be off.
@@ -239,8 +243,6 @@ class Axes:
     ----------
     context_len, batch_size
         Cached tokens of each sequence, and sequences in flight.
-    max_draft_len
-        The longest draft.
     workloads
         Requests whose prompts are counted: context, answer, and the share of a prompt that is
         cached.
@@ -250,7 +252,6 @@ class Axes:
 
     context_len: tuple[float, ...]
     batch_size: tuple[float, ...]
-    max_draft_len: int
     workloads: tuple[tuple[float, int, float], ...] = ()
     quantum: float = _SHARE_QUANTUM
 
@@ -261,21 +262,19 @@ class Room:
 
     Parameters
     ----------
-    memory_batch
-        The largest batch that its memory holds, axes (context_len, draft_len). Between contexts,
-        what a request takes lies on a line; the settings do not, and stand apart.
-    setting_batch
-        The largest batch that its settings allow, axes (draft_len).
+    ends
+        The largest batch that its memory holds, axes (context_len, draft_len), and that its
+        settings allow, axes (draft_len). Between contexts, what a request takes lies on a line; the
+        settings do not, and stand apart.
     bound_by
         What limits it plain, and with one draft, axes (context_len, 2).
     raised
-        The first two of each batch, with an axis batch_size before the last, where the server is
-        told limits in the place of its defaults, as `advise` tells them: load by load. None where
-        no default limits any.
+        The ends of each batch, with an axis batch_size before the last, where the server is told
+        limits in the place of its defaults, as `advise` tells them: load by load. None where no
+        default limits any.
     """
 
-    memory_batch: Array
-    setting_batch: Array
+    ends: tuple[Array, Array]
     bound_by: list[list[str]]
     raised: tuple[Array, Array] | None = None
 
@@ -301,7 +300,7 @@ class Drafting:
 
     draft_s: Array
     more_s: Array
-    room: "Room"
+    room: Room
     depth: int
     engine_round_s: tuple[float, float]
 
@@ -346,12 +345,6 @@ class Cell:
     rules: Mapping[str, PrefillRules]
     played: PlayedPoints | None = None
 
-    @property
-    def bands(self) -> dict[str, Band]:
-        """The engine's band by kind of drafter; none where it has no band."""
-        bands = ((kind, self.evidence.band(kind)) for kind in _SHARE_KINDS + PRICED_KINDS)
-        return {kind: band for kind, band in bands if band is not None}
-
 
 def cell_of(
     model: Architecture,
@@ -381,22 +374,23 @@ def cell_of(
         that has no room for a request of the shortest context.
     """
     deployment = Deployment(model, setup)
-    plain = _plain_room(deployment, axes)
+    contexts, batches, drafts = _columns(axes)
+
+    @cache
+    def plain(running: int | None) -> tuple[Deployment, ServedRoom]:
+        within = with_running(deployment, running)
+        return within, served_room(within, context_len=contexts[:, 0])
+
+    rules: dict[str, PrefillRules] = {}
     if setup.engine != IDEAL_ENGINE:
         _expect_room(plain(None)[1], enough=enough)
-    contexts, batches, drafts = _columns(axes)
+        rules = {kind: prefill_rules(deployment, kind or None) for kind in ("", *_KINDS)}
     # A chain of drafts is verified alike, whatever made it: one pass for all drafters.
     latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
     shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)
     verify_s = np.broadcast_to(latency.total_s, shape)
-    ideal, proposed = _bound(axes.max_draft_len)
-    priced = {kind: _drafting(deployment, kind, axes, verify_s, plain) for kind in kinds}
-    rules = {}
-    if setup.engine != IDEAL_ENGINE:
-        rules = {
-            kind: prefill_rules(deployment, kind or None)
-            for kind in ("", *_SHARE_KINDS, *PRICED_KINDS)
-        }
+    ideal, proposed = _bound()
+    priced = ((kind, _drafting(deployment, kind, axes, verify_s, plain)) for kind in kinds)
     return Cell(
         model=model,
         setup=setup,
@@ -408,7 +402,7 @@ def cell_of(
         },
         room=_room(deployment, ideal, axes, proposed, plain),
         engine_round_s=_engine_round_s(setup, ideal, proposed),
-        drafting={kind: drafting for kind, drafting in priced.items() if drafting is not None},
+        drafting={kind: drafting for kind, drafting in priced if drafting is not None},
         requests={
             rule: request_grid(deployment, rule, axes)
             for rule in set(rules.values())
@@ -421,7 +415,7 @@ def cell_of(
 @lru_cache(maxsize=8)
 def _columns(axes: Axes) -> tuple[Array, Array, IntArray]:
     """Return contexts, batch sizes and draft lengths, which broadcast to the grid."""
-    contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, axes.max_draft_len)
+    contexts, batches, drafts = grid_axes(axes.context_len, axes.batch_size, DEFAULT_MAX_DRAFT_LEN)
     return contexts[:, None, None], batches[:, None], drafts
 
 
@@ -429,25 +423,13 @@ def _columns(axes: Axes) -> tuple[Array, Array, IntArray]:
 _PlainRoom: TypeAlias = Callable[[int | None], tuple[Deployment, ServedRoom]]
 
 
-def _plain_room(deployment: Deployment, axes: Axes) -> _PlainRoom:
-    """Return servers by what they are told, with a room that is the same beside any drafter."""
-    contexts = np.array(axes.context_len)[:, None]
-
-    @cache
-    def plain(running: int | None) -> tuple[Deployment, ServedRoom]:
-        within = with_running(deployment, running)
-        return within, served_room(within, context_len=contexts)
-
-    return plain
-
-
 def _room(
     deployment: Deployment, drafter: Drafter, axes: Axes, proposed: Proposals, plain: _PlainRoom
 ) -> Room:
     """Return the room of a server; without end for the textbook, which has no server."""
     if deployment.setup.engine == IDEAL_ENGINE:
-        endless = np.full((len(axes.context_len), axes.max_draft_len + 1), np.inf)
-        return Room(endless, endless[0], [])
+        endless = np.full((len(axes.context_len), len(LENGTHS)), np.inf)
+        return Room((endless, endless[0]), [])
     contexts = np.array(axes.context_len)
 
     @cache
@@ -470,7 +452,7 @@ def _room(
         of_pairs = {pair: ends(*pair) for pair in {*told}}
         memory, setting = zip(*(of_pairs[pair] for pair in told), strict=True)
         raised = np.stack(memory, axis=1), np.stack(setting)
-    return Room(*ends(None, None), held(None).bound_by[:, :2].tolist(), raised)
+    return Room(ends(None, None), held(None).bound_by[:, :2].tolist(), raised)
 
 
 def _engine_round_s(setup: Setup, drafter: Drafter, proposed: Proposals) -> tuple[float, float]:
@@ -487,8 +469,8 @@ def _drafting(
     That is so where the model cannot have such a drafter, and where its seconds have corners
     between two knots or several of its passes read what was committed.
     """
-    drafter, proposed = _probed(kind, axes.max_draft_len)
-    depth = min(drafter.max_draft_len or axes.max_draft_len, axes.max_draft_len)
+    drafter, proposed = _probed(kind)
+    depth = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     target_s = (verify_s[..., :1], verify_s)
     try:
         _described(kind, deployment.model)  # refuses a model that the drafter does not fit
@@ -521,11 +503,11 @@ def _drafting(
     return found if float(off.max()) < _EXACT else None
 
 
-@lru_cache(maxsize=8)
-def _bound(max_draft_len: int) -> tuple[Drafter, Proposals]:
+@cache
+def _bound() -> tuple[Drafter, Proposals]:
     """Return the drafter that takes nothing, and its rounds, which no model changes."""
     ideal = load_drafter("ideal")
-    return ideal, proposals(ideal, constant_acceptance(1.0), np.arange(max_draft_len + 1))
+    return ideal, proposals(ideal, constant_acceptance(1.0), LENGTHS)
 
 
 @lru_cache(maxsize=16)
@@ -534,21 +516,21 @@ def _described(kind: str, model: Architecture) -> str:
     return load_drafter(kind).describe(model)
 
 
-@lru_cache(maxsize=16)
-def _probed(kind: str, max_draft_len: int) -> tuple[Drafter, Proposals]:
+@cache
+def _probed(kind: str) -> tuple[Drafter, Proposals]:
     """Return a drafter and its rounds at the acceptances that are priced, which no model changes.
 
     Acceptance is the first axis: what does not depend on it is priced once. Tokens per round are 1,
     then 1.25, 1.5, … and 2, 3, …, one for each draft length, and those of a probe.
     """
-    drafter, drafts = load_drafter(kind), np.arange(max_draft_len + 1)
+    drafter = load_drafter(kind)
     accepted = (
         constant_acceptance(0.0),
-        survival_acceptance([_STEP] * max_draft_len),
+        survival_acceptance([_STEP] * DEFAULT_MAX_DRAFT_LEN),
         constant_acceptance(1.0),
         constant_acceptance(_PROBE),
     )
-    each = [proposals(drafter, acceptance, drafts) for acceptance in accepted]
+    each = [proposals(drafter, acceptance, LENGTHS) for acceptance in accepted]
     tokens = np.stack([one.tokens_per_round for one in each])[:, None, None]
     return drafter, replace(each[0], tokens_per_round=tokens)
 
@@ -728,15 +710,6 @@ class Exploration(Noted):
         models, chips = "model" + "s" * (n_models > 1), "chip" + "s" * (n_chips > 1)
         return f"{n_models} {models} on {n_chips} {chips}"
 
-    @property
-    def changed_options(self) -> dict[str, Any]:
-        """The options that are not the default, by name."""
-        return {
-            field.name: getattr(self.options, field.name)
-            for field in fields(Options)
-            if getattr(self.options, field.name) != field.default
-        }
-
     @cached_property
     def alike(self) -> list[int]:
         """For each model one that costs the same, drafts included: they share grids."""
@@ -838,8 +811,8 @@ class Exploration(Noted):
                 "hardware": list(self.hardware),
                 "context_len": list(self.axes.context_len),
                 "batch_size": list(self.axes.batch_size),
-                "draft_len": list(range(self.axes.max_draft_len + 1)),
-                "options": self.changed_options,
+                "draft_len": LENGTHS.tolist(),
+                "options": changed_options(self.options),
                 "steady": self.steady,
             }
         )
@@ -899,9 +872,8 @@ def _most_begun(cell: Cell, begun: Sequence[str], axes: Axes) -> float:
     """Return how many requests run of those that the page begins with, with a draft each."""
     first = int(np.argmin(np.abs(np.array(axes.context_len) - PRESETS[0].context_len)))
     batch = min(axes.batch_size, key=lambda one: abs(one - USUAL_BATCH))
-    rooms = (cell.drafting.get(kind, cell).room for kind in begun)
-    ends = (end for room in rooms for end in (room.memory_batch[first, 1], room.setting_batch[1]))
-    return min(batch, *map(float, ends))
+    rooms = (cell.drafting.get(kind, cell).room.ends for kind in begun)
+    return min(batch, *(float(end) for held, told in rooms for end in (held[first, 1], told[1])))
 
 
 @question(ExploreRequest)
@@ -919,7 +891,6 @@ def explore(request: ExploreRequest) -> Exploration:
     axes = Axes(
         context_len=contexts,
         batch_size=_points("batch_size", request.batch_size, _BATCHES),
-        max_draft_len=DEFAULT_MAX_DRAFT_LEN,
         workloads=tuple(one for one in every if not is_whole or one in presets),
         quantum=_COARSE_QUANTUM if is_whole else _SHARE_QUANTUM,
     )
@@ -998,124 +969,90 @@ _DECIMALS: Final = 9
 _ANY_LOAD: Final = 1 << 20
 
 
-def _curves(acceptance: Acceptance, max_draft_len: int) -> dict[str, list[float | None]]:
-    """Return tokens per round and their spread, None past the depth."""
-    lengths = np.arange(max_draft_len + 1)
-    below, above = tokens_spread(acceptance, lengths)
-    curves = {"tokens": acceptance.tokens_per_round(lengths), "below": below, "above": above}
-    return {
-        name: [round(float(value), _DECIMALS) if np.isfinite(value) else None for value in values]
-        for name, values in curves.items()
-    }
+#: Of an acceptance: tokens per round, and how far they may lie below and above.
+_CURVES: Final = ("tokens", "below", "above")
 
 
-def profile_tokens(max_draft_len: int) -> list[dict[str, Any]]:
-    """Return every published profile: its name, model, kind, tokens per round and their spread.
+def _curves(acceptance: Acceptance) -> Array:
+    """Return `_CURVES`, axes (curve, draft length); NaN past the depth."""
+    tokens = acceptance.tokens_per_round(LENGTHS)
+    return np.stack([tokens, *tokens_spread(acceptance, LENGTHS)])
 
-    One that states its temperature has its place in `moved_tokens` of all that do as `moved`.
 
-    Parameters
-    ----------
-    max_draft_len
-        The longest draft; None past the depth of a profile.
-    """
-    found = [
-        _profile_json(profile, profile.acceptance(), max_draft_len) for profile in load_profiles()
+def _profile_json(profile: AcceptanceProfile, acceptance: Acceptance) -> dict[str, Any]:
+    """Return an acceptance: name, model and kind, and its curves, None past the depth."""
+    curves = [
+        [round(value, _DECIMALS) if math.isfinite(value) else None for value in values]
+        for values in _curves(acceptance).tolist()
     ]
-    return _placed(found)
-
-
-def _profile_json(
-    profile: AcceptanceProfile, acceptance: Acceptance, max_draft_len: int
-) -> dict[str, Any]:
     return {
         **fields_of(profile, "name", "model", "kind", "task"),
         **{name: getattr(acceptance, name, None) for name in ("rule", "temperature")},
-        **_curves(acceptance, max_draft_len),
+        **dict(zip(_CURVES, curves, strict=True)),
     }
 
 
-def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return acceptances with their places among those that state a temperature as `moved`."""
-    places = iter(range(len(rows)))
+def _placed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return acceptances with their places in `moved_tokens`, of those that it has, as `moved`."""
+    places = count()
     return [{**row, "moved": None if row["temperature"] is None else next(places)} for row in rows]
 
 
-def moved_tokens(acceptances: Iterable[Acceptance], max_draft_len: int) -> Array:
+def moved_tokens(acceptances: Iterable[Acceptance]) -> Array:
     """Return tokens per round at `TEMPERATURES`, and how far they may be off.
 
     Parameters
     ----------
     acceptances
         Those that state no temperature are left out.
-    max_draft_len
-        The longest draft; NaN past the depth of an acceptance.
 
     Returns
     -------
     Array
-        Axes (acceptance, temperature, 3, draft length): tokens, and how far they may lie below and
-        above from `tokens_spread`.
+        Axes (acceptance, temperature, curve, draft length), with the curves of `_CURVES`; NaN past
+        the depth of an acceptance.
 
     Source
         `specroof.acceptance.sampling.resampled_acceptance`.
     """
-    lengths = np.arange(max_draft_len + 1)
-    found = np.array(
-        [
-            [
-                [moved.tokens_per_round(lengths), *tokens_spread(moved, lengths)]
-                for temperature in TEMPERATURES
-                for moved in [resampled_acceptance(acceptance, temperature)]
-            ]
-            for acceptance in acceptances
-            if getattr(acceptance, "temperature", None) is not None
-        ]
-    )
-    return found.reshape(-1, len(TEMPERATURES), 3, len(lengths))  # also of none
+    found = [
+        [_curves(resampled_acceptance(acceptance, one)) for one in TEMPERATURES]
+        for acceptance in acceptances
+        if getattr(acceptance, "temperature", None) is not None
+    ]
+    return np.reshape(found, (-1, len(TEMPERATURES), len(_CURVES), len(LENGTHS)))  # also of none
 
 
-def typical_acceptance(kind: str, max_draft_len: int) -> dict[int, dict[str, Array]]:
+def typical_acceptance(kind: str) -> Array:
     """Return tokens per round of the typical drafter of a kind, and how far they may be off.
 
     Parameters
     ----------
     kind
         As a SPEC calls it.
-    max_draft_len
-        The longest draft.
 
     Returns
     -------
-    dict
-        For each of `LENGTH_DEPTHS`: `tokens`, and `below` and `above` from `tokens_spread`, axes
-        (stated length, draft length); lengths go from 1 to depth + 1 in steps of 1 /
-        `LENGTH_STEPS`.
+    Array
+        Axes (stated length, curve, draft length), with the curves of `_CURVES`. For each of
+        `LENGTH_DEPTHS`, one behind the other, stated lengths go from 1 to depth + 1 in steps of
+        1 / `LENGTH_STEPS`.
     """
-    lengths = np.arange(max_draft_len + 1)
-    tables: dict[int, dict[str, Array]] = {}
-    for depth in LENGTH_DEPTHS:
-        stated = [
-            acceptance_from_length(1 + step / LENGTH_STEPS, depth, kind=kind)
-            for step in range(depth * LENGTH_STEPS + 1)
-        ]
-        spread = np.array([tokens_spread(acceptance, lengths) for acceptance in stated])
-        tokens = np.array([acceptance.tokens_per_round(lengths) for acceptance in stated])
-        tables[depth] = {"tokens": tokens, "below": spread[:, 0], "above": spread[:, 1]}
-    return tables
+    stated = [
+        (1 + step / LENGTH_STEPS, depth)
+        for depth in LENGTH_DEPTHS
+        for step in range(depth * LENGTH_STEPS + 1)
+    ]
+    return np.array([_curves(acceptance_from_length(*one, kind=kind)) for one in stated])
 
 
-def flags_to_paste(
-    kind: str, model: Architecture, max_draft_len: int, rule: str = ""
-) -> dict[str, list[str] | str]:
+def flags_to_paste(kind: str, model: Architecture, rule: str = "") -> dict[str, list[str] | str]:
     """Return the flags that start each server software with a drafter of a model.
 
     Parameters
     ----------
     kind, model
         What drafts, as a SPEC calls it, and what is served.
-    max_draft_len
-        The longest draft.
     rule
         As of `Speculation`.
 
@@ -1129,7 +1066,7 @@ def flags_to_paste(
     drafter = load_drafter(kind)
     for framework in FRAMEWORKS:
         texts, refusals = list[str](), list[str]()
-        for drafts in range(1, max_draft_len + 1):
+        for drafts in range(1, len(LENGTHS)):
             plan = speculation_of(drafter, model, [(1, _ANY_LOAD, drafts)], None)
             try:
                 usual = launch(plan, framework)
@@ -1140,7 +1077,7 @@ def flags_to_paste(
             else:
                 more = [f"# {note}" for note in found.notes if note not in usual.notes]
                 texts.append("\n".join([*more, *found.file_lines, found.text]))
-        flags[framework] = refusals[0] if len(refusals) == max_draft_len else texts
+        flags[framework] = refusals[0] if len(refusals) == len(texts) else texts
     return flags
 
 
@@ -1160,10 +1097,10 @@ def _flags(answer: Exploration) -> dict[str, Any]:
         for model in answer.models.values():
             key = model.family, model.notes
             if key not in known:
-                usual = flags_to_paste(kind, model, answer.axes.max_draft_len)
+                usual = flags_to_paste(kind, model)
                 found = {"": usual}
                 for rule in sorted(rules - {""}):
-                    told = flags_to_paste(kind, model, answer.axes.max_draft_len, rule)
+                    told = flags_to_paste(kind, model, rule)
                     found[rule] = {name: told[name] for name in told if told[name] != usual[name]}
                 known[key] = own.index(found) if found in own else len(own)
                 own += [found] * (known[key] == len(own))
@@ -1280,30 +1217,25 @@ def _picture(section: Section, axes: Axes) -> bytes | None:
     return plot.figure_bytes(chart, PREVIEW)
 
 
-@lru_cache(maxsize=1)
-def _typical(max_draft_len: int) -> dict[str, Any]:
-    """Return the typical shapes of all kinds, and under `moved` published profiles.
-
-    Axes are (stated length, draft length). Stated lengths at one depth stand behind those at the
-    depth before.
-    """
-    shapes = {}
-    for kind in _SHAPED_KINDS:
-        by_depth = typical_acceptance(kind, max_draft_len).values()
-        shapes[kind] = {
-            name: _share_grid(np.concatenate([curves[name] for curves in by_depth]))
-            for name in ("tokens", "below", "above")
-        }
-    moved = moved_tokens((profile.acceptance() for profile in load_profiles()), max_draft_len)
+@cache
+def _typical() -> dict[str, Any]:
+    """Return the typical shapes of all kinds, and under `moved` published profiles."""
+    shapes: dict[str, Any] = {
+        kind: dict(
+            zip(_CURVES, map(_share_grid, np.swapaxes(typical_acceptance(kind), 0, 1)), strict=True)
+        )
+        for kind in _SHAPED_KINDS
+    }
+    moved = moved_tokens(profile.acceptance() for profile in load_profiles())
     return {**shapes, "moved": _share_grid(moved)}
 
 
-def _usual(models: Iterable[Architecture], max_draft_len: int) -> tuple[dict[str, Any], PageGrid]:
+def _usual(models: Iterable[Architecture]) -> tuple[dict[str, Any], PageGrid]:
     """Return the acceptance that `advise` takes of each kind where a SPEC names none, and it moved.
 
-    `rows` are as of `profile_tokens`, with the band of other texts, or other models; `of_models`
-    says which one a model has of a kind, `under` which one in its place on a server that accepts
-    drafts in another way.
+    `rows` are as the published profiles of a page, with the band of other texts, or other models;
+    `of_models` says which one a model has of a kind, `under` which one in its place on a server
+    that accepts drafts in another way.
     """
     profiles = {profile.name: profile for profile in load_profiles()}
     rows: dict[str, tuple[dict[str, Any], Acceptance]] = {}
@@ -1311,7 +1243,7 @@ def _usual(models: Iterable[Architecture], max_draft_len: int) -> tuple[dict[str
     def place(drafter: Drafter) -> int:
         acceptance = cast("Acceptance", drafter.acceptance)
         profile = profiles[drafter.name.partition("profile=")[2]]
-        row = _profile_json(profile, acceptance, max_draft_len)
+        row = _profile_json(profile, acceptance)
         text = json.dumps(row)
         rows.setdefault(text, (row, acceptance))
         return [*rows].index(text)
@@ -1327,18 +1259,18 @@ def _usual(models: Iterable[Architecture], max_draft_len: int) -> tuple[dict[str
                 server, getattr(drafter.acceptance, "rule", None)
             ):
                 others[usual] = place(usual_drafter(kind, model, server))
-    moved = moved_tokens((acceptance for _, acceptance in rows.values()), max_draft_len)
-    placed = _placed([row for row, _ in rows.values()])
+    moved = moved_tokens(acceptance for _, acceptance in rows.values())
+    placed = _placed(row for row, _ in rows.values())
     return {"rows": placed, "of_models": of_models, "under": under}, _share_grid(moved)
 
 
 def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
     """Return all data that does not depend on model and chip; `grids` are of which model."""
-    max_draft_len = answer.axes.max_draft_len
-    profiles = profile_tokens(max_draft_len)
-    names = [profile["name"] for profile in profiles]
-    usual, moved_usual = _usual(answer.models.values(), max_draft_len)
-    shapes = {**_typical(max_draft_len), "moved_usual": moved_usual}
+    known = load_profiles()
+    names = [profile.name for profile in known]
+    profiles = _placed(_profile_json(profile, profile.acceptance()) for profile in known)
+    usual, moved_usual = _usual(answer.models.values())
+    shapes = {**_typical(), "moved_usual": moved_usual}
     return {
         "models": list(answer.models),
         "grids": grids,
@@ -1373,11 +1305,11 @@ def _tables(answer: Exploration, grids: Sequence[int]) -> dict[str, Any]:
         "devices": list(answer.devices),
         "context_len": list(answer.axes.context_len),
         "batch_size": list(answer.axes.batch_size),
-        "max_draft_len": max_draft_len,
+        "max_draft_len": DEFAULT_MAX_DRAFT_LEN,
         "knots": list(KNOTS),
         "widening": {"batch_size": BATCH_WIDENING, "context_len": CONTEXT_WIDENING},
         "cost_of": answer.options.cost_of,
-        "options": answer.changed_options,
+        "options": changed_options(answer.options),
         # Read when the page has been drawn, and long: shapes, then flags and profiles.
         "packed": packed([shapes], flags=_flags(answer), profiles=profiles, usual=usual),
         "temperatures": TEMPERATURES,
@@ -1421,9 +1353,8 @@ def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -
         deployment = Deployment(cell.model, cell.setup)
         key = (chip, engine, *deployment_words(deployment).values())
         if key not in sure:
-            kinds = (*_SHARE_KINDS, *PRICED_KINDS)
             sure[key] = {
-                kind: json.dumps(sureness(deployment, cell.evidence, kind)) for kind in kinds
+                kind: json.dumps(sureness(deployment, cell.evidence, kind)) for kind in _KINDS
             }
         things.append(
             {
@@ -1483,7 +1414,8 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
         },
         "bands": {
             kind: fields_of(band, "width", "batch_size", "context_len")
-            for kind, band in cell.bands.items()
+            for kind in _KINDS
+            if (band := cell.evidence.band(kind)) is not None
         },
         "drafting": {
             kind: _drafting_json(cell, drafting, axes.quantum)
@@ -1498,22 +1430,19 @@ def _share_grid(shares: Array, quantum: float = _SHARE_QUANTUM) -> PageGrid:
     return PageGrid(np.nan_to_num(shares), quantum, (1, *[0] * (shares.ndim - 2), 2))
 
 
-def _end_grid(ends: Array) -> PageGrid:
-    """Return whole numbers, with -1 for infinity."""
-    return PageGrid(np.where(np.isfinite(ends), ends, -1.0), 1.0, (0, 1))
-
-
 def _room_json(room: Room) -> dict[str, Any]:
-    """Return what memory and settings allow, batches of a context behind one another."""
+    """Return what memory and settings allow, batches of a context behind one another.
+
+    -1 stands for no end.
+    """
 
     def ends(*pair: Array) -> dict[str, PageGrid]:
-        width = pair[0].shape[-1]
-        memory, setting = (_end_grid(end.reshape(-1, width)) for end in pair)
-        return {"memory": memory, "setting": setting}
+        rows = (np.where(np.isfinite(end), end, -1.0) for end in pair)
+        grids = (PageGrid(one.reshape(-1, len(LENGTHS)), 1.0, (0, 1)) for one in rows)
+        return dict(zip(("memory", "setting"), grids, strict=True))
 
-    largest = ends(room.memory_batch, room.setting_batch)
     raised = None if room.raised is None else ends(*room.raised)
-    return {"largest": largest, "bound_by": room.bound_by, "raised": raised}
+    return {"largest": ends(*room.ends), "bound_by": room.bound_by, "raised": raised}
 
 
 def _scale_s(cell: Cell) -> np.ndarray:

@@ -226,6 +226,12 @@ def options_of(options: OptionsLike | None) -> Options:
         raise OptionError(str(refusal)) from None
 
 
+def changed_options(options: Options) -> dict[str, Any]:
+    """Return the options that are not the default, by name."""
+    values = ((field, getattr(options, field.name)) for field in fields(Options))
+    return {field.name: value for field, value in values if value != field.default}
+
+
 _SERVER: Final = "ServerSettings, a mapping of their keys, or text such as 'running=64'"
 
 

@@ -35,6 +35,7 @@ from specroof.questions.objects import (
     accepts,
     as_list,
     borrowed_engine,
+    changed_options,
     drafter_of,
     engine_name,
     framework_of,
@@ -363,11 +364,9 @@ def by_field(given: Mapping[str, Any], rows: Mapping[str, p.Parameter]) -> dict[
         is_text = isinstance(value, str)
         kept[name] = read(word, value) if read and (is_text or read is in_seconds) else value
     if options:
-        known = options_of(found.get("options"))
-        values = ((f, getattr(known, f.name)) for f in fields(known))
-        stated = {f.name: value for f, value in values if value != f.default}
+        stated = changed_options(options_of(found.get("options")))
         if isinstance(found.get("options"), Mapping):  # what it has of the defaults is stated, too
-            stated = {**found["options"]}
+            stated = found["options"]
         for name, value in options.items():
             if name in stated:
                 refuse(words[name], value, "left out, since options has it")
