@@ -405,28 +405,17 @@ def published_drafters(
     >>> published_drafters("mtp,accept=0.8", load_model("Qwen/Qwen3-32B"))
     ['mtp,accept=0.8']
     """
-    found = list[DrafterLike]([] if given is None else as_list(given))
-    lacking = {
-        place: drafter.kind
-        for place, one in enumerate(found)
-        if isinstance(one, str)
-        for drafter in [drafter_of(one)]
-        if not drafter.is_ideal and drafter.acceptance is None
-    }
-    if given is not None and not lacking:
-        return found
-    from specroof.acceptance.published import published_with  # noqa: PLC0415 - seldom asked for
-
-    if given is None:
-        kinds = usual_kinds(model, server)
-        found, lacking = [*kinds], dict(enumerate(kinds))
-    own, others = published_with(model.name), published_with(None)
-    for place, kind in lacking.items():
-        if kind in own:
-            found[place] = _published(str(found[place]), kind, own)
-        elif kind in others:
-            found[place] = _published(str(found[place]), kind, others, model)
+    found: list[DrafterLike] = [*usual_kinds(model, server)] if given is None else as_list(given)
+    for place, one in enumerate(found):
+        drafter = drafter_of(one)
+        if isinstance(one, str) and not drafter.is_ideal and drafter.acceptance is None:
+            found[place] = _published(drafter, model)
     return found
+
+
+@cache
+def _bundled(name: str) -> Architecture:
+    return load_model(name)
 
 
 def _kin(model: Architecture, profiles: Iterable["AcceptanceProfile"]) -> set[str]:
@@ -435,22 +424,15 @@ def _kin(model: Architecture, profiles: Iterable["AcceptanceProfile"]) -> set[st
     Of one base, such as DeepSeek-R1 and V3.1 of V3, whose layer for drafts was trained like theirs.
     """
     names = {name.rpartition("/")[2]: name for name in model_names()}
-    found = set[str]()
-    for target in {profile.model for profile in profiles} & names.keys():
-        *mine, n_params = _sizes(model)
-        *theirs, other_params = _bundled_sizes(names[target])
-        if mine == theirs and math.isclose(n_params, other_params, rel_tol=0.01):
-            found.add(target)
-    return found
-
-
-def _sizes(model: Architecture) -> tuple[float, ...]:
-    return model.n_layers, model.hidden_size, model.vocab_size, model.n_params
-
-
-@cache
-def _bundled_sizes(name: str) -> tuple[float, ...]:
-    return _sizes(load_model(name))
+    targets = {profile.model for profile in profiles} & names.keys()
+    others = ((target, _bundled(names[target])) for target in targets)
+    sizes = "n_layers", "hidden_size", "vocab_size"
+    return {
+        target
+        for target, other in others
+        if fields_of(model, *sizes) == fields_of(other, *sizes)
+        and math.isclose(model.n_params, other.n_params, rel_tol=0.01)
+    }
 
 
 def usual_kinds(model: Architecture, server: str = "") -> list[str]:
@@ -485,43 +467,44 @@ def usual_kinds(model: Architecture, server: str = "") -> list[str]:
     return (served or usual)[:1]
 
 
-def _published(
-    given: str,
-    kind: str,
-    known: "Mapping[str, Sequence[AcceptanceProfile]]",
-    without: Architecture | None = None,
-) -> Drafter:
-    """Return a drafter of a SPEC with the acceptance of a profile, and the band of the others.
+def _published(drafter: Drafter, model: Architecture) -> Drafter:
+    """Return a drafter with the acceptance of a profile of its kind, and the band of the others.
 
-    `without` is the target if the profiles are those of other models, which the acceptance says.
+    The profiles are those of the model, or else of other models, which the acceptance says; where
+    there are none, it stays as it is.
     """
-    from specroof.acceptance.published import (  # noqa: PLC0415 - as above
+    from specroof.acceptance.published import (  # noqa: PLC0415 - seldom asked for
         borrowed_profiles,
+        published_with,
         typical_profiles,
     )
 
-    note = Assumed if without else Urgent
-    if without:
+    kind, own = drafter.kind, published_with(model.name)
+    is_own = kind in own
+    known = own if is_own else published_with(None)
+    if kind not in known:
+        return drafter
+    if is_own:
+        low, middle, high = typical_profiles(kind, known)
+        said = f"acceptance of {kind}: published profile {middle.name}"
+    else:
         # Layers for drafts belong to a checkpoint; heads are trained apart, each its own way.
-        kin = _kin(without, known[kind]) if kind == "mtp" else ()
+        kin = _kin(model, known[kind]) if kind == "mtp" else ()
         low, middle, high = borrowed_profiles(known[kind], kin)
         others = len({profile.model for profile in known[kind]})
         whose = f"the middle of {others} other model{'s' * (others > 1)}"
         if middle.model in kin:
             whose = f"that of {middle.model}, which has the same sizes"
         said = (
-            f"acceptance of {kind} with {without.name} is not published; assumed: {whose}, profile "
+            f"acceptance of {kind} with {model.name} is not published; assumed: {whose}, profile "
             f"{middle.name}"
         )
-    else:
-        low, middle, high = typical_profiles(kind, known)
-        said = f"acceptance of {kind}: published profile {middle.name}"
-    found = drafter_of(f"{given},profile={middle.name}")
+    found = drafter_of(f"{drafter.name},profile={middle.name}")
     ends = [] if low == high else [one.acceptance("geometric") for one in (low, high)]
     if ends:
         tokens = [float(end.tokens_per_round(middle.draft_len)) for end in ends]
         said += (
-            f"; the band is that of other {'models and ' if without else ''}texts, {tokens[0]:.2f} "
+            f"; the band is that of other {'' if is_own else 'models and '}texts, {tokens[0]:.2f} "
             f"to {tokens[1]:.2f} tokens per round of {middle.draft_len} drafts"
         )
     acceptance = each_curve(
@@ -529,8 +512,8 @@ def _published(
         lambda curve: replace(
             curve,
             between=tuple(ends),
-            caveats=(*curve.caveats, note(said)),
-            measured_on=None if without else curve.measured_on,
+            caveats=(*curve.caveats, Urgent(said) if is_own else Assumed(said)),
+            measured_on=curve.measured_on if is_own else None,
         ),
     )
     return replace(found, acceptance=acceptance)
