@@ -402,8 +402,14 @@ _drafts = partial(quantity, unit="tokens", is_count=True)
 _tokens = partial(_drafts, spelt=plain_number)
 _spans = partial(quantity, unit="tokens", spelt=lambda ends: runs_spelt([ends]))
 _requests = partial(quantity, unit="requests", is_count=True)
+_made = partial(quantity, unit="tokens", better="more")
 _sequences = partial(quantity, unit="sequences", spelt=plain_number, is_count=True)
 _amounts = partial(quantity, spelt=format_count)
+
+
+def _each(kind: Callable[..., Quantity], *rows: tuple[str, str, str]) -> dict[str, Quantity]:
+    """Return quantities of one kind by their names, each of a name, a title and a sentence."""
+    return {row[0]: kind(*row) for row in rows}
 
 
 def _plain(one: Quantity) -> Quantity:
@@ -714,20 +720,18 @@ LARGEST_BATCH: Final = _sequences(
 BOUND_BY: Final = quantity("bound_by", "limited by", "What limits how many requests run at once.")
 MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory of a device.")
 #: Memory of a device, line by line.
-MEMORY: Final = {
-    name: _bytes(name, title, about)
-    for name, title, about in (
-        ("reserved_bytes", "reserved: activations, graphs, the rest", "Kept from all else."),
-        ("weight_bytes", "weights", "Bytes of the model's weights."),
-        ("vision_weight_bytes", "weights of the vision tower", "Bytes of the vision tower."),
-        ("draft_weight_bytes", "weights of the drafter", "Bytes of what drafts."),
-        ("state_pool_bytes", "pool of recurrent state", "Memory for recurrent state."),
-        ("cache_pool_bytes", "pool of the cache", "Memory for the cache; below 0 it is missing."),
-        ("cache_per_request_bytes", "cache of one request", "Cache that a request takes."),
-        ("state_per_request_bytes", "recurrent state of one request", "State of a request."),
-        ("short_bytes", "short by", "What a batch of one is short of."),
-    )
-}
+MEMORY: Final = _each(
+    _bytes,
+    ("reserved_bytes", "reserved: activations, graphs, the rest", "Kept from all else."),
+    ("weight_bytes", "weights", "Bytes of the model's weights."),
+    ("vision_weight_bytes", "weights of the vision tower", "Bytes of the vision tower."),
+    ("draft_weight_bytes", "weights of the drafter", "Bytes of what drafts."),
+    ("state_pool_bytes", "pool of recurrent state", "Memory for recurrent state."),
+    ("cache_pool_bytes", "pool of the cache", "Memory for the cache; below 0 it is missing."),
+    ("cache_per_request_bytes", "cache of one request", "Cache that a request takes."),
+    ("state_per_request_bytes", "recurrent state of one request", "State of a request."),
+    ("short_bytes", "short by", "What a batch of one is short of."),
+)
 WEIGHT_BYTES: Final = MEMORY["weight_bytes"]
 CACHE_LIMIT: Final = quantity("cache_limit", "by the cache", "Requests that the cache holds.")
 STATE_LIMIT: Final = quantity("state_limit", "by the state", "Requests that the state holds.")
@@ -874,14 +878,12 @@ PEAKS: Final = {
 }
 USABLE_MEMORY: Final = _bytes("usable_memory_bytes", "usable", "What servers see, where logged.")
 #: Bytes a second of memory and links.
-BANDWIDTHS: Final = {
-    name: quantity(name, title, about, unit="bytes/s", spelt=partial(format_si, unit="B/s"))
-    for name, title, about in (
-        ("memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."),
-        ("link_bytes_per_s", "link", "Bytes a second to other devices, each way."),
-        ("scale_out_bytes_per_s", "between nodes", "Bytes a second to other nodes."),
-    )
-}
+BANDWIDTHS: Final = _each(
+    partial(quantity, unit="bytes/s", spelt=partial(format_si, unit="B/s")),
+    ("memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."),
+    ("link_bytes_per_s", "link", "Bytes a second to other devices, each way."),
+    ("scale_out_bytes_per_s", "between nodes", "Bytes a second to other nodes."),
+)
 MULTIPROCESSORS: Final = _number("multiprocessors", "processors", "Multiprocessors.")
 MAX_DEVICES: Final = _number("max_devices", "joined", "Devices that one link joins.")
 BOARD_WATTS: Final = quantity(
@@ -919,14 +921,14 @@ LAW_PARAMETERS: Final = quantity(
     spelt=lambda numbers: ", ".join(f"{one:.5g}" for one in numbers),
 )
 #: Fitted less measured.
-RESIDUALS: Final = {
-    name: quantity(name, title, about, spelt=spelt.format)
-    for name, title, about, spelt in (
-        ("rms_residual", "rms", "Root of the mean square of what survival is off.", "{:.4f}"),
-        ("worst_residual", "worst", "The most that survival is off.", "{:.4f}"),
-        ("length_residual", "tokens/round off", "What tokens per round are off.", "{:+.3f}"),
-    )
-}
+RESIDUALS: Final = _each(
+    partial(quantity, spelt="{:.4f}".format),
+    ("rms_residual", "rms", "Root of the mean square of what survival is off."),
+    ("worst_residual", "worst", "The most that survival is off."),
+) | _each(
+    partial(quantity, spelt="{:+.3f}".format),
+    ("length_residual", "tokens/round off", "What tokens per round are off."),
+)
 SPEC: Final = quantity("spec", "SPEC", "What a SPEC says of it.")
 
 # --- What was measured, beside what was predicted ------------------------------------------------
@@ -948,36 +950,32 @@ AFTER_S: Final = _seconds("after_s", "now", "Seconds by the engine that was meas
 TRUST: Final = quantity("trust", "trust", "Order of trust: 1 to 3 calibrate, larger ones do not.")
 POINTS: Final = _number("n", "points", "Points that were scored.")
 #: Errors and shares of scores.
-ERRORS: Final = {
-    name: _share(name, title, about)
-    for name, title, about in (
-        ("speedup_mean_error", "speedup, mean", "Mean error of speedups of known acceptance."),
-        ("speedup_median_error", "median", "Median error of these speedups."),
-        ("speedup_p90_error", "90%", "Error that nine of ten of them stay below."),
-        ("shape_mean_error", "shape alone", "Mean error of speedups but for a factor per group."),
-        ("trees_mean_error", "trees", "Mean error of drafts that branch."),
-        ("decode_mean_error", "plain, mean", "Mean error of plain throughput."),
-        ("decode_median_error", "median", "Median error of plain throughput."),
-        ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
-        (
-            "verdict_accuracy",
-            "decision right",
-            "Share of speedups whose decision, on or off, is right.",
-        ),
-        ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
-        ("regret_mean", "regret", "Throughput lost by taking what is predicted best."),
-        ("band80_coverage", "in 80% band", "Share of speedups within their band."),
-        ("band80_width", "± median", "Median half-width of these bands."),
-        ("tokens_per_s_mean_error", "tok/s, mean", "Mean error of throughput."),
-    )
-}
+ERRORS: Final = _each(
+    _share,
+    ("speedup_mean_error", "speedup, mean", "Mean error of speedups of known acceptance."),
+    ("speedup_median_error", "median", "Median error of these speedups."),
+    ("speedup_p90_error", "90%", "Error that nine of ten of them stay below."),
+    ("shape_mean_error", "shape alone", "Mean error of speedups but for a factor per group."),
+    ("trees_mean_error", "trees", "Mean error of drafts that branch."),
+    ("decode_mean_error", "plain, mean", "Mean error of plain throughput."),
+    ("decode_median_error", "median", "Median error of plain throughput."),
+    ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
+    (
+        "verdict_accuracy",
+        "decision right",
+        "Share of speedups whose decision, on or off, is right.",
+    ),
+    ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
+    ("regret_mean", "regret", "Throughput lost by taking what is predicted best."),
+    ("band80_coverage", "in 80% band", "Share of speedups within their band."),
+    ("band80_width", "± median", "Median half-width of these bands."),
+    ("tokens_per_s_mean_error", "tok/s, mean", "Mean error of throughput."),
+)
 #: Speedups that are compared.
-SPEEDUPS: Final = {
-    name: quantity(name, title, about, spelt=_times)
-    for name, title, about in (
-        ("measured_speedup", "measured speedup", "Speedup that was measured."),
-        ("predicted_speedup", "predicted", "Speedup that is predicted."),
-        ("ideal_speedup", "ideal", "Speedup by the ideal roofline."),
-    )
-}
+SPEEDUPS: Final = _each(
+    partial(quantity, spelt=_times),
+    ("measured_speedup", "measured speedup", "Speedup that was measured."),
+    ("predicted_speedup", "predicted", "Speedup that is predicted."),
+    ("ideal_speedup", "ideal", "Speedup by the ideal roofline."),
+)
 IS_RIGHT: Final = quantity("is_right", "decision", "Whether drafts pay as predicted.")

@@ -155,7 +155,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
     write(
         text_file(csv_file, answer.to_csv),
         text_file(points_file, lambda: answer.to_csv("points")),
-        {} if plot_file is None else figure_files(plot_file, answer.figures),
+        {} if plot_file is None else figure_files(plot_file, answer.figures()),
         written,
         as_json=as_json,
     )
@@ -258,7 +258,6 @@ def flags(
     options: Sequence[str] = (),
     *,
     prints: bool = True,
-    **changed: Parameter,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the flags of a question; what was given of them becomes its argument `given`.
 
@@ -274,10 +273,8 @@ def flags(
         Fields of `specroof.Options` that are flags.
     prints
         Whether it prints an answer.
-    changed
-        Parameters that the shell asks for in another way.
     """
-    rows = {name: row for name, row in parameters_of(question).items() if row.in_shell} | changed
+    rows = {name: row for name, row in parameters_of(question).items() if row.in_shell}
     known = {**OPTION_FIELDS, **signature(question).parameters}
     has_sources = any(row.panel == PLACEMENT for row in rows.values())
     reports = [*["notes"] * prints, *["sources"] * has_sources]
@@ -395,8 +392,7 @@ def _flag(name: str, row: Parameter, known: Signed, *, is_hidden: bool = False) 
         if row.word(name) == name
         else typer.Option(*(row.flag.split() or [row.word(name)]), metavar=row.metavar, **settings)
     )
-    hint: Any = Annotated[kind, spelt]
-    return _signed(name, hint, default)
+    return _signed(name, Annotated[kind, spelt], default)
 
 
 def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:

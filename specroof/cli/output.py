@@ -9,7 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import typer
 
@@ -110,9 +110,6 @@ def give_data(data: bytes) -> None:
     sys.stdout = sys.stderr  # until the command ends: see `OneLineGroup.main`
 
 
-Figures: TypeAlias = Callable[[], Mapping[str, Any]]
-
-
 def say(text: str, *, to_paste: bool = False) -> None:
     """Print to standard output, as wide as the screen is; lines to paste stay whole."""
     shown = printable(text) if to_paste else fitted(printable(text))
@@ -139,15 +136,15 @@ def text_file(path: Path | None, text: Callable[[], str]) -> dict[Path, bytes]:
     return {} if path is None else {path: text().encode()}
 
 
-def figure_files(path: Path, draw: Figures) -> dict[Path, bytes]:
+def figure_files(path: Path, figures: Mapping[str, Any]) -> dict[Path, bytes]:
     """Return figures as files: the first as `path`, others beside it under longer names.
 
     Parameters
     ----------
     path
         Where the first goes.
-    draw
-        Returns figures by what their names end in.
+    figures
+        By what their names end in.
 
     Raises
     ------
@@ -156,7 +153,6 @@ def figure_files(path: Path, draw: Figures) -> dict[Path, bytes]:
     """
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-    figures = draw()
     if path == STANDARD_OUTPUT:
         if len(figures) > 1:
             reject(

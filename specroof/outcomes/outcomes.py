@@ -1,7 +1,7 @@
 """One load, one answer: every question asks here what drafts gain on a server."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Final, cast
 
@@ -227,7 +227,7 @@ class Outcomes(ServedCurve):
         return float(rates[0]), float(rates[draft_len])
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class PlayedRequests(EndToEnd):
     """Requests that were played through, by the names of the steady state.
 
@@ -236,14 +236,23 @@ class PlayedRequests(EndToEnd):
 
     Parameters
     ----------
-    figures
-        Means over requests, axes (context_len, load, draft_len), by the names of
-        `specroof.serving.played.FIGURES`.
+    tokens_per_s, requests_per_s
+        Output tokens, and requests that end, in a second of the whole run, ramp and drain included;
+        these and what follows with axes (context_len, load, draft_len).
+    answer_s, queue_s, ttft_s
+        Mean seconds from sending a request to its last token, its first pass and its first token.
+    tpot_s
+        Mean seconds of a token after the first; NaN for answers of one token.
     sums_work
         Whether more tokens per second are made as the server gets faster, or as many as come.
     """
 
-    figures: dict[str, Array] | None = None
+    tokens_per_s: Array = field()
+    requests_per_s: Array = field()
+    answer_s: Array = field()
+    queue_s: Array = field()
+    ttft_s: Array = field()
+    tpot_s: Array = field()
     sums_work: bool = True
 
     @property
@@ -259,43 +268,10 @@ class PlayedRequests(EndToEnd):
         is_rate = figure == q.TOKENS_PER_S.name and known not in bands
         return played_figure(bands, q.TPOT.name) if is_rate else known
 
-    def _seen(self, name: str) -> Array:
-        return cast("dict[str, Array]", self.figures)[name]  # None only since bases have defaults
-
-    @property
-    def tokens_per_s(self) -> Array:
-        """Output tokens per second over the whole run, ramp and drain included."""
-        return self._seen(q.TOKENS_PER_S.name)
-
-    @property
-    def requests_per_s(self) -> Array:
-        """Requests that end in a second."""
-        return self._seen("requests_per_s")
-
-    @property
-    def answer_s(self) -> Array:
-        """Mean seconds from sending a request to its last token."""
-        return self._seen("mean_latency_s")
-
-    @property
-    def queue_s(self) -> Array:
-        """Mean seconds that a request waits for its first pass."""
-        return self._seen("mean_queue_s")
-
     @property
     def service_s(self) -> Array:
         """Mean seconds of a request from the first pass over its prompt to its last token."""
         return self.answer_s - self.queue_s
-
-    @property
-    def ttft_s(self) -> Array:
-        """Mean seconds from sending a request to its first token."""
-        return self._seen("mean_ttft_s")
-
-    @property
-    def tpot_s(self) -> Array:
-        """Mean seconds of a token after the first; NaN for answers of one token."""
-        return self._seen("mean_tpot_s")
 
 
 #: What outcomes have of a served curve.
@@ -467,15 +443,6 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
         round_s = tokens * seen["mean_latency_s"] / whole.workload.output_len
         round_s[played.unsustained, 1:] = np.nan  # drafts gain what the length of the load says
     runs, rounds = mixed(curve.running_batch, running), mixed(curve.round_s, round_s)
-    waits_s = {
-        "mean_latency_s": whole.answer_s,
-        "mean_queue_s": whole.queue_s,
-        "mean_ttft_s": whole.ttft_s,
-        "p99_ttft_s": whole.ttft_s,
-        "mean_tpot_s": whole.tpot_s,
-        "p99_tpot_s": whole.tpot_s,
-    }
-    rates = fields_of(whole, q.TOKENS_PER_S.name, q.REQUEST_RATE.name)
     token_s = (rounds - whole.decoding_round_s) / curve.tokens_per_round
     delay_s = (token_s * whole.workload.output_len - whole.latency_s) / runs
     added = np.array(np.broadcast_to(curve.request_token_s, shape[:2]))
@@ -489,6 +456,11 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
         delay_s=mixed(whole.delay_s, np.maximum(delay_s[0, places], 0.0)),
         first_s=mixed(whole.first_s, seen["mean_ttft_s"] - seen["mean_queue_s"]),
         rules=whole.rules,
-        figures={name: mixed(closed, seen[name]) for name, closed in (waits_s | rates).items()},
+        tokens_per_s=mixed(whole.tokens_per_s, seen["tokens_per_s"]),
+        requests_per_s=mixed(whole.requests_per_s, seen["requests_per_s"]),
+        answer_s=mixed(whole.answer_s, seen["mean_latency_s"]),
+        queue_s=mixed(whole.queue_s, seen["mean_queue_s"]),
+        ttft_s=mixed(whole.ttft_s, seen["mean_ttft_s"]),
+        tpot_s=mixed(whole.tpot_s, seen["mean_tpot_s"]),
         sums_work=played.sums_work,
     )

@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -289,9 +289,7 @@ def money_of(setup: Setup, split: "Split | None" = None, given: Prices | None = 
     OptionError
         As `usd_per_hour`.
     """
-
-    def price(chip: HardwareProfile) -> float | None:
-        return usd_per_hour(chip, given)
+    price = partial(usd_per_hour, given=given)
 
     def watts(chip: HardwareProfile) -> float | None:
         return None if chip.power is None else chip.power.watts

@@ -432,9 +432,9 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         setup = engine_setup(*self.engine_on(hardware_of(self.hardware)), placement, options)
         framework, version = framework_of(self.framework)
         setup = in_server(model, setup, server_of(self.server), version)
-        told = release_of(framework) if framework and framework in RUNS else None
-        if told is not None:  # software that runs another's files has flags of its own
-            expect_spreads(told, setup.placement)
+        # Software that runs another's files has flags of its own.
+        if framework in RUNS and (facts := release_of(str(framework))) is not None:
+            expect_spreads(facts, setup.placement)
         return Deployment(model, setup)
 
     def sampled(self, drafter: DrafterLike) -> Drafter:
@@ -525,32 +525,26 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         if own and drafter.kind == "mtp" and MTP_NOTE not in model.notes:
             weights = weights or YOUR_DRAFT_MODEL
         options = options_of(self.options)
+        is_stored = options.weight_dtype == model.weight_format
+        axes = ("attention_data_parallel", "pipeline_parallel", "decode_context_parallel")
+        groups, stages, caches = (
+            whole_within(name, getattr(self, name), "devices") for name in axes
+        )
         # A drafter that runs as flags have it: on the target's devices, or on the CPU, and once.
-        usual = {
-            "tp": str(self.tensor_parallel or 1),
-            "device": "cpu",
-            "overlap": "",
-            "steps": "1",
-        }
+        usual = {"tp": str(self.tensor_parallel or 1), "device": "cpu", "overlap": "", "steps": "1"}
         return speculation_of(
             drafter,
             model,
             schedule,
             weights,
             top_k=int(spec.get("top-k", 1)),
-            data_parallel=whole_within(
-                "attention_data_parallel", self.attention_data_parallel, "devices"
-            ),
-            pipeline_parallel=whole_within("pipeline_parallel", self.pipeline_parallel, "devices"),
+            data_parallel=groups,
+            pipeline_parallel=stages,
+            decode_context_parallel=caches,
             kv_cache=options.kv_dtype,
-            weight_dtype=None
-            if options.weight_dtype == model.weight_format
-            else options.weight_dtype,
+            weight_dtype=None if is_stored else options.weight_dtype,
             p_min=float(spec.get("p-min", 0)),
             n_min=int(float(spec.get("n-min", 0))),
-            decode_context_parallel=whole_within(
-                "decode_context_parallel", self.decode_context_parallel, "devices"
-            ),
             n_cpu_moe=options.n_cpu_moe,
             on_host=spec.get("device") == "cpu",
             untold=tuple(
@@ -700,24 +694,18 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
         if decode_devices % stages:
             allowed = f"workers of a multiple of pipeline_parallel, which is {stages}, devices"
             refuse("decode", self.decode, allowed)
-        setups = []
-        for name, text, where, devices in (
-            (
-                "prefill",
-                self.prefill,
-                chip if named is None else hardware_of(named),
-                prefill_devices,
-            ),
-            ("decode", self.decode, chip, decode_devices // stages),
-        ):
+
+        def worker(name: str, where: HardwareProfile, devices: int) -> Setup:
             try:
-                setups.append(self.worker(model, where, devices, name == "prefill"))
+                return self.worker(model, where, devices, name == "prefill")
             except OptionError as refusal:
-                message = f"{name} is {text!r}: {refusal}"
+                message = f"{name} is {getattr(self, name)!r}: {refusal}"
                 raise OptionError(message) from refusal
-        return replace(setups[1], decodes_only=True), Split(
-            setups[0], n_prefill, n_decode, self.link
-        )
+
+        lent = chip if named is None else hardware_of(named)
+        prefill = worker("prefill", lent, prefill_devices)
+        decode = replace(worker("decode", chip, decode_devices // stages), decodes_only=True)
+        return decode, Split(prefill, n_prefill, n_decode, self.link)
 
     def worker(
         self,
