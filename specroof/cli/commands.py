@@ -137,7 +137,7 @@ def _give_answers(  # noqa: PLR0913 - what a command takes
             if name in given:
                 refuse(name, given[name], f"with --output {row.output.metavar}")
     _check_places(row, given, output, (csv_file, points_file, plot_file))
-    with _bar(row), limited(None if no_limit else _BUDGET):
+    with _bar() as tell, limited(None if no_limit else _BUDGET, tell):
         answer = row.question(**given)
     for form, is_wanted in {"": True, "JSON": with_grid, "CSV": points_file is not None}.items():
         if is_wanted:
@@ -217,10 +217,10 @@ def _refuse_read(given: Given, *written: Path | None) -> None:
 
 
 @contextmanager
-def _bar(row: Command) -> Iterator[None]:
-    """Show on a terminal how far a long answer is."""
-    if row.told is None or not sys.stderr.isatty():
-        yield
+def _bar() -> Iterator[Callable[[int, int], None] | None]:
+    """Yield what shows on a terminal how far a long answer is; None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
         return
     with ExitStack() as shown:
         bars: list[Any] = []
@@ -232,8 +232,7 @@ def _bar(row: Command) -> Iterator[None]:
             if bars:
                 bars[-1].update(done - bars[-1].pos)
 
-        with row.told(tell):
-            yield
+        yield tell
 
 
 def _output_files(output: Output, place: Path, answer: Any) -> dict[Path, bytes]:

@@ -37,7 +37,6 @@ from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter
 from specroof.questions.case import in_flight_of, load_of, played_load
 from specroof.questions.objects import Values, as_list, options_of, server_of
-from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
@@ -547,7 +546,6 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
 COMMAND: Final = Command(
     question=adaptive,
     options=p.FORMULAS,
-    told=told,
     chart="Draw the gain of each policy by load.",
     to_paste=True,
     example="specroof adaptive Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3",

@@ -87,7 +87,6 @@ from specroof.questions.played_loads import (
     largest_rates_line,
     plan_table,
     played_plan,
-    told,
 )
 from specroof.questions.predict import (
     SPEEDUPS,
@@ -1802,7 +1801,6 @@ COMMAND: Final = Command(
     question=advise,
     options=p.FORMULAS,
     to_paste=True,
-    told=told,
     chart="Draw the advised speedup against the load, a line for each chip.",
     example="specroof advise Qwen/Qwen3-32B-FP8 -H h100 --tp 2 --framework vllm --input-len 3000\n"
     "--output-len 500 --concurrency 1,8,32,64,128 --drafter eagle3,accept-length=2.8@3",

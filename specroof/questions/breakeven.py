@@ -24,7 +24,6 @@ from specroof.questions.answer import Charted, OnChips, ServedAnswer, rows_table
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import Values, absent_layers
-from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.report.layout import format_table, page, wrapped
 from specroof.serving.workload import Workload
@@ -461,7 +460,6 @@ def _run_cells(row: BreakevenRow) -> list[str]:
 COMMAND: Final = Command(
     question=breakeven,
     options=p.FORMULAS,
-    told=told,
     chart="Draw the answer against the load.",
     example="specroof breakeven Qwen/Qwen3-8B -H b200 --drafter eagle3 --batch 1,8,32,128 for the\n"
     "least acceptance; with --drafter eagle3,accept=0.7 --solve batch for the largest batch.",

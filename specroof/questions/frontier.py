@@ -30,7 +30,7 @@ from specroof.questions.answer import (
 )
 from specroof.questions.case import asked_case, asked_load, on_each_chip
 from specroof.questions.objects import Values, as_list, price_notes
-from specroof.questions.played_loads import largest_rates_line, told
+from specroof.questions.played_loads import largest_rates_line
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
 from specroof.questions.splits import split_name
@@ -800,7 +800,6 @@ def _largest_rates(answer: FrontierAnswer) -> str:
 COMMAND: Final = Command(
     question=frontier,
     options=p.FORMULAS,
-    told=told,
     chart="Draw tokens/s per device against per user.",
     example="specroof frontier Qwen/Qwen3-32B -H h100,b200 --devices 1,2,4 --drafter eagle3,accept=0.7\n"
     "--tpot 20 --plot frontier.png",

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,22 +15,10 @@ from specroof.serving.played import (
     PROGRESS,
     PlayedLoads,
     PlayedServer,
-    Progress,
     lasting_rates,
 )
 from specroof.serving.workload import Load
 from specroof.units import MILLISECOND, format_seconds, plain_number, three_digits
-
-
-@contextmanager
-def told(progress: Progress) -> Iterator[None]:
-    """Call `progress` with the requests played so far, and those in all, after each play."""
-    token = PROGRESS.set(progress)
-    try:
-        yield
-    finally:
-        PROGRESS.reset(token)
-
 
 # --- Played loads as tables ----------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from specroof.questions.answer import (
 )
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import absent_layers, as_list, money_of, price_notes, usd_per_hour
-from specroof.questions.played_loads import load_json, played_charts, played_tables, told
+from specroof.questions.played_loads import load_json, played_charts, played_tables
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_text
 from specroof.reading.words import Prices, whole_numbers
@@ -900,7 +900,6 @@ COMMAND: Final = Command(
     options=(*p.FORMULAS, "cost_of"),
     points=True,
     grid=True,
-    told=told,
     chart="Draw speedup against draft length. Several batch sizes add best speedup against batch "
     "size (NAME-by-batch), several contexts a map (NAME-map), several chips a chart of each "
     "(NAME-CHIP). With --input-len, speedups count prefills. Of simulated requests: what users see.",

@@ -12,7 +12,6 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, wraps
@@ -128,8 +127,6 @@ class Command:
         What ``--output`` writes; without it there is no ``--output``.
     prints
         Whether the answer is printed, as text or as JSON; else it is only written.
-    told
-        Calls a function with the steps done and those in all while the question is answered.
     """
 
     question: Callable[..., Any]
@@ -145,7 +142,6 @@ class Command:
     commands: Mapping[str, "Command"] = field(default_factory=dict)
     output: Output | None = None
     prints: bool = True
-    told: Callable[[Callable[[int, int], None]], AbstractContextManager[None]] | None = None
 
 
 # --- A question as a function --------------------------------------------------------------------

@@ -41,7 +41,6 @@ from specroof.questions.answer import (
 from specroof.questions.capacity import measured_drafts
 from specroof.questions.case import known_load, known_requests, on_each_chip
 from specroof.questions.objects import Values, money_of
-from specroof.questions.played_loads import told
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, question
 from specroof.questions.train import trained_head, training_of
@@ -978,7 +977,6 @@ COMMAND: Final = Command(
     question=rollout,
     options=p.FORMULAS,
     points=True,
-    told=told,
     chart="Draw the answers that run and those that have ended over time.",
     example="specroof rollout Qwen/Qwen3-8B -H h100 --drafter eagle3,accept-length=2.8@3\n"
     "--lengths lognormal=4000/16000 --requests 256 --step-share 0.7",

@@ -32,7 +32,6 @@ from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import usual_drafts
 from specroof.questions.objects import DrafterLike, Values, as_list, money_of
-from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.worth import (
     at_lengths,
@@ -708,7 +707,6 @@ def _range(ends: Sequence[float]) -> str:
 COMMAND: Final = Command(
     question=train,
     options=p.FORMULAS,
-    told=told,
     chart="Draw what is saved over time, by traffic.",
     example="specroof train Qwen/Qwen3-8B -H h100 --drafter eagle3 --samples 100000 --isl 1024\n"
     "--osl 256 --concurrency 32 --price-per-hour 2.5",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from specroof.errors import refuse
-from specroof.serving.played import PROGRESS
+from specroof.serving.played import PROGRESS, Progress
 from specroof.units import format_binary_bytes, format_seconds
 
 #: Seconds of one request that is played through at one draft length, and the bytes that it holds
@@ -37,12 +37,13 @@ _BUDGET: Final[ContextVar[Budget | None]] = ContextVar("_BUDGET", default=None)
 
 
 @contextmanager
-def limited(budget: Budget | None) -> Iterator[None]:
+def limited(budget: Budget | None, tell: Progress | None = None) -> Iterator[None]:
     """Refuse loads in this block that take more than a budget, before they are played; None: none.
 
-    All plays of a question are known where it tells its progress from the start.
+    All plays of a question are known where it tells its progress from the start: `tell` is called
+    with the requests played so far, and those in all, after each play.
     """
-    tell = PROGRESS.get()
+    tell = tell or PROGRESS.get()
 
     def told(done: int, requests: int) -> None:
         if not done:

@@ -23,7 +23,6 @@ from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_ta
 from specroof.questions.capacity import measured_drafts
 from specroof.questions.case import asked_case, asked_load, in_flight_of
 from specroof.questions.objects import Values, absent_layers, as_list, money_of
-from specroof.questions.played_loads import told
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
@@ -389,7 +388,6 @@ def load_words(row: LoadRow) -> str:
 COMMAND: Final = Command(
     question=worth,
     options=p.FORMULAS,
-    told=told,
     chart="Draw speedup and users against the length.",
     example="specroof worth Qwen/Qwen3-32B -H h100 --tp 2 --drafter block,cost=0.1,block=16\n"
     "--batch 32",
