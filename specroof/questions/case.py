@@ -20,9 +20,8 @@ from specroof.questions.objects import (
     ServerLike,
     Values,
     as_list,
-    hardware_of,
+    chips_of,
     server_of,
-    unique_list,
 )
 from specroof.questions.request import LoadsRequest
 from specroof.questions.work import check_work
@@ -332,10 +331,7 @@ def on_each_chip(request: Any) -> Iterator[tuple[Any, str]]:
     SpecroofError
         For no chip, and names that are not allowed.
     """
-    model = request.architecture
-    chips = unique_list("hardware", request.hardware, hardware_of)
-    if not chips:
-        refuse("hardware", request.hardware, "one chip or more")
+    model, chips = request.architecture, chips_of(request.hardware)
     for chip in chips:
         here = replace(request, model=model, family=None, hardware=chip)
         yield here, f"{chip.name}: " if len(chips) > 1 else ""

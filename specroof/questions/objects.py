@@ -187,6 +187,20 @@ def hardware_of(hardware: HardwareLike) -> HardwareProfile:
     return hardware if isinstance(hardware, HardwareProfile) else load_hardware(hardware)
 
 
+def chips_of(given: HardwareLike | Sequence[HardwareLike]) -> list[HardwareProfile]:
+    """Return one chip or several, none of them twice.
+
+    Raises
+    ------
+    OptionError
+        For no chip, and as `hardware_of` and `unique_list` do.
+    """
+    found = unique_list("hardware", given, hardware_of)
+    if not found:
+        refuse("hardware", given, "one chip or more")
+    return found
+
+
 def drafter_of(drafter: DrafterLike) -> Drafter:
     """Return a drafter by its SPEC, or the drafter itself.
 

@@ -17,7 +17,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, cast, get_args
 
 from specroof.acceptance import RULES
-from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, load_hardware, model_names
+from specroof.catalog import ACCEPTANCE_KEYS, hardware_names, model_names
 from specroof.cost import CHOICES, Options
 from specroof.drafters.kinds import KINDS
 from specroof.errors import expect_word, refuse, reject
@@ -32,7 +32,6 @@ from specroof.questions.objects import (
     ServerLike,
     Values,
     framework_names,
-    unique_list,
 )
 from specroof.reading.words import Prices, in_seconds, numbers, prices, rates, words
 from specroof.serving.workload import Workload
@@ -154,24 +153,6 @@ Hardware = Annotated[
 ]
 
 
-def chip_names(word: str, text: str) -> list[str]:
-    """Return the names of comma-separated chips, none of them twice.
-
-    Raises
-    ------
-    SpecroofError
-        For a name that is empty, unknown, or another of the same profile.
-
-    Examples
-    --------
-    >>> chip_names("--hardware", "h100,b200")
-    ['h100', 'b200']
-    """
-    names = words(word, text)
-    unique_list("hardware", names, load_hardware)
-    return names
-
-
 #: Chips to compare, of which each is asked about.
 Chips = Annotated[
     HardwareLike | Sequence[HardwareLike],
@@ -181,7 +162,7 @@ Chips = Annotated[
         in_python="Or `HardwareProfile` objects; in Python a list.",
         metavar="NAME[,NAME…]",
         names=hardware_names,
-        read=chip_names,
+        read=words,
         kind=str,
     ),
 ]

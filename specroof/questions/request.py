@@ -35,6 +35,7 @@ from specroof.questions.objects import (
     as_list,
     borrowed_engine,
     changed_options,
+    chips_of,
     drafter_of,
     engine_name,
     framework_of,
@@ -207,8 +208,7 @@ def question(
             _refuse_stray_prices(given)
             if on_chips is None or not isinstance(chips, list | tuple):
                 return answered(given)
-            if not unique_list("hardware", chips, hardware_of):
-                refuse("hardware", chips, "one chip or more")
+            chips_of(chips)  # refuses one that is unknown or given twice
             answers = [answered({**given, "hardware": chips[0]})]
             if len(chips) == 1:
                 return answers[0]
