@@ -14,6 +14,7 @@ from typing import Any, Final
 import typer
 
 from specroof.errors import OutputError, printable, reject
+from specroof.report import writing
 from specroof.report.layout import fitted, json_line
 
 # --- Standard output and error as they are: closed, full, a terminal, in any encoding ------------
@@ -174,8 +175,6 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
     """
     if not any(groups):
         return
-    from specroof.report import writing  # noqa: PLC0415 - most answers are only printed
-
     files = writing.joined_files(*groups)
     data = files.pop(STANDARD_OUTPUT, None)
     if as_json and data is not None:
@@ -189,16 +188,12 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write the files of one run into a folder, and say so on standard error."""
-    from specroof.report import writing  # noqa: PLC0415 - as above
-
     writing.write_folder(folder, files)
     say_aside(f"wrote {len(files)} files: {folder}")
 
 
 def check_file(path: Path) -> None:
     """Refuse a file that cannot be written, before minutes are spent on its content."""
-    from specroof.report import writing  # noqa: PLC0415 - as above
-
     if path != STANDARD_OUTPUT:
         writing.check_file(path)
 
@@ -214,7 +209,7 @@ def check_files(*tables: Path | None, chart: Path | None) -> None:
     if chart is not None and not chart.name:
         reject(f"--plot is {str(chart)!r}", "the name of a file", OutputError)
     if chart not in {None, STANDARD_OUTPUT}:
-        from specroof import plot  # noqa: PLC0415 - as above
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
         plot.chart_format(str(chart))
     for path in (*tables, chart):
