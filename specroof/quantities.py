@@ -391,20 +391,25 @@ _whole: Final = "{:.0f}".format
 # --- Kinds of figures: those of one unit are spelt alike -----------------------------------------
 
 _seconds = partial(quantity, unit="s", spelt=format_seconds)
+_waits = partial(_seconds, better="less", has_band=True)
 _usd = partial(quantity, unit="USD", spelt=format_price)
 _days = partial(
     quantity, unit="days", spelt=lambda days: f"{three_digits(days)} days", better="less"
 )
 _gains = partial(quantity, spelt=_times, better="more")
 _rates = partial(quantity, unit="requests/s", spelt=three_digits)
-_throughput = partial(quantity, unit="tokens/s", spelt=_whole, better="more")
+_answered = partial(_rates, better="more")
+_throughput = partial(quantity, unit="tokens/s", spelt=_whole, better="more", has_band=True)
 _drafts = partial(quantity, unit="tokens", is_count=True)
 _tokens = partial(_drafts, spelt=plain_number)
 _spans = partial(quantity, unit="tokens", spelt=lambda ends: runs_spelt([ends]))
 _requests = partial(quantity, unit="requests", is_count=True)
-_made = partial(quantity, unit="tokens", better="more")
+_committed = partial(quantity, unit="tokens", better="more")
 _sequences = partial(quantity, unit="sequences", spelt=plain_number, is_count=True)
 _amounts = partial(quantity, spelt=format_count)
+_number = partial(quantity, is_count=True, spelt=plain_number)
+_share = partial(quantity, spelt="{:.1%}".format)
+_off = partial(quantity, spelt=signed_share)
 
 
 def _each(kind: Callable[..., Quantity], *rows: tuple[str, str, str]) -> dict[str, Quantity]:
@@ -440,11 +445,9 @@ RATE: Final = _rates("rate", "req/s in", "Requests that arrive in a second.")
 REQUESTS: Final = quantity("requests", "requests", "Requests that are simulated.", is_count=True)
 DEVICES: Final = quantity("devices", "devices", "Devices that serve.", is_count=True)
 DRAFT_LEN: Final = _drafts("draft_len", "γ", "Drafts per round; 0 is off.")
-ACCEPT_LENGTH: Final = quantity(
+ACCEPT_LENGTH: Final = _committed(
     *("accept_length", "tokens/round", "Tokens per round as measured, bonus included."),
-    unit="tokens",
     spelt=plain_number,
-    better="more",
 )
 
 RUNNING_LIMIT: Final = _requests(
@@ -521,11 +524,7 @@ VALUE: Final = quantity("value", "value", "What is solved for.", spelt=three_dig
 CEILING: Final = quantity(
     "ceiling", "at most", "The largest speedup that can be reached.", spelt=_times
 )
-UNKNOWN_FROM: Final = quantity(
-    *("unknown_from", "unknown from", "The least load that was not tried."),
-    spelt=plain_number,
-    is_count=True,
-)
+UNKNOWN_FROM: Final = _number("unknown_from", "unknown from", "The least load that was not tried.")
 RUNS: Final = quantity(
     *("runs", "runs that pay", "First and last of each run of loads that reach the speedup."),
     spelt=runs_spelt,
@@ -533,16 +532,10 @@ RUNS: Final = quantity(
 
 # --- Times, throughput, money --------------------------------------------------------------------
 
-TPOT: Final = _seconds(
-    "tpot_s", "TPOT", "Mean seconds between tokens of an answer.", better="less", has_band=True
-)
-TTFT: Final = _seconds(
-    *("ttft_s", "TTFT", "Mean seconds from sending a request to its first token."),
-    better="less",
-    has_band=True,
-)
+TPOT: Final = _waits("tpot_s", "TPOT", "Mean seconds between tokens of an answer.")
+TTFT: Final = _waits("ttft_s", "TTFT", "Mean seconds from sending a request to its first token.")
 TOKENS_PER_S: Final = _throughput(
-    "tokens_per_s", "tok/s", "Output tokens of all requests in a second.", has_band=True
+    "tokens_per_s", "tok/s", "Output tokens of all requests in a second."
 )
 PRICE: Final = _usd(
     *("usd_per_million_tokens", "$/Mtok", "US dollars of a million output tokens."),
@@ -556,11 +549,9 @@ ENERGY: Final = quantity(
     better="less",
     has_band=True,
 )
-TOKENS_PER_ROUND: Final = quantity(
+TOKENS_PER_ROUND: Final = _committed(
     *("tokens_per_round", "tok/round", "Tokens that a round commits, bonus included."),
-    unit="tokens",
     spelt="{:.2f}".format,
-    better="more",
 )
 NEAR_BEST: Final = _spans(
     "near_best", "near best", "Shortest and longest draft within 1 % of the best speedup."
@@ -572,16 +563,12 @@ PLAIN_TPOT: Final = _plain(TPOT)
 PLAIN_TTFT: Final = _plain(TTFT)
 PLAIN_TOKENS_PER_S: Final = _plain(TOKENS_PER_S)
 PLAIN_PRICE: Final = _plain(PRICE)
-USER_TOKENS: Final = quantity(
+USER_TOKENS: Final = _throughput(
     *("tokens_per_s_per_user", "per user", "Tokens a second of one user after the first."),
-    unit="tokens/s",
     spelt="{:.1f}".format,
-    better="more",
-    has_band=True,
 )
 DEVICE_TOKENS: Final = _throughput(
-    *("tokens_per_s_per_device", "per device", "Output tokens of all requests for each device."),
-    has_band=True,
+    "tokens_per_s_per_device", "per device", "Output tokens of all requests for each device."
 )
 RUNNING: Final = _requests(
     "running", "running", "Requests that run at a time, on average.", spelt="{:.1f}".format
@@ -594,16 +581,14 @@ USERS: Final = _requests(
     *("users", "users", "The most requests at once that wait no longer per token than they may."),
     better="more",
 )
-STABLE_RATE: Final = _rates(
-    *("largest_stable_rate", "keeps up with", "Requests a second that drafts answer at most."),
-    better="more",
+STABLE_RATE: Final = _answered(
+    "largest_stable_rate", "keeps up with", "Requests a second that drafts answer at most."
 )
 PLAIN_STABLE_RATE: Final = _rates(
     "plain_largest_stable_rate", "without drafts", "The same without drafts."
 )
-LARGEST_RATE: Final = _rates(
-    *("largest_rate", "most req/s", "Requests a second of which p99 waits no longer than it may."),
-    better="more",
+LARGEST_RATE: Final = _answered(
+    "largest_rate", "most req/s", "Requests a second of which p99 waits no longer than it may."
 )
 
 # --- What curves and played loads have besides ---------------------------------------------------
@@ -642,9 +627,7 @@ quantity(
 )
 quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=plain_number)
 quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
-REQUEST_RATE: Final = _rates(
-    "requests_per_s", "req/s", "Requests that end in a second.", better="more"
-)
+REQUEST_RATE: Final = _answered("requests_per_s", "req/s", "Requests that end in a second.")
 
 # --- Policies, rollouts --------------------------------------------------------------------------
 
@@ -657,22 +640,17 @@ MEAN_DRAFTS: Final = quantity(
 WEIGHT: Final = quantity(
     "weight", "weight", "How long a load lasts, of all of them.", is_count=True
 )
-GAIN: Final = quantity(
+GAIN: Final = _off(
     *("gain", "gain", "Tokens a second more than with one draft length for all loads, a share."),
-    spelt=signed_share,
     better="more",
 )
-GAIN_ERROR: Final = quantity(
-    "gain_error", "±", "Standard error of the gain, of dice.", spelt="{:.1%}".format
-)
+GAIN_ERROR: Final = _share("gain_error", "±", "Standard error of the gain, of dice.")
 RANGES: Final = quantity(
     *("ranges", "drafts", "Ranges of running requests, first and last, with drafts per round."),
     spelt=ranges_spelt,
 )
-MAKESPAN: Final = _seconds(
-    *("makespan_s", "makespan", "Seconds from the first prompt to the last token of a job."),
-    better="less",
-    has_band=True,
+MAKESPAN: Final = _waits(
+    "makespan_s", "makespan", "Seconds from the first prompt to the last token of a job."
 )
 MOST_RUNNING: Final = _requests(
     "most_running", "most running", "The most requests that run at a time."
@@ -749,9 +727,6 @@ DRAFTED_TOKENS_LIMIT: Final = quantity(
 
 
 _moved = partial(quantity, unit="bytes", spelt=lambda value: format_si(value, "B"))
-_share = partial(quantity, spelt="{:.1%}".format)
-_off = partial(quantity, spelt=signed_share)
-_number = partial(quantity, is_count=True, spelt=plain_number)
 _flop = partial(quantity, spelt=partial(format_si, unit=""))
 
 OP: Final = quantity("op", "operation", "Name of the operation.")
@@ -846,11 +821,9 @@ DAYS_UNTIL_PAID: Final = _days(
     has_band=True,
 )
 LEAST_HALF_LIFE: Final = _days(
-    *(
-        "least_half_life_days",
-        "half-life",
-        "Half-life of the savings below which the training never pays.",
-    ),
+    "least_half_life_days",
+    "half-life",
+    "Half-life of the savings below which the training never pays.",
 )
 TOKENS_UNTIL_PAID: Final = _amounts(
     *("tokens_until_paid", "tokens until paid", "Output tokens that save what the training cost."),
