@@ -167,7 +167,7 @@ def test_rounds_of_the_page_are_those_of_a_prediction(words: dict[str, Any]) -> 
     asked = {"tensor_parallel": 8, "engine": "sglang", **words}
     served = DeploymentRequest("deepseek-ai/DeepSeek-V3.2", "b200", **asked).resolved()
     batches = np.array([8.0, 64.0, 512.0])[:, None]
-    cell = cell_of(served.model, served.setup, Axes((4096.0,), tuple(batches[:, 0])))
+    cell = cell_of(served, Axes((4096.0,), tuple(batches[:, 0])))
     drafters = ["mtp,accept=0.95", "ngram,accept=0.8", "ideal"]
     curves = specroof.predict(
         served.model,

@@ -117,20 +117,17 @@ _OPTIONS: Final = {
 
 def request_schema(question: Callable[..., object]) -> dict[str, Any]:
     """Return the schema of what a question takes: the fields of its request."""
-    rows, properties, required = parameters_of(question), dict[str, Any](), list[str]()
-    for name, parameter in signature(question).parameters.items():
-        row = rows[name]
+    taken, properties = signature(question).parameters, dict[str, Any]()
+    for name, row in parameters_of(question).items():
         default = f" Default: {row.shown}." if isinstance(row.shown, str) else ""
         properties[name] = {
-            **(_OPTIONS if name == "options" else kind_schema(parameter.annotation) or {}),
+            **(_OPTIONS if name == "options" else kind_schema(taken[name].annotation) or {}),
             "description": row.about + default,
         }
-        if parameter.default is Signed.empty:
-            required.append(name)
     return {
         "type": "object",
         "properties": properties,
-        "required": required,
+        "required": [name for name, one in taken.items() if one.default is Signed.empty],
         "additionalProperties": False,
     }
 

@@ -311,7 +311,7 @@ class Cell:
 
     Parameters
     ----------
-    model, setup
+    deployment
         What runs, and where.
     evidence
         The engine whose bands speak for them.
@@ -333,8 +333,7 @@ class Cell:
         What becomes of the presets; None where they are not played through.
     """
 
-    model: Architecture
-    setup: Setup
+    deployment: Deployment
     evidence: EngineProfile
     verify_s: Array
     parts_s: Mapping[str, Array]
@@ -347,8 +346,7 @@ class Cell:
 
 
 def cell_of(
-    model: Architecture,
-    setup: Setup,
+    deployment: Deployment,
     axes: Axes,
     kinds: Sequence[str] = PRICED_KINDS,
     *,
@@ -358,7 +356,7 @@ def cell_of(
 
     Parameters
     ----------
-    model, setup
+    deployment
         What is served, and where.
     axes
         The grid.
@@ -373,7 +371,7 @@ def cell_of(
         For a placement that does not divide the model, a format that the chip lacks, and a server
         that has no room for a request of the shortest context.
     """
-    deployment = Deployment(model, setup)
+    model, setup = deployment.model, deployment.setup
     contexts, batches, drafts = _columns(axes)
 
     @cache
@@ -392,8 +390,7 @@ def cell_of(
     ideal, proposed = _bound()
     priced = ((kind, _drafting(deployment, kind, axes, verify_s, plain)) for kind in kinds)
     return Cell(
-        model=model,
-        setup=setup,
+        deployment=deployment,
         evidence=evidence_engine(deployment),
         verify_s=verify_s,
         parts_s={
@@ -767,7 +764,7 @@ class Exploration(Noted):
                     check_placement(architecture, setup.placement)
                     setup = in_server(architecture, setup, server_of(None))
                     cells[word, devices] = cell_of(
-                        architecture, setup, self.axes, kinds, enough=devices == largest
+                        Deployment(architecture, setup), self.axes, kinds, enough=devices == largest
                     )
                 except SpecroofError as refusal:  # no engine, no such spread, or no room
                     refusals.setdefault(devices, str(refusal))
@@ -777,15 +774,13 @@ class Exploration(Noted):
             # On the devices, and with the drafters, that the page begins with.
             own = (key for key in cells if key[0] == engine)
             at = max(own, key=lambda key: _most_begun(cells[key], begun, self.axes))
-            deployment, priced = Deployment(architecture, cells[at].setup), cells[at].drafting
-            rules = cells[at].setup.engine.rules
+            deployment, priced = cells[at].deployment, cells[at].drafting
+            rules = deployment.setup.engine.rules
             drafters = [
                 usual_drafter(kind, architecture, rules) for kind in begun if kind in priced
             ]
-            played = played_points(
-                deployment, drafters, self.axes.context_len, self.axes.batch_size
-            )
-            cells[at] = replace(cells[at], played=played)
+            loads = self.axes.context_len, self.axes.batch_size
+            cells[at] = replace(cells[at], played=played_points(deployment, drafters, *loads))
         return Section(cells, refusals, default_engine or _default_word(profile.engine(None)))
 
     def plays(self, model: str, chip: HardwareProfile) -> bool:
@@ -1208,7 +1203,7 @@ def _picture(section: Section, axes: Axes) -> bytes | None:
         for d, spec in enumerate(cell.played.drafters)
     ]
     title = (
-        f"{title_of(cell.model, cell.setup)}\n{presets[0].name}: up to "
+        f"{title_of(cell.deployment.model, cell.deployment.setup)}\n{presets[0].name}: up to "
         f"{max(line.y.max() for line in lines):.2f}x with speculative decoding"
     )
     across = plot.Across("requests in flight", "loads")
@@ -1350,11 +1345,10 @@ def _packed_sections(sections: Mapping[str, Section], axes: Axes, sure: _Sure) -
     said: dict[str, int] = {}
     things = []
     for engine, devices, chip, cell in every:
-        deployment = Deployment(cell.model, cell.setup)
-        key = (chip, engine, *deployment_words(deployment).values())
+        key = (chip, engine, *deployment_words(cell.deployment).values())
         if key not in sure:
             sure[key] = {
-                kind: json.dumps(sureness(deployment, cell.evidence, kind)) for kind in _KINDS
+                kind: json.dumps(sureness(cell.deployment, cell.evidence, kind)) for kind in _KINDS
             }
         things.append(
             {
@@ -1383,7 +1377,7 @@ def _reserved_tokens(facts: Release) -> int:
 
 
 def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
-    scale_s, engine = _scale_s(cell), cell.setup.engine
+    scale_s, setup = _scale_s(cell), cell.deployment.setup
     contexts = np.array(axes.context_len)[:, None]
     widths = {
         figure: served_width(cell.evidence.served_bands, figure, axes.batch_size, contexts)
@@ -1398,11 +1392,11 @@ def _cell_json(cell: Cell, axes: Axes) -> dict[str, Any]:
             name: PageGrid(seconds / scale_s, max(_PART_QUANTUM, 100 * axes.quantum), (0, 0, 1))
             for name, seconds in cell.parts_s.items()
         },
-        "framework": engine.rules,
-        "reserved_tokens": _reserved_tokens(cell.setup.release),
-        "fitted": engine.name != GENERIC,
+        "framework": setup.engine.rules,
+        "reserved_tokens": _reserved_tokens(setup.release),
+        "fitted": setup.engine.name != GENERIC,
         **_room_json(cell.room),
-        "latency_s": engine.request_latency_s,
+        "latency_s": setup.engine.request_latency_s,
         "requests": [_requests_json(cell.requests[rule], axes) for rule in rules],
         "rules": {kind: rules.index(rule) for kind, rule in cell.rules.items()},
         # 0 where no band is known.

@@ -346,9 +346,7 @@ def by_field(given: Mapping[str, Any], rows: Mapping[str, p.Parameter]) -> dict[
 
     fields_by_word = spelt(rows)
     options_by_word = spelt(p.OPTIONS) if "options" in rows else {}
-    found: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    words: dict[str, str] = {}
+    found, options, words = dict[str, Any](), dict[str, Any](), dict[str, str]()
     for word, value in given.items():
         is_option = word not in fields_by_word and word in options_by_word
         kept = options if is_option else found
