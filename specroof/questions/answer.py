@@ -10,8 +10,9 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
+from specroof.architecture.model import Architecture
 from specroof.errors import expect, optional_library, refuse
-from specroof.latency.setup import Deployment
+from specroof.latency.setup import Deployment, Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, OfLoad
 from specroof.quantities import (
@@ -36,19 +37,14 @@ from specroof.report.layout import (
     shows_notes,
     wrapped,
 )
-from specroof.serving.workload import workload_json
+from specroof.serving.workload import Workload, workload_json
 from specroof.speedup.reach import how_sure
 from specroof.units import format_drafts, plain_number, three_digits
 
 if TYPE_CHECKING:
-    from specroof.architecture.model import Architecture
-    from specroof.latency.setup import Setup
     from specroof.serving.split import Split
-    from specroof.serving.workload import Workload
 
 
-#: The ends of a band.
-_ENDS: Final = ("low", "high")
 #: What tables have in the place of a figure that is not usefully predicted, without ``--notes``.
 UNSURE: Final = "?"
 #: What tables are of: rows, or every point of a grid.
@@ -282,7 +278,7 @@ def rows_table(
 
     def cell(record: Mapping[str, Any], name: str) -> str:
         of_figure = banded.get(name, name)
-        low, high = (record.get(f"{of_figure}_{end}") for end in _ENDS)
+        low, high = (record.get(f"{of_figure}_{end}") for end in ("low", "high"))
         if not is_told(low, high):
             return UNSURE
         if name in banded:
@@ -620,12 +616,12 @@ class ServedAnswer(Noted):
         return self.about.deployment
 
     @property
-    def model(self) -> "Architecture":
+    def model(self) -> Architecture:
         """What is served."""
         return self.about.deployment.model
 
     @property
-    def setup(self) -> "Setup":
+    def setup(self) -> Setup:
         """Where it is served."""
         return self.about.deployment.setup
 
@@ -640,7 +636,7 @@ class ServedAnswer(Noted):
         return title_of(self.model, self.setup, self.split)
 
     def served_json(
-        self, workload: "Workload | None" = None, context_len: float | None = None
+        self, workload: Workload | None = None, context_len: float | None = None
     ) -> dict[str, Any]:
         """Return what is served, where and for whom, as JSON has it."""
         case = case_of(self.model, self.setup, workload, context_len)
@@ -670,7 +666,7 @@ class OfDrafter(ServedAnswer, Charted):
         return float(self.about.load.steady.context_len[0])
 
     @property
-    def workload(self) -> "Workload | None":
+    def workload(self) -> Workload | None:
         """The mean request; None unless requests were asked about."""
         return self.about.load.steady.workload
 
@@ -712,7 +708,7 @@ def compared_on(chips: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> st
     return "\n".join(map(wrapped, lines))
 
 
-def title_of(model: "Architecture", setup: "Setup", split: "Split | None" = None) -> str:
+def title_of(model: Architecture, setup: Setup, split: "Split | None" = None) -> str:
     """Return the model, devices or workers, engine and releases, as titles begin with them."""
     place = f"{setup.placement.devices} x {setup.hardware.name}"
     if split is not None:
@@ -720,7 +716,7 @@ def title_of(model: "Architecture", setup: "Setup", split: "Split | None" = None
     return f"{model.name} on {place}, engine {setup.engine.full_name}{releases_of(setup)}"
 
 
-def releases_of(setup: "Setup") -> str:
+def releases_of(setup: Setup) -> str:
     """Return the release whose rules and flags count, and the newest one that was timed.
 
     Beside an engine of one release, which was timed itself, the rules alone.
@@ -740,9 +736,9 @@ def releases_of(setup: "Setup") -> str:
 
 
 def case_of(
-    model: "Architecture",
-    setup: "Setup",
-    workload: "Workload | None",
+    model: Architecture,
+    setup: Setup,
+    workload: Workload | None,
     context_len: float | None = None,
 ) -> dict[str, Any]:
     """Return what is served, where and for whom, as JSON of version 3 has it."""

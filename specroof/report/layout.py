@@ -100,51 +100,6 @@ def fitted(text: str) -> str:
     )
 
 
-def folded_table(lines: Lines, left: Sequence[int], keys: int) -> str:
-    """Return rows of cells, titles first, as columns that fit the screen.
-
-    Parameters
-    ----------
-    lines
-        The titles, then the rows.
-    left
-        Columns of text; all others are numbers, aligned to the right.
-    keys
-        How many of the first columns are repeated where a table goes on below itself.
-    """
-    width, body = _WIDTH.get(), lines[1:]
-    if width is None or _total(_widths(lines)) <= width:
-        return _aligned([lines[0]], body, left)
-    titles = _broken_titles(lines)
-    widths = _widths([*titles, *body])
-    if _total(widths) <= width:
-        return _aligned(titles, body, left)
-    last_column = len(widths) - 1
-    room = width - _total(widths[:-1]) - _GAP
-    longest = max(len(word) for line in body for word in ["", *line[-1].split()])
-    if last_column in left and room >= max(_LEAST_TEXT, longest):
-        rows = []
-        for *cells, last in body:
-            first, *others = _wrapped(last, room) or [""]
-            rows += [[*cells, first], *([*[""] * len(cells), other] for other in others)]
-        return _aligned(titles, rows, left)
-    names: Sequence[str] = []
-    if set(left) == {last_column}:
-        names, widths = [line[-1] for line in body], widths[:-1]
-    most = len(_parts(widths, keys, width))
-    limits = range(width + 1)
-    parts = next(parts for limit in limits if len(parts := _parts(widths, keys, limit)) == most)
-    return "\n\n".join(
-        _aligned(
-            [[line[column] for column in part] for line in titles],
-            [[line[column] for column in part] for line in body],
-            [place for place, column in enumerate(part) if column in left],
-            names,
-        )
-        for part in parts
-    )
-
-
 def _parts(widths: Sequence[int], keys: int, limit: int) -> list[list[int]]:
     """Return the columns of each part of a table that goes on below itself."""
     names = list(range(keys))
@@ -237,7 +192,8 @@ def format_table(
     left
         Columns of text, aligned to the left; all others are numbers, aligned to the right.
     keys
-        How many of the first columns name a row.
+        How many of the first columns name a row: they are repeated where a table goes on below
+        itself.
 
     Examples
     --------
@@ -245,7 +201,38 @@ def format_table(
      γ  speedup  drafter
     16    2.98x  block
     """
-    return folded_table([[in_line(text) for text in line] for line in (header, *rows)], left, keys)
+    lines = [[in_line(text) for text in line] for line in (header, *rows)]
+    width, body = _WIDTH.get(), lines[1:]
+    if width is None or _total(_widths(lines)) <= width:
+        return _aligned([lines[0]], body, left)
+    titles = _broken_titles(lines)
+    widths = _widths([*titles, *body])
+    if _total(widths) <= width:
+        return _aligned(titles, body, left)
+    last_column = len(widths) - 1
+    room = width - _total(widths[:-1]) - _GAP
+    longest = max(len(word) for line in body for word in ["", *line[-1].split()])
+    if last_column in left and room >= max(_LEAST_TEXT, longest):
+        rows = []
+        for *cells, last in body:
+            first, *others = _wrapped(last, room) or [""]
+            rows += [[*cells, first], *([*[""] * len(cells), other] for other in others)]
+        return _aligned(titles, rows, left)
+    names: Sequence[str] = []
+    if set(left) == {last_column}:
+        names, widths = [line[-1] for line in body], widths[:-1]
+    most = len(_parts(widths, keys, width))
+    limits = range(width + 1)
+    parts = next(parts for limit in limits if len(parts := _parts(widths, keys, limit)) == most)
+    return "\n\n".join(
+        _aligned(
+            [[line[column] for column in part] for line in titles],
+            [[line[column] for column in part] for line in body],
+            [place for place, column in enumerate(part) if column in left],
+            names,
+        )
+        for part in parts
+    )
 
 
 def figure(value: float | None, spelt: Callable[[float], str]) -> str:
