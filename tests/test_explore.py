@@ -189,10 +189,10 @@ def test_rounds_of_the_page_are_those_of_a_prediction(words: dict[str, Any]) -> 
 
 
 def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> str:
+    def refuse(*_: object) -> None:
         raise specroof.OptionError("no such drafter")
 
-    monkeypatch.setattr(explore_question, "_described", refuse)
+    monkeypatch.setattr(explore_question, "draft_time", refuse)
     found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
     assert not found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1].drafting
 

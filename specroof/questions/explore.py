@@ -387,7 +387,8 @@ def cell_of(
     latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
     shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)
     verify_s = np.broadcast_to(latency.total_s, shape)
-    ideal, proposed = _bound()
+    ideal = load_drafter("ideal")
+    proposed = proposals(ideal, constant_acceptance(1.0), LENGTHS)
     priced = ((kind, _drafting(deployment, kind, axes, verify_s, plain)) for kind in kinds)
     return Cell(
         deployment=deployment,
@@ -470,7 +471,7 @@ def _drafting(
     depth = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     target_s = (verify_s[..., :1], verify_s)
     try:
-        _described(kind, deployment.model)  # refuses a model that the drafter does not fit
+        drafter.describe(deployment.model)  # refuses a model that the drafter does not fit
         time = draft_time(deployment, drafter, proposed, _columns(axes), target_s, engine_pass_s)
     except SpecroofError:
         return None
@@ -500,20 +501,6 @@ def _drafting(
     return found if float(off.max()) < _EXACT else None
 
 
-@cache
-def _bound() -> tuple[Drafter, Proposals]:
-    """Return the drafter that takes nothing, and its rounds, which no model changes."""
-    ideal = load_drafter("ideal")
-    return ideal, proposals(ideal, constant_acceptance(1.0), LENGTHS)
-
-
-@lru_cache(maxsize=16)
-def _described(kind: str, model: Architecture) -> str:
-    """Return what a drafter of a kind is for a model."""
-    return load_drafter(kind).describe(model)
-
-
-@cache
 def _probed(kind: str) -> tuple[Drafter, Proposals]:
     """Return a drafter and its rounds at the acceptances that are priced, which no model changes.
 
