@@ -219,7 +219,7 @@ def _refuse_read(given: Given, *written: Path | None) -> None:
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int], None] | None]:
     """Yield what shows on a terminal how far a long answer is; None elsewhere."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():  # it may be closed
         yield None
         return
     with ExitStack() as shown:

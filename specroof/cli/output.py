@@ -77,7 +77,7 @@ def say_aside(text: str) -> None:
 @contextlib.contextmanager
 def progress(steps: int, label: str, *, hidden: bool = False) -> Iterator[Callable[[int], None]]:
     """Yield a function that counts steps that are done; at a terminal, a bar shows them."""
-    if hidden or not sys.stderr.isatty():
+    if hidden or sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return
     how: dict[str, Any] = {"show_pos": True, "show_percent": True, "file": sys.stderr}
