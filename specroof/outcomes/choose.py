@@ -37,27 +37,3 @@ def choose(one: Outcomes) -> Iterator[tuple[Choice, LoadDecision]]:
     columns = [getattr(found, name).ravel().tolist() for name in (*names, "decision")]
     for *choice, decision in zip(*columns, strict=True):
         yield Choice(*choice), decision
-
-
-def decision_of(choice: Choice) -> LoadDecision:
-    """Return what to do at a load: on only where the whole band pays.
-
-    Parameters
-    ----------
-    choice
-        The drafts that are best.
-
-    Source
-        The choice of this library.
-
-    Examples
-    --------
-    >>> from specroof.policies.decision import best_choice
-    >>> [decision_of(best_choice([1.0, 1.4], low=[1, low])) for low in (1.2, 0.9)]
-    ['on', 'unclear']
-    >>> decision_of(best_choice([1.0, 0.9]))
-    'off'
-    """
-    if not choice.draft_len:
-        return "off"
-    return "on" if choice.verdict == "pays" else "unclear"

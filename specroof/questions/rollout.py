@@ -23,10 +23,10 @@ from specroof.drafters.training import UNROLLED_STEPS
 from specroof.errors import MeasurementError, refuse, reject
 from specroof.latency.setup import Deployment, Setup
 from specroof.outcomes.case import Case
-from specroof.outcomes.choose import choose, decision_of
+from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, simulated_note
 from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
-from specroof.policies.decision import best_choice
+from specroof.policies.decision import decide
 from specroof.policies.schedule import fitting_schedule
 from specroof.questions import parameters as p
 from specroof.questions.answer import (
@@ -803,9 +803,10 @@ def _policies(job: _Job, drafter: Drafter, one: Outcomes) -> tuple[RolloutRow, .
     if len(drafts) > 1:
         seen = row(job.play(servers, drafts), drafts)
         if seen.makespan_s < fixed.makespan_s:
-            low, high = ([1.0, end] for end in seen.bands.get("speedup", [seen.speedup] * 2))
-            judged = best_choice([1.0, seen.speedup], low=low, high=high)
-            quickest = replace(seen, decision=decision_of(judged))
+            low, high = seen.bands.get("speedup", [seen.speedup] * 2)
+            gain, least, most = (np.array([1.0, end]) for end in (seen.speedup, low, high))
+            judged: Any = decide((gain, least, most), np.zeros((), dtype=bool)).decision
+            quickest = replace(seen, decision=judged.item())
     return off, fixed, replace(quickest, policy="schedule")
 
 

@@ -77,15 +77,13 @@ def data_frame(tables: Iterable[Columns]) -> Any:
     """
     pandas = optional_library("pandas", "to_frame")
     frames = [
-        pandas.DataFrame(listed_columns(columns)).astype(dict.fromkeys(_flags(columns), bool))
+        pandas.DataFrame(listed_columns(columns)).astype(
+            # Columns that pick rows of a frame; CSV has them as 0 and 1.
+            {name: bool for name, one in columns.items() if np.asarray(one).dtype.kind == "b"}
+        )
         for columns in tables
     ]
     return pandas.concat(frames, ignore_index=True)
-
-
-def _flags(columns: Columns) -> list[str]:
-    """Return the columns that pick rows of a frame; CSV has them as 0 and 1."""
-    return [name for name, values in columns.items() if np.asarray(values).dtype.kind == "b"]
 
 
 # --- Columns as Arrow tables: names as dictionaries, units in the metadata, no figure as null ----
