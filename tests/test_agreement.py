@@ -339,7 +339,7 @@ def test_the_page_has_the_room_of_a_prediction(model: str, engine: str) -> None:
             context_len=contexts,
         ).outcomes  # fmt: skip
         assert outcome.largest is not None
-        memory, setting = room.memory_batch, room.setting_batch
+        memory, setting = room.ends
         if room.raised is not None:
             memory, setting = room.raised[0][:, place], room.raised[1][place]
         held = np.minimum(np.minimum(memory, setting), batch)

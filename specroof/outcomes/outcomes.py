@@ -239,10 +239,12 @@ class PlayedRequests(EndToEnd):
     tokens_per_s, requests_per_s
         Output tokens, and requests that end, in a second of the whole run, ramp and drain included;
         these and what follows with axes (context_len, load, draft_len).
-    answer_s, queue_s, ttft_s
-        Mean seconds from sending a request to its last token, its first pass and its first token.
-    tpot_s
-        Mean seconds of a token after the first; NaN for answers of one token.
+    answer_s, queue_s, ttft_s, p99_ttft_s
+        Mean seconds from sending a request to its last token, its first pass and its first token;
+        and what 99 of 100 stay within.
+    tpot_s, p99_tpot_s
+        Mean seconds of a token after the first, and what 99 of 100 requests stay within; NaN for
+        answers of one token.
     sums_work
         Whether more tokens per second are made as the server gets faster, or as many as come.
     """
@@ -252,7 +254,9 @@ class PlayedRequests(EndToEnd):
     answer_s: Array = field()
     queue_s: Array = field()
     ttft_s: Array = field()
+    p99_ttft_s: Array = field()
     tpot_s: Array = field()
+    p99_tpot_s: Array = field()
     sums_work: bool = True
 
     @property
@@ -461,6 +465,8 @@ def _requests(served: ServedCurve, played: PlayedLoads, places: Sequence[int]) -
         answer_s=mixed(whole.answer_s, seen["mean_latency_s"]),
         queue_s=mixed(whole.queue_s, seen["mean_queue_s"]),
         ttft_s=mixed(whole.ttft_s, seen["mean_ttft_s"]),
+        p99_ttft_s=mixed(whole.ttft_s, seen["p99_ttft_s"]),
         tpot_s=mixed(whole.tpot_s, seen["mean_tpot_s"]),
+        p99_tpot_s=mixed(whole.tpot_s, seen["p99_tpot_s"]),
         sums_work=played.sums_work,
     )

@@ -88,8 +88,8 @@ class Targets:
         requests = one.end_to_end
         for name in (q.TTFT.name, q.TPOT.name):
             mean_s, band = getattr(requests, name)[0], one.figure_ends[name]
-            seen = getattr(requests, "figures", None)  # of those that are played through
-            waits_s = mean_s if seen is None else seen[f"p99_{name}"][0]
+            seen = getattr(requests, f"p99_{name}", None)  # of those that are played through
+            waits_s = mean_s if seen is None else seen[0]
             for end, known in enumerate(ends):
                 known.append(waits_s if band is None else waits_s * (band[end][0] / mean_s))
         least, most = (self.met(*known) for known in ends)
