@@ -252,7 +252,7 @@ def test_what_doctor_recommends_is_in_its_schedule_and_flags(seed: int, tmp_path
         assert flags is None
         return
     drafts = change.recommended.draft_len
-    assert change.schedule.drafts(change.running) == drafts
+    assert drafts_at(change.schedule, change.running) == drafts
     said = found.advice[0]
     if drafts and change.now is not None and drafts != change.now.draft_len:
         assert f"K={drafts} " in said

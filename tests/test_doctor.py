@@ -34,7 +34,7 @@ from specroof import (
 )
 from specroof.acceptance import context_acceptance
 from specroof.policies.decision import Change, Gain
-from specroof.policies.schedule import Schedule
+from specroof.policies.schedule import drafts_at
 from specroof.questions.doctor import Diagnosis, DoctorRequest, advice, gain_words
 from tables import reads, rows
 
@@ -244,7 +244,7 @@ def test_look_ups_are_predicted_as_they_match_and_no_further(saved: Any) -> None
     change: Any = found.change
     assert (change.measured, change.longer) == (5, None)
     assert change.best.draft_len <= 5
-    assert max(drafts for _, _, drafts in change.schedule.ranges) <= 5
+    assert max(drafts for _, _, drafts in change.schedule) <= 5
     assert any("what look-ups find is unknown" in note for note in found.notes)
     counted_at: Any = of(saved(*(vllm_page(life) for life in (LIFE, LATER))), drafter="ngram")
     assert counted_at.change.measured == 5
@@ -315,10 +315,10 @@ def test_loads_without_room_for_drafts_are_no_reason_to_turn_them_off(saved: Any
     good = replace(LIFE, running=8.0, survival=(0.95, 0.9, 0.85))
     paths = saved(sglang_page(good), sglang_page(good.at(1030.0)))
     found: Any = of(paths, drafter="eagle3", context_len=256)
-    assert found.change.schedule.ranges[-1][1] <= 48
+    assert found.change.schedule[-1][1] <= 48
     assert "turn it off" not in " ".join(found.advice)
     assert found.flags is not None
-    assert found.change.schedule.drafts(48) > 0
+    assert drafts_at(found.change.schedule, 48) > 0
 
 
 def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
@@ -402,8 +402,8 @@ def test_more_running_requests_than_a_default_allows_overrule_it(saved: Any) -> 
     change: Any = found.change
     assert (change.running, change.now.draft_len) == (58, 3)
     assert change.best.draft_len > 0
-    assert change.schedule.ranges[-1][1] == 58
-    assert change.schedule.drafts(58) > 0
+    assert change.schedule[-1][1] == 58
+    assert drafts_at(change.schedule, 58) > 0
     assert "turn it off" not in " ".join(found.advice)
     assert found.rows[1].predicted is not None
     assert any("58" in note and "limit" in note for note in found.notes)
@@ -428,7 +428,7 @@ def test_a_saved_server_info_says_length_and_limits(saved: Any, tmp_path: Path) 
     pages = saved(*map(without_steps, two(CROWD)))
     found: Any = of([*pages, info], drafter="eagle3", context_len=256)
     assert (found.observed.longest, found.observed.draft_len) == (3, 3.0)
-    assert found.change.schedule.ranges[-1][1] == 128
+    assert found.change.schedule[-1][1] == 128
     assert not any("assumed" in note for note in found.notes)
     server = found.to_dict()["case"]["server"]
     assert (server["running"], server["memory"]) == (128, 0.85)
@@ -604,7 +604,7 @@ def test_refusals_are_one_line(saved: Any) -> None:
         doctor(SERVED, CHIP, pages=path, engine="no-such")
 
 
-STEADY = Schedule(((1, 64, 2),), 0.0)
+STEADY = ((1, 64, 2),)
 
 
 @pytest.mark.parametrize(("now", "best", "words"), rows("values", "doctor_gains"))

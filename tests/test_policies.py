@@ -1,6 +1,7 @@
 """Decisions by speedups and their bands; schedules of lengths, of a job, and over a day."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, Literal
@@ -27,10 +28,10 @@ from specroof.policies.decision import (
     swings,
 )
 from specroof.policies.schedule import (
-    Schedule,
     Traffic,
     advised_day,
     best_schedule,
+    drafts_at,
     fitting_schedule,
     held_drafts,
 )
@@ -191,8 +192,8 @@ def test_a_schedule_has_the_recommended_length_at_the_present_load(
     speedup = [rate / row[0] for rate in row]
     change = best_change(loads, rates, running=running, now=now, speedup=speedup, is_fixed=is_fixed)
     drafts = change.recommended.draft_len
-    assert change.schedule.drafts(running) == drafts
-    assert not is_fixed or change.schedule == Schedule(((1, 64, drafts),), 0.0)
+    assert drafts_at(change.schedule, running) == drafts
+    assert not is_fixed or change.schedule == ((1, 64, drafts),)
     gain = max(speedup) / speedup[drafts] - 1
     assert gain < 0.01 if drafts == now else gain <= 1e-9
 
@@ -206,7 +207,7 @@ def test_the_gain_is_over_plain_decoding() -> None:
     ends = ([1.0, 1.0, 0.9], [1.0, 1.21, 1.2])
     told: dict[str, Any] = {"speedup": [1.0, 1.1, 1.05], "ends": ends}
     found = best_change(loads, rates, running=8, now=2, **told)
-    assert found.schedule.ranges == ((1, 7, 2), (8, 63, 1), (64, 64, 0))
+    assert found.schedule == ((1, 7, 2), (8, 63, 1), (64, 64, 0))
     assert (found.best, found.now) == (Gain(1, 1.1, 1.0, 1.21), Gain(2, 1.05, 0.9, 1.2))
     assert found.share_over_now(found.best) == pytest.approx(4.4 / 4.2 - 1)
     told = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 14 / 9])}
@@ -243,7 +244,7 @@ def test_a_longer_draft_than_was_measured_is_never_the_best() -> None:
     ends = ([1.0, 1.3, 1.6, 1.75], [1.0, 1.5, 1.8, 2.0])
     far = change_from(1, 2, ends=ends)
     assert (far.best, far.longer) == (Gain(2, 1.7, 1.6, 1.8), Gain(3, 1.9, 1.75, 2.0))
-    assert far.schedule.ranges == ((1, 63, 2), (64, 64, 0))
+    assert far.schedule == ((1, 63, 2), (64, 64, 0))
     bare = change_from(1, 2)
     assert (bare.best.draft_len, bare.longer) == (2, Gain(3, 1.9, 1.9, 1.9))
     # An acceptance that is given at any length has no end.
@@ -252,7 +253,7 @@ def test_a_longer_draft_than_was_measured_is_never_the_best() -> None:
         assert (free.best.draft_len, free.longer) == (3, None)
     assert change_from(1, 2, ends=ends, at=64).longer is None  # and none pays there
     # What runs already stays where it gains more, at every load: no schedule knows its rates.
-    assert change_from(3, 2).schedule.ranges == ((1, 64, 3),)
+    assert change_from(3, 2).schedule == ((1, 64, 3),)
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -264,14 +265,10 @@ rates_of = st.integers(1, 7).flatmap(
 )
 
 
-def least_lost(rates: list[list[float]], most_ranges: int) -> float:
-    """Return what the best of all schedules loses, trying each."""
-    lost = [[1 - rate / max(row) for rate in row] for row in rates]
-    return min(
-        sum(row[k] for row, k in zip(lost, chosen, strict=True)) / len(rates)
-        for chosen in product(range(3), repeat=len(rates))
-        if sum(a != b for a, b in pairwise(chosen)) < most_ranges
-    )
+def lost(rates: list[list[float]], chosen: Sequence[int]) -> float:
+    """Return the mean share of throughput that lengths lose."""
+    shares = [row[k] / max(row) for row, k in zip(rates, chosen, strict=True)]
+    return 1 - sum(shares) / len(rates)
 
 
 @given(rates_of, st.integers(1, 4))
@@ -280,38 +277,41 @@ def test_no_schedule_of_as_many_ranges_loses_less(
 ) -> None:
     loads = [3 * index + 2 for index in range(len(rates))]
     found = best_schedule(loads, rates, most_ranges=most_ranges)
-    assert found.lost == pytest.approx(least_lost(rates, most_ranges), abs=1e-12)
-    assert len(found.ranges) <= most_ranges
+    every = product(range(3), repeat=len(rates))
+    few = [one for one in every if sum(a != b for a, b in pairwise(one)) < most_ranges]
+    least = min(lost(rates, one) for one in few)
+    chosen = [drafts_at(found, load) for load in loads]
+    assert lost(rates, chosen) == pytest.approx(least, abs=1e-12)
+    assert len(found) <= most_ranges
     # Every batch is covered once.
-    covered = [batch for first, last, _ in found.ranges for batch in range(first, last + 1)]
+    covered = [batch for first, last, _ in found for batch in range(first, last + 1)]
     assert covered == list(range(1, loads[-1] + 1))
 
 
 def test_every_further_range_gains_what_it_takes() -> None:
     # One range loses 0.56 / 3, two 0.06 / 3, three nothing: the third gains less than 0.03.
     rates = [[0.5, 0.5, 1.0], [0.94, 1.0, 0.5], [1.0, 0.94, 0.5]]
-    assert len(best_schedule([1, 2, 3], rates).ranges) == 3
-    assert best_schedule([1, 2, 3], rates, least_gain=0.03).ranges == ((1, 1, 2), (2, 3, 0))
-    assert best_schedule([1, 2, 3], rates, least_gain=0.2).ranges == ((1, 3, 0),)
+    assert len(best_schedule([1, 2, 3], rates)) == 3
+    assert best_schedule([1, 2, 3], rates, least_gain=0.03) == ((1, 1, 2), (2, 3, 0))
+    assert best_schedule([1, 2, 3], rates, least_gain=0.2) == ((1, 3, 0),)
 
 
 def test_loads_that_round_to_one_number_share_its_drafts() -> None:
     # One draft at 4 loses 0 and 0.1, none 0.5 and 0.
     found = best_schedule([3.5, 4.4, 8], [[0.5, 1.0], [1.0, 0.9], [1.0, 0.5]])
-    assert found.ranges == ((1, 7, 1), (8, 8, 0))
-    assert found.lost == pytest.approx(0.1 / 3)
-    assert [found.drafts(load) for load in (7.4, 7.6)] == [1, 0]
+    assert found == ((1, 7, 1), (8, 8, 0))
+    assert [drafts_at(found, load) for load in (7.4, 7.6)] == [1, 0]
 
 
 def test_a_length_that_cannot_be_is_never_chosen() -> None:
     rates = [[1.0, 5.0], [1.0, np.nan]]
-    assert best_schedule([1, 2], rates).ranges == ((1, 1, 1), (2, 2, 0))
-    assert best_schedule([1, 2], rates, most_ranges=1).ranges == ((1, 2, 0),)
+    assert best_schedule([1, 2], rates) == ((1, 1, 1), (2, 2, 0))
+    assert best_schedule([1, 2], rates, most_ranges=1) == ((1, 2, 0),)
 
 
 # --- loads that move ------------------------------------------------------------------------------
 
-SCHEDULE = Schedule(((1, 16, 5), (17, 64, 2), (65, 256, 0)), 0.0)
+SCHEDULE = ((1, 16, 5), (17, 64, 2), (65, 256, 0))
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.floats(0.0, 0.4))
@@ -320,7 +320,7 @@ def test_drafts_that_are_held_are_those_of_a_load_within_the_margin(
 ) -> None:
     for load, drafts in zip(running, held_drafts(SCHEDULE, running, margin=margin), strict=True):
         least, most = round(load * (1 - margin)), round(load * (1 + margin))
-        assert drafts in {SCHEDULE.drafts(one) for one in (least, load, most)}
+        assert drafts in {drafts_at(SCHEDULE, one) for one in (least, load, most)}
 
 
 # --- of a job -------------------------------------------------------------------------------------
@@ -359,11 +359,11 @@ def test_a_schedule_is_nearly_the_best_of_all_that_can_be_played(seed: int) -> N
         for first, last in product(range(3), repeat=2)
         for edge in range(2, 9)
     ]
-    played_s = seconds({first: drafts for first, _, drafts in found.ranges})
+    played_s = seconds({first: drafts for first, _, drafts in found})
     assert played_s <= 1.01 * min(map(seconds, every))
-    assert found.ranges[0][0] == 1
-    assert all(after[0] == before[1] + 1 for before, after in pairwise(found.ranges))
-    assert found.ranges[-1][1] == 8
+    assert found[0][0] == 1
+    assert all(after[0] == before[1] + 1 for before, after in pairwise(found))
+    assert found[-1][1] == 8
 
 
 # --- of a day -------------------------------------------------------------------------------------

@@ -3,17 +3,16 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, Literal, TypeVar
+from itertools import takewhile
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array, BoolArray, IntArray
 from specroof.errors import reject
-from specroof.policies.schedule import Schedule, best_schedule
+from specroof.policies.schedule import Ranges, best_schedule
 from specroof.speedup.result import TIE, best_index, speedup_of, verdict, within_measured
-
-_Seconds = TypeVar("_Seconds", float, Array)
 
 Verdict = Literal["pays", "loses", "unclear"]
 #: What to do at one load.
@@ -164,7 +163,7 @@ def decide(
     )
 
 
-def is_late(ttft_s: _Seconds, plain_ttft_s: _Seconds) -> Any:
+def is_late(ttft_s: Any, plain_ttft_s: Any) -> Any:
     """Return whether a first token comes ten times later than without drafts.
 
     Examples
@@ -215,14 +214,9 @@ def paying_up_to(loads: Sequence[float], decisions: Sequence[LoadDecision]) -> f
     >>> paying_up_to([1, 8, 32], ["on", "on", "off"])
     8
     """
-    paying = math.inf
-    last: float | None = None
-    for load, decision in sorted(zip(loads, decisions, strict=True)):
-        if decision != "on":
-            paying = min(paying, load)
-        if load < paying:
-            last = load
-    return last
+    by_load = sorted(zip(loads, decisions, strict=True))
+    paying = takewhile(lambda pair: pair[1] == "on", by_load)
+    return max((load for load, _ in paying), default=None)
 
 
 # --- The gain of a draft length at the present load, and at others -------------------------------
@@ -262,7 +256,7 @@ class Change:
     now, best
         The draft length that runs and the one that should; None for one without a figure.
     schedule
-        The best draft length by load.
+        The best draft length by ranges of loads.
     measured
         The longest draft whose acceptance was measured; None where acceptance is given at any.
     longer
@@ -272,7 +266,7 @@ class Change:
     running: int
     now: Gain | None
     best: Gain
-    schedule: Schedule
+    schedule: Ranges
     measured: int | None = None
     longer: Gain | None = None
 
@@ -364,13 +358,13 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
         running=running,
         now=gain(now) if runs and now is not None else None,
         best=best,
-        schedule=Schedule(((1, loads[-1], best.draft_len),), 0.0),
+        schedule=((1, loads[-1], best.draft_len),),
         measured=measured,
         longer=longer,
     )
     drafts = change.recommended.draft_len
     if is_fixed or not np.isfinite(known[at, drafts]):
-        return replace(change, schedule=Schedule(((1, loads[-1], drafts),), 0.0))
+        return replace(change, schedule=((1, loads[-1], drafts),))
     # Worth nothing, other lengths than the recommended one are no part of a schedule here.
     known[at] = np.where(np.arange(known.shape[1]) == drafts, known[at], 0.0 * known[at])
     return replace(change, schedule=best_schedule(loads, known, least_gain=LEAST_GAIN))
@@ -420,13 +414,8 @@ class RoundBreakdown:
             `specroof.speedup.result.speedup_of`, with what requests add to each token: see
             `specroof.serving.prefills.end_to_end_tokens_per_s`.
         """
-        token_s, plain_token_s = (
-            (running * wait_s + self.latency_s) / self.output_len
-            for running, wait_s in (
-                (self.running, self.wait_s),
-                (self.plain_running, self.plain_wait_s),
-            )
-        )
+        token_s = (self.running * self.wait_s + self.latency_s) / self.output_len
+        plain_token_s = (self.plain_running * self.plain_wait_s + self.latency_s) / self.output_len
         return float(
             speedup_of(
                 self.tokens_per_round,
@@ -525,28 +514,21 @@ def swings(point: RoundBreakdown) -> dict[str, float]:
     >>> list(swings(point))  # 1.1 / 0.9, 3.2 / 2.8, 1.55 / 1.45, 3.05 / 2.95, and no prompts
     ['step', 'verification', 'acceptance', 'drafting', 'prompts']
     """
-    found = {
-        name: abs(math.log(_moved(point, name, STEP).speedup / _moved(point, name, -STEP).speedup))
-        for name in INPUTS
-    }
-    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
-
-
-def _moved(point: RoundBreakdown, name: str, share: float) -> RoundBreakdown:
-    """Return a point with one input larger by a share of itself."""
-    if name == "acceptance":
+    speedups = []
+    for share in (STEP, -STEP):
         accepted = min((point.tokens_per_round - 1) * (1 + share), point.draft_len)
-        return replace(point, tokens_per_round=1 + accepted)
-    if name == "step":
-        return replace(point, decode_s=point.decode_s * (1 + share))
-    if name == "prompts":
-        return replace(
-            point,
-            wait_s=point.wait_s * (1 + share),
-            plain_wait_s=point.plain_wait_s * (1 + share),
-        )
-    part_s = point.verify_s if name == "verification" else point.draft_s
-    return replace(point, round_s=point.round_s + share * part_s)
+        waits_s = {name: getattr(point, name) * (1 + share) for name in ("wait_s", "plain_wait_s")}
+        moved = {
+            "acceptance": replace(point, tokens_per_round=1 + accepted),
+            "verification": replace(point, round_s=point.round_s + share * point.verify_s),
+            "drafting": replace(point, round_s=point.round_s + share * point.draft_s),
+            "step": replace(point, decode_s=point.decode_s * (1 + share)),
+            "prompts": replace(point, **waits_s),
+        }
+        speedups.append({name: there.speedup for name, there in moved.items()})
+    more, less = speedups
+    found = {name: abs(math.log(more[name] / less[name])) for name in INPUTS}
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 def least_settled(bands: Sequence[tuple[float, float, float]]) -> int:

@@ -1,20 +1,24 @@
 """Draft lengths by load, merged into few ranges that a server can be told."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from specroof.arrays import Array, BoolArray
+from specroof.arrays import Array, BoolArray, IntArray
 from specroof.errors import reject
 from specroof.speedup.result import best_index
 
 if TYPE_CHECKING:
     from specroof.serving.played import Played, PlayedServer
     from specroof.serving.workload import Requests
+
+#: A draft length for each range of running requests: first and last number, and drafts per round;
+#: from 1 on, without gaps.
+Ranges: TypeAlias = tuple[tuple[int, int, int], ...]
 
 #: Equal but for rounding: fewer ranges win.
 _TIE: Final = 1e-13
@@ -24,40 +28,13 @@ _SPANS: Final = 200
 _LEAST_SAVED: Final = 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """A draft length for each range of running requests.
-
-    Parameters
-    ----------
-    ranges
-        First and last number of running requests, and drafts per round; from 1 on, without gaps.
-    lost
-        Mean share of throughput that merging loses, over the loads that were weighed; the cost of
-        the schedule, where costs were given.
-    """
-
-    ranges: tuple[tuple[int, int, int], ...]
-    lost: float
-
-    def drafts(self, running: float) -> int:
-        """Return the drafts at a number of running requests, as `drafts_at` has them.
-
-        Examples
-        --------
-        >>> Schedule(((1, 16, 5), (17, 64, 2)), 0.0).drafts(100)
-        2
-        """
-        return drafts_at(self.ranges, running)
-
-
 def drafts_at(ranges: Sequence[tuple[int, int, int]], load: float) -> int:
     """Return the drafts of ranges at a load, rounded; beyond the last range, its own.
 
     Examples
     --------
-    >>> drafts_at([(1, 16, 5), (17, 64, 2)], 16.4)
-    5
+    >>> drafts_at([(1, 16, 5), (17, 64, 2)], 16.4), drafts_at([(1, 16, 5), (17, 64, 2)], 100)
+    (5, 2)
     """
     return next((k for _, last, k in ranges if round(load) <= last), ranges[-1][2])
 
@@ -69,7 +46,7 @@ def best_schedule(
     most_ranges: int = 4,
     weights: npt.ArrayLike | None = None,
     least_gain: float = 0.0,
-) -> Schedule:
+) -> Ranges:
     r"""Return the schedule of few ranges that loses least throughput.
 
     .. math:: \min \sum_b w_b \left(1 - \frac{r_b(K(b))}{\max_K r_b(K)}\right)
@@ -101,13 +78,20 @@ def best_schedule(
     Examples
     --------
     >>> rates = [[1.0, 2.0, 3.0], [10.0, 14.0, 13.0], [90.0, 80.0, 70.0]]
-    >>> best_schedule([1, 8, 64], rates).ranges
+    >>> best_schedule([1, 8, 64], rates)
     ((1, 7, 2), (8, 63, 1), (64, 64, 0))
-    >>> best_schedule([1, 8, 64], rates, most_ranges=2).ranges  # 1 - 13/14 is lost at 8
+    >>> best_schedule([1, 8, 64], rates, most_ranges=2)  # 1 - 13/14 is lost at 8
     ((1, 63, 2), (64, 64, 0))
     """
     rates = np.asarray(tokens_per_s, dtype=np.float64)
-    _refuse_loads(loads, rates)
+    rising = all(low < high for low, high in pairwise(loads))
+    if not loads or round(loads[0]) < 1 or not rising:
+        reject(f"loads is {list(loads)}", "numbers from 1 on that rise")
+    if rates.ndim != 2 or len(rates) != len(loads) or not np.isfinite(rates).any(axis=1).all():
+        reject(
+            f"tokens_per_s has shape {rates.shape}",
+            f"({len(loads)}, draft lengths), with a number for each load",
+        )
     whole, starts = np.unique(np.round(loads).astype(int), return_index=True)
     shares = np.ones(len(loads)) if weights is None else np.asarray(weights, dtype=np.float64)
     lost = np.nan_to_num(1.0 - rates / np.nanmax(rates, axis=1, keepdims=True), nan=np.inf)
@@ -118,7 +102,7 @@ def best_schedule(
 
 def cheapest_schedule(
     loads: Sequence[int], cost: Array, *, most_ranges: int = 4, least_gain: float = 0.0
-) -> Schedule:
+) -> Ranges:
     """Return the schedule of few ranges whose costs add up to least.
 
     Parameters
@@ -137,21 +121,19 @@ def cheapest_schedule(
     Examples
     --------
     >>> cheapest_schedule([1, 8, 64], np.array([[9.0, 2.0], [5.0, 4.0], [1.0, 3.0]]))
-    Schedule(ranges=((1, 63, 1), (64, 64, 0)), lost=7.0)
+    ((1, 63, 1), (64, 64, 0))
     """
+    ranges: Ranges = ()
     cuts = _cuts(cost, most_ranges, least_gain)
-    ranges, total = [], 0.0
     for start, stop in zip(cuts, [*cuts[1:], len(loads)], strict=True):
-        costs = cost[start:stop].sum(axis=0)
-        drafts = int(np.argmin(costs))  # ties go to the shorter draft
-        total += float(costs[drafts])
+        drafts = int(np.argmin(cost[start:stop].sum(axis=0)))  # ties go to the shorter draft
         first = 1 if start == 0 else loads[start]
         last = loads[-1] if stop == len(loads) else loads[stop] - 1
-        ranges.append((first, last, drafts))
-    return Schedule(tuple(ranges), total)
+        ranges += ((first, last, drafts),)
+    return ranges
 
 
-def fitting_schedule(server: "PlayedServer", requests: "Requests", plain: "Played") -> Schedule:
+def fitting_schedule(server: "PlayedServer", requests: "Requests", plain: "Played") -> Ranges:
     r"""Return the schedule of few ranges with which a job decodes in the least time.
 
     .. math:: \min \sum_i n_i \frac{t_{K(B_i)}(B_i, S_i)}{N_{K(B_i)}}
@@ -190,9 +172,8 @@ def fitting_schedule(server: "PlayedServer", requests: "Requests", plain: "Playe
             place = np.searchsorted(loads, batch, side="right") - 1
             cost[place, lengths] += np.array(token_s) / token_s[0]
     least_gain = _LEAST_SAVED * float(cost.min(axis=1).sum())
-    found = cheapest_schedule(loads, cost, least_gain=least_gain)
-    first, _, drafts = found.ranges[-1]
-    return replace(found, ranges=(*found.ranges[:-1], (first, int(plain.running.max()), drafts)))
+    *ranges, (first, _, drafts) = cheapest_schedule(loads, cost, least_gain=least_gain)
+    return (*ranges, (first, int(plain.running.max()), drafts))
 
 
 def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
@@ -219,23 +200,12 @@ def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
     return cuts[::-1]
 
 
-def _refuse_loads(loads: Sequence[float], rates: Array) -> None:
-    rising = all(low < high for low, high in pairwise(loads))
-    if not loads or round(loads[0]) < 1 or not rising:
-        reject(f"loads is {list(loads)}", "numbers from 1 on that rise")
-    if rates.ndim != 2 or len(rates) != len(loads) or not np.isfinite(rates).any(axis=1).all():
-        reject(
-            f"tokens_per_s has shape {rates.shape}",
-            f"({len(loads)}, draft lengths), with a number for each load",
-        )
-
-
-def held_drafts(schedule: Schedule, running: Sequence[float], *, margin: float) -> list[int]:
+def held_drafts(ranges: Ranges, running: Sequence[float], *, margin: float) -> list[int]:
     """Return the drafts of each step while the load moves, changing only past a margin.
 
     Parameters
     ----------
-    schedule
+    ranges
         Drafts by load.
     running
         Running requests, step by step.
@@ -249,15 +219,16 @@ def held_drafts(schedule: Schedule, running: Sequence[float], *, margin: float) 
 
     Examples
     --------
-    >>> schedule = Schedule(((1, 16, 5), (17, 64, 2)), 0.0)
-    >>> held_drafts(schedule, [15, 17, 18, 20, 16, 14], margin=0.1)  # 0.9 * 18 is still 16
+    >>> held_drafts(
+    ...     ((1, 16, 5), (17, 64, 2)), [15, 17, 18, 20, 16, 14], margin=0.1
+    ... )  # 0.9 * 18 is still 16
     [5, 5, 5, 2, 2, 5]
     """
     held: list[int] = []
     for load in running:
-        likely = schedule.drafts(load)
+        likely = drafts_at(ranges, load)
         # Both ends of what the load may be: within the margin of an edge, what is stays.
-        around = {schedule.drafts(load * (1 + side)) for side in (-margin, margin)}
+        around = {drafts_at(ranges, load * (1 + side)) for side in (-margin, margin)}
         stays = bool(held) and held[-1] in {likely, *around}
         held.append(held[-1] if stays else likely)
     return held
@@ -265,8 +236,6 @@ def held_drafts(schedule: Schedule, running: Sequence[float], *, margin: float) 
 
 # --- A load that moves over the day: one draft length or a schedule, against off, fixed and
 #     oracle
-
-IntArray = npt.NDArray[np.intp]
 
 #: A schedule must beat the best fixed length by this share of plain throughput: it is more to run.
 _WORTH: Final = 0.005
@@ -342,7 +311,7 @@ class Day:
         How often these change, and what they gain.
     """
 
-    schedule: tuple[tuple[int, int, int], ...]
+    schedule: Ranges
     gain: float
     scheduled_gain: float
     fixed_gain: float
@@ -433,18 +402,22 @@ def advised_day(
 
     lengths = [np.full_like(best, k) for k in range(len(rates.T))]
     fixed = max(np.flatnonzero(~never.any(axis=0)).tolist(), key=lambda k: worth(lengths[k]))
-    values = np.where(never, REFUSED * rates, rates)
-    schedule = _schedule(loads, values, running[busy, best[busy]], most_ranges)
-    followed = _followed(schedule, running, best)
-    run, drafts = schedule, followed
+    nearest = np.abs(loads - running[busy, best[busy], None]).argmin(axis=1)
+    run = best_schedule(
+        loads.tolist(),
+        np.where(never, REFUSED * rates, rates),
+        most_ranges=most_ranges,
+        weights=np.bincount(nearest, minlength=len(loads)) + _RARE,
+    )
+    drafts = followed = _followed(run, running, best)
     more, whole = np.subtract(worth(followed), worth(lengths[fixed]))
     if not (more > _WORTH or (more >= -_WORTH and whole > _WORTH)):
         drafts = lengths[fixed]
-        run = Schedule(((1, round(loads[-1]), fixed),), 0.0)
+        run = ((1, round(loads[-1]), fixed),)
     at = running[np.arange(len(hours)), drafts].tolist()
     held = np.asarray(held_drafts(run, at, margin=_HELD_MARGIN), dtype=np.intp)
     return Day(
-        schedule=run.ranges,
+        schedule=run,
         gain=gain(drafts),
         scheduled_gain=gain(followed),
         fixed_gain=gain(lengths[fixed]),
@@ -455,16 +428,11 @@ def advised_day(
         unsustained=numbers(unsustained),
         worth=worth(drafts),
         gain_of="tokens" if traffic.unit == "concurrency" else "speed",
-        changes=_changes(drafts),
+        changes=int(np.count_nonzero(np.diff(drafts))),
         held_margin=_HELD_MARGIN,
-        held_changes=_changes(held),
+        held_changes=int(np.count_nonzero(np.diff(held))),
         held_gain=gain(held),
     )
-
-
-def _changes(drafts: IntArray) -> int:
-    """Return how often drafts change from one hour to the next."""
-    return int(np.count_nonzero(np.diff(drafts)))
 
 
 def _speed(running: Array, loads: Array, rates: Array) -> Array:
@@ -499,20 +467,11 @@ def _gain(traffic: Traffic, hours: Array, speed: Array, drafts: IntArray) -> flo
     return float(hours @ (1 / plain) / (hours @ (1 / with_drafts)) - 1.0)
 
 
-def _schedule(loads: Array, rates: Array, running: Array, most_ranges: int) -> Schedule:
-    """Return the schedule that loses least at the loads that the hours have."""
-    nearest = np.abs(loads[None, :] - running[:, None]).argmin(axis=1)
-    weights = np.bincount(nearest, minlength=len(loads)) + _RARE
-    return best_schedule(loads.tolist(), rates, most_ranges=most_ranges, weights=weights)
-
-
-def _followed(schedule: Schedule, running: Array, best: IntArray) -> IntArray:
+def _followed(ranges: Ranges, running: Array, best: IntArray) -> IntArray:
     """Return the drafts of each hour under a schedule: the load depends on the drafts, and back."""
     followed = []
-    for loads, k in zip(running, best, strict=True):
-        settled = [
-            drafts for drafts in range(len(loads)) if schedule.drafts(loads[drafts]) == drafts
-        ]
+    for loads, choice in zip(running, best, strict=True):
+        settled = [k for k, load in enumerate(loads) if drafts_at(ranges, load) == k]
         # Where none agrees with itself, the server moves between two: take what it begins with.
-        followed.append(settled[0] if settled else schedule.drafts(loads[k]))
+        followed.append(settled[0] if settled else drafts_at(ranges, loads[choice]))
     return np.asarray(followed, dtype=np.intp)

@@ -374,7 +374,7 @@ def _lengths(
     rates = one.tokens_per_s[0, :, : depth + 1]
     rates = np.where(np.isfinite(rates).all(axis=0), rates, np.nan)
     fixed = best_fixed(rates, weights)
-    ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN).ranges
+    ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN)
     best = np.array([drafts_at(ranges, load) for load in loads])
     rooms = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, : depth + 1]
     running = rooms[:, max(1, fixed, int(best.max()))]

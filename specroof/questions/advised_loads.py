@@ -704,7 +704,7 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
             return Course(day.schedule, None, day)
         ranges = best_schedule(
             batches, taken, most_ranges=_MOST_RANGES, weights=weights, least_gain=_LEAST_GAIN
-        ).ranges
+        )
         drafts = [drafts_at(ranges, batches[i]) for i in asked]
         if not any(drafts):
             ranges = ((1, round(batches[-1]), 0),)

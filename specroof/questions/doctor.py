@@ -386,7 +386,7 @@ def _drafts_words(drafts: int) -> str:
 
 def _schedule_words(change: Change) -> Iterator[str]:
     """Yield the lengths of the schedule at larger loads."""
-    for first, _, drafts in change.schedule.ranges:
+    for first, _, drafts in change.schedule:
         if first > change.running:
             yield f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
 
@@ -585,7 +585,7 @@ class Diagnosis(ServedAnswer):
                     "best": _gain_json(change.best),
                     "longer": _gain_json(change.longer),
                 },
-                "schedule": None if change is None else [*map(list, change.schedule.ranges)],
+                "schedule": None if change is None else [*map(list, change.schedule)],
                 "advice": list(self.advice),
                 "engine_config": None if flags is None else {flags.framework: flags.text},
                 "files": {} if flags is None else dict(flags.files),
@@ -845,7 +845,7 @@ def _flags(
     """Return the flags of the schedule, and why there are none where no flag is known."""
     if change is None or case.drafter is None or is_tree(case.drafter):
         return None, []
-    if not any(drafts for _, _, drafts in change.schedule.ranges):
+    if not any(drafts for _, _, drafts in change.schedule):
         return None, ["drafts do not pay: start the server without its speculative flags"]
     # A server that drafts has a larger limit already.
     raised = None if limit is None or case.counts.speculates else limit[1]
@@ -854,7 +854,7 @@ def _flags(
         plan = speculation_of(
             case.drafter,
             case.model,
-            change.schedule.ranges,
+            change.schedule,
             draft_model,
             settings=settings,
             data_parallel=case.setup.placement.attention_data_parallel,

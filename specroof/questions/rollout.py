@@ -798,8 +798,8 @@ def _policies(job: _Job, drafter: Drafter, one: Outcomes) -> tuple[RolloutRow, .
     row = partial(_row, job, one, plain=off)
     fixed = row(job.play(servers, best) if best else plain, best, policy="fixed")
     (requests,) = job.loads[0].played()
-    found = fitting_schedule(servers[0], requests, servers[0].play(requests, 0))
-    drafts, quickest = {first: length for first, _, length in found.ranges}, fixed
+    ranges = fitting_schedule(servers[0], requests, servers[0].play(requests, 0))
+    drafts, quickest = {first: length for first, _, length in ranges}, fixed
     if len(drafts) > 1:
         seen = row(job.play(servers, drafts), drafts)
         if seen.makespan_s < fixed.makespan_s:
