@@ -424,7 +424,8 @@ class DeviceUse:
         each = [max(load / self.servers, 1.0) for load in loads]
         wanted = replace(wanted, load=replace(wanted.load, batch_size=each))
         found = predicted(self.case(request, wanted), wanted.drafters)
-        grids = [grid_of(found, d, wanted) for d in range(len(wanted.drafters))]
+        plain = plain_figures(found.outcomes[0], wanted, found.money)
+        grids = [grid_of(found, d, wanted, plain) for d in range(len(wanted.drafters))]
         return grids, loads / np.array(each)
 
     def plain(self, request: AdviseRequest, wanted: Wanted) -> list[Plain]:

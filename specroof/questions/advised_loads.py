@@ -16,7 +16,7 @@ from specroof.drafters import Drafter
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.outcomes.solve import Wish, solve
-from specroof.policies.decision import Decisions, RoundBreakdown, bottlenecks, decide, is_late
+from specroof.policies.decision import RoundBreakdown, bottlenecks, decide, is_late
 from specroof.policies.schedule import (
     REFUSED,
     Day,
@@ -123,12 +123,8 @@ class Mix:
         >>> Mix((Workload(1000, 100), Workload(3000, 500)), (3.0, 1.0)).workload
         Workload(input_len=1500.0, output_len=200.0, prefix_hit_rate=0.0)
         """
-        total = sum(self.weights)
-        means = (
-            sum(w * getattr(size, name) for w, size in zip(self.weights, self.sizes, strict=True))
-            for name in ("input_len", "output_len")
-        )
-        return Workload(*(mean / total for mean in means))
+        lengths = [(size.input_len, size.output_len) for size in self.sizes]
+        return Workload(*np.average(lengths, axis=0, weights=self.weights).tolist())
 
     @property
     def mean_context_len(self) -> float:
@@ -139,9 +135,9 @@ class Mix:
         >>> Mix((Workload(1000, 100), Workload(3000, 500)), (5.0, 1.0)).mean_context_len
         2150.0
         """
-        decoded = [w * size.output_len for w, size in zip(self.weights, self.sizes, strict=True)]
-        contexts = (size.mean_context_len for size in self.sizes)
-        return sum(d * c for d, c in zip(decoded, contexts, strict=True)) / sum(decoded)
+        contexts = [size.mean_context_len for size in self.sizes]
+        decoded = np.array(self.weights) * [size.output_len for size in self.sizes]
+        return float(np.average(contexts, weights=decoded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,9 +451,7 @@ class Grid:
     ends
         What lengths are chosen by, and the ends of its band, on a first axis.
     in_time
-        Whether expected waits are short enough.
-    meets
-        Whether targets are met, as far as bands say.
+        Which of these lengths have expected waits that are short enough.
     """
 
     prediction: Prediction
@@ -472,7 +466,6 @@ class Grid:
     tpot_s: Array
     ends: Array
     in_time: BoolArray
-    meets: npt.NDArray[np.str_]
 
     @property
     def worth(self) -> Array:
@@ -481,35 +474,25 @@ class Grid:
         played = self.outcome.played
         return self.tokens_per_s if played is None or played.sums_work else self.ends[0]
 
-    def decide(self, scheduled: Sequence[int], **how: Any) -> Decisions:
-        """Return what to do at each load with the lengths that a schedule has there."""
-        middle, low, high = self.ends[:, None]
-        late = self.outcome.unsustained, self.ttft_s[None]
-        return decide((middle, low, high), *late, scheduled=np.array([scheduled]), **how)
-
 
 def grid_of(
     prediction: Prediction,
     drafter: int,
     wanted: Wanted,
-    baseline: Sequence[Plain] | None = None,
+    plain: Sequence[Plain],
     scheduled: Sequence[int] = (),
 ) -> Grid:
     """Return the arrays of one drafter.
 
     Parameters
     ----------
-    prediction, drafter, wanted
-        As of `Grid`.
-    baseline
-        Figures of servers without drafts at all loads, over which speedups are; those of the
-        prediction if None.
+    prediction, drafter, wanted, plain
+        As of `Grid`; speedups are over the figures without drafts.
     scheduled
         The drafts of a schedule at each load, once there is one.
     """
     one, requests = prediction.outcomes[drafter], prediction.end_to_end[drafter]
     one, curve, lengths = one.with_schedule(scheduled), requests.curve, wanted.draft_lens
-    plain = plain_figures(one, wanted, prediction.money) if baseline is None else baseline
 
     def seen(name: str) -> Array:
         values = np.array(getattr(requests, name)[0])
@@ -521,12 +504,10 @@ def grid_of(
     ends[..., 1:] *= requests.tokens_per_s[0, :, :1] / tokens_per_s[:, :1]
     known = within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len)
     there = True if lengths is None else np.isin(curve.draft_len, [0, *lengths])
-    return Grid(
-        *(prediction, drafter, wanted, one, requests, plain),
-        *(np.asarray(np.isfinite(known) & there), tokens_per_s, ttft_s, tpot_s, ends),
-        in_time=np.asarray(wanted.targets.met(ttft_s, tpot_s)),
-        meets=wanted.targets.outcomes(one),
-    )
+    allowed = np.asarray(np.isfinite(known) & there)
+    in_time = np.asarray(wanted.targets.met(ttft_s, tpot_s) & allowed)
+    of_plain = (plain, allowed, tokens_per_s, ttft_s, tpot_s, ends, in_time)
+    return Grid(prediction, drafter, wanted, one, requests, *of_plain)
 
 
 def load_plan(
@@ -545,21 +526,23 @@ def load_plan(
     wanted
         What is asked of each load.
     baseline
-        See `grid_of`.
+        Figures of servers without drafts at all loads, over which speedups are; those of the
+        prediction if None.
     by_default
         The same prediction under the default limits of the server, where it is of others.
     """
     targets = wanted.targets
-    grids = [grid_of(prediction, d, wanted, baseline) for d in range(len(prediction.drafters))]
+    plain = baseline or plain_figures(prediction.outcomes[0], wanted, prediction.money)
+    grids = [grid_of(prediction, d, wanted, plain) for d in range(len(prediction.drafters))]
     batches, loads = list(prediction.load.batch_size), wanted.asked
     if wanted.load.kind != "concurrency":
-        batches = loads = _decoded_together(grids[0], prediction.played[0])
+        batches = loads = _decoded_together(grids[0])
     asked = [batches.index(load) for load in loads]
     courses = tuple(_course(grid, batches, asked) for grid in grids)
     worth = [_worth(*pair, batches, asked) for pair in zip(grids, courses, strict=True)]
     chosen = worth.index(max(worth))
     rows = [
-        [*_rows(grid, course, batches, baseline, by_default if d == chosen else None)]
+        [*_rows(grid, course, batches, by_default if d == chosen else None)]
         for d, (grid, course) in enumerate(zip(grids, courses, strict=True))
     ]
     met = [
@@ -592,34 +575,42 @@ def load_plan(
     )
 
 
-#: Figures that a row has without drafts, too.
-_BESIDE: Final = (q.TOKENS_PER_S, q.TPOT, q.TTFT, q.PRICE, q.RUNNING)
+#: Figures that a row has without drafts, too, and those that are of a server that drafts or not.
+_BESIDE: Final = tuple(one.name for one in (q.TOKENS_PER_S, q.TPOT, q.TTFT, q.PRICE, q.RUNNING))
+_SERVED: Final = (*_BESIDE, q.ENERGY.name)
 
 
 def _rows(
-    grid: Grid,
-    course: Course,
-    batches: Sequence[float],
-    baseline: Sequence[Plain] | None,
-    by_default: Prediction | None,
+    grid: Grid, course: Course, batches: Sequence[float], by_default: Prediction | None
 ) -> Iterator[AdvisedRow]:
-    """Yield the decision for a drafter at every load of a prediction, by its schedule."""
+    """Yield the decision for a drafter at every load of a prediction, by its schedule.
+
+    Where it is off, the lengths to try meet the targets, if any do: which lengths other loads have
+    says nothing of this one.
+    """
     drafts, prediction = [drafts_at(course.schedule, one) for one in batches], grid.prediction
-    grid = grid_of(prediction, grid.drafter, grid.wanted, baseline, drafts)
-    wanted, one = grid.wanted, grid.outcome
-    found = grid.decide(
-        drafts,
-        allowed=_choices(grid),
+    grid = grid_of(prediction, grid.drafter, grid.wanted, grid.plain, drafts)
+    wanted, one, scheduled = grid.wanted, grid.outcome, np.array([drafts])
+    in_time = grid.in_time[:, 1:].any(axis=1, keepdims=True)
+    middle, low, high = grid.ends[:, None]
+    found = decide(
+        (middle, low, high),
+        one.unsustained,
+        grid.ttft_s[None],
+        allowed=np.where(in_time, grid.in_time, grid.allowed)[None],
         least=wanted.targets.least_speedup,
+        scheduled=scheduled,
     )
+    meets = wanted.targets.outcomes(one)
     setup, told = prediction.setup, prediction.told[grid.drafter]
     where: dict[str, Any] = {"model": prediction.model.name, "hardware": setup.hardware.name}
-    seen = grid.outcome.played
-    arriving = None if seen is None or not seen.load.arrival_rates else seen.keeps_up
+    played = one.played
+    arriving = None if played is None or not played.load.arrival_rates else played.keeps_up
     defaults = dict[int, LoadRow]()
     if by_default is not None and told:
-        under = grid_of(by_default, grid.drafter, wanted)
-        kept = load_fields(under.outcome, wanted.load, by_default.money, under.decide(drafts))
+        under, seen = by_default.outcomes[grid.drafter], by_default.end_to_end[grid.drafter]
+        runs = decide(under.deciding, under.unsustained, seen.ttft_s, scheduled=scheduled)
+        kept = load_fields(under, wanted.load, by_default.money, runs)
         defaults = {
             i: LoadRow(**where, **at)
             for i, at in enumerate(kept)
@@ -636,24 +627,22 @@ def _rows(
         point = _point(grid, i, tried) if tried and not reason else None
         without = {} if point is None else bottlenecks(point)
         longer = int(grid.requests.curve.worth_measuring[0, i])
-        bands = dict(of_load["bands"])
-        for name in (figure.name for figure in (*_BESIDE, q.ENERGY)):
-            band = {name: plain["bands"][name]} if name in plain["bands"] else {}
-            bands |= {f"plain_{name}": ends for name, ends in band.items()}
-            if not k:
-                of_load[name] = plain[name]
-                bands |= band
+        own_bands = {name: plain["bands"][name] for name in _SERVED if name in plain["bands"]}
+        bands = of_load["bands"] | {f"plain_{name}": ends for name, ends in own_bands.items()}
+        if not k:
+            of_load |= {name: plain[name] for name in _SERVED}
+            bands |= own_bands
         if longer:
             bands[q.WORTH_MEASURING_SPEEDUP.name] = tuple(grid.ends[1:, i, longer])
         yield AdvisedRow(
             **where,
             **of_load
-            | {f"plain_{one.name}": plain[one.name] for one in _BESIDE}
+            | {f"plain_{name}": plain[name] for name in _BESIDE}
             | {f"speedup_without_{name}": gain for name, gain in without.items()}
             | {"bands": bands},
             engine=setup.engine.full_name,
             devices=prediction.devices,
-            meets_targets=grid.meets[i, k].item() if k else plain[q.MEETS_TARGETS.name],
+            meets_targets=meets[i, k].item() if k else plain[q.MEETS_TARGETS.name],
             plain_meets_targets=plain[q.MEETS_TARGETS.name],
             limited_by=("" if k else _missed(grid, i)) or next(iter(without), None),
             worth_measuring=longer or None,
@@ -667,8 +656,9 @@ def _rows(
         )
 
 
-def _decoded_together(grid: Grid, played: PlayedLoads) -> list[float]:
+def _decoded_together(grid: Grid) -> list[float]:
     """Return the requests that run of each load at its best drafts: by rates, and rising."""
+    played = cast("PlayedLoads", grid.outcome.played)  # as such loads are
     best = best_index(np.where(grid.allowed[None, :], grid.worth, np.nan))
     running = played.figures["mean_running"][np.arange(len(best)), best]
     rising = list[float]()
@@ -746,8 +736,7 @@ def _refused(grid: Grid) -> BoolArray:
     weighs what some hours lose against what others gain, unless a gain is asked of each, and may
     always go without drafts.
     """
-    meets = grid.in_time & grid.allowed
-    refused = ~meets & meets.any(axis=1, keepdims=True)
+    refused = ~grid.in_time & grid.in_time.any(axis=1, keepdims=True)
     least_speedup = grid.wanted.targets.least_speedup
     if grid.wanted.traffic is not None:
         refused[:, 0] = False
@@ -777,16 +766,6 @@ def _worth(
     at = list(asked), drafts
     gain = float(np.mean(grid.ends[0][at]))
     return float(grid.in_time[at].sum()), round(gain / TIE), -sum(drafts)
-
-
-def _choices(grid: Grid) -> BoolArray:
-    """Return the lengths to try at each load where the decision is off, axes (1, load, draft_len).
-
-    Those that meet the targets, if any: which lengths other loads have says nothing of this one.
-    """
-    meets = grid.in_time & grid.allowed
-    some = meets[:, 1:].any(axis=1, keepdims=True)
-    return np.asarray(np.where(some, meets, grid.allowed))[None]
 
 
 #: What stands for a target that every draft misses.
