@@ -16,7 +16,7 @@ import numpy as np
 from specroof import quantities as q
 from specroof.acceptance.typical import LOOKUPS
 from specroof.architecture.model import Architecture
-from specroof.arrays import Array, array_within, fields_of, grouped, to_json_array
+from specroof.arrays import array_within, fields_of, grouped, to_json_array
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Raised, Urgent, expect, refuse, reject
 from specroof.frameworks import LOCAL_FRAMEWORKS, RUNS, SERVERS, release_of
@@ -42,7 +42,6 @@ from specroof.questions import parameters as p
 from specroof.questions.advised_loads import (
     AdvisedRow,
     BreakEven,
-    Grid,
     LoadPlan,
     Mix,
     Plain,
@@ -54,7 +53,6 @@ from specroof.questions.advised_loads import (
     load_plan,
     plain_figures,
     schedule_loads,
-    shared,
 )
 from specroof.questions.answer import (
     UNSURE,
@@ -74,8 +72,6 @@ from specroof.questions.objects import (
     as_list,
     framework_of,
     hardware_of,
-    model_of,
-    money_of,
     name_of,
     options_of,
     server_of,
@@ -132,7 +128,6 @@ from specroof.serving.served import room_rule
 from specroof.serving.split import Split
 from specroof.serving.workload import Load, Workload, refuse_one_token
 from specroof.speedup.reach import nearness
-from specroof.speedup.result import SpeedupCurve
 from specroof.units import format_drafts, format_price, format_seconds, plain_number
 
 if TYPE_CHECKING:
@@ -265,12 +260,13 @@ class AdviseRequest(ChipsRequest, p.PolicyParameters, WorkerRequest, PlayedReque
 
 
 def _wanted(request: AdviseRequest) -> Wanted:
-    """Return what is asked about, checked.
+    """Return what is asked about, checked, less the drafters that the named server does not run.
 
     Raises
     ------
     SpecroofError
-        For a value that is not allowed, and a traffic file that cannot be read.
+        For a value that is not allowed, a traffic file that cannot be read, and where no drafter is
+        left.
     """
     traffic, mix, clients = None, None, list[float](USUAL_LOADS)
     if request.traffic is not None:
@@ -284,7 +280,7 @@ def _wanted(request: AdviseRequest) -> Wanted:
         busy = [max(1.0, load) for load in traffic.loads if load]
         clients = [min(busy), round(np.median(busy)), max(busy)]
     clients = array_within("concurrency", clients, "batch_size").tolist()
-    draft_lens = lengths_of(request.draft_len) or None
+    draft_lens = lengths_of(request.draft_len)
     expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
     targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
     load = _load(request, clients, mix)
@@ -295,19 +291,16 @@ def _wanted(request: AdviseRequest) -> Wanted:
         usd_per_hour(profile, request.price_per_hour)
     # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
     options_of(request.options), server_of(request.server)
-    model, drafters = (
-        model_of(request.model, request.family),
-        request.drafters_with_acceptance(request.drafters),
-    )
+    drafters = request.drafters_with_acceptance(request.drafters)
     if not drafters:
         reject("drafters is empty", "at least one drafter (--drafter SPEC)")
     server, version = framework_of(request.framework)
     if request.engine is not None and server is None:  # an engine of another server asks for it
         rules = here.engine(name).rules
         server = rules if rules in {*SERVERS} - {*USUAL_FRAMEWORKS} else None
-    frameworks = USUAL_FRAMEWORKS if server is None else (server,)
-    if version:
-        frameworks = (f"{server}@{version}",)
+    frameworks = dict(zip(USUAL_FRAMEWORKS, USUAL_FRAMEWORKS, strict=True))
+    if server is not None:
+        frameworks = {server: f"{server}@{version}" if version else server}
     asked = sorted({*load.batch_size})
     if load.kind == "concurrency":
         loads, counts = schedule_loads(asked, traffic), [*load.requests]
@@ -315,11 +308,21 @@ def _wanted(request: AdviseRequest) -> Wanted:
             known = dict(zip(load.batch_size, counts, strict=True))
             counts = [known.get(load, 0) for load in loads]
         load = replace(load, batch_size=loads, requests=counts)
+    # Drafters that are a share of time stand for any, and are kept.
+    refusals = {
+        one.name: refusal
+        for one in drafters
+        if (refusal := request.refusal(one, _draft_model(request, drafters, one)))
+    }
+    left = tuple(one for one in drafters if one.name not in refusals)
+    if not left:
+        raise OptionError("; ".join(dict.fromkeys(refusals.values())))
     return Wanted(
-        *(model, tuple(drafters), load, asked, targets),
+        *(request.architecture, left, load, asked, targets),
         frameworks=frameworks,
         draft_lens=draft_lens,
         traffic=traffic,
+        refused={name: why.partition("; allowed")[0] for name, why in refusals.items()},
     )
 
 
@@ -349,26 +352,12 @@ def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> 
     return replace(load.part(0, len(rates)), rate=rates) if rates else load
 
 
-def _without_refused(request: AdviseRequest, wanted: Wanted) -> Wanted:
-    """Return what is asked about, less the drafters that the requested server does not run.
-
-    Drafters that are a share of time stand for any, and are kept.
-
-    Raises
-    ------
-    OptionError
-        Where none is left.
-    """
-    refused = {
-        drafter.name: refusal
-        for drafter in wanted.drafters
-        if (refusal := request.refusal(drafter, _draft_model(request, wanted, drafter)))
-    }
-    left = tuple(drafter for drafter in wanted.drafters if drafter.name not in refused)
-    if not left:
-        raise OptionError("; ".join(dict.fromkeys(refused.values())))
-    why = {name: words.partition("; allowed")[0] for name, words in refused.items()}
-    return replace(wanted, drafters=left, refused=why)
+def _draft_model(
+    request: AdviseRequest, drafters: Sequence[Drafter], drafter: Drafter
+) -> str | None:
+    """Return the weights that the user named for a drafter: mtp's are its own where others are."""
+    others = {other.kind for other in drafters} - {"mtp", *LOOKUPS}
+    return None if drafter.kind == "mtp" and others else request.draft_model
 
 
 # --- Where it runs -------------------------------------------------------------------------------
@@ -417,31 +406,37 @@ class DeviceUse:
             deployment, wanted.load, request.capacity, split=self.split, targets=targets
         )
 
-    def grids(
+    def one_server(
         self, request: AdviseRequest, wanted: Wanted, loads: Sequence[float]
-    ) -> tuple[list[Grid], Array]:
-        """Return what each drafter gains on one server, and how many servers work at each load."""
+    ) -> tuple[Prediction, Wanted]:
+        """Return what the drafters gain on one server at its share of each load."""
         each = [max(load / self.servers, 1.0) for load in loads]
         wanted = replace(wanted, load=replace(wanted.load, batch_size=each))
         found = predicted(self.case(request, wanted), wanted.drafters)
-        plain = plain_figures(found.outcomes[0], wanted, found.money)
-        grids = [grid_of(found, d, wanted, plain) for d in range(len(wanted.drafters))]
-        return grids, loads / np.array(each)
+        return replace(found, price_per_hour=request.price_per_hour), wanted
 
     def plain(self, request: AdviseRequest, wanted: Wanted) -> list[Plain]:
-        """Return the figures of all servers without drafts."""
+        """Return the figures of all servers without drafts, which share a load alike."""
         first = replace(wanted, drafters=wanted.drafters[:1])
-        (grid,), working = self.grids(request, first, wanted.load.batch_size)
-        money = money_of(self.setup, self.split, request.price_per_hour)
-        all_money = replace(money, devices=money.devices * self.servers)
-        plain = plain_figures(grid.outcome, grid.wanted, all_money)
-        return [shared(row, float(count)) for row, count in zip(plain, working, strict=True)]
+        found, each = self.one_server(request, first, wanted.load.batch_size)
+        rows = plain_figures(found.outcomes[0], each, found.money)
+        for row, load in zip(rows, wanted.load.batch_size, strict=True):
+            working = min(load, self.servers)
+            shares = {q.TOKENS_PER_S.name: working, q.RUNNING.name: working}
+            # Those that idle cost as much.
+            shares |= dict.fromkeys((q.PRICE.name, q.ENERGY.name), self.servers / working)
+            for name, share in shares.items():
+                row[name] = row[name] and row[name] * share
+                if name in row["bands"]:
+                    low, high = row["bands"][name]
+                    row["bands"][name] = low * share, high * share
+        return rows
 
 
 def has_room(
-    request: AdviseRequest, wanted: Wanted, setup: Setup, drafters: Iterable[Drafter | None]
+    request: AdviseRequest, wanted: Wanted, setup: Setup, drafters: Sequence[Drafter] = ()
 ) -> bool:
-    """Tell whether a server holds the model, each of these drafters and one request."""
+    """Tell whether a server holds the model and one request, with each of these drafters, too."""
     rooms = (
         served_room(
             Deployment(wanted.model, setup),
@@ -449,7 +444,7 @@ def has_room(
             drafter=drafter,
             verify_len=1.0 + (drafter is not None),
         )
-        for drafter in drafters
+        for drafter in (None, *drafters)
     )
     is_endless = room_rule(setup, request.capacity) == "ignore"
     return is_endless or all(room.largest_batch >= 1 for room in rooms)
@@ -461,15 +456,13 @@ def server_on(request: AdviseRequest, wanted: Wanted, profile: HardwareProfile) 
     None where there is no room: for the model on the requested devices, or for the model with each
     of its drafters on as many devices as can be joined.
     """
+    if request.tensor_parallel is not None:
+        setup = request.worker(wanted.model, profile, request.tensor_parallel)
+        return DeviceUse(setup) if has_room(request, wanted, setup) else None
     worker = partial(request.worker, wanted.model)
-    drafters: tuple[Drafter | None, ...] = (None, *wanted.drafters)
-    if request.tensor_parallel is None:
-        setups = dividing_setups(profile, joined_devices(profile), worker)
-    else:
-        setups, drafters = iter([worker(profile, request.tensor_parallel)]), (None,)
-    return next(
-        (DeviceUse(one) for one in setups if has_room(request, wanted, one, drafters)), None
-    )
+    setups = dividing_setups(profile, joined_devices(profile), worker)
+    fitting = (one for one in setups if has_room(request, wanted, one, wanted.drafters))
+    return next(map(DeviceUse, fitting), None)
 
 
 def splits_on(
@@ -478,8 +471,7 @@ def splits_on(
     """Yield where a decode worker runs, and the workers, of so many devices; small ones first."""
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
-        drafters = () if is_prefill else wanted.drafters
-        return has_room(request, wanted, setup, (None, *drafters))
+        return has_room(request, wanted, setup, () if is_prefill else wanted.drafters)
 
     worker = partial(request.worker, wanted.model)
     return candidate_splits(devices, request.link, profile, worker, fits)
@@ -500,7 +492,7 @@ def workers_on(
         refuse_played_workers(request)
     if request.devices is None:
         setup, split = request.workers_on(wanted.model, profile)
-        has_both = all(has_room(request, wanted, one, (None,)) for one in (split.prefill, setup))
+        has_both = all(has_room(request, wanted, one) for one in (split.prefill, setup))
         return DeviceUse(setup, split) if has_both else None
     if (request.prefill, request.decode) != (None, None):
         reject("devices is given with prefill or decode", "one of both")
@@ -509,15 +501,12 @@ def workers_on(
         return None
     most = min(joined_devices(profile), request.devices)
     unsplit = [
-        one
+        DeviceUse(one, servers=request.devices // one.placement.devices)
         for one in dividing_setups(profile, most, partial(request.worker, wanted.model))
         if one.placement.devices <= request.devices
-        and has_room(request, wanted, one, (None, *wanted.drafters))
+        and has_room(request, wanted, one, wanted.drafters)
     ]
-    uses = [
-        *splits,
-        *(DeviceUse(one, servers=request.devices // one.placement.devices) for one in unsplit),
-    ]
+    uses = [*splits, *unsplit]
     drafted, plain = zip(*(_use_worth(request, wanted, use) for use in uses), strict=True)
     best, off = (uses[worths.index(max(worths))] for worths in (drafted, plain))
     most_split = max(drafted[: len(splits)])
@@ -540,9 +529,11 @@ def _use_worth(
 
     Loads that meet the targets, then the mean logarithm of throughput.
     """
-    grids, working = use.grids(request, wanted, wanted.asked)
+    found, each = use.one_server(request, wanted, wanted.asked)
+    plain = plain_figures(found.outcomes[0], each, found.money)
+    grids = [grid_of(found, d, each, plain) for d in range(len(wanted.drafters))]
     made = [np.where(one.allowed, np.nan_to_num(one.tokens_per_s), 0.0) for one in grids]
-    rates = np.concatenate(made, axis=1) * working[:, None]
+    rates = np.concatenate(made, axis=1) * np.minimum(wanted.asked, use.servers)[:, None]
     meets = np.concatenate([one.in_time for one in grids], axis=1)
 
     def worth(lengths: slice) -> tuple[int, float]:
@@ -684,7 +675,7 @@ class ChipAdvice:
             Deployment(answer.model, self.setup),
             list(dict.fromkeys(name.partition(",")[0] for name in answer.drafters)),
             answer.workload.mean_context_len,
-            _loads(self),
+            [row.at_once for row in self.rows],
         )
 
     @property
@@ -797,7 +788,7 @@ class Advice(Charted):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
-    wanted = _without_refused(request, _wanted(request))
+    wanted = _wanted(request)
     chips, unfit, enough = list[ChipAdvice](), list[str](), set[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
     workers = [one for one in (request.prefill, request.decode, request.devices) if one is not None]
@@ -876,19 +867,15 @@ def _chip_advice(
     """Return the advice for a chip, which the user named or gave, or for workers of a split."""
     off = None if use.off is None else use.off.plain(request, wanted)
 
-    def prediction_of(
-        use: DeviceUse, drafters: Sequence[Drafter], *, raises: bool = True
-    ) -> Prediction:
+    def predicted_on(use: DeviceUse, *, raises: bool = True) -> Prediction:
         case = use.case(request, wanted).at(raises=raises)
-        found = predicted(case, drafters, draft_lens=wanted.draft_lens or ())
+        found = predicted(case, wanted.drafters, draft_lens=wanted.draft_lens)
         return replace(found, price_per_hour=request.price_per_hour)
 
-    prediction = prediction_of(use, wanted.drafters)
-    plan_of = partial(load_plan, wanted=wanted, baseline=off)
-    told = partial(plan_of, prediction, by_default=None)
+    prediction, by_default = predicted_on(use), None
     if any(map(any, prediction.told)):
-        told = partial(told, by_default=prediction_of(use, wanted.drafters, raises=False))
-    plan = told()
+        by_default = predicted_on(use, raises=False)
+    plan = load_plan(prediction, wanted, baseline=off, by_default=by_default)
     drafter, setup, captured = wanted.drafters[plan.chosen], use.setup, None
     raised = _raised(prediction, plan)
     if raised:
@@ -896,22 +883,15 @@ def _chip_advice(
         most: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
         setup = in_server(wanted.model, setup, replace(setup.user_settings, **most))
     if setup.user_settings.capture is not None:
-        settings = replace(setup.user_settings, capture=None)
-        here = replace(request, server=settings, tensor_parallel=setup.placement.devices)
-        free = server_on(here, wanted, setup.hardware)
-        if free is not None:
-            there = replace(use, setup=free.setup)
-            captured = plan_of(prediction_of(there, wanted.drafters))
-    flags, said = _launches(request, wanted, setup, prediction, plan)
+        free = in_server(wanted.model, setup, replace(setup.user_settings, capture=None))
+        if has_room(request, wanted, free):
+            captured = load_plan(predicted_on(replace(use, setup=free)), wanted, baseline=off)
+    flags, of_workers, said = _launches(request, wanted, setup, prediction, plan)
     refused = dict(wanted.refused)
     if drafter.kind in SERVED_KINDS and flags and not any(flags.values()):
         problems = dict.fromkeys(why.partition("; allowed")[0] for why in said)
         refused[drafter.name] = "; ".join(problems)
     config = {name: None if own is None else own.text for name, own in flags.items()}
-    of_workers = dict[str, dict[str, Launch]]()
-    if use.split is not None:
-        of_workers, why_not = _worker_launches(wanted, setup, drafter, flags)
-        said += why_not
     played = None
     if wanted.load.kind != "concurrency":
         # Limits are raised for each side by itself: a server without drafts has its own.
@@ -938,7 +918,7 @@ def _chip_advice(
         raised=raised,
         prediction=prediction,
         played=played,
-        engine_config=config or dict.fromkeys(map(_server, wanted.frameworks), ""),
+        engine_config=config or dict.fromkeys(wanted.frameworks, ""),
         launches=tuple(own for own in flags.values() if own is not None),
         to_measure=point,
         # Its own lines say which limits are raised, and what the default would give.
@@ -979,7 +959,7 @@ def _policies(request: AdviseRequest, wanted: Wanted, chip: ChipAdvice) -> "Adap
             "tensor_parallel": chip.setup.placement.tensor_parallel,
             "drafter": chip.drafter,
             "concurrency": wanted.asked,
-            "max_draft_len": wanted.draft_lens and wanted.draft_lens[-1],
+            "max_draft_len": max(wanted.draft_lens, default=None),
         }
     )
 
@@ -1044,7 +1024,7 @@ def hosts_of(setup: Setup) -> int:
     return nodes * (in_node.nodes or 1)
 
 
-def _nodes(setup: Setup, frameworks: Sequence[str]) -> Iterator[str]:
+def _nodes(setup: Setup, frameworks: Mapping[str, str]) -> Iterator[str]:
     """Warn where the server needs devices of several hosts, each of which has to be started.
 
     Source
@@ -1052,7 +1032,7 @@ def _nodes(setup: Setup, frameworks: Sequence[str]) -> Iterator[str]:
     """
     hosts = hosts_of(setup)
     if hosts > 1:
-        others = "; ".join(f"{_server(name)}: {other_hosts(name)}" for name in frameworks)
+        others = "; ".join(f"{name}: {other_hosts(own)}" for name, own in frameworks.items())
         yield (
             f"{setup.placement.devices} devices are in {hosts} hosts: run this command on the "
             f"first, with its address for {FIRST_HOST}; on each of the others {others}"
@@ -1078,72 +1058,44 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
 # --- The flags of servers ------------------------------------------------------------------------
 
 
-def _draft_model(request: AdviseRequest, wanted: Wanted, drafter: Drafter) -> str | None:
-    """Return the weights that the user named for a drafter: mtp's are its own where others are."""
-    others = {other.kind for other in wanted.drafters} - {"mtp", *LOOKUPS}
-    return None if drafter.kind == "mtp" and others else request.draft_model
-
-
-def _server(framework: str) -> str:
-    """Return the server of a release."""
-    return framework.partition("@")[0]
-
-
 def _launches(
     request: AdviseRequest,
     wanted: Wanted,
     setup: Setup,
     prediction: Prediction,
     plan: LoadPlan,
-) -> tuple[dict[str, Launch | None], list[str]]:
-    """Return flags by framework, None where it has none, and why; no drafts need no flags."""
+) -> tuple[dict[str, Launch | None], dict[str, dict[str, Launch]], list[str]]:
+    """Return flags by framework, those of workers of a split, and notes on them.
+
+    None where a framework has none, and the note says why; no drafts need no flags.
+    """
     schedule, said = plan.reached, list[str]()
     if prediction.split is not None:
         schedule = worker_schedule(schedule, prediction, plan.chosen)
-    found = dict[str, Launch | None]()
-    drafter = wanted.drafters[plan.chosen]
-    weights = _draft_model(request, wanted, drafter)
+    found, of_workers = dict[str, Launch | None](), dict[str, dict[str, Launch]]()
+    drafter, model = wanted.drafters[plan.chosen], wanted.model
+    weights = _draft_model(request, wanted.drafters, drafter)
     chip = setup.hardware.compute_capability
     told = partial(request.speculation, drafter, schedule, weights, capability=chip)
-    for name in wanted.frameworks if any(row.draft_len for row in plan.rows) else ():
-        framework = _server(name)
+    for framework, name in wanted.frameworks.items():
         # Limits that are raised are those of the server that was predicted.
         is_predicted = RUNS.get(framework, framework) == setup.engine.rules
-        settings = setup.user_settings if is_predicted else server_of(request.server)
+        settings, flags = setup.user_settings if is_predicted else server_of(request.server), None
         try:
-            expect_runs_on("framework", framework, setup.hardware)
-            if facts := release_of(name):
-                expect_chip(facts, wanted.model, setup)
-            flags = found[framework] = launch(told(settings=settings, nodes=plan.nodes), name)
-            said += flags.notes
+            if plan.drafts:
+                found[framework] = None
+                expect_runs_on("framework", framework, setup.hardware)
+                if facts := release_of(name):
+                    expect_chip(facts, model, setup)
+                flags = found[framework] = launch(told(settings=settings, nodes=plan.nodes), name)
+                said += flags.notes
+            if prediction.split is not None:
+                shape: dict[str, Any] = {"kind": drafter.kind, "family": model.family}
+                shape["input_len"] = wanted.workload.input_len
+                of_workers[framework] = worker_launches(name, flags, setup.placement, **shape)
         except OptionError as refusal:
-            found[framework] = None
             said.append(str(refusal))
-    return found, said
-
-
-def _worker_launches(
-    wanted: Wanted, setup: Setup, drafter: Drafter, flags: Mapping[str, Launch | None]
-) -> tuple[dict[str, dict[str, Launch]], list[str]]:
-    """Return flags of prefill and decode workers by framework, and why there are none."""
-    found, refusals = dict[str, dict[str, Launch]](), list[str]()
-    for name in wanted.frameworks:
-        framework = _server(name)
-        own = flags.get(framework)
-        if own is None and framework in flags:  # refused already
-            continue
-        try:
-            found[framework] = worker_launches(
-                name,
-                own,
-                setup.placement,
-                input_len=wanted.workload.input_len,
-                kind=drafter.kind,
-                family=wanted.model.family,
-            )
-        except OptionError as refusal:
-            refusals.append(str(refusal))
-    return found, refusals
+    return found, of_workers, said
 
 
 def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
@@ -1187,16 +1139,20 @@ def least_certain(
     if not known:
         return None
     least, drafter = plan.targets.least_speedup, wanted.drafters[plan.chosen]
-    bands = [
-        tuple(end / least for end in (low, row.tried_speedup, high))
-        for row in known
-        for low, high in [row.bands.get("tried_speedup", (row.tried_speedup,) * 2)]
+    ends = [row.bands.get("tried_speedup", (row.tried_speedup,) * 2) for row in known]
+    row = known[
+        least_settled(
+            [
+                (low / least, row.tried_speedup / least, high / least)
+                for row, (low, high) in zip(known, ends, strict=True)
+            ]
+        )
     ]
-    row = known[least_settled(bands)]  # type: ignore[arg-type]  # three of each
+    # A server that is measured caches no prompts, as none are alike.
+    settings = replace(prediction.setup.user_settings, prefix_cache=False)
     refused, commands = "", list[tuple[str, str]]()
     try:
-        curve = prediction.curves[plan.chosen]
-        commands = _benchmark(request, wanted, hardware, prediction.setup, curve, row)
+        commands = _benchmark(request, wanted, hardware, prediction, settings, row)
     except OptionError as refusal:
         refused = str(refusal)
     rates: list[float | None] = [None, None]
@@ -1204,7 +1160,7 @@ def least_certain(
         one, place = prediction.outcomes[plan.chosen], row.place
         if commands and any(core.cache_kind == "state" for _, core in wanted.model.counted_cores):
             # Without a cache of prefixes memory holds more recurrent states.
-            setup = in_server(wanted.model, prediction.setup, _benched(prediction.setup))
+            setup = in_server(wanted.model, prediction.setup, settings)
             case = prediction.about.at(deployment=Deployment(wanted.model, setup))
             drafts = row.tried_draft_len
             one = outcomes(
@@ -1232,8 +1188,8 @@ def _benchmark(
     request: AdviseRequest,
     wanted: Wanted,
     hardware: HardwareLike,
-    setup: Setup,
-    curve: SpeedupCurve,
+    prediction: Prediction,
+    server: ServerSettings,
     row: AdvisedRow,
 ) -> list[tuple[str, str]]:
     """Return titles and commands that measure a point, and that read the results.
@@ -1244,8 +1200,9 @@ def _benchmark(
         For drafts that no engine can be forced to accept, and a server that is started otherwise
         than these commands do.
     """
+    chosen = [one.name for one in prediction.drafters].index(row.drafter)
+    drafter, curve, setup = prediction.drafters[chosen], prediction.curves[chosen], prediction.setup
     place, options = setup.placement, setup.options
-    drafter = next(one for one in wanted.drafters if one.name == row.drafter)
     framework = framework_of(request.framework)[0] or setup.engine.rules
     if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
         refuse("framework", framework, " or ".join(mocked_frameworks()))
@@ -1253,8 +1210,6 @@ def _benchmark(
         reject("this server is no plain one to benchmark", "devices of one node that split layers")
     if wanted.workload.prefix_hit_rate:
         refuse("prefix_hit_rate", wanted.workload.prefix_hit_rate, "prompts that share nothing")
-    server = _benched(setup)
-    settings = replace(server, prefix_cache=None)  # which commands of benchmarks say anyway
     drafts = row.tried_draft_len
     if curve.verify_len[drafts] != drafts + 1:
         refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
@@ -1265,8 +1220,8 @@ def _benchmark(
             drafter,
             wanted.model,
             schedule,
-            _draft_model(request, wanted, drafter),
-            settings=settings,
+            _draft_model(request, wanted.drafters, drafter),
+            settings=replace(server, prefix_cache=None),  # which commands of benchmarks say anyway
         ),
         tokens_per_round=round(float(curve.tokens_per_round[0, row.place, drafts]), 4),
         batch_size=round(row.at_once),
@@ -1303,11 +1258,6 @@ def _benchmark(
         ("then compare", f"specroof validate {results}"),
         ("and fit, with results at several loads", f"specroof calibrate {results} -o {mine}"),
     ]
-
-
-def _benched(setup: Setup) -> ServerSettings:
-    """Return the settings of a server that is measured: it caches no prompts, as none are alike."""
-    return replace(setup.user_settings, prefix_cache=False)
 
 
 def bench_text(answer: Advice, point: ToMeasure) -> str:
@@ -1347,15 +1297,18 @@ _MOST_BESIDE: Final = 3
 def advice_text(answer: Advice) -> str:
     """Return the page: the decision, the loads, flags to paste, and how sure it all is."""
     best = answer.chips[0]
-    short = _short_names(answer.drafters)
-    sentences = [
-        chip_decision(best),
-        *_schedule_line(best),
-        *_conditions(best),
-        *_targets_lines(answer, best),
-        *_day_lines(best.plan.courses[best.plan.chosen].day),
-    ]
-    named = [wrapped(f"{kind}: {name}") for kind, name in zip(short, answer.drafters, strict=True)]
+    plan, played, short = best.plan, best.played, _short_names(answer.drafters)
+    sentences = [chip_decision(best)]
+    if plan.drafts:
+        every = " at every load" * (len(plan.schedule) == 1)
+        sentences.append(f"drafts by load: {q.ranges_spelt(plan.schedule)}{every}")
+    sentences += [*_conditions(best), *_targets_lines(answer, best)]
+    sentences += _day_lines(plan.courses[plan.chosen].day)
+    parts = [_chips_table(answer)] if len(answer.chips) > 1 else []
+    parts.append(_choices_table(best, short))
+    if len(short) > 1:
+        named = map("{}: {}".format, short, answer.drafters)
+        parts.append("\n".join(map(wrapped, named)))
     more = [
         compared_on(
             {
@@ -1364,27 +1317,27 @@ def advice_text(answer: Advice) -> str:
             }
         ),
         _times_table(best),
-        *_workers(best),
-        *_played_parts(best.played),
     ]
+    if best.split is not None:
+        choices = [(plan.chosen, row.place, row.draft_len) for row in best.rows]
+        more += split_text(best.prediction, best.split, choices)
+    if played is not None:
+        requests = ", ".join(f"{count}" for count in dict.fromkeys(played.load.requests))
+        title = f"{requests} simulated requests, without drafts (off) and with these (on):"
+        more.append(f"{wrapped(title)}\n{plan_table(played)}")
+        if played.largest_rates is not None:
+            rates = zip(("without drafts", "with these"), played.largest_rates, strict=True)
+            parts.append(wrapped(largest_rates_line(dict(rates), answer.targets.seconds)))
+    if answer.policies is not None:
+        from specroof.questions.adaptive import policies_parts  # noqa: PLC0415 - asked for seldom
+
+        parts += policies_parts(answer.policies)
     if shows_notes():
-        more += [
-            wrapped(
-                best.prediction.bands_line(_loads(best), can_play="traffic" not in answer.asked)
-            ),
-            *_ends(best),
-        ]
-    return page(
-        answer,
-        _chips_table(answer) if len(answer.chips) > 1 else "",
-        _choices_table(best, short),
-        "\n".join(named) if len(named) > 1 else "",
-        _largest_rates(answer, best.played),
-        *_policies_parts(answer),
-        *_commands(answer, best),
-        found="\n".join(map(wrapped, sentences)),
-        more=more,
-    )
+        loads, can_play = [row.at_once for row in best.rows], "traffic" not in answer.asked
+        more.append(wrapped(best.prediction.bands_line(loads, can_play=can_play)))
+        more += _ends(best)
+    found = "\n".join(map(wrapped, sentences))
+    return page(answer, *parts, *_commands(answer, best), found=found, more=more)
 
 
 def _at(rows: Iterable[AdvisedRow]) -> str:
@@ -1392,41 +1345,9 @@ def _at(rows: Iterable[AdvisedRow]) -> str:
     return ", ".join(plain_number(row.load, digits=4) for row in rows)
 
 
-def _played_parts(plan: PlayedPlan | None) -> Iterator[str]:
-    """Yield what clients see of requests that are played through."""
-    if plan is not None:
-        requests = ", ".join(f"{count}" for count in dict.fromkeys(plan.load.requests))
-        title = f"{requests} simulated requests, without drafts (off) and with these (on):"
-        yield f"{wrapped(title)}\n{plan_table(plan)}"
-
-
-def _largest_rates(answer: Advice, plan: PlayedPlan | None) -> str:
-    """Return the largest rates that meet the targets; nothing where none were asked about."""
-    if plan is None or plan.largest_rates is None:
-        return ""
-    rates = zip(("without drafts", "with these"), plan.largest_rates, strict=True)
-    return wrapped(largest_rates_line(dict(rates), answer.targets.seconds))
-
-
-def _policies_parts(answer: Advice) -> Iterator[str]:
-    """Yield what draft lengths gain that follow load or confidence."""
-    if answer.policies is not None:
-        from specroof.questions.adaptive import policies_parts  # noqa: PLC0415 - asked for seldom
-
-        yield from policies_parts(answer.policies)
-
-
 def chip_decision(chip: ChipAdvice) -> str:
     """Return the decision at each load, and the speedup of the drafter with its band."""
-    unit = f" {chip.rows[0].unit}"
-    return decision_line(chip.rows, [plain_number(row.load, digits=4) for row in chip.rows], unit)
-
-
-def _schedule_line(chip: ChipAdvice) -> Iterator[str]:
-    """Yield the drafts by load, as flags have them."""
-    if any(row.draft_len for row in chip.rows):
-        every = " at every load" * (len(chip.plan.schedule) == 1)
-        yield f"drafts by load: {q.ranges_spelt(chip.plan.schedule)}{every}"
+    return decision_line(chip.rows, unit=f" {chip.rows[0].unit}")
 
 
 def _conditions(chip: ChipAdvice) -> Iterator[str]:
@@ -1647,13 +1568,6 @@ def _chips_table(answer: Advice) -> str:
     return "\n".join([rows_table(rows, shown, {"$/h": hourly}), *lines])
 
 
-def _workers(chip: ChipAdvice) -> Iterator[str]:
-    """Yield the workers of a split, and how busy they are."""
-    if chip.split is not None:
-        choices = [(chip.plan.chosen, row.place, row.draft_len) for row in chip.rows]
-        yield from split_text(chip.prediction, chip.split, choices)
-
-
 def _holds_positions(model: Architecture, setup: Setup, chip: ChipAdvice) -> bool:
     """Return whether a server holds a sequence of all positions of a model, beside its drafter."""
     if model.positions is None or not chip.prediction.limits:
@@ -1792,10 +1706,6 @@ def _workers_json(chip: ChipAdvice, loads: Sequence[dict[str, Any]]) -> dict[str
         for framework, roles in chip.worker_launches.items()
     }
     return {"loads": told, "flags": flags}
-
-
-def _loads(chip: ChipAdvice) -> list[float]:
-    return [row.at_once for row in chip.rows]
 
 
 COMMAND: Final = Command(

@@ -310,6 +310,11 @@ class LoadPlan:
         return self.courses[self.chosen].schedule
 
     @property
+    def drafts(self) -> bool:
+        """Whether any load of the question has drafts."""
+        return any(row.draft_len for row in self.rows)
+
+    @property
     def reached(self) -> tuple[tuple[int, int, int], ...]:
         """The ranges that a speculating server reaches: its memory limits the load."""
         if self.capacity is None:
@@ -373,11 +378,11 @@ class Wanted:
     targets
         Promises to users.
     draft_lens
-        Drafts per round to choose from; any if None.
+        Drafts per round to choose from; any if empty.
     traffic
         The day that schedules are made for; without it, every load of the question counts the same.
     frameworks
-        Servers whose flags are written.
+        Servers whose flags are written, and the releases of them.
     refused
         Drafters that the requested server does not run, and why.
     """
@@ -388,8 +393,8 @@ class Wanted:
     asked: Sequence[float]
     targets: Targets
     _: KW_ONLY
-    frameworks: Sequence[str]
-    draft_lens: Sequence[int] | None = None
+    frameworks: Mapping[str, str]
+    draft_lens: Sequence[int] = ()
     traffic: Traffic | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
 
@@ -400,22 +405,10 @@ class Wanted:
 
 
 #: What a load is without drafts.
-Plain: TypeAlias = Mapping[str, Any]
+Plain: TypeAlias = dict[str, Any]
 
 
-def shared(one: Plain, servers: float) -> Plain:
-    """Return the figures of so many servers that share a load alike, from those of one."""
-    shares = {q.TOKENS_PER_S.name: servers, q.RUNNING.name: servers}
-    shares |= dict.fromkeys((q.PRICE.name, q.ENERGY.name), 1.0 / servers)
-    bands = {
-        name: (low * shares.get(name, 1.0), high * shares.get(name, 1.0))
-        for name, (low, high) in one["bands"].items()
-    }
-    known = {name: one[name] * share for name, share in shares.items() if one[name] is not None}
-    return {**one, **known, "bands": bands}
-
-
-def plain_figures(one: Outcomes, wanted: Wanted, money: Money) -> list[dict[str, Any]]:
+def plain_figures(one: Outcomes, wanted: Wanted, money: Money) -> list[Plain]:
     """Return the figures of each load without drafts, by the names of rows.
 
     Parameters
@@ -503,7 +496,7 @@ def grid_of(
     ends = np.array([values[0] for values in one.deciding])
     ends[..., 1:] *= requests.tokens_per_s[0, :, :1] / tokens_per_s[:, :1]
     known = within_measured(curve.tokens_per_round[0, 0], curve.measured_draft_len)
-    there = True if lengths is None else np.isin(curve.draft_len, [0, *lengths])
+    there = np.isin(curve.draft_len, [0, *lengths]) if lengths else True
     allowed = np.asarray(np.isfinite(known) & there)
     in_time = np.asarray(wanted.targets.met(ttft_s, tpot_s) & allowed)
     of_plain = (plain, allowed, tokens_per_s, ttft_s, tpot_s, ends, in_time)
@@ -616,10 +609,9 @@ def _rows(
             for i, at in enumerate(kept)
             if told[i][drafts[i] > 0] is not None
         }
-    own = wanted.draft_lens  # to choose from, or else to measure acceptance with
-    if own is None:
-        acceptance = prediction.drafters[grid.drafter].acceptance
-        own = [getattr(acceptance, "measured_depth", None) or 0]
+    acceptance = prediction.drafters[grid.drafter].acceptance
+    # To choose from, or else to measure acceptance with.
+    own = wanted.draft_lens or [getattr(acceptance, "measured_depth", None) or 0]
     own = [length for length in own if 0 < length < len(grid.allowed)]
     fields = load_fields(one, wanted.load, prediction.money, found)
     for i, (k, of_load) in enumerate(zip(drafts, fields, strict=True)):
@@ -725,7 +717,8 @@ def _follows_load(grid: Grid) -> bool:
         "data_parallel": placement.attention_data_parallel,
         "pipeline_parallel": placement.pipeline_parallel,
     }
-    return all(follows_load(drafter.kind, name, **shape) for name in grid.wanted.frameworks)
+    releases = grid.wanted.frameworks.values()
+    return all(follows_load(drafter.kind, name, **shape) for name in releases)
 
 
 def _refused(grid: Grid) -> BoolArray:
