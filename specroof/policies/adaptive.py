@@ -1,6 +1,6 @@
 """Draft lengths that follow the load or the drafter's confidence, beside one length for all."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -164,9 +164,8 @@ class _Options:
     verified: Array
 
 
-#: Which option each round takes, and how a rule is tuned.
+#: Which option each round takes.
 _Choice = Callable[[_Options], NDArray[np.intp]]
-_Rule = Callable[[_Options], _Choice]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,39 +178,29 @@ class _Rounds:
     costs: BatchCosts
 
 
-def _by_batch(rounds: _Rounds) -> _Options:
-    """Return one length for the whole batch."""
-    return _up_to_each_length(rounds, np.ones(rounds.worth.shape, dtype=np.bool_))
+#: Policies that change draft lengths from round to round.
+_POLICIES: Final = ("stopping", "batch confidence", "sequence confidence", "oracle")
 
 
-def _by_sequence(rounds: _Rounds) -> _Options:
-    """Return the drafts that are likely enough to survive, by threshold and longest draft."""
-    return _thresholds(rounds, rounds.worth)
-
-
-def _stopping(rounds: _Rounds) -> _Options:
-    """Return the same of drafts that are decided on from those before them."""
-    if rounds.costs.is_block:
-        return _thresholds(rounds, rounds.worth)
-    # A draft that is not made yet is worth its predecessor's worth times its mean rate.
-    before = np.concatenate([np.ones_like(rounds.worth[..., :1]), rounds.worth[..., :-1]], axis=-1)
-    return _thresholds(rounds, before * rounds.rates)
-
-
-def _oracle(rounds: _Rounds) -> _Options:
-    """Return the drafts that survive, up to each longest draft; every one is sure."""
-    options = _up_to_each_length(rounds, rounds.survived)
-    return replace(options, expected=options.committed)
-
-
-def _thresholds(rounds: _Rounds, worth: Array) -> _Options:
-    options = [
+def _options_of(policy: str, rounds: _Rounds) -> _Options:
+    """Return what a policy can do in each round: see `simulated_policies`."""
+    worth = rounds.worth
+    if policy == "batch confidence":
+        return _up_to_each_length(rounds, np.ones(worth.shape, dtype=np.bool_))
+    if policy == "oracle":  # every draft that survives is sure
+        options = _up_to_each_length(rounds, rounds.survived)
+        return replace(options, expected=options.committed)
+    if policy == "stopping" and not rounds.costs.is_block:
+        # A draft that is not made yet is worth its predecessor's worth times its mean rate.
+        before = np.concatenate([np.ones_like(worth[..., :1]), worth[..., :-1]], axis=-1)
+        worth = before * rounds.rates
+    by_threshold = [
         _up_to_each_length(rounds, np.logical_and.accumulate(worth >= least, axis=-1))
         for least in _THRESHOLDS
     ]
     return _Options(
         *(
-            np.concatenate([getattr(one, name) for one in options], axis=1)
+            np.concatenate([getattr(one, name) for one in by_threshold], axis=1)
             for name in _Options.__slots__
         )
     )
@@ -264,15 +253,6 @@ def _chosen_once(options: _Options) -> _Choice:
     return lambda other: np.full(len(other.seconds), best)
 
 
-#: What each policy can do in a round, and by which rule it chooses.
-_POLICIES: Final[Mapping[str, tuple[Callable[[_Rounds], _Options], _Rule]]] = {
-    "stopping": (_stopping, _chosen_once),
-    "batch confidence": (_by_batch, _chosen_each_round),
-    "sequence confidence": (_by_sequence, _chosen_each_round),
-    "oracle": (_oracle, _chosen_each_round),
-}
-
-
 def simulated_policies(
     costs: BatchCosts, survival: ArrayLike, *, known: float, n_rounds: int, seed: int
 ) -> dict[str, PolicyOutcome]:
@@ -319,20 +299,20 @@ def simulated_policies(
     1.0
     """
     rng = np.random.default_rng(seed)
-    n_batches = max(-(-n_rounds // costs.batch_size), LEAST_ROUNDS)
-    tuned, scored = (_drawn(costs, survival, known, n_batches, rng) for _ in range(2))
+    tuned, scored = (_drawn(costs, survival, known, n_rounds, rng) for _ in range(2))
     outcomes = {}
-    for name, (options_of, rule) in _POLICIES.items():
-        choose = rule(options_of(tuned))
-        options = options_of(scored)
+    for name in _POLICIES:
+        rule = _chosen_once if name == "stopping" else _chosen_each_round
+        choose, options = rule(_options_of(name, tuned)), _options_of(name, scored)
         outcomes[name] = _outcome(options, choose(options), costs.batch_size)
     return outcomes
 
 
 def _drawn(
-    costs: BatchCosts, survival: ArrayLike, known: float, n_batches: int, rng: "Generator"
+    costs: BatchCosts, survival: ArrayLike, known: float, n_rounds: int, rng: "Generator"
 ) -> _Rounds:
-    shape = (n_batches, costs.batch_size)
+    """Return as many rounds of the batch as have so many rounds of single sequences, or more."""
+    shape = (max(-(-n_rounds // costs.batch_size), LEAST_ROUNDS), costs.batch_size)
     worth, accepted = confident_rounds(survival, known=known, shape=shape, dice=rng)
     survived = accepted[..., None] > np.arange(costs.max_draft_len)
     return _Rounds(worth, survived, rates_of_survival(survival), costs)
@@ -393,20 +373,20 @@ def adaptive_verification(
     10
     """
     batch = costs.batch_size
-    n_batches = max(-(-n_rounds // batch), LEAST_ROUNDS)
-    rounds = _drawn(costs, survival, known, n_batches, np.random.default_rng(seed))
-    shape = (n_batches, batch * draft_len)
+    rounds = _drawn(costs, survival, known, n_rounds, np.random.default_rng(seed))
+    shape = (len(rounds.worth), batch * draft_len)
     worth = rounds.worth[..., :draft_len].reshape(shape)
     survived = rounds.survived[..., :draft_len].reshape(shape)
     # Of equal ones the first: a draft is never taken without those before it.
     order = np.argsort(-worth, axis=1, kind="stable")
     drafted_s = costs.draft_step_s[:draft_len, batch].sum() + costs.engine_s
     verified = np.arange(batch * draft_len + 1)
+    expected = _summed(np.take_along_axis(worth, order, axis=1), batch)
     options = _Options(
-        expected=_summed(np.take_along_axis(worth, order, axis=1), batch),
+        expected=expected,
         committed=_summed(np.take_along_axis(survived, order, axis=1), batch),
-        seconds=np.broadcast_to(drafted_s + costs.verify_s[verified], (n_batches, len(verified))),
-        verified=np.broadcast_to(verified, (n_batches, len(verified))),
+        seconds=np.broadcast_to(drafted_s + costs.verify_s[verified], expected.shape),
+        verified=np.broadcast_to(verified, expected.shape),
     )
     return _outcome(options, np.argmax(options.expected / options.seconds, axis=1), batch)
 

@@ -32,6 +32,7 @@ from specroof.policies.decision import (
     Decision,
     LoadDecision,
     decided,
+    is_late,
     least_settled,
     paying_up_to,
     swings,
@@ -40,6 +41,7 @@ from specroof.policies.schedule import Day
 from specroof.quantities import records_of
 from specroof.questions import parameters as p
 from specroof.questions.advised_loads import (
+    MISSED,
     AdvisedRow,
     BreakEven,
     LoadPlan,
@@ -1355,9 +1357,9 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     rows, server, unit = chip.rows, chip.setup.engine.rules, chip.rows[0].unit
     for name, why in chip.refused.items():
         yield f"{name} {'has no flags' if name == chip.drafter.name else 'is left out'}: {why}"
-    missed = sorted({row.missed for row in rows} - {""})
+    missed = sorted(row.limited_by for row in rows if row.limited_by in MISSED)
     if missed:
-        yield f"off where drafts miss the {' and the '.join(missed)}"
+        yield f"off where drafts miss the {' and the '.join(dict.fromkeys(missed))}"
     open_at = [row for row in rows if row.is_open and row.draft_len]
     for why, at in grouped(open_at, partial(_why_on, targets=chip.plan.targets)).items():
         yield f"drafting stays on at {_at(at)} {unit}: {why}"
@@ -1375,7 +1377,7 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     only = [row for row in rows if row.reason == "unsustained" and row.keeps_up]
     if only:
         yield f"only a server that drafts keeps up with {_at(only)} {unit}"
-    waits = [row for row in rows if row.waits]
+    waits = [row for row in rows if row.draft_len and is_late(row.ttft_s or 0, row.plain_ttft_s)]
     if waits:
         last, capacity = waits[-1], chip.plan.capacity
         load = last.at_once

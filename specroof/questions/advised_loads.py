@@ -235,17 +235,6 @@ class AdvisedRow(LoadRow):
         """What `load` counts."""
         return "in flight" if self.rate is None else "requests/s"
 
-    @property
-    def waits(self) -> bool:
-        """Whether drafts gain throughput, and the first token comes ten times later."""
-        return bool(self.draft_len) and is_late(self.ttft_s or 0.0, self.plain_ttft_s)
-
-    @property
-    def missed(self) -> str:
-        """The target that drafts miss and no drafts meet, which turns them off; else empty."""
-        limit = self.limited_by or ""
-        return limit if limit in _TARGETS else ""
-
 
 @dataclass(frozen=True, slots=True)
 class Course:
@@ -762,13 +751,13 @@ def _worth(
 
 
 #: What stands for a target that every draft misses.
-_TARGETS: Final = ("TTFT target", "TPOT target")
+MISSED: Final = ("TTFT target", "TPOT target")
 
 
 def _missed(grid: Grid, i: int) -> str:
     """Return the target that every draft misses at a load, and no drafts meet."""
     waits_s = grid.ttft_s[i], grid.tpot_s[i]
-    for name, seconds, most_s in zip(_TARGETS, waits_s, grid.wanted.targets.seconds, strict=True):
+    for name, seconds, most_s in zip(MISSED, waits_s, grid.wanted.targets.seconds, strict=True):
         met = (seconds <= most_s) & grid.allowed
         if met[0] and not met[1:].any() and grid.allowed[1:].any():
             return name

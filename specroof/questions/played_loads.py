@@ -53,8 +53,8 @@ def played_tables(
 
 def _table(one: PlayedLoads, draft_len: Sequence[int], best: Sequence[int]) -> str:
     """Return a row for each load without drafts, and for each load and length with them."""
-    whole = {name: cell for name, cell in _WHOLE.items() if one.has_targets or "good" not in name}
-    times = {
+    shown = {name: cell for name, cell in _WHOLE.items() if one.has_targets or "good" not in name}
+    shown |= {
         f"{cut}_{name}": (f"{title} {cut}", format_seconds)
         for name, title in _TIMES.items()
         for cut in ("p50", "p90", "p99")
@@ -66,11 +66,10 @@ def _table(one: PlayedLoads, draft_len: Sequence[int], best: Sequence[int]) -> s
             gain = figure(float(one.speedup[place, drafts]), "{:.2f}x".format)
             cells = [
                 figure(float(one.figures[key][place, drafts]), spelt)
-                for key, (_, spelt) in {**whole, **times}.items()
+                for key, (_, spelt) in shown.items()
             ]
             rows.append([name, str(drafts) if drafts else "none", gain, *cells])
-    titles = [title for title, _ in {**whole, **times}.values()]
-    header = [_KINDS[one.load.kind], "γ", "sooner", *titles]
+    header = [_KINDS[one.load.kind], "γ", "sooner", *(title for title, _ in shown.values())]
     return format_table(header, rows, left=[], keys=2)
 
 
@@ -140,16 +139,13 @@ class PlayedPlan:
     def to_dict(self) -> dict[str, Any]:
         """Return what clients see as JSON has it, an array over loads for each figure."""
         pair = ("plain", "drafting")
+        stable = self.stable_rates if self.load.arrival_rates else None
         return {
             "load": load_json(self.load),
-            **{
-                side: {name: to_json_array(values) for name, values in figures.items()}
-                for side, figures in zip(pair, (self.plain, self.drafting), strict=True)
-            },
+            "plain": {name: to_json_array(values) for name, values in self.plain.items()},
+            "drafting": {name: to_json_array(values) for name, values in self.drafting.items()},
             "speedup": to_json_array(self.speedup),
-            "largest_stable_rates": dict(zip(pair, self.stable_rates, strict=True))
-            if self.load.arrival_rates
-            else None,
+            "largest_stable_rates": stable and dict(zip(pair, stable, strict=True)),
             "largest_rates": self.largest_rates
             and dict(zip(pair, self.largest_rates, strict=True)),
         }
@@ -174,12 +170,12 @@ def played_plan(
         rates, which are looked for between the least rate and the most.
     """
     drafts = {first: length for first, _, length in schedule}
-    in_all = 2 * sum(load.requests)
-    PROGRESS.get()(0, in_all)
+    done, each = PROGRESS.get(), sum(load.requests)
+    done(0, 2 * each)
     plain = server.figures(load, 0, targets)
-    PROGRESS.get()(in_all // 2, in_all)
+    done(each, 2 * each)
     drafting = server.figures(load, drafts, targets)
-    PROGRESS.get()(in_all, in_all)
+    done(2 * each, 2 * each)
     largest, has_targets = None, min(targets) < math.inf
     if load.rate and has_targets:
         off = largest_load(server, load, [0], targets)
