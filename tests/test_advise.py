@@ -90,8 +90,7 @@ def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
 ) -> None:
     schedule = tuple(map(tuple, schedule))
     room = {"speculative": {"largest_batch": most, "bound_by": "running"}}
-    courses = (Course(schedule, None),)
-    plan = LoadPlan((), (), None, 0, courses, 0, room, Targets(), ())
+    plan = LoadPlan((), (), None, 0, Course(schedule, None), 0, room, Targets(), ())
     assert plan.reached == schedule[:reached]
     told = " ".join(_unreached(plan))
     assert says in told

@@ -309,13 +309,12 @@ def test_captured_sizes_are_compared_with_none_where_those_of_the_server_leave_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     advising: Any = sys.modules["specroof.questions.advise"]  # its name is that of the function
-    whole = advising.server_on
+    whole = advising.has_room
 
-    def tight(request: Any, wanted: Any, profile: Any) -> Any:
-        stated = advising.server_of(request.server).capture
-        return None if stated is None else whole(request, wanted, profile)
+    def tight(request: Any, setup: Any, *drafters: Any) -> bool:
+        return setup.user_settings.capture is not None and whole(request, setup, *drafters)
 
-    monkeypatch.setattr(advising, "server_on", tight)
+    monkeypatch.setattr(advising, "has_room", tight)
     found = specroof.advise(
         MODEL,
         "h100",

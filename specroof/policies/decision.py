@@ -531,17 +531,19 @@ def swings(point: RoundBreakdown) -> dict[str, float]:
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
-def least_settled(bands: Sequence[tuple[float, float, float]]) -> int:
+def least_settled(bands: Sequence[tuple[float, float, float]], least: float = 1.0) -> int:
     """Return the point to measure: its verdict is the least certain.
 
     Parameters
     ----------
     bands
-        Low end, speedup and high end of each point, 1 being where drafting begins to pay.
+        Low end, speedup and high end of each point.
+    least
+        The speedup from which drafting pays.
 
     Source
         A measurement replaces a band by its own, so it narrows the widest most; it settles a
-        verdict only near 1, so half-widths count in units of the distance from 1.
+        verdict only near `least`, so half-widths count in units of the distance from there.
 
     Examples
     --------
@@ -552,7 +554,7 @@ def least_settled(bands: Sequence[tuple[float, float, float]]) -> int:
     """
     doubts = []
     for low, speedup, high in bands:
-        distance = max(abs(math.log(speedup)), 1e-9)
+        distance = max(abs(math.log(speedup / least)), 1e-9)
         half_width = math.log(high / low) / 2
         doubts.append((half_width / distance, -distance))
     return doubts.index(max(doubts))

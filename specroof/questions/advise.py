@@ -257,75 +257,75 @@ class AdviseRequest(ChipsRequest, p.PolicyParameters, WorkerRequest, PlayedReque
         others = (self.traffic, self.prefill, self.decode, self.devices)
         return all(other is None for other in others)
 
+    @cached_property
+    def wanted(self) -> Wanted:
+        """What is asked about, checked, less the drafters that the named server does not run.
+
+        Raises
+        ------
+        SpecroofError
+            For a value that is not allowed, a traffic file that cannot be read, and where no
+            drafter is left.
+        """
+        traffic, mix, clients = None, None, list[float](USUAL_LOADS)
+        if self.traffic is not None:
+            from specroof.questions.traffic import traffic_of  # noqa: PLC0415 - needs pydantic
+
+            day = traffic_of(self.traffic)
+            traffic, mix = day.traffic, day.mix
+        if self.concurrency is not None:
+            clients = as_list(self.concurrency)
+        elif traffic is not None and traffic.unit == "concurrency":
+            busy = [max(1.0, load) for load in traffic.loads if load]
+            clients = [min(busy), round(np.median(busy)), max(busy)]
+        clients = array_within("concurrency", clients, "batch_size").tolist()
+        draft_lens = lengths_of(self.draft_len)
+        expect("draft_model", self.draft_model, str | None, DRAFT_MODEL)
+        targets = Targets(self.ttft_ms, self.tpot_ms, self.min_speedup)
+        load = _load(self, clients, mix)
+        refuse_one_token(load.steady.workload)
+        for chip in as_list(self.hardware):
+            profile = hardware_of(chip)
+            here, name = self.engine_on(profile)
+            usd_per_hour(profile, self.price_per_hour)
+        # A word that is not allowed is refused here: of what a chip refuses, others are tried.
+        options_of(self.options), server_of(self.server)
+        drafters = self.drafters_with_acceptance(self.drafters)
+        if not drafters:
+            reject("drafters is empty", "at least one drafter (--drafter SPEC)")
+        server, version = framework_of(self.framework)
+        if self.engine is not None and server is None:  # an engine of another server asks for it
+            rules = here.engine(name).rules
+            server = rules if rules in {*SERVERS} - {*USUAL_FRAMEWORKS} else None
+        frameworks = dict(zip(USUAL_FRAMEWORKS, USUAL_FRAMEWORKS, strict=True))
+        if server is not None:
+            frameworks = {server: f"{server}@{version}" if version else server}
+        asked = sorted({*load.batch_size})
+        if load.kind == "concurrency":
+            loads, counts = schedule_loads(asked, traffic), [*load.requests]
+            if counts:
+                known = dict(zip(load.batch_size, counts, strict=True))
+                counts = [known.get(load, 0) for load in loads]
+            load = replace(load, batch_size=loads, requests=counts)
+        # Drafters that are a share of time stand for any, and are kept.
+        refusals = {
+            one.name: refusal
+            for one in drafters
+            if (refusal := self.refusal(one, _draft_model(self, drafters, one)))
+        }
+        left = tuple(one for one in drafters if one.name not in refusals)
+        if not left:
+            raise OptionError("; ".join(dict.fromkeys(refusals.values())))
+        return Wanted(
+            *(self.architecture, left, load, asked, targets),
+            frameworks=frameworks,
+            draft_lens=draft_lens,
+            traffic=traffic,
+            refused={name: why.partition("; allowed")[0] for name, why in refusals.items()},
+        )
+
 
 # --- What is asked -------------------------------------------------------------------------------
-
-
-def _wanted(request: AdviseRequest) -> Wanted:
-    """Return what is asked about, checked, less the drafters that the named server does not run.
-
-    Raises
-    ------
-    SpecroofError
-        For a value that is not allowed, a traffic file that cannot be read, and where no drafter is
-        left.
-    """
-    traffic, mix, clients = None, None, list[float](USUAL_LOADS)
-    if request.traffic is not None:
-        from specroof.questions.traffic import traffic_of  # noqa: PLC0415 - needs pydantic
-
-        day = traffic_of(request.traffic)
-        traffic, mix = day.traffic, day.mix
-    if request.concurrency is not None:
-        clients = as_list(request.concurrency)
-    elif traffic is not None and traffic.unit == "concurrency":
-        busy = [max(1.0, load) for load in traffic.loads if load]
-        clients = [min(busy), round(np.median(busy)), max(busy)]
-    clients = array_within("concurrency", clients, "batch_size").tolist()
-    draft_lens = lengths_of(request.draft_len)
-    expect("draft_model", request.draft_model, str | None, DRAFT_MODEL)
-    targets = Targets(request.ttft_ms, request.tpot_ms, request.min_speedup)
-    load = _load(request, clients, mix)
-    refuse_one_token(load.steady.workload)
-    for chip in as_list(request.hardware):
-        profile = hardware_of(chip)
-        here, name = request.engine_on(profile)
-        usd_per_hour(profile, request.price_per_hour)
-    # A word that is not allowed is refused here: of what a chip refuses, other numbers are tried.
-    options_of(request.options), server_of(request.server)
-    drafters = request.drafters_with_acceptance(request.drafters)
-    if not drafters:
-        reject("drafters is empty", "at least one drafter (--drafter SPEC)")
-    server, version = framework_of(request.framework)
-    if request.engine is not None and server is None:  # an engine of another server asks for it
-        rules = here.engine(name).rules
-        server = rules if rules in {*SERVERS} - {*USUAL_FRAMEWORKS} else None
-    frameworks = dict(zip(USUAL_FRAMEWORKS, USUAL_FRAMEWORKS, strict=True))
-    if server is not None:
-        frameworks = {server: f"{server}@{version}" if version else server}
-    asked = sorted({*load.batch_size})
-    if load.kind == "concurrency":
-        loads, counts = schedule_loads(asked, traffic), [*load.requests]
-        if counts:
-            known = dict(zip(load.batch_size, counts, strict=True))
-            counts = [known.get(load, 0) for load in loads]
-        load = replace(load, batch_size=loads, requests=counts)
-    # Drafters that are a share of time stand for any, and are kept.
-    refusals = {
-        one.name: refusal
-        for one in drafters
-        if (refusal := request.refusal(one, _draft_model(request, drafters, one)))
-    }
-    left = tuple(one for one in drafters if one.name not in refusals)
-    if not left:
-        raise OptionError("; ".join(dict.fromkeys(refusals.values())))
-    return Wanted(
-        *(request.architecture, left, load, asked, targets),
-        frameworks=frameworks,
-        draft_lens=draft_lens,
-        traffic=traffic,
-        refused={name: why.partition("; allowed")[0] for name, why in refusals.items()},
-    )
 
 
 def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> Load:
@@ -401,28 +401,27 @@ class DeviceUse:
         devices = self.setup.placement.devices
         return f"{self.servers} x {devices} {self.setup.hardware.name} unsplit"
 
-    def case(self, request: AdviseRequest, wanted: Wanted) -> Case:
+    def case(self, request: AdviseRequest, load: Load) -> Case:
         """Return what is asked about, here."""
-        deployment, targets = Deployment(wanted.model, self.setup), wanted.targets.seconds
-        return served_case(
-            deployment, wanted.load, request.capacity, split=self.split, targets=targets
-        )
+        deployment = Deployment(request.architecture, self.setup)
+        targets = request.wanted.targets.seconds
+        return served_case(deployment, load, request.capacity, split=self.split, targets=targets)
 
     def one_server(
-        self, request: AdviseRequest, wanted: Wanted, loads: Sequence[float]
+        self, request: AdviseRequest, loads: Sequence[float], drafters: Sequence[Drafter]
     ) -> tuple[Prediction, Wanted]:
-        """Return what the drafters gain on one server at its share of each load."""
+        """Return what drafters gain on one server at its share of each load."""
         each = [max(load / self.servers, 1.0) for load in loads]
-        wanted = replace(wanted, load=replace(wanted.load, batch_size=each))
-        found = predicted(self.case(request, wanted), wanted.drafters)
+        wanted = replace(request.wanted, load=replace(request.wanted.load, batch_size=each))
+        found = predicted(self.case(request, wanted.load), drafters)
         return replace(found, price_per_hour=request.price_per_hour), wanted
 
-    def plain(self, request: AdviseRequest, wanted: Wanted) -> list[Plain]:
+    def plain(self, request: AdviseRequest) -> list[Plain]:
         """Return the figures of all servers without drafts, which share a load alike."""
-        first = replace(wanted, drafters=wanted.drafters[:1])
-        found, each = self.one_server(request, first, wanted.load.batch_size)
+        loads = request.wanted.load.batch_size
+        found, each = self.one_server(request, loads, request.wanted.drafters[:1])
         rows = plain_figures(found.outcomes[0], each, found.money)
-        for row, load in zip(rows, wanted.load.batch_size, strict=True):
+        for row, load in zip(rows, loads, strict=True):
             working = min(load, self.servers)
             shares = {q.TOKENS_PER_S.name: working, q.RUNNING.name: working}
             # Those that idle cost as much.
@@ -435,14 +434,13 @@ class DeviceUse:
         return rows
 
 
-def has_room(
-    request: AdviseRequest, wanted: Wanted, setup: Setup, drafters: Sequence[Drafter] = ()
-) -> bool:
+def has_room(request: AdviseRequest, setup: Setup, drafters: Sequence[Drafter] = ()) -> bool:
     """Tell whether a server holds the model and one request, with each of these drafters, too."""
+    workload = request.wanted.workload
     rooms = (
         served_room(
-            Deployment(wanted.model, setup),
-            context_len=wanted.workload.input_len + wanted.workload.output_len,
+            Deployment(request.architecture, setup),
+            context_len=workload.input_len + workload.output_len,
             drafter=drafter,
             verify_len=1.0 + (drafter is not None),
         )
@@ -452,36 +450,36 @@ def has_room(
     return is_endless or all(room.largest_batch >= 1 for room in rooms)
 
 
-def server_on(request: AdviseRequest, wanted: Wanted, profile: HardwareProfile) -> DeviceUse | None:
-    """Return the server with the requested number of devices, or with as few as hold the model.
+def server_on(
+    request: AdviseRequest, profile: HardwareProfile, tensor_parallel: int | None
+) -> DeviceUse | None:
+    """Return the server with so many devices, or with as few as hold the model.
 
     None where there is no room: for the model on the requested devices, or for the model with each
     of its drafters on as many devices as can be joined.
     """
-    if request.tensor_parallel is not None:
-        setup = request.worker(wanted.model, profile, request.tensor_parallel)
-        return DeviceUse(setup) if has_room(request, wanted, setup) else None
-    worker = partial(request.worker, wanted.model)
+    worker = partial(request.worker, request.architecture)
+    if tensor_parallel is not None:
+        setup = worker(profile, tensor_parallel)
+        return DeviceUse(setup) if has_room(request, setup) else None
     setups = dividing_setups(profile, joined_devices(profile), worker)
-    fitting = (one for one in setups if has_room(request, wanted, one, wanted.drafters))
+    fitting = (one for one in setups if has_room(request, one, request.wanted.drafters))
     return next(map(DeviceUse, fitting), None)
 
 
 def splits_on(
-    request: AdviseRequest, wanted: Wanted, profile: HardwareProfile, devices: int
+    request: AdviseRequest, profile: HardwareProfile, devices: int
 ) -> Iterator[tuple[Setup, Split]]:
     """Yield where a decode worker runs, and the workers, of so many devices; small ones first."""
 
     def fits(setup: Setup, is_prefill: bool) -> bool:
-        return has_room(request, wanted, setup, () if is_prefill else wanted.drafters)
+        return has_room(request, setup, () if is_prefill else request.wanted.drafters)
 
-    worker = partial(request.worker, wanted.model)
+    worker = partial(request.worker, request.architecture)
     return candidate_splits(devices, request.link, profile, worker, fits)
 
 
-def workers_on(
-    request: AdviseRequest, wanted: Wanted, profile: HardwareProfile
-) -> DeviceUse | None:
+def workers_on(request: AdviseRequest, profile: HardwareProfile) -> DeviceUse | None:
     """Return the workers, as told or the best of a budget; None where one has no room.
 
     The best serves the loads of the question with most tokens, those first that meet the targets.
@@ -490,26 +488,26 @@ def workers_on(
     """
     if request.tensor_parallel is not None:
         refuse("tensor_parallel", request.tensor_parallel, "none beside workers, which say theirs")
-    if wanted.load.requests:
+    if request.wanted.load.requests:
         refuse_played_workers(request)
     if request.devices is None:
-        setup, split = request.workers_on(wanted.model, profile)
-        has_both = all(has_room(request, wanted, one) for one in (split.prefill, setup))
+        setup, split = request.workers_on(request.architecture, profile)
+        has_both = all(has_room(request, one) for one in (split.prefill, setup))
         return DeviceUse(setup, split) if has_both else None
     if (request.prefill, request.decode) != (None, None):
         reject("devices is given with prefill or decode", "one of both")
-    splits = [DeviceUse(*pair) for pair in splits_on(request, wanted, profile, request.devices)]
+    splits = [DeviceUse(*pair) for pair in splits_on(request, profile, request.devices)]
     if not splits:
         return None
     most = min(joined_devices(profile), request.devices)
     unsplit = [
         DeviceUse(one, servers=request.devices // one.placement.devices)
-        for one in dividing_setups(profile, most, partial(request.worker, wanted.model))
+        for one in dividing_setups(profile, most, partial(request.worker, request.architecture))
         if one.placement.devices <= request.devices
-        and has_room(request, wanted, one, wanted.drafters)
+        and has_room(request, one, request.wanted.drafters)
     ]
     uses = [*splits, *unsplit]
-    drafted, plain = zip(*(_use_worth(request, wanted, use) for use in uses), strict=True)
+    drafted, plain = zip(*(_use_worth(request, use) for use in uses), strict=True)
     best, off = (uses[worths.index(max(worths))] for worths in (drafted, plain))
     most_split = max(drafted[: len(splits)])
     chosen, notes = uses[drafted.index(most_split)], list[str]()
@@ -525,17 +523,18 @@ def workers_on(
 
 
 def _use_worth(
-    request: AdviseRequest, wanted: Wanted, use: DeviceUse
+    request: AdviseRequest, use: DeviceUse
 ) -> tuple[tuple[int, float], tuple[int, float]]:
     """Return the key of the best use of devices with drafts, and of the best without.
 
     Loads that meet the targets, then the mean logarithm of throughput.
     """
-    found, each = use.one_server(request, wanted, wanted.asked)
+    loads, drafters = request.wanted.asked, request.wanted.drafters
+    found, each = use.one_server(request, loads, drafters)
     plain = plain_figures(found.outcomes[0], each, found.money)
-    grids = [grid_of(found, d, each, plain) for d in range(len(wanted.drafters))]
+    grids = [grid_of(found, d, each, plain) for d in range(len(drafters))]
     made = [np.where(one.allowed, np.nan_to_num(one.tokens_per_s), 0.0) for one in grids]
-    rates = np.concatenate(made, axis=1) * np.minimum(wanted.asked, use.servers)[:, None]
+    rates = np.concatenate(made, axis=1) * np.minimum(loads, use.servers)[:, None]
     meets = np.concatenate([one.in_time for one in grids], axis=1)
 
     def worth(lengths: slice) -> tuple[int, float]:
@@ -591,6 +590,8 @@ class ChipAdvice:
 
     Attributes
     ----------
+    request, given
+        What was asked, and the chip as it was named.
     setup
         Chip, engine, placement, and the server with the limits that are advised.
     drafter
@@ -615,12 +616,12 @@ class ChipAdvice:
     refused
         Drafters that the requested server does not run, and why: they are not in the choice. Where
         none is requested, the chosen one, if none of those whose flags are printed runs it.
-    to_measure
-        The benchmark that would settle most; None where nothing was tried.
     notes, warnings
         Sentences for the reader.
     """
 
+    request: AdviseRequest
+    given: HardwareLike
     setup: Setup
     drafter: Drafter
     plan: LoadPlan
@@ -629,7 +630,6 @@ class ChipAdvice:
     played: PlayedPlan | None
     engine_config: dict[str, str | None]
     launches: tuple[Launch, ...]
-    to_measure: ToMeasure | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
     worker_launches: dict[str, dict[str, Launch]] = field(default_factory=dict)
@@ -671,14 +671,21 @@ class ChipAdvice:
         """The least acceptance that pays, load by load."""
         return [break_even_of(self.prediction, self.plan, place) for place in range(len(self.rows))]
 
-    def reach(self, answer: "Advice") -> dict[str, Any] | None:
-        """Return how near measurements are to these loads."""
+    @property
+    def reach(self) -> dict[str, Any] | None:
+        """How near measurements are to these loads."""
+        names = (drafter.name for drafter in self.request.wanted.drafters)
         return nearness(
-            Deployment(answer.model, self.setup),
-            list(dict.fromkeys(name.partition(",")[0] for name in answer.drafters)),
-            answer.workload.mean_context_len,
+            Deployment(self.request.architecture, self.setup),
+            list(dict.fromkeys(name.partition(",")[0] for name in names)),
+            self.request.wanted.workload.mean_context_len,
             [row.at_once for row in self.rows],
         )
+
+    @cached_property
+    def to_measure(self) -> ToMeasure | None:
+        """The benchmark that would settle most; None of a split, and where nothing was tried."""
+        return least_certain(self) if self.split is None else None  # it starts one server
 
     @property
     def split(self) -> Split | None:
@@ -742,8 +749,8 @@ class Advice(Charted):
 
     def text(self) -> str:
         """Return the page: the decision, loads, prices, and flags to paste; or the benchmark."""
-        point = self.chips[0].to_measure
-        return bench_text(self, point) if point and self.asked.get("bench") else advice_text(self)
+        point = self.chips[0].to_measure if self.asked.get("bench") else None
+        return advice_text(self) if point is None else bench_text(self, point)
 
     @property
     def rows(self) -> tuple[AdvisedRow, ...]:
@@ -757,8 +764,8 @@ class Advice(Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints: that of the best chip first."""
-        case, *cases = (_chip_case(self, chip) for chip in self.chips)
-        choice, *choices = (_chip_choice(self, chip) for chip in self.chips)
+        case, *cases = (_chip_case(chip) for chip in self.chips)
+        choice, *choices = (_chip_choice(chip) for chip in self.chips)
         targets = fields_of(self.targets, "ttft_ms", "tpot_ms", "min_speedup")
         told = {"drafters": list(self.drafters), **targets, "other_chips": cases}
         choice |= {"other_chips": choices, "policies": None}
@@ -790,34 +797,40 @@ class Advice(Charted):
 @question(AdviseRequest)
 def advise(request: AdviseRequest) -> Advice:
     """Say whether speculative decoding pays, with which drafter and which server flags."""
-    wanted = _wanted(request)
+    wanted = request.wanted
     chips, unfit, enough = list[ChipAdvice](), list[str](), set[str]()
     profiles = unique_list("hardware", request.hardware, hardware_of)
     workers = [one for one in (request.prefill, request.decode, request.devices) if one is not None]
     if request.link is not None and not workers:
         refuse("link", request.link, "none where one server does both")
     for given, profile in zip(as_list(request.hardware), profiles, strict=True):
-        use = (workers_on if workers else server_on)(request, wanted, profile)
+        if workers:
+            use = workers_on(request, profile)
+        else:
+            use = server_on(request, profile, request.tensor_parallel)
         if use is not None:
-            chips.append(_chip_advice(request, wanted, given, use))
+            chips.append(_chip_advice(request, given, use))
             continue
-        why, instead = _no_room(request, wanted, profile, workers)
+        why, instead = _no_room(request, profile, workers)
         unfit.append(why)
         enough |= instead
     if not chips:
         allowed = " or ".join(sorted(enough)) or "a chip that holds it, or narrower --weights"
         reject(f"hardware: {'; '.join(unfit)}", allowed)
     chips.sort(key=_rank)
-    point = chips[0].to_measure
-    if request.bench and point is None:
-        reject("bench is True, and no draft can be tried on one server", "another drafter or load")
-    if request.bench and point and point.refused:
-        raise OptionError(point.refused)
-    policies = _policies(request, wanted, chips[0])
-    notes = [chip.notes for chip in chips] + ([] if policies is None else [policies.notes])
-    has_targets = wanted.targets.least_speedup > 1 or min(wanted.targets.seconds) < math.inf
-    if policies is not None and has_targets:
-        notes.append(("policies are compared by tokens per second, whatever the targets",))
+    if request.bench:
+        point = chips[0].to_measure
+        if point is None:
+            unmeasured = "bench is True, and no draft can be tried on one server"
+            reject(unmeasured, "another drafter or load")
+        if point.refused:
+            raise OptionError(point.refused)
+    notes = [*chain.from_iterable(chip.notes for chip in chips)]
+    policies = _policies(request, chips[0])
+    if policies is not None:
+        notes += policies.notes
+        if wanted.targets.least_speedup > 1 or min(wanted.targets.seconds) < math.inf:
+            notes.append("policies are compared by tokens per second, whatever the targets")
     return Advice(
         model=wanted.model,
         workload=wanted.workload,
@@ -826,33 +839,33 @@ def advise(request: AdviseRequest) -> Advice:
         chips=tuple(chips),
         model_name=name_of(request.model),
         policies=policies,
-        notes=tuple(dict.fromkeys(chain.from_iterable(notes))),
+        notes=tuple(dict.fromkeys(notes)),
         warnings=(*unfit, *_warnings_of(chips)),
     )
 
 
 def _no_room(
-    request: AdviseRequest, wanted: Wanted, profile: HardwareProfile, workers: Sequence[object]
+    request: AdviseRequest, profile: HardwareProfile, workers: Sequence[object]
 ) -> tuple[str, set[str]]:
     """Return why a chip does not serve the model, and flags with which it does, where there are."""
     most, enough, why = request.tensor_parallel or f"up to {joined_devices(profile)}", set(), ""
     if request.devices is not None:
         most = f"a prefill and a decode worker of together {request.devices}"
-        several = splits_on(request, wanted, profile, 2 * joined_devices(profile))
+        several = splits_on(request, profile, 2 * joined_devices(profile))
         for decode, split in islice(several, 1):
             least = decode.placement.devices + split.prefill.placement.devices
             enough = {f"--devices {least}"}
     elif workers:
         most = f"workers of {' and '.join(map(str, workers))}"
     elif request.tensor_parallel:
-        free = server_on(replace(request, tensor_parallel=None), wanted, profile)
+        free = server_on(request, profile, None)
         enough = set() if free is None else {f"--tp {free.setup.placement.devices}"}
     elif joined_devices(profile) > 1:
         try:
-            request.worker(wanted.model, profile, 2)
+            request.worker(request.architecture, profile, 2)
         except OptionError as refusal:  # it is not memory that more devices lack
             most, why = "1", f", and {str(refusal).partition('; allowed')[0]}"
-    return f"{wanted.model.name} does not fit on {most} x {profile.name}{why}", enough
+    return f"{request.architecture.name} does not fit on {most} x {profile.name}{why}", enough
 
 
 def _warnings_of(chips: Sequence[ChipAdvice]) -> Iterator[str]:
@@ -863,14 +876,12 @@ def _warnings_of(chips: Sequence[ChipAdvice]) -> Iterator[str]:
         yield warning if len(names) == len(chips) else f"{', '.join(names)}: {warning}"
 
 
-def _chip_advice(
-    request: AdviseRequest, wanted: Wanted, given: HardwareLike, use: DeviceUse
-) -> ChipAdvice:
+def _chip_advice(request: AdviseRequest, given: HardwareLike, use: DeviceUse) -> ChipAdvice:
     """Return the advice for a chip, which the user named or gave, or for workers of a split."""
-    off = None if use.off is None else use.off.plain(request, wanted)
+    wanted, off = request.wanted, None if use.off is None else use.off.plain(request)
 
     def predicted_on(use: DeviceUse, *, raises: bool = True) -> Prediction:
-        case = use.case(request, wanted).at(raises=raises)
+        case = use.case(request, wanted.load).at(raises=raises)
         found = predicted(case, wanted.drafters, draft_lens=wanted.draft_lens)
         return replace(found, price_per_hour=request.price_per_hour)
 
@@ -882,13 +893,13 @@ def _chip_advice(
     raised = _raised(prediction, plan)
     if raised:
         # What is started, and played through: the flags of the largest load that takes them.
-        most: dict[str, Any] = {name: most for name, (_, most) in raised.items()}
-        setup = in_server(wanted.model, setup, replace(setup.user_settings, **most))
+        settings = replace(setup.user_settings, running=raised["running"][1])
+        setup = in_server(wanted.model, setup, settings)
     if setup.user_settings.capture is not None:
         free = in_server(wanted.model, setup, replace(setup.user_settings, capture=None))
-        if has_room(request, wanted, free):
+        if has_room(request, free):
             captured = load_plan(predicted_on(replace(use, setup=free)), wanted, baseline=off)
-    flags, of_workers, said = _launches(request, wanted, setup, prediction, plan)
+    flags, of_workers, said = _launches(request, setup, prediction, plan)
     refused = dict(wanted.refused)
     if drafter.kind in SERVED_KINDS and flags and not any(flags.values()):
         problems = dict.fromkeys(why.partition("; allowed")[0] for why in said)
@@ -897,7 +908,7 @@ def _chip_advice(
     played = None
     if wanted.load.kind != "concurrency":
         # Limits are raised for each side by itself: a server without drafts has its own.
-        case, longest = use.case(request, wanted), max(k for _, _, k in plan.schedule)
+        case, longest = prediction.about, max(k for _, _, k in plan.schedule)
         server = played_server(case.deployment, drafter, case.load, case.room, longest)
         played = played_plan(server, case.load, plan.schedule, wanted.targets.seconds)
     warnings = [
@@ -910,10 +921,9 @@ def _chip_advice(
         *([] if captured is None else _uncaptured(setup, plan, captured)),
         *_nodes(setup, wanted.frameworks),
     ]
-    point = None
-    if use.split is None:  # a benchmark starts one server
-        point = least_certain(request, wanted, given, prediction, plan)
     return ChipAdvice(
+        request=request,
+        given=given,
         setup=setup,
         drafter=drafter,
         plan=plan,
@@ -922,7 +932,6 @@ def _chip_advice(
         played=played,
         engine_config=config or dict.fromkeys(wanted.frameworks, ""),
         launches=tuple(own for own in flags.values() if own is not None),
-        to_measure=point,
         # Its own lines say which limits are raised, and what the default would give.
         notes=(
             *(one for one in prediction.notes if not (raised and isinstance(one, Raised))),
@@ -934,7 +943,7 @@ def _chip_advice(
     )
 
 
-def _policies(request: AdviseRequest, wanted: Wanted, chip: ChipAdvice) -> "Adaptive | None":
+def _policies(request: AdviseRequest, chip: ChipAdvice) -> "Adaptive | None":
     """Return what draft lengths gain that follow load or confidence; None if not asked.
 
     Raises
@@ -949,6 +958,7 @@ def _policies(request: AdviseRequest, wanted: Wanted, chip: ChipAdvice) -> "Adap
         return None
     from specroof.questions.adaptive import AdaptiveRequest, adaptive  # noqa: PLC0415 - seldom
 
+    wanted = request.wanted
     if not wanted.load.requests or wanted.load.kind != "concurrency":
         refuse("policies", True, "with concurrency whose requests are simulated")
     same = {one.name for one in fields(AdaptiveRequest)} & {one.name for one in fields(request)}
@@ -1061,11 +1071,7 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
 
 
 def _launches(
-    request: AdviseRequest,
-    wanted: Wanted,
-    setup: Setup,
-    prediction: Prediction,
-    plan: LoadPlan,
+    request: AdviseRequest, setup: Setup, prediction: Prediction, plan: LoadPlan
 ) -> tuple[dict[str, Launch | None], dict[str, dict[str, Launch]], list[str]]:
     """Return flags by framework, those of workers of a split, and notes on them.
 
@@ -1075,7 +1081,8 @@ def _launches(
     if prediction.split is not None:
         schedule = worker_schedule(schedule, prediction, plan.chosen)
     found, of_workers = dict[str, Launch | None](), dict[str, dict[str, Launch]]()
-    drafter, model = wanted.drafters[plan.chosen], wanted.model
+    wanted, model = request.wanted, request.architecture
+    drafter = wanted.drafters[plan.chosen]
     weights = _draft_model(request, wanted.drafters, drafter)
     chip = setup.hardware.compute_capability
     told = partial(request.speculation, drafter, schedule, weights, capability=chip)
@@ -1119,55 +1126,35 @@ def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
 _USUAL: Final = "sglang"
 
 
-def least_certain(
-    request: AdviseRequest,
-    wanted: Wanted,
-    hardware: HardwareLike,
-    prediction: Prediction,
-    plan: LoadPlan,
-) -> ToMeasure | None:
-    """Return the point to measure; None where nothing was tried.
-
-    Parameters
-    ----------
-    request, wanted
-        The question.
-    hardware
-        The chip as it was given.
-    prediction, plan
-        What the decision is made from, and the decision.
-    """
+def least_certain(chip: ChipAdvice) -> ToMeasure | None:
+    """Return the point to measure on a chip; None where nothing was tried."""
+    plan, prediction, model = chip.plan, chip.prediction, chip.prediction.model
     known = [row for row in plan.rows if row.point is not None and math.isfinite(row.tried_speedup)]
     if not known:
         return None
-    least, drafter = plan.targets.least_speedup, wanted.drafters[plan.chosen]
-    ends = [row.bands.get("tried_speedup", (row.tried_speedup,) * 2) for row in known]
-    row = known[
-        least_settled(
-            [
-                (low / least, row.tried_speedup / least, high / least)
-                for row, (low, high) in zip(known, ends, strict=True)
-            ]
-        )
-    ]
+    bands = []
+    for row in known:
+        low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)
+        bands.append((low, row.tried_speedup, high))
+    row = known[least_settled(bands, plan.targets.least_speedup)]
     # A server that is measured caches no prompts, as none are alike.
     settings = replace(prediction.setup.user_settings, prefix_cache=False)
     refused, commands = "", list[tuple[str, str]]()
     try:
-        commands = _benchmark(request, wanted, hardware, prediction, settings, row)
+        commands = _benchmark(chip, settings, row)
     except OptionError as refusal:
         refused = str(refusal)
     rates: list[float | None] = [None, None]
     if row.concurrency is not None:
         one, place = prediction.outcomes[plan.chosen], row.place
-        if commands and any(core.cache_kind == "state" for _, core in wanted.model.counted_cores):
+        if commands and any(core.cache_kind == "state" for _, core in model.counted_cores):
             # Without a cache of prefixes memory holds more recurrent states.
-            setup = in_server(wanted.model, prediction.setup, settings)
-            case = prediction.about.at(deployment=Deployment(wanted.model, setup))
+            setup = in_server(model, prediction.setup, settings)
+            case = prediction.about.at(deployment=Deployment(model, setup))
             drafts = row.tried_draft_len
             one = outcomes(
                 case.at(load=case.load.part(place)),
-                drafter,
+                chip.drafter,
                 max_draft_len=drafts,
                 draft_lens=(drafts,),
                 only=True,
@@ -1176,7 +1163,7 @@ def least_certain(
         rates = one.tokens_per_s[0, place, [0, row.tried_draft_len]].tolist()
     return ToMeasure(
         concurrency=row.at_once if row.rate is None else max(round(row.at_once), 1),
-        drafter=drafter.name,
+        drafter=chip.drafter.name,
         draft_len=row.tried_draft_len,
         plain_tokens_per_s=rates[0],
         tokens_per_s=rates[1],
@@ -1186,14 +1173,7 @@ def least_certain(
     )
 
 
-def _benchmark(
-    request: AdviseRequest,
-    wanted: Wanted,
-    hardware: HardwareLike,
-    prediction: Prediction,
-    server: ServerSettings,
-    row: AdvisedRow,
-) -> list[tuple[str, str]]:
+def _benchmark(chip: ChipAdvice, server: ServerSettings, row: AdvisedRow) -> list[tuple[str, str]]:
     """Return titles and commands that measure a point, and that read the results.
 
     Raises
@@ -1202,16 +1182,16 @@ def _benchmark(
         For drafts that no engine can be forced to accept, and a server that is started otherwise
         than these commands do.
     """
-    chosen = [one.name for one in prediction.drafters].index(row.drafter)
-    drafter, curve, setup = prediction.drafters[chosen], prediction.curves[chosen], prediction.setup
+    request, drafter, setup = chip.request, chip.drafter, chip.prediction.setup
+    curve, workload = chip.prediction.curves[chip.plan.chosen], request.wanted.workload
     place, options = setup.placement, setup.options
     framework = framework_of(request.framework)[0] or setup.engine.rules
     if RUNS.get(framework, framework) in LOCAL_FRAMEWORKS:
         refuse("framework", framework, " or ".join(mocked_frameworks()))
     if place != Placement(place.tensor_parallel, nodes=1) or options.n_cpu_moe:
         reject("this server is no plain one to benchmark", "devices of one node that split layers")
-    if wanted.workload.prefix_hit_rate:
-        refuse("prefix_hit_rate", wanted.workload.prefix_hit_rate, "prompts that share nothing")
+    if workload.prefix_hit_rate:
+        refuse("prefix_hit_rate", workload.prefix_hit_rate, "prompts that share nothing")
     drafts = row.tried_draft_len
     if curve.verify_len[drafts] != drafts + 1:
         refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
@@ -1220,28 +1200,28 @@ def _benchmark(
         model=name_of(request.model),
         speculation=speculation_of(
             drafter,
-            wanted.model,
+            request.architecture,
             schedule,
-            _draft_model(request, wanted.drafters, drafter),
+            _draft_model(request, request.wanted.drafters, drafter),
             settings=replace(server, prefix_cache=None),  # which commands of benchmarks say anyway
         ),
         tokens_per_round=round(float(curve.tokens_per_round[0, row.place, drafts]), 4),
         batch_size=round(row.at_once),
-        input_len=round(wanted.workload.input_len),
-        output_len=round(wanted.workload.output_len),
+        input_len=round(workload.input_len),
+        output_len=round(workload.output_len),
         tensor_parallel=place.tensor_parallel,
         weights=options.weight_dtype,
         kv_cache=options.kv_dtype,
     )
     framework = framework if framework in mocked_frameworks() else _USUAL
     commands = mock_commands(point, release_in(setup, framework))
-    if isinstance(hardware, HardwareProfile):
-        chip = min((setup.hardware.name, *setup.hardware.aliases), key=len)
+    if isinstance(chip.given, HardwareProfile):
+        named = min((setup.hardware.name, *setup.hardware.aliases), key=len)
     else:
-        chip = os.fspath(hardware)
+        named = os.fspath(chip.given)
     stated = [f"{key}={value}" for key, value in server.stated.items()]
     words = {
-        "-H": chip,
+        "-H": named,
         "--model": point.model,
         "--drafter": drafter.name,
         "--draft-len": drafts,
@@ -1254,7 +1234,7 @@ def _benchmark(
     }
     pairs = [(flag, str(word)) for flag, word in words.items() if word is not None]
     results = shlex.join(["bench.jsonl", *chain.from_iterable(pairs)])
-    mine = shlex.quote(f"my-{Path(chip).stem}.yaml")
+    mine = shlex.quote(f"my-{Path(named).stem}.yaml")
     return [
         *commands,
         ("then compare", f"specroof validate {results}"),
@@ -1288,8 +1268,6 @@ _MATCHES: Final = "random prompts repeat little: vLLM verifies drafts just where
 
 # --- Advice on one page --------------------------------------------------------------------------
 
-#: What the commands of a benchmark are called in JSON.
-_TITLED: Final = ("title", "command")
 #: Letters of a kind of drafter that it has room for.
 _LONGEST_NAME: Final = 8
 #: Other lengths, shapes and drafters that the table has room for, beside those advised.
@@ -1304,8 +1282,8 @@ def advice_text(answer: Advice) -> str:
     if plan.drafts:
         every = " at every load" * (len(plan.schedule) == 1)
         sentences.append(f"drafts by load: {q.ranges_spelt(plan.schedule)}{every}")
-    sentences += [*_conditions(best), *_targets_lines(answer, best)]
-    sentences += _day_lines(plan.courses[plan.chosen].day)
+    sentences += [*_conditions(best), *_targets_lines(best)]
+    sentences += _day_lines(plan.course.day)
     parts = [_chips_table(answer)] if len(answer.chips) > 1 else []
     parts.append(_choices_table(best, short))
     if len(short) > 1:
@@ -1314,7 +1292,7 @@ def advice_text(answer: Advice) -> str:
     more = [
         compared_on(
             {
-                chip.setup.hardware.name: (chip.setup.engine.full_name, chip.reach(answer))
+                chip.setup.hardware.name: (chip.setup.engine.full_name, chip.reach)
                 for chip in answer.chips
             }
         ),
@@ -1339,7 +1317,7 @@ def advice_text(answer: Advice) -> str:
         more.append(wrapped(best.prediction.bands_line(loads, can_play=can_play)))
         more += _ends(best)
     found = "\n".join(map(wrapped, sentences))
-    return page(answer, *parts, *_commands(answer, best), found=found, more=more)
+    return page(answer, *parts, *_commands(best), found=found, more=more)
 
 
 def _at(rows: Iterable[AdvisedRow]) -> str:
@@ -1420,9 +1398,9 @@ def _why_on(row: AdvisedRow, targets: Targets) -> str:
     return "the best estimate is a gain" if gain else "it changes nothing there"
 
 
-def _targets_lines(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
+def _targets_lines(chip: ChipAdvice) -> Iterator[str]:
     """Yield at which loads users wait no longer than they may, as advised and without drafts."""
-    limits = {"TTFT": answer.targets.ttft_ms, "TPOT": answer.targets.tpot_ms}
+    limits = {"TTFT": chip.plan.targets.ttft_ms, "TPOT": chip.plan.targets.tpot_ms}
     promises = [f"{name} of {ms:g} ms" for name, ms in limits.items() if ms is not None]
     of_whom = " for 99% of requests" if chip.prediction.played else ""
     words = list[str]()
@@ -1570,8 +1548,9 @@ def _chips_table(answer: Advice) -> str:
     return "\n".join([rows_table(rows, shown, {"$/h": hourly}), *lines])
 
 
-def _holds_positions(model: Architecture, setup: Setup, chip: ChipAdvice) -> bool:
+def _holds_positions(setup: Setup, chip: ChipAdvice) -> bool:
     """Return whether a server holds a sequence of all positions of a model, beside its drafter."""
+    model = chip.request.architecture
     if model.positions is None or not chip.prediction.limits:
         return True
     longest = max((k for _, _, k in chip.plan.schedule), default=0)
@@ -1584,12 +1563,12 @@ def _holds_positions(model: Architecture, setup: Setup, chip: ChipAdvice) -> boo
     return bool(room.largest_batch >= 1)
 
 
-def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
+def _commands(chip: ChipAdvice) -> Iterator[str]:
     """Yield commands in lines that a shell joins again, for each framework.
 
     Of a server, or of a prefill and a decode worker.
     """
-    split, rules = chip.split, chip.setup.engine.rules
+    split, rules, model = chip.split, chip.setup.engine.rules, chip.request.architecture
     servers = [(flags, chip.setup, "") for flags in chip.launches]
     if split is not None:
         workers = {
@@ -1607,14 +1586,14 @@ def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
             others = f", predicted as {rules}"
         start = server_command(
             release_in(chip.setup, flags.framework),
-            answer.model_name,
+            name_of(chip.request.model),
             setup.placement,
             weights=options.weight_dtype,
             kv_cache=options.kv_dtype,
             hosts=hosts_of(setup),
-            family=answer.model.family,
-            quantization=answer.model.quantization,
-            is_fitted=not _holds_positions(answer.model, setup, chip),
+            family=model.family,
+            quantization=model.quantization,
+            is_fitted=not _holds_positions(setup, chip),
         )
         line = f"{flags.environment} {start} {flags.text}".strip()
         head = f"# {flags.release}{others}{what}"
@@ -1624,10 +1603,10 @@ def _commands(answer: Advice, chip: ChipAdvice) -> Iterator[str]:
 # --- Advice as the object that ``--json`` prints --------------------------------------------------
 
 
-def _chip_case(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
+def _chip_case(chip: ChipAdvice) -> dict[str, Any]:
     """Return what is served on a chip."""
     return {
-        **case_of(answer.model, chip.setup, answer.workload),
+        **case_of(chip.request.architecture, chip.setup, chip.request.wanted.workload),
         "usd_per_hour": chip.usd_per_hour,
         "capacity": chip.plan.capacity,
         "split": None if chip.split is None else split_json(chip.setup, chip.split),
@@ -1641,10 +1620,10 @@ _GAINS: Final = (
 )
 
 
-def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
+def _chip_choice(chip: ChipAdvice) -> dict[str, Any]:
     """Return what is advised for a chip."""
     plan, point = chip.plan, chip.to_measure
-    course = plan.courses[plan.chosen]
+    course = plan.course
     loads = [fields_of(row, *_LOAD) for row in chip.rows]
     return {
         "hardware": chip.setup.hardware.name,
@@ -1685,10 +1664,10 @@ def _chip_choice(answer: Advice, chip: ChipAdvice) -> dict[str, Any]:
         and {
             **asdict(point),
             "moved_by": point.moved_by,
-            "commands": [dict(zip(_TITLED, one, strict=True)) for one in point.commands],
+            "commands": [{"title": title, "command": words} for title, words in point.commands],
         },
         "played": chip.played and chip.played.to_dict(),
-        "reach": chip.reach(answer),
+        "reach": chip.reach,
     }
 
 

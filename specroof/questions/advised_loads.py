@@ -271,8 +271,8 @@ class LoadPlan:
         of these and between them, where nobody waits for it if there is one; None where none does.
     chosen
         The index of the drafter to start the server with.
-    courses
-        The schedule of each drafter.
+    course
+        The schedule of this drafter.
     nodes
         The drafts of its tree, or of its chain.
     capacity
@@ -287,7 +287,7 @@ class LoadPlan:
     others: tuple[tuple[AdvisedRow, ...], ...]
     best: AdvisedRow | None
     chosen: int
-    courses: tuple[Course, ...]
+    course: Course
     nodes: int
     capacity: dict[str, Any] | None
     targets: Targets
@@ -296,7 +296,7 @@ class LoadPlan:
     @property
     def schedule(self) -> tuple[tuple[int, int, int], ...]:
         """Ranges of loads from 1 on: first, last and drafts per round."""
-        return self.courses[self.chosen].schedule
+        return self.course.schedule
 
     @property
     def drafts(self) -> bool:
@@ -520,7 +520,7 @@ def load_plan(
     if wanted.load.kind != "concurrency":
         batches = loads = _decoded_together(grids[0])
     asked = [batches.index(load) for load in loads]
-    courses = tuple(_course(grid, batches, asked) for grid in grids)
+    courses = [_course(grid, batches, asked) for grid in grids]
     worth = [_worth(*pair, batches, asked) for pair in zip(grids, courses, strict=True)]
     chosen = worth.index(max(worth))
     rows = [
@@ -549,7 +549,7 @@ def load_plan(
         others=tuple(each[d] for d in range(len(each)) if d != chosen),
         best=max(soon or met, key=lambda one: one.tokens_per_s, default=None),
         chosen=chosen,
-        courses=courses,
+        course=courses[chosen],
         nodes=nodes,
         capacity=capacity,
         targets=targets,
@@ -769,11 +769,10 @@ def _point(grid: Grid, i: int, k: int) -> RoundBreakdown:
     requests, curve = grid.requests, grid.requests.curve
     running = np.broadcast_to(curve.running_batch[0], grid.ends[0].shape)[i]
     delay_s, round_s = requests.delay_s[0, i], requests.decoding_round_s[0, i]
+    names = ("tokens_per_round", "draft_s", "verify_s")
     return RoundBreakdown(
         draft_len=k,
-        tokens_per_round=float(curve.tokens_per_round[0, i, k]),
-        draft_s=float(curve.draft_s[0, i, k]),
-        verify_s=float(curve.verify_s[0, i, k]),
+        **{name: float(getattr(curve, name)[0, i, k]) for name in names},
         round_s=float(round_s[k]),
         decode_s=float(round_s[0]),
         running=float(running[k]),
