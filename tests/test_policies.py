@@ -276,7 +276,9 @@ def test_no_schedule_of_as_many_ranges_loses_less(
     rates: list[list[float]], most_ranges: int
 ) -> None:
     loads = [3 * index + 2 for index in range(len(rates))]
-    found = best_schedule(loads, rates, most_ranges=most_ranges)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("specroof.policies.schedule._MOST_RANGES", most_ranges)
+        found = best_schedule(loads, rates)
     every = product(range(3), repeat=len(rates))
     few = [one for one in every if sum(a != b for a, b in pairwise(one)) < most_ranges]
     least = min(lost(rates, one) for one in few)
@@ -306,7 +308,7 @@ def test_loads_that_round_to_one_number_share_its_drafts() -> None:
 def test_a_length_that_cannot_be_is_never_chosen() -> None:
     rates = [[1.0, 5.0], [1.0, np.nan]]
     assert best_schedule([1, 2], rates) == ((1, 1, 1), (2, 2, 0))
-    assert best_schedule([1, 2], rates, most_ranges=1) == ((1, 2, 0),)
+    assert best_schedule([1, 2], rates, least_gain=0.9) == ((1, 2, 0),)
 
 
 # --- loads that move ------------------------------------------------------------------------------
@@ -404,13 +406,14 @@ def test_a_day_of_requests_in_flight_is_that_of_brute_force(
     [((1, 1, 1, 4, 8), [2, 0], 3 * 30 + 40 + 80), ((1, 8, 8), [2, 1], 30 + 100 + 100)],
 )
 def test_a_schedule_of_few_ranges_goes_by_the_hours_of_each_load(
-    hours: tuple[float, ...], drafts: list[int], tokens_per_s: float
+    monkeypatch: pytest.MonkeyPatch, hours: Any, drafts: list[int], tokens_per_s: float
 ) -> None:
+    monkeypatch.setattr("specroof.policies.schedule._MOST_RANGES", 2)
     # 1 request gains threefold with 2 drafts, 4 lose with any, and 8 gain a quarter with 1. Two
     # ranges leave one of them out: of 4 and 8 the one that loses less over the hours.
     rates = [[10.0, 10.0, 30.0], [40.0, 4.0, 4.0], [80.0, 100.0, 8.0]]
     traffic = Traffic(hours, "concurrency")
-    day = advised_day(traffic, [1, 4, 8], rates, output_len=10, most_ranges=2)
+    day = advised_day(traffic, [1, 4, 8], rates, output_len=10)
     assert [k for _, _, k in day.schedule] == drafts
     assert day.gain == pytest.approx(tokens_per_s / (10 * sum(hours)) - 1)
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 #: from 1 on, without gaps.
 Ranges: TypeAlias = tuple[tuple[int, int, int], ...]
 
+#: Ranges of a schedule, at most.
+_MOST_RANGES: Final = 4
 #: Equal but for rounding: fewer ranges win.
 _TIE: Final = 1e-13
 #: Equal parts of a makespan in which the batch and its contexts are taken to be the same.
@@ -43,7 +45,6 @@ def best_schedule(
     loads: Sequence[float],
     tokens_per_s: npt.ArrayLike,
     *,
-    most_ranges: int = 4,
     weights: npt.ArrayLike | None = None,
     least_gain: float = 0.0,
 ) -> Ranges:
@@ -51,7 +52,7 @@ def best_schedule(
 
     .. math:: \min \sum_b w_b \left(1 - \frac{r_b(K(b))}{\max_K r_b(K)}\right)
 
-    over schedules K with at most `most_ranges` ranges.
+    over schedules K with at most four ranges.
 
     Parameters
     ----------
@@ -60,8 +61,6 @@ def best_schedule(
         Those that round to the same whole number share its drafts.
     tokens_per_s
         Throughput, shape (loads, draft lengths from 0); NaN where a length cannot be.
-    most_ranges
-        How many ranges at most.
     weights
         How much each load counts, shape (loads,); all the same if None.
     least_gain
@@ -80,7 +79,7 @@ def best_schedule(
     >>> rates = [[1.0, 2.0, 3.0], [10.0, 14.0, 13.0], [90.0, 80.0, 70.0]]
     >>> best_schedule([1, 8, 64], rates)
     ((1, 7, 2), (8, 63, 1), (64, 64, 0))
-    >>> best_schedule([1, 8, 64], rates, most_ranges=2)  # 1 - 13/14 is lost at 8
+    >>> best_schedule([1, 8, 64], rates, least_gain=0.05)  # a third of 1 - 13/14 is lost at 8
     ((1, 63, 2), (64, 64, 0))
     """
     rates = np.asarray(tokens_per_s, dtype=np.float64)
@@ -97,12 +96,10 @@ def best_schedule(
     lost = np.nan_to_num(1.0 - rates / np.nanmax(rates, axis=1, keepdims=True), nan=np.inf)
     weighed = (shares / shares.sum())[:, None] * lost
     cost = np.add.reduceat(weighed, starts)
-    return cheapest_schedule(whole.tolist(), cost, most_ranges=most_ranges, least_gain=least_gain)
+    return cheapest_schedule(whole.tolist(), cost, least_gain=least_gain)
 
 
-def cheapest_schedule(
-    loads: Sequence[int], cost: Array, *, most_ranges: int = 4, least_gain: float = 0.0
-) -> Ranges:
+def cheapest_schedule(loads: Sequence[int], cost: Array, *, least_gain: float = 0.0) -> Ranges:
     """Return the schedule of few ranges whose costs add up to least.
 
     Parameters
@@ -112,7 +109,7 @@ def cheapest_schedule(
     cost
         Of each draft length at each load, shape (loads, draft lengths from 0), at least 0; inf
         where a length cannot be.
-    most_ranges, least_gain
+    least_gain
         As for `best_schedule`, in the unit of the costs.
 
     Source
@@ -124,7 +121,7 @@ def cheapest_schedule(
     ((1, 63, 1), (64, 64, 0))
     """
     ranges: Ranges = ()
-    cuts = _cuts(cost, most_ranges, least_gain)
+    cuts = _cuts(cost, least_gain)
     for start, stop in zip(cuts, [*cuts[1:], len(loads)], strict=True):
         drafts = int(np.argmin(cost[start:stop].sum(axis=0)))  # ties go to the shorter draft
         first = 1 if start == 0 else loads[start]
@@ -176,7 +173,7 @@ def fitting_schedule(server: "PlayedServer", requests: "Requests", plain: "Playe
     return (*ranges, (first, int(plain.running.max()), drafts))
 
 
-def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
+def _cuts(weighed: Array, least_gain: float) -> list[int]:
     """Return the beginnings of ranges: as few as gain enough."""
     n = len(weighed)
     sums = np.concatenate([np.zeros((1, weighed.shape[1])), np.cumsum(weighed, axis=0)])
@@ -185,7 +182,7 @@ def _cuts(weighed: Array, most_ranges: int, least_gain: float) -> list[int]:
     cost = np.min(np.nan_to_num(spans, nan=np.inf), axis=2)  # of loads start … stop - 1
     best, before = cost[0], [np.zeros(n + 1, dtype=int)]
     lost = [float(best[n])]
-    for used in range(2, min(most_ranges, n) + 1):
+    for used in range(2, min(_MOST_RANGES, n) + 1):
         # A range without a load is never the choice: fewer ranges do as well.
         totals = best[:, None] + np.where(np.tri(n + 1, dtype=bool), np.inf, cost)
         before.append(np.argmin(totals, axis=0))
@@ -335,7 +332,6 @@ def advised_day(
     *,
     output_len: float,
     refused: npt.ArrayLike = False,
-    most_ranges: int = 4,
 ) -> Day:
     r"""Return the drafts to run over a day, and their gain.
 
@@ -355,8 +351,6 @@ def advised_day(
     refused
         Lengths that must not be taken from a load up to the next, shape of `tokens_per_s`; length 0
         may be taken at every load.
-    most_ranges
-        Ranges of a schedule, at most.
 
     Source
         Little 1961, Oper. Res. 9(3), for the requests in flight; the oracle is the best by hour.
@@ -377,7 +371,9 @@ def advised_day(
     )
     never = np.broadcast_to(np.asarray(refused, dtype=np.bool_), rates.shape)
     place = np.searchsorted(np.round(loads), np.round(running), side="right") - 1
-    speed = _speed(running, loads, rates)
+    of_each = zip(running.T, (rates / loads[:, None]).T, strict=True)
+    speed = np.stack([np.interp(at, loads, one) for at, one in of_each], axis=-1)
+    speed[:, ~np.isfinite(rates).all(axis=0)] = -np.inf  # tokens per second of each user
     best = best_index(np.where(np.take_along_axis(never, place, axis=0), np.nan, speed))
     busy = hours > 0
 
@@ -406,7 +402,6 @@ def advised_day(
     run = best_schedule(
         loads.tolist(),
         np.where(never, REFUSED * rates, rates),
-        most_ranges=most_ranges,
         weights=np.bincount(nearest, minlength=len(loads)) + _RARE,
     )
     drafts = followed = _followed(run, running, best)
@@ -433,17 +428,6 @@ def advised_day(
         held_changes=int(np.count_nonzero(np.diff(held))),
         held_gain=gain(held),
     )
-
-
-def _speed(running: Array, loads: Array, rates: Array) -> Array:
-    """Return the tokens per second of each user, axes (hour, draft_len); -inf where none can be."""
-    columns = [
-        np.interp(running[:, k], loads, rates[:, k] / loads)
-        if np.isfinite(rates[:, k]).all()
-        else np.full(len(running), -np.inf)
-        for k in range(rates.shape[1])
-    ]
-    return np.stack(columns, axis=-1)
 
 
 def _running(

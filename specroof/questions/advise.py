@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -317,7 +318,7 @@ class AdviseRequest(ChipsRequest, p.PolicyParameters, WorkerRequest, PlayedReque
         if not left:
             raise OptionError("; ".join(dict.fromkeys(refusals.values())))
         return Wanted(
-            *(self.architecture, left, load, asked, targets),
+            *(left, load, asked, targets),
             frameworks=frameworks,
             draft_lens=draft_lens,
             traffic=traffic,
@@ -685,7 +686,51 @@ class ChipAdvice:
     @cached_property
     def to_measure(self) -> ToMeasure | None:
         """The benchmark that would settle most; None of a split, and where nothing was tried."""
-        return least_certain(self) if self.split is None else None  # it starts one server
+        plan, prediction, model = self.plan, self.prediction, self.prediction.model
+        known = [
+            row for row in plan.rows if row.point is not None and math.isfinite(row.tried_speedup)
+        ]
+        if not known or self.split is not None:  # a benchmark starts one server
+            return None
+        bands = []
+        for row in known:
+            low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)
+            bands.append((low, row.tried_speedup, high))
+        row = known[least_settled(bands, plan.targets.least_speedup)]
+        # A server that is measured caches no prompts, as none are alike.
+        settings = replace(prediction.setup.user_settings, prefix_cache=False)
+        refused, commands = "", list[tuple[str, str]]()
+        try:
+            commands = _benchmark(self, settings, row)
+        except OptionError as refusal:
+            refused = str(refusal)
+        rates: list[float | None] = [None, None]
+        if row.concurrency is not None:
+            one, place = prediction.outcomes[plan.chosen], row.place
+            if commands and any(core.cache_kind == "state" for _, core in model.counted_cores):
+                # Without a cache of prefixes memory holds more recurrent states.
+                setup = in_server(model, prediction.setup, settings)
+                case = prediction.about.at(deployment=Deployment(model, setup))
+                drafts = row.tried_draft_len
+                one = outcomes(
+                    case.at(load=case.load.part(place)),
+                    self.drafter,
+                    max_draft_len=drafts,
+                    draft_lens=(drafts,),
+                    only=True,
+                )
+                place = 0
+            rates = one.tokens_per_s[0, place, [0, row.tried_draft_len]].tolist()
+        return ToMeasure(
+            concurrency=row.at_once if row.rate is None else max(round(row.at_once), 1),
+            drafter=self.drafter.name,
+            draft_len=row.tried_draft_len,
+            plain_tokens_per_s=rates[0],
+            tokens_per_s=rates[1],
+            swings=swings(row.point) if row.point is not None else {},
+            commands=tuple(commands),
+            refused=refused,
+        )
 
     @property
     def split(self) -> Split | None:
@@ -695,8 +740,8 @@ class ChipAdvice:
     @property
     def files(self) -> dict[str, str]:
         """Files that the flags name."""
-        workers = (own for roles in self.worker_launches.values() for own in roles.values())
-        launches = (*self.launches, *workers)
+        workers = (roles.values() for roles in self.worker_launches.values())
+        launches = chain(self.launches, *workers)
         return {name: text for flags in launches for name, text in flags.files.items()}
 
 
@@ -832,7 +877,7 @@ def advise(request: AdviseRequest) -> Advice:
         if wanted.targets.least_speedup > 1 or min(wanted.targets.seconds) < math.inf:
             notes.append("policies are compared by tokens per second, whatever the targets")
     return Advice(
-        model=wanted.model,
+        model=request.architecture,
         workload=wanted.workload,
         targets=wanted.targets,
         drafters=tuple(drafter.name for drafter in wanted.drafters),
@@ -894,9 +939,9 @@ def _chip_advice(request: AdviseRequest, given: HardwareLike, use: DeviceUse) ->
     if raised:
         # What is started, and played through: the flags of the largest load that takes them.
         settings = replace(setup.user_settings, running=raised["running"][1])
-        setup = in_server(wanted.model, setup, settings)
+        setup = in_server(request.architecture, setup, settings)
     if setup.user_settings.capture is not None:
-        free = in_server(wanted.model, setup, replace(setup.user_settings, capture=None))
+        free = in_server(request.architecture, setup, replace(setup.user_settings, capture=None))
         if has_room(request, free):
             captured = load_plan(predicted_on(replace(use, setup=free)), wanted, baseline=off)
     flags, of_workers, said = _launches(request, setup, prediction, plan)
@@ -965,7 +1010,7 @@ def _policies(request: AdviseRequest, chip: ChipAdvice) -> "Adaptive | None":
     return adaptive(
         **{name: getattr(request, name) for name in same}
         | {
-            "model": wanted.model,
+            "model": request.architecture,
             "family": None,
             "hardware": chip.setup.hardware,
             "tensor_parallel": chip.setup.placement.tensor_parallel,
@@ -1124,53 +1169,6 @@ def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
 
 #: Whose benchmark is written where the engine's server cannot be forced to accept drafts.
 _USUAL: Final = "sglang"
-
-
-def least_certain(chip: ChipAdvice) -> ToMeasure | None:
-    """Return the point to measure on a chip; None where nothing was tried."""
-    plan, prediction, model = chip.plan, chip.prediction, chip.prediction.model
-    known = [row for row in plan.rows if row.point is not None and math.isfinite(row.tried_speedup)]
-    if not known:
-        return None
-    bands = []
-    for row in known:
-        low, high = row.bands.get("tried_speedup", (row.tried_speedup,) * 2)
-        bands.append((low, row.tried_speedup, high))
-    row = known[least_settled(bands, plan.targets.least_speedup)]
-    # A server that is measured caches no prompts, as none are alike.
-    settings = replace(prediction.setup.user_settings, prefix_cache=False)
-    refused, commands = "", list[tuple[str, str]]()
-    try:
-        commands = _benchmark(chip, settings, row)
-    except OptionError as refusal:
-        refused = str(refusal)
-    rates: list[float | None] = [None, None]
-    if row.concurrency is not None:
-        one, place = prediction.outcomes[plan.chosen], row.place
-        if commands and any(core.cache_kind == "state" for _, core in model.counted_cores):
-            # Without a cache of prefixes memory holds more recurrent states.
-            setup = in_server(model, prediction.setup, settings)
-            case = prediction.about.at(deployment=Deployment(model, setup))
-            drafts = row.tried_draft_len
-            one = outcomes(
-                case.at(load=case.load.part(place)),
-                chip.drafter,
-                max_draft_len=drafts,
-                draft_lens=(drafts,),
-                only=True,
-            )
-            place = 0
-        rates = one.tokens_per_s[0, place, [0, row.tried_draft_len]].tolist()
-    return ToMeasure(
-        concurrency=row.at_once if row.rate is None else max(round(row.at_once), 1),
-        drafter=chip.drafter.name,
-        draft_len=row.tried_draft_len,
-        plain_tokens_per_s=rates[0],
-        tokens_per_s=rates[1],
-        swings=swings(row.point) if row.point is not None else {},
-        commands=tuple(commands),
-        refused=refused,
-    )
 
 
 def _benchmark(chip: ChipAdvice, server: ServerSettings, row: AdvisedRow) -> list[tuple[str, str]]:
@@ -1405,12 +1403,10 @@ def _targets_lines(chip: ChipAdvice) -> Iterator[str]:
     of_whom = " for 99% of requests" if chip.prediction.played else ""
     words = list[str]()
     for side in (q.MEETS_TARGETS, q.PLAIN_MEETS_TARGETS):
-        met, unclear = (
-            _at(row for row in chip.rows if getattr(row, side.name) == outcome)
-            for outcome in ("yes", "unclear")
-        )
-        parts = [f"{told} at {at}" for told, at in (("met", met), ("unclear", unclear)) if at]
-        parts = [f"{part} {chip.rows[0].unit}" for part in parts[:1]] + parts[1:]
+        at = grouped(chip.rows, attrgetter(side.name))
+        known = {"yes": "met", "unclear": "unclear"}
+        parts = [f"{word} at {_at(at[one])}" for one, word in known.items() if one in at]
+        parts[:1] = [f"{part} {chip.rows[0].unit}" for part in parts[:1]]
         words.append(", ".join(parts) or "met at no load")
     if promises:
         sides = f"{words[0]} with drafts, {words[1]} without"
@@ -1535,7 +1531,6 @@ def _times_table(chip: ChipAdvice) -> str:
 
 def _chips_table(answer: Advice) -> str:
     """Return a line for each chip, at the best of its loads, and what they are compared on."""
-    chips = {chip.setup.hardware.name: chip for chip in answer.chips}
     rows = [chip.plan.best or chip.rows[-1] for chip in answer.chips]
     hourly = [
         ABSENT if (usd := chip.usd_per_hour) is None else format_price(usd * row.devices)
@@ -1543,7 +1538,7 @@ def _chips_table(answer: Advice) -> str:
     ]
     shown = ["hardware", "devices", _load_key(rows), "draft_len", q.TPOT.name, q.TOKENS_PER_S.name]
     shown += [q.PRICE.name, f"{q.PRICE.name}_band"]
-    none = [name for name, chip in chips.items() if chip.plan.best is None]
+    none = [chip.setup.hardware.name for chip in answer.chips if chip.plan.best is None]
     lines = [wrapped(f"{name}: no load meets the targets") for name in none]
     return "\n".join([rows_table(rows, shown, {"$/h": hourly}), *lines])
 

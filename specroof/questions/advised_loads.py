@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from specroof import quantities as q
 from specroof.acceptance import constant_acceptance
-from specroof.architecture.model import Architecture
 from specroof.arrays import Array, BoolArray, number_within
 from specroof.drafters import Drafter
 from specroof.outcomes.outcomes import Outcomes, outcomes
@@ -342,8 +341,7 @@ def schedule_loads(loads: Sequence[float], traffic: Traffic | None) -> list[floa
     return sorted({*loads, *(load for load in between if least < load < most)})
 
 
-#: Ranges of a schedule, at most; a further one must gain this share of throughput.
-_MOST_RANGES: Final = 4
+#: A further range of a schedule must gain this share of throughput.
 _LEAST_GAIN: Final = 0.002
 #: The weight of a load between those of the question, beside 1: it moves the edges of ranges alone.
 _BETWEEN: Final = 1e-4
@@ -357,8 +355,8 @@ class Wanted:
 
     Parameters
     ----------
-    model, drafters
-        What is served, and what is compared.
+    drafters
+        What is compared.
     load
         Loads of the question, and others between them, which move the edges of a schedule alone: of
         clients that are played through, these are in closed form.
@@ -376,7 +374,6 @@ class Wanted:
         Drafters that the requested server does not run, and why.
     """
 
-    model: Architecture
     drafters: tuple[Drafter, ...]
     load: Load
     asked: Sequence[float]
@@ -670,12 +667,9 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
                 *(traffic, batches, np.where(refused & lengths, rates, taken)),
                 output_len=output_len,
                 refused=refused,
-                most_ranges=_MOST_RANGES,
             )
             return Course(day.schedule, None, day)
-        ranges = best_schedule(
-            batches, taken, most_ranges=_MOST_RANGES, weights=weights, least_gain=_LEAST_GAIN
-        )
+        ranges = best_schedule(batches, taken, weights=weights, least_gain=_LEAST_GAIN)
         drafts = [drafts_at(ranges, batches[i]) for i in asked]
         if not any(drafts):
             ranges = ((1, round(batches[-1]), 0),)
