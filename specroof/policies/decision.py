@@ -98,8 +98,7 @@ def best_choice(
     values = np.asarray(speedup, dtype=np.float64)
     ends = [values if end is None else np.asarray(end, dtype=np.float64) for end in (low, high)]
     found = decide((values, ends[0], ends[1]), np.zeros((), dtype=bool), least=least)
-    columns = {one.name: getattr(found, one.name).item() for one in fields(Choice)}
-    return Choice(**columns)
+    return Choice(*(getattr(found, one.name).item() for one in fields(Choice)))
 
 
 def decide(

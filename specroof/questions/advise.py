@@ -383,7 +383,8 @@ class DeviceUse:
     servers
         Servers that share the load alike.
     off
-        The best use of the same devices without drafts, over which speedups are; None for this one.
+        Figures of the best use of the same devices without drafts, over which speedups are; None
+        for those of this one.
     notes
         Where other uses are better.
     """
@@ -391,7 +392,7 @@ class DeviceUse:
     setup: Setup
     split: Split | None = None
     servers: int = 1
-    off: "DeviceUse | None" = None
+    off: Sequence[Plain] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -407,32 +408,6 @@ class DeviceUse:
         deployment = Deployment(request.architecture, self.setup)
         targets = request.wanted.targets.seconds
         return served_case(deployment, load, request.capacity, split=self.split, targets=targets)
-
-    def one_server(
-        self, request: AdviseRequest, loads: Sequence[float], drafters: Sequence[Drafter]
-    ) -> tuple[Prediction, Wanted]:
-        """Return what drafters gain on one server at its share of each load."""
-        each = [max(load / self.servers, 1.0) for load in loads]
-        wanted = replace(request.wanted, load=replace(request.wanted.load, batch_size=each))
-        found = predicted(self.case(request, wanted.load), drafters)
-        return replace(found, price_per_hour=request.price_per_hour), wanted
-
-    def plain(self, request: AdviseRequest) -> list[Plain]:
-        """Return the figures of all servers without drafts, which share a load alike."""
-        loads = request.wanted.load.batch_size
-        found, each = self.one_server(request, loads, request.wanted.drafters[:1])
-        rows = plain_figures(found.outcomes[0], each, found.money)
-        for row, load in zip(rows, loads, strict=True):
-            working = min(load, self.servers)
-            shares = {q.TOKENS_PER_S.name: working, q.RUNNING.name: working}
-            # Those that idle cost as much.
-            shares |= dict.fromkeys((q.PRICE.name, q.ENERGY.name), self.servers / working)
-            for name, share in shares.items():
-                row[name] = row[name] and row[name] * share
-                if name in row["bands"]:
-                    low, high = row["bands"][name]
-                    row["bands"][name] = low * share, high * share
-        return rows
 
 
 def has_room(request: AdviseRequest, setup: Setup, drafters: Sequence[Drafter] = ()) -> bool:
@@ -508,42 +483,55 @@ def workers_on(request: AdviseRequest, profile: HardwareProfile) -> DeviceUse | 
         and has_room(request, one, request.wanted.drafters)
     ]
     uses = [*splits, *unsplit]
-    drafted, plain = zip(*(_use_worth(request, use) for use in uses), strict=True)
-    best, off = (uses[worths.index(max(worths))] for worths in (drafted, plain))
+    drafted, plain, figures = zip(*(_use_worth(request, use) for use in uses), strict=True)
+    best, off = (worths.index(max(worths)) for worths in (drafted, plain))
     most_split = max(drafted[: len(splits)])
-    chosen, notes = uses[drafted.index(most_split)], list[str]()
-    if off is not chosen:
-        notes.append(f"speedups are over the best use without drafts, {off.name}")
-    if best is not chosen:
+    chosen, notes = drafted.index(most_split), list[str]()
+    if off != chosen:
+        notes.append(f"speedups are over the best use without drafts, {uses[off].name}")
+    if best != chosen:
         more = math.exp(max(drafted)[1] - most_split[1])
         notes.append(
-            f"no split is the best use: {best.name} with drafts make {more:.2f} times as many tokens"
+            f"no split is the best use: {uses[best].name} with drafts make {more:.2f} times as many tokens"
         )
     said = (Urgent("; ".join(notes)),) if notes else ()
-    return replace(chosen, off=None if off is chosen else off, notes=said)
+    return replace(uses[chosen], off=None if off == chosen else figures[off], notes=said)
 
 
 def _use_worth(
     request: AdviseRequest, use: DeviceUse
-) -> tuple[tuple[int, float], tuple[int, float]]:
-    """Return the key of the best use of devices with drafts, and of the best without.
+) -> tuple[tuple[int, float], tuple[int, float], list[Plain]]:
+    """Return the key of the best use of devices with drafts and without, and figures without.
 
-    Loads that meet the targets, then the mean logarithm of throughput.
+    Loads that meet the targets, then the mean logarithm of throughput. Servers share a load alike.
     """
-    loads, drafters = request.wanted.asked, request.wanted.drafters
-    found, each = use.one_server(request, loads, drafters)
-    plain = plain_figures(found.outcomes[0], each, found.money)
-    grids = [grid_of(found, d, each, plain) for d in range(len(drafters))]
+    wanted, loads = request.wanted, np.array(request.wanted.load.batch_size)
+    working = np.minimum(loads, use.servers)
+    each = replace(wanted, load=replace(wanted.load, batch_size=(loads / working).tolist()))
+    found = predicted(use.case(request, each.load), wanted.drafters)
+    money = replace(found, price_per_hour=request.price_per_hour).money
+    plain = plain_figures(found.outcomes[0], each, money)
+    grids = [grid_of(found, d, each, plain) for d in range(len(wanted.drafters))]
+    asked = np.isin(loads, wanted.asked)
     made = [np.where(one.allowed, np.nan_to_num(one.tokens_per_s), 0.0) for one in grids]
-    rates = np.concatenate(made, axis=1) * np.minimum(loads, use.servers)[:, None]
-    meets = np.concatenate([one.in_time for one in grids], axis=1)
+    rates = (np.concatenate(made, axis=1) * working[:, None])[asked]
+    meets = np.concatenate([one.in_time for one in grids], axis=1)[asked]
 
     def worth(lengths: slice) -> tuple[int, float]:
         reached = np.max(rates[:, lengths] * meets[:, lengths], axis=1)
         known = np.where(reached > 0, reached, np.max(rates[:, lengths], axis=1))
         return int((reached > 0).sum()), float(np.log(np.maximum(known, 1.0)).mean())
 
-    return worth(slice(None)), worth(slice(1))
+    for row, count in zip(plain, working.tolist(), strict=True):
+        shares = dict.fromkeys((q.TOKENS_PER_S.name, q.RUNNING.name), count)
+        # Those that idle cost as much.
+        shares |= dict.fromkeys((q.PRICE.name, q.ENERGY.name), use.servers / count)
+        for name, share in shares.items():
+            row[name] = row[name] and row[name] * share
+            if name in row["bands"]:
+                low, high = row["bands"][name]
+                row["bands"][name] = low * share, high * share
+    return worth(slice(None)), worth(slice(1)), plain
 
 
 # --- The answer ----------------------------------------------------------------------------------
@@ -923,7 +911,7 @@ def _warnings_of(chips: Sequence[ChipAdvice]) -> Iterator[str]:
 
 def _chip_advice(request: AdviseRequest, given: HardwareLike, use: DeviceUse) -> ChipAdvice:
     """Return the advice for a chip, which the user named or gave, or for workers of a split."""
-    wanted, off = request.wanted, None if use.off is None else use.off.plain(request)
+    wanted, off = request.wanted, use.off
 
     def predicted_on(use: DeviceUse, *, raises: bool = True) -> Prediction:
         case = use.case(request, wanted.load).at(raises=raises)

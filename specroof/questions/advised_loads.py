@@ -648,8 +648,9 @@ def _decoded_together(grid: Grid) -> list[float]:
 def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Course:
     """Return the draft lengths of one drafter by load: requests that are decoded together.
 
-    One length, or none, where a server cannot follow the load, and where its longest draft leaves
-    room for fewer requests than a shorter one would: that room is what all lengths have.
+    One length, or none, where a server that flags are written for cannot follow the load, and where
+    its longest draft leaves room for fewer requests than a shorter one would: that room is what all
+    lengths have.
     """
     traffic = grid.wanted.traffic
     weights = np.full(len(batches), _BETWEEN)
@@ -678,7 +679,15 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
 
     found = course(np.ones(values.shape[1], dtype=bool))
     lengths = {k for _, _, k in found.schedule if k}
-    is_fixed = not _follows_load(grid)
+    drafter, placement = grid.prediction.drafters[grid.drafter], grid.prediction.setup.placement
+    shape: dict[str, Any] = {
+        "family": grid.prediction.model.family,
+        "is_tree": is_tree(drafter),
+        "data_parallel": placement.attention_data_parallel,
+        "pipeline_parallel": placement.pipeline_parallel,
+    }
+    releases = grid.wanted.frameworks.values()
+    is_fixed = not all(follows_load(drafter.kind, name, **shape) for name in releases)
     if lengths and not is_fixed and grid.prediction.limits:
         largest = grid.prediction.limits[grid.drafter].largest[0] * grid.prediction.servers
         most = largest[max(lengths)]
@@ -689,19 +698,6 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
         kept = weights @ np.maximum(np.nan_to_num(shares), shares[:, :1])
         found = course(np.isin(np.arange(len(kept)), [0, int(np.argmax(kept))]))
     return found
-
-
-def _follows_load(grid: Grid) -> bool:
-    """Return whether all servers that flags are written for can change lengths with the load."""
-    drafter, placement = grid.prediction.drafters[grid.drafter], grid.prediction.setup.placement
-    shape: dict[str, Any] = {
-        "family": grid.prediction.model.family,
-        "is_tree": is_tree(drafter),
-        "data_parallel": placement.attention_data_parallel,
-        "pipeline_parallel": placement.pipeline_parallel,
-    }
-    releases = grid.wanted.frameworks.values()
-    return all(follows_load(drafter.kind, name, **shape) for name in releases)
 
 
 def _refused(grid: Grid) -> BoolArray:
