@@ -18,11 +18,10 @@ from specroof.policies.adaptive import (
     _THRESHOLDS,
     BatchCosts,
     PolicyOutcome,
-    _by_sequence,
     _Options,
+    _options_of,
     _outcome,
     _Rounds,
-    _stopping,
     adaptive_verification,
     beside,
     best_fixed,
@@ -195,14 +194,16 @@ def test_a_block_is_drafted_for_every_sequence() -> None:
 def test_a_draft_to_be_made_is_worth_what_those_before_it_are_times_its_average() -> None:
     worth = np.array([[[0.9, 0.45, 0.45]]])
     rounds = _Rounds(worth, worth > 0.5, np.array([0.8, 0.5, 0.4]), costs_of(1))
-    verified = _stopping(rounds).verified.reshape(len(_THRESHOLDS), 4)
+    verified = _options_of("stopping", rounds).verified.reshape(len(_THRESHOLDS), 4)
     # It sees 0.8, 0.9 x 0.5, and 0.45 x 0.4 = 0.18; who knows them all sees 0.9, 0.45 and 0.45.
     for least, longest in {0.15: 3, 0.2: 2, 0.5: 1, 0.9: 0}.items():
         assert verified[_THRESHOLDS.index(least)].tolist() == [min(k, longest) for k in range(4)]
-    known = _by_sequence(rounds).verified.reshape(len(_THRESHOLDS), 4)
+    known = _options_of("sequence confidence", rounds).verified.reshape(len(_THRESHOLDS), 4)
     assert known[_THRESHOLDS.index(0.4)].tolist() == [0, 1, 2, 3]
     block = replace(rounds, costs=costs_of(1, is_block=True))
-    assert np.array_equal(_stopping(block).verified.reshape(len(_THRESHOLDS), 4), known)
+    assert np.array_equal(
+        _options_of("stopping", block).verified.reshape(len(_THRESHOLDS), 4), known
+    )
 
 
 def test_the_standard_error_is_that_of_a_ratio_by_hand() -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import chain, islice
 from operator import attrgetter
@@ -341,12 +341,10 @@ def _load(request: AdviseRequest, clients: Sequence[float], mix: Mix | None) -> 
         workload = replace(mix.workload, prefix_hit_rate=cached)
         return Load(clients, [mix.mean_context_len], workload)
     one_by_one = request.trace is not None or request.lengths is not None
-    if any(one is None for one in given) and not one_by_one:
-        missing = "input_len" if given[0] is None else "output_len"
-        reject(
-            f"{missing} is missing",
-            "both lengths of a request (tokens in and out), or a mix in traffic",
-        )
+    for name in () if one_by_one else ("input_len", "output_len"):
+        if getattr(request, name) is None:
+            both = "both lengths of a request (tokens in and out), or a mix in traffic"
+            reject(f"{name} is missing", both)
     load = load_of(request, clients, None)
     if not is_played:
         return load
@@ -621,8 +619,8 @@ class ChipAdvice:
     launches: tuple[Launch, ...]
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
-    worker_launches: dict[str, dict[str, Launch]] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    worker_launches: dict[str, dict[str, Launch]]
+    refused: dict[str, str]
 
     @property
     def usd_per_hour(self) -> float | None:
