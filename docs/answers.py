@@ -225,7 +225,7 @@ def case_page(found: Found, foot: str) -> str:
         f"{advice.model.name} on {found.devices} x {chip.setup.hardware.name}, {case.engine}: does "
         f"speculation pay?"
     )
-    reach = chip.reach(advice)
+    reach = chip.reach
     settings = urlencode(
         {
             "model": case.model,

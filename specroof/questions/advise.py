@@ -33,7 +33,6 @@ from specroof.policies.decision import (
     Decision,
     LoadDecision,
     decided,
-    is_late,
     least_settled,
     paying_up_to,
     swings,
@@ -1339,7 +1338,7 @@ def _conditions(chip: ChipAdvice) -> Iterator[str]:
     only = [row for row in rows if row.reason == "unsustained" and row.keeps_up]
     if only:
         yield f"only a server that drafts keeps up with {_at(only)} {unit}"
-    waits = [row for row in rows if row.draft_len and is_late(row.ttft_s or 0, row.plain_ttft_s)]
+    waits = [row for row in rows if row.waits]
     if waits:
         last, capacity = waits[-1], chip.plan.capacity
         load = last.at_once

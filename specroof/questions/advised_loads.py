@@ -234,6 +234,11 @@ class AdvisedRow(LoadRow):
         """What `load` counts."""
         return "in flight" if self.rate is None else "requests/s"
 
+    @property
+    def waits(self) -> bool:
+        """Whether drafts gain throughput, and the first token comes ten times later."""
+        return bool(self.draft_len) and is_late(self.ttft_s or 0.0, self.plain_ttft_s)
+
 
 @dataclass(frozen=True, slots=True)
 class Course:
@@ -527,7 +532,7 @@ def load_plan(
     met = [
         one for one in rows[chosen][asked[0] : asked[-1] + 1] if targets.met(one.ttft_s, one.tpot_s)
     ]
-    soon = [one for one in met if not is_late(one.ttft_s or 0.0, one.plain_ttft_s)]
+    soon = [one for one in met if not one.waits]
     longest = max(k for _, _, k in courses[chosen].schedule)
     nodes = int(grids[chosen].requests.curve.verify_len[longest]) - 1
     capacity = None
