@@ -266,9 +266,9 @@ class Steps:
         cases = published_cases(points, [(0, engine)] * len(points))
         self._group = PublishedGroup(range(len(points)), cases)
 
-    def seconds(self, passes: Callable[..., Floats], engine: EngineProfile) -> Floats:
+    def timed(self, passes: Callable[..., Floats], engine: EngineProfile) -> Floats:
         """Return seconds per token of a sequence, shape (1, points)."""
-        return np.asarray(self.running / self._group.rates(passes, engine).plain)[None]
+        return np.asarray(self.running / self._group.timed(passes, engine).plain)[None]
 
 
 class Loads:
@@ -311,7 +311,7 @@ class Loads:
                 passes.append((replace(work, ops=rest), alone))
                 return np.ones(len(group.running))
 
-            group.seconds(note, engine)
+            group.timed(note, engine)
             self._groups.append((group, engine, passes))
             self.loads += members
         self._measured = np.log([measured_tpot_s(load) for load in self.loads])
@@ -330,7 +330,7 @@ class Loads:
                 work, alone = next(recorded)
                 return np.asarray(pass_time(work, engine).total_s + alone)
 
-            parts.append(group.seconds(replay, engine)[0])
+            parts.append(group.timed(replay, engine)[0])
         return np.asarray(np.log(np.concatenate(parts)) - self._measured)
 
 

@@ -7,10 +7,10 @@ near 1, so that few loads move them little and a server without loads has those 
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from operator import attrgetter
 from typing import Final, TypeAlias
 
@@ -33,14 +33,13 @@ from fitting.parameters import (
     fitted_engine,
 )
 from fitting.shared_fit import NOT_FITTED, Points, in_processes
-from specroof.arrays import Array
+from specroof.arrays import Array, grouped
 from specroof.cost import ForwardPass
+from specroof.engines.record import Tape
 from specroof.evidence import Measurement, base_model, load_served
 from specroof.evidence.measurement import chip_of
 from specroof.hardware.engine import EngineProfile
-from specroof.latency.model import Work, model_work, stacked
-from specroof.latency.pass_seconds import PassWork, pass_time
-from specroof.latency.setup import Deployment
+from specroof.latency.model import model_work
 from specroof.scoring.bands import FULL_POINTS
 from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
 from specroof.scoring.served import implausible, launches_prompts, plain_scores
@@ -151,7 +150,7 @@ class _Group:
 
     def __init__(self, loads: Sequence[Measurement], engine: EngineProfile) -> None:
         first, n = loads[0], len(loads)
-        self.key = place_of(first)
+        self.engine, self.size = place_of(first), n
         self.served = served_of(first, engine)
         mean = (1 + first.shortest) / 2
         self.answer = mean * (first.output_len or 0)
@@ -168,9 +167,8 @@ class _Group:
             tokens_per_round=np.ones(n),
         )
         self._timing = request_timing(load, prefill_rules(self.served))
-        self.places: list[slice] = []
 
-    def seconds(self, passes: Callable[..., Array], engine: EngineProfile) -> Array:
+    def timed(self, passes: Callable[..., Array], engine: EngineProfile) -> Array:
         """Return TPOT and TTFT, shape (2, loads)."""
         decode_s = passes(self.served, self._decode)
         times = self._timing(
@@ -226,38 +224,11 @@ class ServedPoints:
     """
 
     def __init__(self, loads: Sequence[Measurement], parameters: Mapping[str, float]) -> None:
-        setups: dict[object, list[Measurement]] = defaultdict(list)
-        for load in loads:
-            setups[_SETUP(load), of_former(load)].append(load)
-        keys = dict.fromkeys(map(place_of, loads))
-        self._engines = {key: place_engine(key, parameters) for key in keys}
-        recorded: dict[Place, tuple[list[PassWork], list[int]]] = {key: ([], []) for key in keys}
-        self._groups, self.loads = [], []
-        for members in setups.values():
-            key = place_of(members[0])
-            group = _Group(members, self._engines[key])
-            works, sizes = recorded[key]
-
-            def note(
-                served: Deployment,
-                forward: ForwardPass,
-                /,
-                *beside: Work,
-                group: _Group = group,
-                works: list[PassWork] = works,
-                sizes: list[int] = sizes,
-            ) -> Array:
-                n, first = len(group.running), sum(sizes)
-                work = model_work(served.model, served.setup, forward, beside=beside)
-                works.append(work)
-                sizes.append(n)
-                group.places.append(slice(first, first + n))
-                return np.broadcast_to(pass_time(work, served.setup.engine).total_s, (n,))
-
-            group.seconds(note, self._engines[key])
-            self._groups.append(group)
-            self.loads += members
-        self._work = {key: stacked(*parts) for key, parts in recorded.items()}
+        self._places = dict.fromkeys(map(place_of, loads))
+        engines = {place: place_engine(place, parameters) for place in self._places}
+        setups = grouped(loads, lambda load: (_SETUP(load), of_former(load))).values()
+        self._tape = Tape([_Group(members, engines[place_of(members[0])]) for members in setups])
+        self.loads = [*chain.from_iterable(setups)]
         self.pair = np.array([pair_of(load) for load in self.loads])
         measured = [(load.tpot_s or np.nan, load.ttft_s or np.nan) for load in self.loads]
         self.measured = np.log(np.array(measured)).T - [
@@ -277,19 +248,8 @@ class ServedPoints:
 
     def off(self, parameters: Mapping[str, float]) -> Array:
         """Return predicted over measured TPOT and TTFT as logarithms, shape (2, loads)."""
-        engines = {key: place_engine(key, parameters) for key in self._engines}
-        timed = {key: pass_time(work, engines[key]).total_s for key, work in self._work.items()}
-        parts = []
-        for group in self._groups:
-            places = iter(group.places)
-            seconds = timed[group.key]
-
-            def replay(
-                *_: object, places: Iterator[slice] = places, seconds: Array = seconds
-            ) -> Array:
-                return seconds[next(places)]
-
-            parts.append(group.seconds(replay, engines[group.key]))
+        engines = {place: place_engine(place, parameters) for place in self._places}
+        parts = [seconds for _, seconds in self._tape.timed(engines)]
         return np.asarray(np.log(np.concatenate(parts, axis=1)) - self.measured)
 
     def residuals(self, parameters: Mapping[str, float]) -> Array:
@@ -546,8 +506,8 @@ def with_factors(
     ]
     tasks += [(left_out_name(engine=engine), attrgetter("engine"), engine) for engine in ENGINES]
     for by in SERVED_GROUPS:
-        grouped = partial(served_group, by=by)
-        tasks += [(group, grouped, group) for group in dict.fromkeys(map(grouped, served.loads))]
+        group_of = partial(served_group, by=by)
+        tasks += [(group, group_of, group) for group in dict.fromkeys(map(group_of, served.loads))]
 
     def fitted(task: int) -> dict[str, float]:
         name, group, left_out = tasks[task]

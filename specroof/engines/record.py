@@ -4,8 +4,9 @@ Every formula is the one of predictions: `round_time`, `draft_time`, `end_to_end
 `pass_time` over all passes of an engine at once, so that a fit may ask hundreds of times.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -153,7 +154,7 @@ class _Group:
         first = cases[0]
         points = [case.point for case in cases]
         lengths = np.array([request_lengths(point) for point in points])
-        self.rows, self.engine = np.array(rows), first.engine
+        self.rows, self.size, self.engine = np.array(rows), len(rows), first.engine
         self.served, self._drafter = first.served, first.drafter
         self._prompt, self._answer, self._context = lengths.T
         self._batch = np.array([float(point.batch_size or 0) for point in points])
@@ -184,7 +185,7 @@ class _Group:
         )
         return request_timing(load, prefill_rules(self.served, drafting))
 
-    def rates(self, passes: PassSeconds, engine: EngineProfile) -> Rates:
+    def timed(self, passes: PassSeconds, engine: EngineProfile) -> Rates:
         """Return tokens per second without drafts and with them, and what rounds are made of.
 
         Parameters
@@ -199,7 +200,7 @@ class _Group:
         decode_s = passes(served, self._decode)
         plain = self._tokens_per_s(decode_s, np.ones(1), self._plain, passes, engine)
         if self._drafter is None:
-            nothing = np.full(len(self.rows), np.nan)
+            nothing = np.full(self.size, np.nan)
             return Rates(plain, nothing, nothing, nothing)
         verify_s = passes(served, self._verify)
         load = (self._context, self._batch, self._drafts)
@@ -259,14 +260,92 @@ def _widths(proposed: Proposals | None) -> tuple[float, ...]:
     return () if proposed is None else tuple(width for width, _ in proposed.expansions)
 
 
+class Tape:
+    """The passes behind groups of points, recorded once, to be timed in any engines of their kind.
+
+    Parameters
+    ----------
+    groups
+        Each has a deployment ``served``, a name ``engine`` of its engine, a ``size``, and
+        ``timed(passes, engine)``, which asks for the same passes whatever the engine. What is
+        recorded depends on the sizes that engines capture, on how they keep state and route tokens,
+        and on no other figure.
+    """
+
+    def __init__(self, groups: Sequence[Any]) -> None:
+        self._groups = groups
+        self._engines = {group.engine: group.served.setup.engine for group in groups}
+        # Devices of a drafter's own keep their engine, whatever is asked of the target's.
+        self._fixed: dict[Hashable, EngineProfile] = {}
+        self._recorded: dict[_Key, tuple[list[PassWork], list[int]]] = {}
+        self._order: list[tuple[_Key, slice]] = []
+        for group in groups:
+            group.timed(partial(self._note, group), group.served.setup.engine)
+        self._work = {key: stacked(*passes) for key, passes in self._recorded.items()}
+
+    def _note(
+        self,
+        group: Any,
+        served: Deployment,
+        forward: ForwardPass,
+        /,
+        *beside: Work,
+        drafts: bool = False,
+    ) -> Array:
+        """Return the seconds of a pass for each point of a group, and write the pass down."""
+        setup, engine, name = served.setup, served.setup.engine, group.engine
+        if engine is not group.served.setup.engine:
+            name = ("elsewhere", id(engine))
+            self._fixed[name] = engine
+        if drafts:
+            setup = drafting_setup(served.model, setup)
+        work = model_work(served.model, setup, forward, beside=beside)
+        key = (name, drafts, setup.options.granularity)
+        works, sizes = self._recorded.setdefault(key, ([], []))
+        first = sum(sizes)
+        works.append(work)
+        sizes.append(group.size)
+        self._order.append((key, slice(first, first + group.size)))
+        seconds = pass_time(work, setup.engine, setup.options.granularity).total_s
+        return np.broadcast_to(seconds, (group.size,))
+
+    def timed(self, engines: Mapping[Any, EngineProfile]) -> Iterator[tuple[Any, Any]]:
+        """Yield each group, and what its passes say of it in some engines.
+
+        Parameters
+        ----------
+        engines
+            By the names that groups have for them; those left out are as in their setups.
+        """
+        known = {**self._engines, **engines}
+        seconds = {}
+        for key, work in self._work.items():
+            name, drafts, granularity = key
+            engine = self._fixed.get(name) or known[name]
+            runs_in = drafting_engine(engine) if drafts else engine
+            seconds[key] = pass_time(work, runs_in, granularity).total_s
+        order = iter(self._order)
+
+        def replayed(*_pass: object, **_how: bool) -> Array:
+            """Return the seconds of the next pass, in the order of the tape."""
+            key, where = next(order)
+            return seconds[key][where]
+
+        for group in self._groups:
+            yield group, group.timed(replayed, known[group.engine])
+
+
+#: A name of an engine, whether a drafter's pass runs in it, and how its work is added up.
+_Key = tuple[Hashable, bool, str]
+
+
 class Record:
-    """The passes behind some points, recorded once, to be timed in any engines of their kind.
+    """Points whose passes are recorded once, to be predicted in any engines of their kind.
 
     Parameters
     ----------
     cases
-        The points. What is recorded depends on the sizes that their engines capture, on how they
-        keep state and route tokens, and on no other figure.
+        The points.
     """
 
     def __init__(self, cases: Sequence[MeasuredCase]) -> None:
@@ -278,14 +357,7 @@ class Record:
             return (*setup, of.includes_prefill, of.method == STEP)
 
         together = grouped(range(self._n), alike).values()
-        self._groups = [_Group(rows, [cases[row] for row in rows]) for rows in together]
-        self._engines = {group.engine: group.served.setup.engine for group in self._groups}
-        tape = _Tape()
-        for group in self._groups:
-            tape.group = group
-            group.rates(tape, self._engines[group.engine])
-        self._order, self._fixed = tape.order, tape.fixed
-        self._work = {key: stacked(*tape.recorded[key]) for key in tape.recorded}
+        self._tape = Tape([_Group(rows, [cases[row] for row in rows]) for rows in together])
 
     def rates(self, engines: Mapping[Any, EngineProfile] = MappingProxyType({})) -> Rates:
         """Return what is predicted of each case.
@@ -293,62 +365,10 @@ class Record:
         Parameters
         ----------
         engines
-            By the names that cases have for them; those left out are as in their setups.
+            As of `Tape.timed`, by the names that cases have for them.
         """
-        known = {**self._engines, **engines}
-        timed = {}
-        for key, work in self._work.items():
-            name, drafts, granularity = key
-            engine = self._fixed.get(name) or known[name]
-            runs_in = drafting_engine(engine) if drafts else engine
-            timed[key] = pass_time(work, runs_in, granularity).total_s
-        order = iter(self._order)
-
-        def replayed(*_pass: object, **_how: bool) -> Array:
-            """Return the seconds of the next pass, in the order of the tape."""
-            key, where = next(order)
-            return timed[key][where]
-
         rates = Rates(*(np.empty(self._n) for _ in fields(Rates)))
-        for group in self._groups:
-            own = group.rates(replayed, known[group.engine])
+        for group, own in self._tape.timed(engines):
             for column in fields(Rates):
                 getattr(rates, column.name)[group.rows] = getattr(own, column.name)
         return rates
-
-
-#: A name of an engine, whether a drafter's pass runs in it, and how its work is added up.
-_Key = tuple[Hashable, bool, str]
-
-
-class _Tape:
-    """Seconds of passes in the engines of their setups; writes down which were priced."""
-
-    group: _Group
-
-    def __init__(self) -> None:
-        self.recorded: dict[_Key, tuple[list[PassWork], list[int]]] = {}
-        self.order: list[tuple[_Key, slice]] = []
-        # Devices of a drafter's own keep their engine, whatever is asked of the target's.
-        self.fixed: dict[Hashable, EngineProfile] = {}
-
-    def __call__(
-        self, served: Deployment, forward: ForwardPass, /, *beside: Work, drafts: bool = False
-    ) -> Array:
-        """Return the seconds of a pass for each point of the group."""
-        setup, n = served.setup, len(self.group.rows)
-        engine, name = setup.engine, self.group.engine
-        if engine is not self.group.served.setup.engine:
-            name = ("elsewhere", id(engine))
-            self.fixed[name] = engine
-        if drafts:
-            setup = drafting_setup(served.model, setup)
-        work = model_work(served.model, setup, forward, beside=beside)
-        key = (name, drafts, setup.options.granularity)
-        works, sizes = self.recorded.setdefault(key, ([], []))
-        first = sum(sizes)
-        works.append(work)
-        sizes.append(n)
-        self.order.append((key, slice(first, first + n)))
-        seconds = pass_time(work, setup.engine, setup.options.granularity).total_s
-        return np.broadcast_to(seconds, (n,))
