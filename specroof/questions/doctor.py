@@ -4,16 +4,15 @@ import math
 import os
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance import accepted_at, constant_acceptance
+from specroof.acceptance import acceptance_notes, accepted_at, constant_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
-from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, number_within
 from specroof.catalog.pages import is_url, metrics_pages
 from specroof.drafters import Drafter
@@ -42,7 +41,7 @@ from specroof.evidence.server_info import (
 )
 from specroof.frameworks import nearest_release, version_parts
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
-from specroof.latency.setup import Deployment, Setup, release_in
+from specroof.latency.setup import Deployment, release_in
 from specroof.outcomes.case import Case, served_case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
 from specroof.questions import parameters as p
@@ -121,7 +120,7 @@ class ServedCase:
 
     Parameters
     ----------
-    model, setup, drafter
+    served, drafter
         What is served, where, and what drafts; None if nobody says.
     counts
         What the server counted.
@@ -131,8 +130,7 @@ class ServedCase:
         Servers that share the load.
     """
 
-    model: Architecture
-    setup: Setup
+    served: Deployment
     drafter: Drafter | None
     counts: Observed
     context_len: float
@@ -196,10 +194,8 @@ def prediction_of(case: ServedCase, load: Load | None = None) -> Prediction | No
     if load is None:
         loads = sorted({*map(float, LOADS), float(round(case.running)), case.running})
         load = Load(loads, [case.context_len])
-    deployment = Deployment(case.model, case.setup)
     # Of a server that runs, with the limits that it has.
-    runs = served_case(deployment, load, raises=False)
-    return predicted(runs, [drafter])
+    return predicted(served_case(case.served, load, raises=False), [drafter])
 
 
 def answers_of(case: ServedCase) -> EndToEnd | None:
@@ -256,6 +252,7 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
         return None
     row = rows[loads.index(running)]
     low, high = curve.speedup_low, curve.speedup_high
+    setup = case.served.setup
     return best_change(
         loads,
         rates[rows],
@@ -267,11 +264,11 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
         is_fixed=case.drafter is None
         or not follows_load(
             case.drafter.kind,
-            release_in(case.setup, case.counts.framework),
-            family=case.model.family,
+            release_in(setup, case.counts.framework),
+            family=case.served.model.family,
             is_tree=is_tree(case.drafter),
-            data_parallel=case.setup.placement.attention_data_parallel,
-            pipeline_parallel=case.setup.placement.pipeline_parallel,
+            data_parallel=setup.placement.attention_data_parallel,
+            pipeline_parallel=setup.placement.pipeline_parallel,
         ),
     )
 
@@ -574,7 +571,9 @@ class Diagnosis(ServedAnswer):
         """Return the answer as the object that ``--json`` prints."""
         counts, change, flags = self.observed, self.change, self.flags
         case = self.served_json(context_len=self.context_len)
-        case["observed"] = {**fields_of(counts, *_OBSERVED), "survival": list(counts.survival)}
+        case["observed"] = asdict(counts) | {"survival": list(counts.survival)}
+        for name in ("model", "verified", "notes"):
+            del case["observed"][name]
         return self.envelope(
             case,
             {
@@ -591,14 +590,6 @@ class Diagnosis(ServedAnswer):
                 "files": {} if flags is None else dict(flags.files),
             },
         )
-
-
-_OBSERVED: Final = (
-    *("framework", "ranks", "seconds", "running", "running_from", "waiting", q.TOKENS_PER_S.name),
-    *("speculates", "draft_len", "longest", "rounds", "drafted_frac", "tokens_per_round"),
-    "length_from",
-    *("round_s", "round_from", "input_len", "output_len", "prefix_hit_rate"),
-)
 
 
 def _gain_json(gain: Gain | None) -> dict[str, float] | None:
@@ -634,22 +625,22 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     change = None if prediction is None else change_of(case, prediction)
     flags, unknown = _flags(case, change, request.draft_model, limit)
     answers = answers_of(case)
-    of_prediction = () if prediction is None else (*prediction.warnings, *prediction.notes)
-    if prediction is not None and answers is None and not counts.input_len:
-        of_prediction = (_PREFILLS, *of_prediction)
     of_case = [*_case_notes(case, facts, limit)]
-    by_law = [*_law_notes(case, change)]
+    if prediction is not None:
+        of_case += [_PREFILLS] if answers is None and not counts.input_len else []
+        of_case += [*prediction.warnings, *prediction.notes]
+    of_case += _law_notes(case, change)
+    # A prediction says the same; without one nothing else does.
+    of_counts = acceptance_notes(measured_acceptance(counts, ""), case.served.model.name)
     return Diagnosis(
-        Case(Deployment(case.model, case.setup), Load([case.running], [case.context_len])),
+        Case(case.served, Load([case.running], [case.context_len])),
         observed=counts,
         rows=tuple(compared(case, prediction, answers)),
         prediction=prediction,
         change=change,
         advice=tuple(advice(case, prediction, change)),
         flags=flags,
-        notes=tuple(
-            dict.fromkeys([*read, *counts.notes, *of_case, *of_prediction, *by_law, *unknown])
-        ),
+        notes=tuple(dict.fromkeys([*read, *counts.notes, *of_counts, *of_case, *unknown])),
     )
 
 
@@ -743,16 +734,10 @@ def as_launched(request: DoctorRequest, facts: ServerFacts, framework: str) -> D
 
 def _case(request: DoctorRequest, drafter: Drafter | None, counts: Observed) -> ServedCase:
     """Return a server and what it serves."""
-    deployment = request.resolved()
-    groups = deployment.setup.placement.attention_data_parallel
-    return ServedCase(
-        model=deployment.model,
-        setup=deployment.setup,
-        drafter=drafter,
-        counts=counts,
-        context_len=context_of(request.context_len, counts),
-        replicas=counts.ranks if groups == 1 else 1,
-    )
+    served = request.resolved()
+    groups = served.setup.placement.attention_data_parallel
+    context_len = context_of(request.context_len, counts)
+    return ServedCase(served, drafter, counts, context_len, counts.ranks if groups == 1 else 1)
 
 
 def _refuse_other_launch(case: ServedCase, facts: ServerFacts) -> None:
@@ -771,8 +756,7 @@ def _refuse_other_launch(case: ServedCase, facts: ServerFacts) -> None:
             "pages of one server",
             MeasurementError,
         )
-    served = Deployment(case.model, case.setup)
-    refuse_other_formats(launched, case.model.name, served.weight_bits)
+    refuse_other_formats(launched, case.served.model.name, case.served.weight_bits)
     if case.drafter is None:
         return
     refuse_other_kinds([launched], case.drafter.kind)
@@ -802,10 +786,11 @@ def _case_notes(
     def plain(name: str) -> str:
         return name.rstrip("/").rpartition("/")[2].casefold()
 
-    if plain(served) not in {"", plain(case.model.name)}:
+    model = case.served.model.name
+    if plain(served) not in {"", plain(model)}:
         yield Urgent(
-            f"the server calls its model {shown(served)}, and the prediction is for "
-            f"{case.model.name}: check that both have the same sizes and format of weights"
+            f"the server calls its model {shown(served)}, and the prediction is for {model}: check "
+            f"that both have the same sizes and format of weights"
         )
     running = math.ceil(case.running)
     if limit is not None and counts.speculates:
@@ -849,19 +834,19 @@ def _flags(
         return None, ["drafts do not pay: start the server without its speculative flags"]
     # A server that drafts has a larger limit already.
     raised = None if limit is None or case.counts.speculates else limit[1]
-    settings = ServerSettings(running=raised)
+    setup = case.served.setup
     try:
         plan = speculation_of(
             case.drafter,
-            case.model,
+            case.served.model,
             change.schedule,
             draft_model,
-            settings=settings,
-            data_parallel=case.setup.placement.attention_data_parallel,
-            pipeline_parallel=case.setup.placement.pipeline_parallel,
-            capability=case.setup.hardware.compute_capability,
+            settings=ServerSettings(running=raised),
+            data_parallel=setup.placement.attention_data_parallel,
+            pipeline_parallel=setup.placement.pipeline_parallel,
+            capability=setup.hardware.compute_capability,
         )
-        flags = launch(plan, release_in(case.setup, case.counts.framework))
+        flags = launch(plan, release_in(setup, case.counts.framework))
     except OptionError as refusal:
         return None, [f"no flags: {refusal}"]
     return flags, list(flags.notes)

@@ -11,8 +11,6 @@ from specroof.acceptance import Acceptance, acceptance_from_length, survival_acc
 from specroof.errors import MeasurementError, reject
 from specroof.serving.metrics import Counted
 
-#: Fewer rounds say little: at an acceptance of 1/2, 400 tell it to 2.5 points (one deviation).
-FEW_ROUNDS: Final = 400
 #: How much larger a counter may be than another that holds it, when pages are read.
 _READ_APART: Final = 1.05
 #: Of rounds that draft, these may lack a draft: the last of a request, a page read halfway.
@@ -332,8 +330,6 @@ def _notes(found: Counted, seen: Observed) -> Iterator[str]:
         )
     if seen.tokens_per_round is None:
         yield "no round was counted: no request was being decoded, or the time was too short"
-    elif 0 < found.counts.get("rounds", 0.0) < FEW_ROUNDS:
-        yield f"only {found.counts['rounds']:.0f} rounds were counted: what they say of acceptance is rough"
     if found.accepted_at and _varies(seen.draft_len, seen.longest):
         yield (
             f"drafts vary (mean {seen.draft_len:.2f} of {seen.longest}): shares by position are "
