@@ -39,7 +39,7 @@ from fitting.parameters import (
     stored_fits,
 )
 from fitting.served_fit import fitted_loads, served_engine, with_factors
-from fitting.shared_fit import leave_groups_out, leave_one_out
+from fitting.shared_fit import leave_one_out
 from specroof import load_hardware
 from specroof.evidence import (
     Measurement,
@@ -421,11 +421,7 @@ def main() -> None:
     if arguments.engines:
         write_engines(points)
         return
-    if arguments.factors:
-        fits = stored_fits()
-    else:
-        fits = leave_one_out(points)
-        fits |= leave_groups_out(points, fits[ALL])
+    fits = stored_fits() if arguments.factors else leave_one_out(points)
     fits = with_factors(fits, points)
     for parameter in PARAMETERS:
         value = fits[ALL][parameter.name]

@@ -33,13 +33,14 @@ pytestmark = pytest.mark.slow
 
 
 def test_measurements_of_other_engines_belong_to_no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_fit, "fit", lambda points, _start: {"n": float(len(points))})
+    monkeypatch.setattr(shared_fit, "fit", lambda points, *_start: {"n": float(len(points))})
     every = load_measurements()
     known = next(one for one in every if one.engine == "sglang" and one.hardware == "b200")
     other = next(one for one in every if one.engine == "tensorrt-llm")
-    found = shared_fit.leave_groups_out([known, other], {})
-    assert {name: fit["n"] for name, fit in found.items()} == dict.fromkeys(found, 1.0)
-    assert len(found) == 2  # without its family, and without its engine
+    sizes = {name: fit["n"] for name, fit in shared_fit.leave_one_out([known, other]).items()}
+    groups = {name: n for name, n in sizes.items() if name.startswith(("family", "engine"))}
+    assert groups == {"family blackwell": 1.0, "engine sglang": 1.0}
+    assert sizes == {"all": 2.0, known.source: 1.0, other.source: 1.0, **groups}
 
 
 def overview(model: str, hardware: str, drafter: str = "mtp") -> Overview:

@@ -19,7 +19,7 @@ from fitting.kernels import KERNEL_ENGINE, kernel_engine
 from fitting.left_out import left_out_content, left_out_text
 from fitting.parameters import PARAMETERS, SERVERS, chip_family, fitted_parameters
 from fitting.served_fit import served_engine
-from fitting.shared_fit import Points, engine_key, engine_of, fit, initial_parameters, leave_one_out
+from fitting.shared_fit import Points, engine_key, engine_of, fit, initial_parameters
 from specroof import (
     Placement,
     SpeedupCurve,
@@ -539,11 +539,6 @@ def test_a_fit_does_not_learn_from_look_ups() -> None:
     assert kind_of(found)[0]
     many = [replace(found, speedup=9.0, batch_size=float(n)) for n in range(1, 9)]
     assert fit([PLAIN, FAST, *many]) == fit([PLAIN, FAST])
-
-
-def test_every_source_is_left_out_once() -> None:
-    made = [replace(one, source=name) for name in "ab" for one in (PLAIN, FAST)]
-    assert set(leave_one_out(made)) == {"all", "a", "b"}
 
 
 # --- the whole -----------------------------------------------------------------------------------

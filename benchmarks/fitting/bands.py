@@ -50,6 +50,17 @@ def served_scales(scores: Sequence[ServedScore]) -> dict[str, float]:
     }
 
 
+def no_narrower(own: Band, others: Iterable[Band]) -> Band:
+    """Return a band as wide as the widest of some, and known as far as the nearest of them."""
+    beside = [own, *others]
+    batch_size, context_len = (
+        min(filter(None, map(attrgetter(name), beside)), default=None)
+        for name in ("batch_size", "context_len")
+    )
+    width = max(band.width for band in beside)
+    return replace(own, width=width, batch_size=batch_size, context_len=context_len)
+
+
 def wider_bands(bands: ServedBands, nearer: Iterable[ServedBands]) -> dict[str, dict[str, Band]]:
     """Return bands of served loads that are nowhere narrower than those of places nearer by.
 
@@ -61,20 +72,12 @@ def wider_bands(bands: ServedBands, nearer: Iterable[ServedBands]) -> dict[str, 
         Of the others. A figure that only they have is not added.
     """
     others = [*nearer]
-
-    def widest_of(beside: Sequence[Band]) -> dict[str, float | None]:
-        limits = {
-            name: min(filter(None, map(attrgetter(name), beside)), default=None)
-            for name in ("batch_size", "context_len")
-        }
-        return {"width": max(band.width for band in beside), **limits}
-
     wider: dict[str, dict[str, Band]] = {}
     for figure in bands:
         beside = [served_cells(near, figure) for near in others]
         cells = zip(CONCURRENCY_RANGES, served_cells(bands, figure), *beside, strict=True)
         wider[figure] = {
-            name: replace(own, **widest_of([own, *filter(None, rest)]))
+            name: no_narrower(own, filter(None, rest))
             for name, own, *rest in cells
             if own is not None
         }

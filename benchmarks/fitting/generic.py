@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from fitting.bands import no_narrower
 from fitting.parameters import (
     ALL,
     ENGINES,
@@ -99,12 +100,7 @@ def no_surer(stand_in: EngineProfile, measured: Iterable[EngineProfile]) -> dict
     bands = {}
     for kind in {kind: None for engine in (stand_in, *known) for kind in engine.bands}:
         own = stand_in.bands.get(kind, stand_in.bands[OTHER_DRAFTERS])
-        widest = [own, *(band for engine in known if (band := engine.band(kind)) is not None)]
-        ends = {
-            name: min(end for band in widest if (end := getattr(band, name)) is not None)
-            for name in ("batch_size", "context_len")
-        }
-        bands[kind] = replace(own, width=max(band.width for band in widest), **ends)
+        bands[kind] = no_narrower(own, filter(None, (engine.band(kind) for engine in known)))
     return bands
 
 

@@ -19,12 +19,12 @@ from fitting.parameters import (
     own_engine,
     prompt_tiles,
     shared_engine,
-    timed_experts,
+    timed_kernels,
     timed_layers,
     with_sparse,
 )
 from specroof.errors import ProfileError
-from specroof.hardware.engine import Collective, EngineProfile, FormerReleases
+from specroof.hardware.engine import Collective, EngineProfile, ExpertKernel, FormerReleases
 from specroof.hardware.profile import HardwareProfile, scaled_engine
 from specroof.units import MICROSECOND
 
@@ -209,9 +209,11 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         collective=_collective(timed, hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
         prefill_launch_s=parameters.get(PREFILL_LAUNCH, 0.0),
-        expert_kernels=timed_experts(layers["experts"]),
+        expert_kernels=timed_kernels(ExpertKernel, layers["experts"]),
         prefill_expert_tiles=prompt_tiles(layers["experts"]),
-        former=None if former is None else replace(FORMER, expert_kernels=timed_experts(former)),
+        former=None
+        if former is None
+        else replace(FORMER, expert_kernels=timed_kernels(ExpertKernel, former)),
         # Of the seconds of a layer, those of a dense feed-forward: two matrices, and what is
         # between them. In its place experts have the router's matrix, and their own kernel.
         layer_overhead_s=scaled.layer_overhead_s - 3 * layers["matrix_s"],

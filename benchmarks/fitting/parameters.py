@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from specroof.errors import ProfileError
 from specroof.hardware.engine import (
@@ -23,6 +23,8 @@ from specroof.hardware.engine import (
     SparseKernel,
 )
 from specroof.hardware.profile import HardwareProfile
+
+_Kernel = TypeVar("_Kernel", ExpertKernel, SparseKernel)
 
 #: Measured chips of one kind of matrix unit, by their hardware files. The first of a family holds
 #: what its engines have in common.
@@ -431,20 +433,10 @@ def fitted_engine(
     return with_sparse(timed, family)
 
 
-@cache
-def _timed_sparse() -> Mapping[str, Any]:
-    kernels: Mapping[str, Any] = json.loads(SPARSE_KERNELS.read_text(encoding="utf-8"))
-    return kernels
-
-
 def with_sparse(engine: EngineProfile, family: str) -> EngineProfile:
     """Return a profile with attention to picked tokens as it is timed, where it was."""
-    timed = _timed_sparse()
-    names = [field.name for field in fields(SparseKernel)]
-    kernels = {
-        key: SparseKernel(**{name: kernel[name] for name in names})
-        for key, kernel in timed["servers"][engine.name].get(family, {}).items()
-    }
+    timed = _timed(SPARSE_KERNELS)
+    kernels = timed_kernels(SparseKernel, timed["servers"][engine.name].get(family, {}))
     shares = dict(engine.prefill_compute_frac)
     if family in timed["indexers"]:
         shares["indexer"] = timed["indexers"][family]
@@ -471,7 +463,7 @@ def _weight_only(engine: EngineProfile, family: str) -> dict[str, ExpertKernel]:
     """
     servers = timed_layers()["servers"]
     own = servers[engine.name].get(family) or servers["sglang"][family]
-    timed = timed_experts({form: own[form] for form in _WEIGHT_ONLY if form in own})
+    timed = timed_kernels(ExpertKernel, {form: own[form] for form in _WEIGHT_ONLY if form in own})
     fitted_s = engine.layer_kind_overhead_s["experts"]
     return {
         form: replace(kernel, floor_s=max(kernel.floor_s + _ROUTER_S - fitted_s, 0.0))
@@ -479,19 +471,20 @@ def _weight_only(engine: EngineProfile, family: str) -> dict[str, ExpertKernel]:
     }
 
 
-def timed_experts(kernels: Mapping[str, Any]) -> dict[str, ExpertKernel]:
-    """Return timed experts of a layer, by what the file has them by."""
-    names = [field.name for field in fields(ExpertKernel)]
-    return {
-        key: ExpertKernel(**{name: kernel[name] for name in names})
-        for key, kernel in kernels.items()
-    }
+def timed_kernels(kind: type[_Kernel], kernels: Mapping[str, Any]) -> dict[str, _Kernel]:
+    """Return timed kernels of a kind, by what the file has them by."""
+    names = [field.name for field in fields(kind)]
+    return {key: kind(**{name: kernel[name] for name in names}) for key, kernel in kernels.items()}
 
 
 @cache
+def _timed(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
 def timed_layers() -> Mapping[str, Any]:
     """Return what layers with experts and of latent attention take: `EXPERT_KERNELS`."""
-    layers: Mapping[str, Any] = json.loads(EXPERT_KERNELS.read_text(encoding="utf-8"))
+    layers: Mapping[str, Any] = _timed(EXPERT_KERNELS)
     return layers
 
 
@@ -579,11 +572,54 @@ def shared_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
         As of `fitted_engine`; one of `ENGINES`, and a family that was measured with drafts.
     """
     latency_s, device_latency_s = _SHORT_ALL_REDUCE_S[family]
+    host_s, host_sequence_s = _HOST_S[name]
+    dense, eager_kernel_s = parameters[f"compute_frac.{family}"], parameters["eager_kernel_s"]
+    layers = [key for key in parameters if key.startswith("layer_s.")]
+    graphs = CapturedGraphs(sizes=_VLLM_SIZES, eager_kernel_s=eager_kernel_s)
+    if name != "vllm":
+        graphs = replace(graphs, sizes=_SGLANG_SIZES, counts="sequences")
     return EngineProfile(
         name=name,
         overlap_norm=_OVERLAP_NORM,
-        **_shares(family, parameters),
-        **_overheads(name, family, parameters),
+        # What the kernels of a family reach.
+        compute_frac={dtype: dense * share for dtype, share in DTYPE_SHARES.items()},
+        kind_compute_frac={
+            "experts": dense * parameters["compute_share.experts"],
+            "attention": dense * parameters["compute_share.attention"],
+            "latent_attention": dense * _LATENT_SHARES[family],
+        },
+        prefill_frac=parameters["prefill_share"],
+        prefill_compute_frac={kind: dense * share for kind, share in _PREFILL_SHARES.items()},
+        memory_frac=parameters["memory_frac"],
+        kind_memory_frac={
+            kind: parameters[f"memory_frac.{part}"] for kind, part in _MEMORY_OF.items()
+        },
+        expert_tile=ExpertTile(rows=_HALF_ROWS, compute_frac=dense * _MANY_ROWS_SHARE),
+        activation_frac=parameters["activation_frac"],
+        # What the engine adds.
+        pass_overhead_s=parameters["pass_s"],
+        layer_overhead_s=parameters.get(f"layer_share.{family}", 1.0) * parameters["layer_s"],
+        layer_kind_overhead_s={
+            **{key.removeprefix("layer_s."): parameters[key] for key in layers},
+            "token_index": timed_layers()["token_index_s"],
+        },
+        layer_token_overhead_s=parameters.get(f"layer_token_share.{family}", 1.0)
+        * parameters["layer_token_s"],
+        prefill_kernel_overhead_s=parameters["prefill_kernel_s"],
+        sequence_overhead_s=parameters["sequence_s"],
+        state_token_overhead_s=parameters["state_token_s"],
+        draft_pass_overhead_s=own("draft_pass_s", name, parameters),
+        serial_step_overhead_s=parameters["serial_step_s"],
+        serial_sequence_overhead_s=parameters["serial_sequence_s"],
+        host_s=host_s,
+        host_sequence_s=host_sequence_s,
+        round_overhead_s=own("round_s", name, parameters),
+        round_sequence_overhead_s=parameters["round_sequence_s"],
+        tree_round_overhead_s=parameters["tree_round_s"],
+        lookup_round_frac=_LOOKUP_ROUND_FRAC[name],
+        request_overhead_s=parameters["request_s"],
+        request_latency_s=parameters["request_latency_s"],
+        tokenize_s=TOKENIZE_S,
         collective=Collective(
             latency_s=latency_s,
             device_latency_s=device_latency_s,
@@ -591,66 +627,6 @@ def shared_engine(name: str, family: str, parameters: Mapping[str, float]) -> En
             scale_out_latency_s=SCALE_OUT_LATENCY_S,
         ),
         expert_locality=_LOCALITY,
-        graphs=_graphs(name, parameters["eager_kernel_s"]),
+        graphs=graphs,
         recurrent_state=ENGINES[name],
     )
-
-
-def _shares(family: str, parameters: Mapping[str, float]) -> dict[str, Any]:
-    """Return what the kernels of a family of chips reach."""
-    dense = parameters[f"compute_frac.{family}"]
-    return {
-        "compute_frac": {dtype: dense * share for dtype, share in DTYPE_SHARES.items()},
-        "kind_compute_frac": {
-            "experts": dense * parameters["compute_share.experts"],
-            "attention": dense * parameters["compute_share.attention"],
-            "latent_attention": dense * _LATENT_SHARES[family],
-        },
-        "prefill_frac": parameters["prefill_share"],
-        "prefill_compute_frac": {kind: dense * share for kind, share in _PREFILL_SHARES.items()},
-        "memory_frac": parameters["memory_frac"],
-        "kind_memory_frac": {
-            kind: parameters[f"memory_frac.{name}"] for kind, name in _MEMORY_OF.items()
-        },
-        "expert_tile": ExpertTile(rows=_HALF_ROWS, compute_frac=dense * _MANY_ROWS_SHARE),
-    }
-
-
-def _overheads(name: str, family: str, parameters: Mapping[str, float]) -> dict[str, Any]:
-    """Return what an engine adds on a family of chips."""
-    slower = parameters.get(f"layer_share.{family}", 1.0)
-    token_share = parameters.get(f"layer_token_share.{family}", 1.0)
-    kinds = [key for key in parameters if key.startswith("layer_s.")]
-    host_s, host_sequence_s = _HOST_S[name]
-    return {
-        "pass_overhead_s": parameters["pass_s"],
-        "layer_overhead_s": slower * parameters["layer_s"],
-        "layer_kind_overhead_s": {
-            **{key.removeprefix("layer_s."): parameters[key] for key in kinds},
-            "token_index": timed_layers()["token_index_s"],
-        },
-        "layer_token_overhead_s": token_share * parameters["layer_token_s"],
-        "activation_frac": parameters["activation_frac"],
-        "prefill_kernel_overhead_s": parameters["prefill_kernel_s"],
-        "sequence_overhead_s": parameters["sequence_s"],
-        "state_token_overhead_s": parameters["state_token_s"],
-        "draft_pass_overhead_s": own("draft_pass_s", name, parameters),
-        "serial_step_overhead_s": parameters["serial_step_s"],
-        "serial_sequence_overhead_s": parameters["serial_sequence_s"],
-        "host_s": host_s,
-        "host_sequence_s": host_sequence_s,
-        "round_overhead_s": own("round_s", name, parameters),
-        "round_sequence_overhead_s": parameters["round_sequence_s"],
-        "tree_round_overhead_s": parameters["tree_round_s"],
-        "lookup_round_frac": _LOOKUP_ROUND_FRAC[name],
-        "request_overhead_s": parameters["request_s"],
-        "request_latency_s": parameters["request_latency_s"],
-        "tokenize_s": TOKENIZE_S,
-    }
-
-
-def _graphs(name: str, kernel_s: float) -> CapturedGraphs:
-    """Return the sizes that an engine captures, and what a kernel outside of them takes."""
-    if name == "vllm":
-        return CapturedGraphs(sizes=_VLLM_SIZES, eager_kernel_s=kernel_s)
-    return CapturedGraphs(sizes=_SGLANG_SIZES, counts="sequences", eager_kernel_s=kernel_s)

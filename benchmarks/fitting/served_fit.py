@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from fitting.kernels import FORMER, KERNEL_ENGINE, kernel_engine
+from fitting.kernels import FORMER, KERNEL_ENGINE
 from fitting.parameters import (
     ALL,
     ENGINES,
@@ -30,9 +30,8 @@ from fitting.parameters import (
     TOKENIZE_S,
     chip_family,
     family_of,
-    fitted_engine,
 )
-from fitting.shared_fit import NOT_FITTED, Points, in_processes
+from fitting.shared_fit import NOT_FITTED, Points, engine_of, in_processes, place_of
 from specroof.arrays import Array, grouped
 from specroof.cost import ForwardPass
 from specroof.engines.record import Tape
@@ -42,7 +41,7 @@ from specroof.hardware.engine import EngineProfile
 from specroof.latency.model import model_work
 from specroof.scoring.bands import FULL_POINTS
 from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
-from specroof.scoring.served import implausible, launches_prompts, plain_scores
+from specroof.scoring.served import implausible, launches_prompts, mean_request, plain_scores
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, end_to_end_tokens_per_s, request_timing
 from specroof.serving.workload import prefill_pass
@@ -139,30 +138,24 @@ def served_engine(
     beside_rounds
         See `fitted_engine`.
     """
-    hardware = chip_of(chip)
-    if server == KERNEL_ENGINE:
-        return kernel_engine(hardware, parameters)
-    return fitted_engine(server, chip_family(hardware), parameters, beside_rounds)
+    return engine_of((server, place_of(server, chip), False), parameters, beside_rounds)
 
 
 class _Group:
     """Loads of one model in one set-up, which differ in their clients."""
 
     def __init__(self, loads: Sequence[Measurement], engine: EngineProfile) -> None:
-        first, n = loads[0], len(loads)
-        self.engine, self.size = place_of(first), n
+        first, n, work = loads[0], len(loads), mean_request(loads[0])
+        self.engine, self.size = load_place(first), n
         self.served = served_of(first, engine)
-        mean = (1 + first.shortest) / 2
-        self.answer = mean * (first.output_len or 0)
-        self.prompt = prompt = mean * (first.input_len or 0)
+        self.prompt, self.answer = work.input_len, work.output_len
         self.running = np.array([load.concurrency or 1.0 for load in loads])
-        context = prompt + self.answer / 2
-        self._decode = ForwardPass(self.running, 1.0, context)
+        self._decode = ForwardPass(self.running, 1.0, work.mean_context_len)
         load = RequestLoad(
-            new_len=prompt,
+            new_len=self.prompt,
             output_len=self.answer,
             running=self.running,
-            context_len=context,
+            context_len=work.mean_context_len,
             verify_len=np.ones(n),
             tokens_per_round=np.ones(n),
         )
@@ -191,7 +184,7 @@ class _Group:
 Place: TypeAlias = tuple[str, str, bool]
 
 
-def place_of(load: Measurement) -> Place:
+def load_place(load: Measurement) -> Place:
     """Return what a load has its profile by."""
     return load.engine or "", load.hardware or "", of_former(load)
 
@@ -224,27 +217,24 @@ class ServedPoints:
     """
 
     def __init__(self, loads: Sequence[Measurement], parameters: Mapping[str, float]) -> None:
-        self._places = dict.fromkeys(map(place_of, loads))
+        self._places = dict.fromkeys(map(load_place, loads))
         engines = {place: place_engine(place, parameters) for place in self._places}
         setups = grouped(loads, lambda load: (_SETUP(load), of_former(load))).values()
-        self._tape = Tape([_Group(members, engines[place_of(members[0])]) for members in setups])
+        self._tape = Tape([_Group(members, engines[load_place(members[0])]) for members in setups])
         self.loads = [*chain.from_iterable(setups)]
         self.pair = np.array([pair_of(load) for load in self.loads])
-        measured = [(load.tpot_s or np.nan, load.ttft_s or np.nan) for load in self.loads]
-        self.measured = np.log(np.array(measured)).T - [
-            np.zeros(len(self.loads)),
-            _waits(self.loads),
-        ]
-        self._weight = self._weights()
-
-    def _weights(self) -> Array:
+        tpot_s, ttft_s = (
+            np.array([getattr(load, name) or np.nan for load in self.loads])
+            for name in ("tpot_s", "ttft_s")
+        )
+        self.measured = np.stack([np.log(tpot_s), np.log(ttft_s) - _waits(self.loads)])
         alike = [(base_model(load), load.hardware, load.engine) for load in self.loads]
         sizes = Counter(alike)
         share = np.array([min(1.0, FULL_POINTS / sizes[key]) ** 0.5 for key in alike])
         share *= np.where([(load.trust or 0) > 2 for load in self.loads], _LESS_TRUSTED, 1.0)
         early = np.array([(load.concurrency or 1) <= _TTFT_CONCURRENCY for load in self.loads])
         weight = np.stack([share, share * early * _TTFT_WEIGHT]) / _ORDINARY
-        return np.where(np.isfinite(self.measured), weight, 0.0)
+        self._weight = np.where(np.isfinite(self.measured), weight, 0.0)
 
     def off(self, parameters: Mapping[str, float]) -> Array:
         """Return predicted over measured TPOT and TTFT as logarithms, shape (2, loads)."""
@@ -418,14 +408,8 @@ def prefill_launch_s(loads: Iterable[Measurement], shared: Mapping[str, float]) 
     for load in loads:
         launched = load.engine == KERNEL_ENGINE or launches_prompts(load)
         prompt = (1 + load.shortest) / 2 * (load.input_len or math.inf)
-        few = (load.concurrency or 1) <= _TTFT_CONCURRENCY
-        if (
-            not launched
-            or not few
-            or load.shortest == 1
-            or prompt > _LAUNCHED_TOKENS
-            or not load.ttft_s
-        ):
+        few = (load.concurrency or 1) <= _TTFT_CONCURRENCY and prompt <= _LAUNCHED_TOKENS
+        if not (launched and few and load.shortest < 1 and load.ttft_s):
             continue
         served = served_of(load, served_engine(load.engine or "", load.hardware or "", shared))
         launches = model_work(served.model, served.setup, prefill_pass(prompt)).shape.launches

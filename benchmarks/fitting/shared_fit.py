@@ -16,7 +16,7 @@ from fitting.parameters import (
     chip_family,
     fitted_engine,
 )
-from specroof.arrays import Array
+from specroof.arrays import Array, grouped
 from specroof.engines.least_squares import least_squares
 from specroof.engines.record import Record, of_bare_passes
 from specroof.evidence import STEP, Measurement, kind_of, measured_of, shape_group
@@ -56,8 +56,12 @@ def engine_key(point: Measurement) -> tuple[str, str, bool]:
     Kernels are timed chip by chip: of their engine the key has the chip instead of its family.
     """
     engine, chip = point.engine or "", point.hardware or ""
-    family = chip if engine == KERNEL_ENGINE else chip_family(chip_of(chip))
-    return engine, family, point.method == STEP
+    return engine, place_of(engine, chip), point.method == STEP
+
+
+def place_of(server: str, chip: str) -> str:
+    """Return the family of a chip; the chip itself where a server's kernels were timed on it."""
+    return chip if server == KERNEL_ENGINE else chip_family(chip_of(chip))
 
 
 def engine_of(
@@ -115,14 +119,11 @@ class Points:
                 for point, kind in zip(points, kinds, strict=True)
             ]
         )
-        self._weight = self._weights()
-        self._ordinary = _ORDINARY
-
-    def _weights(self) -> Array:
-        table = list(zip([point.source for point in self.points], self._plain, strict=True))
+        table = list(zip([point.source for point in points], self._plain, strict=True))
         sizes = Counter(table)
         share = np.array([min(1.0, FULL_POINTS / sizes[row]) ** 0.5 for row in table])
-        return np.asarray(share * np.where(self._plain, _PLAIN_WEIGHT, 1.0))
+        self._weight = share * np.where(self._plain, _PLAIN_WEIGHT, 1.0)
+        self._ordinary = _ORDINARY
 
     def predicted(self, parameters: Mapping[str, float]) -> Array:
         """Return the logarithm of what is predicted: a throughput or a speedup, as was measured."""
@@ -197,47 +198,26 @@ def fit(
 
 
 def leave_one_out(measurements: Sequence[Measurement]) -> dict[str, dict[str, float]]:
-    """Return the fit to all sources under ``"all"``, and under its name one without each.
+    """Return the fit to all under ``"all"``, and one without each source, family and engine.
 
     Parameters
     ----------
     measurements
         What was measured, by several sources.
     """
-    first = fit(measurements)
-    sources = list(dict.fromkeys(point.source for point in measurements))
-
-    def fitted(task: int) -> dict[str, float]:
-        return fit([point for point in measurements if point.source != sources[task]], first)
-
-    return {ALL: first, **dict(zip(sources, in_processes(fitted, len(sources)), strict=True))}
-
-
-def leave_groups_out(
-    measurements: Sequence[Measurement], start: Mapping[str, float]
-) -> dict[str, dict[str, float]]:
-    """Return a fit without each family of chips, and one without each engine.
-
-    Parameters
-    ----------
-    measurements
-        What was measured.
-    start
-        Where to begin: the fit to all of them.
-    """
-    groups: dict[str, list[Measurement]] = {}
+    groups = grouped(measurements, lambda point: point.source)
     for point in measurements:
         if kind_of(point)[0] and point.engine in ENGINES:
             engine, family, _ = engine_key(point)
             groups.setdefault(left_out_name(family=family), []).append(point)
             groups.setdefault(left_out_name(engine=engine), []).append(point)
-    names = list(groups)
+    first, names = fit(measurements), list(groups)
 
     def fitted(task: int) -> dict[str, float]:
         group = groups[names[task]]
-        return fit([point for point in measurements if point not in group], start)
+        return fit([point for point in measurements if point not in group], first)
 
-    return dict(zip(names, in_processes(fitted, len(names)), strict=True))
+    return {ALL: first, **dict(zip(names, in_processes(fitted, len(names)), strict=True))}
 
 
 #: What forked processes find, as no function inside another can be sent to them.
