@@ -4,9 +4,11 @@ Shares of the peaks and the time of an all-reduce come from its kernels; what a 
 them is taken from the fit to SGLang and vLLM, which replay captured graphs as it does.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
@@ -42,106 +44,16 @@ KERNEL_SOURCE: Final = (
 #: long in 1.1.0rc2.post2 as in 1.2.0rc6.post2.
 FORMER: Final = FormerReleases(last="v1.1", before="2026-01")
 
-#: Bytes of the all-reduces that were timed.
-_SIZES: Final = (1024, 8192, 16384, 65536, 262144, 1048576, 8388608)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernels:
-    """What kernels reach on one chip.
-
-    Attributes
-    ----------
-    memory_frac
-        Median share of the memory's bytes/s while few rows are multiplied by large bf16 weights.
-    compute_frac
-        Median share of the dense peak in matmuls of at least 4096 in each direction.
-    all_reduce_us
-        Microseconds for messages of `_SIZES`, by number of devices.
-    """
-
-    memory_frac: float
-    compute_frac: Mapping[str, float]
-    all_reduce_us: Mapping[int, tuple[float, ...]]
-
-
-_H100: Final = _Kernels(
-    0.84,
-    {"bf16": 0.78, "fp8": 0.62},
-    {
-        2: (2.71, 2.8, 2.85, 3.06, 3.76, 6.1, 37.52),
-        4: (2.91, 3.14, 3.27, 3.68, 5.48, 12.91, 63.75),
-        8: (3.17, 3.54, 3.56, 4.59, 10.17, 25.96, 79.43),
-    },
+#: What kernels reach by the names of hardware files: median share of the memory's bytes/s while few
+#: rows are multiplied by large bf16 weights, median shares of the dense peaks in matmuls of at
+#: least 4096 in each direction, and microseconds of all-reduces by number of devices.
+_TIMED_CHIPS: Final[dict[str, Any]] = json.loads(
+    Path(__file__).with_name("timed_chips.json").read_text(encoding="utf-8")
 )
-
-_A100: Final = _Kernels(
-    0.82,
-    {"bf16": 0.84},
-    {
-        2: (3.84, 4.68, 5.11, 5.1, 6.15, 11.56, 80.87),
-        4: (4.03, 6.01, 6.32, 6.03, 9.37, 23.11, 112.55),
-        8: (4.59, 8.0, 8.38, 9.0, 16.28, 83.22, 128.8),
-    },
-)
-
-#: By the names of hardware files.
-_KERNELS: Final[Mapping[str, _Kernels]] = {
-    "a100-40gb": _A100,
-    "a100-80gb": _A100,
-    "h100-sxm": _H100,
-    # The same die; it has no timings there.
-    "gh200": _H100,
-    "h200": _Kernels(
-        0.85,
-        {"bf16": 0.78, "fp8": 0.63},
-        {
-            2: (2.69, 2.8, 2.83, 2.95, 3.59, 5.99, 34.35),
-            4: (2.95, 3.18, 3.21, 3.61, 5.43, 12.85, 57.75),
-            8: (3.17, 3.5, 3.49, 4.58, 10.11, 25.74, 76.69),
-        },
-    ),
-    "b200": _Kernels(
-        0.80,
-        {"bf16": 0.65, "fp8": 0.53, "fp4": 0.39},
-        {
-            2: (4.89, 4.78, 5.22, 5.15, 4.99, 6.42, 20.78),
-            4: (5.04, 5.07, 5.52, 5.39, 5.79, 9.66, 47.12),
-            8: (5.38, 5.64, 5.93, 5.99, 7.93, 17.78, 55.36),
-        },
-    ),
-    "b300": _Kernels(
-        0.80,
-        {"bf16": 0.66, "fp8": 0.55, "fp4": 0.32},
-        {
-            2: (4.6, 4.71, 5.09, 4.98, 5.02, 6.21, 20.92),
-            4: (4.41, 4.62, 5.1, 5.38, 5.82, 9.51, 47.16),
-            8: (5.19, 5.39, 5.78, 5.84, 7.62, 17.41, 55.52),
-        },
-    ),
-    "gb200": _Kernels(
-        0.83,
-        {"bf16": 0.61, "fp8": 0.50, "fp4": 0.38},
-        {
-            2: (3.8, 4.01, 4.54, 4.56, 4.62, 6.0, 20.79),
-            4: (4.72, 4.9, 4.95, 4.99, 5.69, 9.47, 49.44),
-        },
-    ),
-    "gb300": _Kernels(
-        0.81,
-        {"bf16": 0.74, "fp8": 0.57, "fp4": 0.31},
-        {
-            2: (4.29, 4.55, 4.54, 4.56, 4.6, 6.01, 20.62),
-            4: (4.75, 4.82, 4.94, 4.92, 5.55, 9.41, 48.86),
-        },
-    ),
-}
-
+#: The chips that kernels were timed on, or others of the same die.
+KERNEL_CHIPS: Final = tuple(_TIMED_CHIPS["chips"])
 #: Chips without timings of layers, and those that have the same die.
 _SAME_DIE: Final = {"a100-40gb": "a100-80gb", "gh200": "h100-sxm"}
-
-#: The chips that kernels were timed on.
-KERNEL_CHIPS: Final = tuple(_KERNELS)
 
 #: Factors of what was timed alone, by how they begin: these have none. Loads took all-reduces for
 #: 1.0 to 1.1 times what is timed, without gpt-oss for 0.55 and without DeepSeek-R1 for 1.3 to 1.5.
@@ -179,14 +91,17 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     >>> engine.memory_frac, engine.compute_frac["fp8"]
     (0.85, 0.63)
     """
-    chip = next((name for name in hardware.aliases if name in _KERNELS), None)
+    chip = next((name for name in hardware.aliases if name in KERNEL_CHIPS), None)
     if chip is None:
-        message = f"{hardware.name} has no published kernel timings; allowed: {', '.join(_KERNELS)}"
+        message = (
+            f"{hardware.name} has no published kernel timings; allowed: {', '.join(KERNEL_CHIPS)}"
+        )
         raise ProfileError(message)
-    timed, layers = _KERNELS[chip], timed_layers()["chips"][_SAME_DIE.get(chip, chip)]
+    timed = _TIMED_CHIPS["chips"][chip]
+    layers = timed_layers()["chips"][_SAME_DIE.get(chip, chip)]
     family = chip_family(hardware)
     fitted = shared_engine("vllm", family, parameters)
-    reached = timed.compute_frac
+    reached = timed["compute_frac"]
     compute = {
         dtype: reached.get(dtype, reached.get(_STANDS_IN.get(dtype, "bf16"), reached["bf16"]))
         for dtype in hardware.peak.flops_per_s
@@ -195,7 +110,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
     scaled = scaled_engine(
         fitted,
         compute=compute["bf16"] / fitted.compute_frac["bf16"],
-        memory=timed.memory_frac / fitted.memory_frac,
+        memory=timed["memory_frac"] / fitted.memory_frac,
     )
     former = layers.get("former_experts")
     kernels = replace(
@@ -203,10 +118,10 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
         name=KERNEL_ENGINE,
         compute_frac=compute,
         lookup_round_frac=1.0,
-        memory_frac=timed.memory_frac,
+        memory_frac=timed["memory_frac"],
         round_overhead_s=own("round_s", KERNEL_ENGINE, parameters),
         draft_pass_overhead_s=own("draft_pass_s", KERNEL_ENGINE, parameters),
-        collective=_collective(timed, hardware, fitted),
+        collective=_collective(timed["all_reduce_us"], hardware, fitted),
         graphs=None,  # which sizes it captures is the deployer's choice
         prefill_launch_s=parameters.get(PREFILL_LAUNCH, 0.0),
         expert_kernels=timed_kernels(ExpertKernel, layers["experts"]),
@@ -230,7 +145,7 @@ def kernel_engine(hardware: HardwareProfile, parameters: Mapping[str, float]) ->
 
 
 def _collective(
-    timed: _Kernels, hardware: HardwareProfile, fitted: EngineProfile
+    timed_us: Mapping[str, list[float]], hardware: HardwareProfile, fitted: EngineProfile
 ) -> Collective | None:
     r"""Return the all-reduce that fits the timings best, in relative least squares.
 
@@ -242,8 +157,8 @@ def _collective(
     if link is None or fitted.collective is None:
         return fitted.collective
     columns, seconds = [], []
-    for devices, times_us in timed.all_reduce_us.items():
-        for size, us in zip(_SIZES, times_us, strict=True):
+    for devices, times_us in ((int(count), times) for count, times in timed_us.items()):
+        for size, us in zip(_TIMED_CHIPS["all_reduce_bytes"], times_us, strict=True):
             whole_s = (devices - 1) * size / link.link_bytes_per_s
             is_short = size <= _LONGEST_ONE_SHOT
             crossing_s = (0.0, whole_s) if is_short else (2 / devices * whole_s, 0.0)

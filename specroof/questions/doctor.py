@@ -3,7 +3,7 @@
 import math
 import os
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Final
@@ -388,6 +388,9 @@ def _schedule_words(change: Change) -> Iterator[str]:
             yield f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
 
 
+_SINCE: Final = (
+    "one page: counters cover the time since the server began; running requests are as of now"
+)
 _PREFILLS: Final = (
     "measured rounds hold the prefills that delayed them; predicted rounds hold none, as the lengths "
     "of requests were not counted"
@@ -545,15 +548,7 @@ class Diagnosis(ServedAnswer):
             format_table(["counted", "", "how"], [*_counts(self)], left=[0, 2]),
             format_table(
                 ["", "measured", "predicted", "vs predicted"],
-                [
-                    [
-                        row.quantity,
-                        figure(row.measured, _spelt(row)),
-                        figure(row.predicted, _spelt(row)),
-                        figure(row.off, q.signed_share),
-                    ]
-                    for row in self.rows
-                ],
+                map(_compared_cells, self.rows),
             ),
             flag_lines,
             found="\n".join(textwrap.fill(sentence, _WIDTH) for sentence in self.advice),
@@ -678,19 +673,15 @@ def _observed(request: DoctorRequest) -> tuple[Observed, ServerFacts, list[str]]
             # Behind a gateway, any page may answer.
             unread.append(str(refusal))
     facts = all_facts(found)
-    said = {"steps": facts.steps, "verified": facts.verified}
+    said = fields_of(facts, "steps", "verified")
     settings = {key: float(value) for key, value in said.items() if value is not None}
     # The gauges are of now, where a server has them.
     metrics = replace(metrics, settings={**settings, **metrics.settings})
     version = "" if facts.version is None else f"; the server is {facts.version}"
-    since = (
-        "one page: counters cover the time since the server began; running requests are as of now"
-    )
-    notes = [
-        *([since] if len(samples) == 1 else []),
-        f"metrics are named as in {metrics.release.name}{version}",
-        *(f"not read: {reason}" for reason in unread),
-    ]
+    notes = [f"metrics are named as in {metrics.release.name}{version}"]
+    if len(samples) == 1:
+        notes.insert(0, _SINCE)
+    notes += [f"not read: {reason}" for reason in unread]
     return observed(metrics, pages.seconds), facts, notes
 
 
@@ -792,16 +783,10 @@ def _case_notes(
             f"the server calls its model {shown(served)}, and the prediction is for {model}: check "
             f"that both have the same sizes and format of weights"
         )
-    running = math.ceil(case.running)
-    if limit is not None and counts.speculates:
+    if limit is not None:
         yield (
-            f"{running} requests run, above the assumed limit of {limit[0]}: the prediction takes "
-            f"{limit[1]} as the limit"
-        )
-    elif limit is not None:
-        yield (
-            f"with drafts {counts.framework} runs at most {limit[0]} requests by default: the flags "
-            f"raise the limit to {limit[1]} for the {running} that run"
+            f"{math.ceil(case.running)} requests run, more than {counts.framework} runs with drafts "
+            f"by default ({limit[0]}): the limit is taken as {limit[1]}"
         )
     if case.replicas > 1:
         yield f"{case.replicas} replicas: the load of one is predicted"
@@ -815,10 +800,7 @@ def _law_notes(case: ServedCase, change: Change | None) -> Iterator[str]:
     if case.drafter is not None and looks_up(case.drafter):
         yield f"{beyond} what look-ups find is unknown: longer drafts are not compared"
     elif case.counts.survival and change.longer is not None:
-        yield (
-            f"{beyond} acceptance is extrapolated: {BEYOND}, each further draft at the rate of the "
-            f"last"
-        )
+        yield f"{beyond} acceptance is extrapolated: each further draft at the rate of the last"
 
 
 def _flags(
@@ -864,10 +846,8 @@ def _counts(answer: Diagnosis) -> Iterator[list[str]]:
         yield ["running requests", f"{counts.running:.1f}", counts.running_from]
     if counts.waiting is not None:
         yield ["waiting requests", f"{counts.waiting:.1f}", "as the server showed it"]
-    lengths = ""
-    if counts.input_len is not None:
-        lengths = f"{counts.input_len:.0f} tokens in, {counts.output_len or 0:.0f} out, means"
-    yield ["context", f"{answer.context_len:.0f}", lengths]
+    lengths = f"{counts.input_len or 0:.0f} tokens in, {counts.output_len or 0:.0f} out, means"
+    yield ["context", f"{answer.context_len:.0f}", lengths * (counts.input_len is not None)]
     if not counts.speculates:
         yield ["drafts per round", "off", ""]
     elif counts.longest is None:
@@ -887,10 +867,10 @@ def _counts(answer: Diagnosis) -> Iterator[list[str]]:
         yield ["accepted by position", "", shares + " …" * (len(counts.survival) > 8)]
 
 
-def _spelt(row: Compared) -> Callable[[float], str]:
-    if row.unit == "s":
-        return format_seconds
-    return "{:.0f}".format if row.unit else "{:.2f}".format
+def _compared_cells(row: Compared) -> list[str]:
+    spelt = {"s": format_seconds, "": "{:.2f}".format}.get(row.unit, "{:.0f}".format)
+    figures = (figure(value, spelt) for value in (row.measured, row.predicted))
+    return [row.quantity, *figures, figure(row.off, q.signed_share)]
 
 
 COMMAND: Final = Command(
