@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from importlib import resources
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
 
 from pydantic import create_model
@@ -46,14 +47,13 @@ _POOLED_SHARE: Final = 4.65 / 5.34
 _PRESUMED_ACCEPTANCE: Final = 0.45
 
 #: Tokens of prompt and answer where a source says neither.
-_PRESUMED_LENGTHS: Final = (200.0, 1000.0)
+_PRESUMED_PROMPT: Final = 200.0
+_PRESUMED_ANSWER: Final = 1000.0
 
 
 def request_lengths(point: Measurement) -> tuple[float, float, float]:
     """Return prompt, answer and mean context of a request, as stated or presumed."""
-    prompt, answer = _PRESUMED_LENGTHS
-    prompt = point.input_len or prompt
-    answer = point.output_len or answer
+    prompt, answer = point.input_len or _PRESUMED_PROMPT, point.output_len or _PRESUMED_ANSWER
     context = point.context_len
     return prompt, answer, prompt + answer / 2 if context is None else context
 
@@ -134,11 +134,6 @@ def _drafter(spec: str) -> Drafter:
 
 # --- As what a measurement counts, and what those lack that do not -------------------------------
 
-#: What methods without a known cost leave open.
-_LACKING: Final = {
-    "mock": "the draft count behind a forced acceptance length",
-}
-
 
 def kind_of(point: Measurement) -> tuple[str, str]:
     """Return as what a published measurement counts, or an empty kind and what it lacks.
@@ -151,7 +146,8 @@ def kind_of(point: Measurement) -> tuple[str, str]:
     if point.draft_s is not None or point.draft_share is not None:
         return "drafting", ""
     if not has_drafter(point.method):
-        return "", _LACKING.get(point.method or "", f"a known cost of {point.method!r}")
+        forced = "the draft count behind a forced acceptance length"
+        return "", forced if point.method == "mock" else f"a known cost of {point.method!r}"
     for name in ("batch_size", "draft_len", "verify_len"):
         if getattr(point, name) is None:
             return "", name
@@ -465,6 +461,14 @@ def load_local() -> tuple[Measurement, ...]:
     return _loads(_BundledRow, "local")
 
 
+#: What a load with drafts shares with the one without.
+_LOAD: Final = attrgetter(
+    *("source", "model", "quantization", "hardware", "engine", "engine_version"),
+    *("tensor_parallel", "expert_parallel", "attention_data_parallel"),
+    *("input_len", "output_len", "task", "concurrency"),
+)
+
+
 @cache
 def measured_speedups() -> tuple[tuple[Measurement, float], ...]:
     """Return the published measurements with drafts whose speedup is known, each with it.
@@ -482,24 +486,15 @@ def measured_speedups() -> tuple[tuple[Measurement, float], ...]:
     >>> min(speedup for _, speedup in measured_speedups()) > 0
     True
     """
-
-    def load(point: Measurement) -> tuple[object, ...]:
-        return (
-            *(point.source, point.model, point.quantization, point.hardware, point.engine),
-            *(point.engine_version, point.tensor_parallel, point.expert_parallel),
-            *(point.attention_data_parallel, point.input_len, point.output_len, point.task),
-            point.concurrency,
-        )
-
     printed = [
         (point, point.measured_speedup)
         for point in load_measurements()
         if point.drafts and point.measured_speedup is not None and point.batch_size
     ]
-    plain = {load(point): point.tokens_per_s for point in load_served() if not point.drafts}
+    plain = {_LOAD(point): point.tokens_per_s for point in load_served() if not point.drafts}
     paired = [
         (point, point.tokens_per_s / without)
         for point in load_served()
-        if point.drafts and point.tokens_per_s and (without := plain.get(load(point)))
+        if point.drafts and point.tokens_per_s and (without := plain.get(_LOAD(point)))
     ]
     return (*printed, *paired)

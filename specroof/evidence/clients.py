@@ -304,8 +304,13 @@ class _InputConfig(Extract):
         return next((phase.concurrency for phase in profiling), None)
 
 
-class _ClientResult(Extract):
-    """The keys that aiperf and genai-perf share."""
+class ClientResult(Extract):
+    """A result of aiperf or genai-perf.
+
+    Source
+        aiperf 0.13.0, ``exporters/metrics_json_exporter.py``; genai-perf 0.0.16,
+        ``export_data/json_exporter.py``.
+    """
 
     input_config: _InputConfig = REQUIRED
     request_latency: Annotated[_Metric, _in_unit("ms")] = REQUIRED
@@ -316,50 +321,39 @@ class _ClientResult(Extract):
     request_count: _Metric | None = None
     pooled_spec_decode_acceptance_histogram: Any = None
 
+    def point(self, place: str) -> Measurement:
+        """Return the measured point.
 
-def client_result(content: dict[str, Any], place: str) -> Measurement:
-    """Return the point of a result of aiperf or genai-perf.
+        Parameters
+        ----------
+        place
+            How messages name the file, and the line.
 
-    Parameters
-    ----------
-    content
-        The result.
-    place
-        How messages name the file, and the line.
+        Counts
+            requests in flight as Little's law has them from the mean latency and the throughput,
+            and no more than were asked for.
 
-    Counts
-        requests in flight as Little's law has them from the mean latency and the throughput, and no
-        more than were asked for.
-    Source
-        aiperf 0.13.0, ``exporters/metrics_json_exporter.py``; genai-perf 0.0.16,
-        ``export_data/json_exporter.py``.
-
-    Raises
-    ------
-    MeasurementError
-        For other units, a load by the clock, or one that is not said.
-    """
-    result = read_model(content, _ClientResult, place=place, error=MeasurementError)
-    config = result.input_config
-    concurrency = config.concurrency or math.inf  # never none: see `_InputConfig`
-    busy = result.request_latency.avg * MILLISECOND * result.request_throughput.avg
-    point = replace(
-        answered(
-            place,
-            result.input_sequence_length.avg,
-            result.output_sequence_length.avg,
-            result.output_token_throughput.avg,
-        ),
-        batch_size=min(busy, concurrency),
-        concurrency=concurrency,
-        requests=None if result.request_count is None else round(result.request_count.avg),
-        model=config.model,
-    )
-    if _HISTOGRAM not in result.model_fields_set:
-        return replace(point, says_drafts=False)
-    try:
-        histogram = result.pooled_spec_decode_acceptance_histogram
-        profile = histogram_profile([histogram], f"{place}: {_HISTOGRAM}")
-    except OptionError as refusal:
-        raise MeasurementError(str(refusal)) from None
-    return replace(point, draft_len=None, tokens_per_round=profile.tokens_per_round)
+        Raises
+        ------
+        MeasurementError
+            For a histogram of acceptance that is none.
+        """
+        concurrency = self.input_config.concurrency or math.inf  # never none: see `_InputConfig`
+        lengths = self.input_sequence_length.avg, self.output_sequence_length.avg
+        point = replace(
+            answered(place, *lengths, self.output_token_throughput.avg),
+            batch_size=min(
+                self.request_latency.avg * MILLISECOND * self.request_throughput.avg, concurrency
+            ),
+            concurrency=concurrency,
+            requests=None if self.request_count is None else round(self.request_count.avg),
+            model=self.input_config.model,
+        )
+        if _HISTOGRAM not in self.model_fields_set:
+            return replace(point, says_drafts=False)
+        try:
+            histogram = self.pooled_spec_decode_acceptance_histogram
+            profile = histogram_profile([histogram], f"{place}: {_HISTOGRAM}")
+        except OptionError as refusal:
+            raise MeasurementError(str(refusal)) from None
+        return replace(point, draft_len=None, tokens_per_round=profile.tokens_per_round)

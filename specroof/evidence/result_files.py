@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from statistics import median, pstdev
 from typing import Annotated, Any, Final, Self
@@ -14,7 +14,7 @@ from specroof.errors import MeasurementError, reject
 from specroof.evidence.clients import (
     BY_CLOCK,
     GUIDELLM,
-    client_result,
+    ClientResult,
     guidellm_results,
     guidellm_table,
 )
@@ -147,25 +147,21 @@ def _table_points(text: str, source: str) -> Iterator[Measurement]:
             name = "draft_len" if draft_len is None else q.TOKENS_PER_S.name
             message = f"{place}: {name} is empty; needed, or pass_s and positions of a pass"
             raise MeasurementError(message)
-        prompt, answer, context = row.input_len, row.output_len, row.context_len
-        if (prompt is None) != (answer is None):
+        point = Measurement(place=place, context_len=row.context_len, tokens_per_s=tokens_per_s)
+        if row.input_len is not None and row.output_len is not None:
+            point = answered(place, row.input_len, row.output_len, tokens_per_s)
+            point = replace(point, context_len=row.context_len or point.context_len)
+        elif row.input_len is not None or row.output_len is not None:
             message = f"{place}: has one of input_len and output_len; must have both or neither"
             raise MeasurementError(message)
-        if context is None:
-            if prompt is None or answer is None:
-                message = f"{place}: context_len is empty; needed, or input_len and output_len"
-                raise MeasurementError(message)
-            context = prompt + answer / 2
-        yield Measurement(
-            place=place,
+        elif row.context_len is None:
+            message = f"{place}: context_len is empty; needed, or input_len and output_len"
+            raise MeasurementError(message)
+        yield replace(
+            point,
             batch_size=row.batch_size,
-            context_len=context,
-            tokens_per_s=tokens_per_s,
             draft_len=draft_len,
             tokens_per_round=row.acceptance_length,
-            input_len=prompt,
-            output_len=answer,
-            includes_prefill=prompt is not None,
         )
 
 
@@ -200,9 +196,9 @@ def _results(content: Any, place: str) -> list[Measurement]:
         reject(f"{place}: is {shown(content)}", "a JSON object", MeasurementError)
     if "benchmarks" in content:
         return guidellm_results(content, place)
-    for keys, read in _TOOLS.items():
+    for keys, kind in _TOOLS.items():
         if all(key in content for key in keys):
-            return [read(content, place)]
+            return [read_model(content, kind, place=place, error=MeasurementError).point(place)]
     for tool in NAMES["unreadable"]:
         if all(key in content for key in tool["keys"]):
             reject(f"{place}: is {tool['is']}", tool["instead"], MeasurementError)
@@ -322,42 +318,36 @@ class _SglangResult(_Served):
             raise ValueError(message)
         return self
 
-    @property
-    def in_flight(self) -> float:
-        """Requests in flight: as measured, else as they were asked for."""
-        return self.concurrency or self.max_concurrency or math.nan  # one of them is there
-
-
-def _sglang(content: dict[str, Any], place: str) -> Measurement:
-    result = read_model(content, _SglangResult, place=place, error=MeasurementError)
-    server = result.server_info or _SglangServer()
-    tokens, concurrency = result.accept_length, result.max_concurrency
-    # A server that drafts makes no plain run, although the client did not ask for acceptance.
-    speculative = tokens is not None or server.speculative_algorithm is not None
-    # No more are in flight than there were, and than the server runs at a time; the others wait.
-    # SGLang's arguments say 48 where it drafts and was told nothing; the state of its scheduler
-    # says what its memory leaves of that.
-    limits = (result.completed, result.max_running_requests, server.max_running_requests)
-    most = min(limit for limit in (*limits, server.scheduled) if limit is not None)
-    return replace(
-        result.answered(place),
-        batch_size=min(result.in_flight, most),
-        concurrency=None if concurrency is None else min(concurrency, result.completed),
-        draft_len=(server.draft_len or None) if speculative else 0,
-        # The client asks no other server for acceptance, so that a line without SGLang's arguments
-        # is silent on drafts.
-        says_drafts=speculative or server.model_path is not None,
-        tokens_per_round=tokens,
-        engine=_SERVERS.get(result.backend or "sglang"),
-        model=server.model_path,
-        tensor_parallel=server.tp_size,
-        expert_parallel=server.ep_size,
-        method=server.speculative_algorithm,
-        top_k=server.speculative_eagle_topk if speculative else None,
-        quantization=server.quantization,
-        kv_cache=server.kv_cache_dtype,
-        server=server.settings,
-    )
+    def point(self, place: str) -> Measurement:
+        """Return the measured point."""
+        server = self.server_info or _SglangServer()
+        tokens, concurrency = self.accept_length, self.max_concurrency
+        # A server that drafts makes no plain run, although the client did not ask for acceptance.
+        speculative = tokens is not None or server.speculative_algorithm is not None
+        # No more are in flight than there were, and than the server runs at a time; the others
+        # wait. SGLang's arguments say 48 where it drafts and was told nothing; the state of its
+        # scheduler says what its memory leaves of that.
+        limits = (self.completed, self.max_running_requests, server.max_running_requests)
+        most = min(limit for limit in (*limits, server.scheduled) if limit is not None)
+        return replace(
+            self.answered(place),
+            batch_size=min(self.concurrency or concurrency or math.nan, most),  # one is there
+            concurrency=None if concurrency is None else min(concurrency, self.completed),
+            draft_len=(server.draft_len or None) if speculative else 0,
+            # The client asks no other server for acceptance, so that a line without SGLang's
+            # arguments is silent on drafts.
+            says_drafts=speculative or server.model_path is not None,
+            tokens_per_round=tokens,
+            engine=_SERVERS.get(self.backend or "sglang"),
+            model=server.model_path,
+            tensor_parallel=server.tp_size,
+            expert_parallel=server.ep_size,
+            method=server.speculative_algorithm,
+            top_k=server.speculative_eagle_topk if speculative else None,
+            quantization=server.quantization,
+            kv_cache=server.kv_cache_dtype,
+            server=server.settings,
+        )
 
 
 #: From sending a request to its last token; 0 of one that failed.
@@ -387,45 +377,43 @@ class _VllmResult(_Served):
         latency_s = (self.mean_ttft_ms + later * self.mean_tpot_ms) * MILLISECOND
         return self.completed * latency_s / self.duration
 
+    def point(self, place: str) -> Measurement:
+        """Read a result of `vllm bench serve --save-result` (0.33.0).
 
-def _vllm(content: dict[str, Any], place: str) -> Measurement:
-    """Read a result of `vllm bench serve --save-result` (0.33.0).
-
-    Counts
-        rounds without drafts too, such as those of look-ups that find no match: an answer has one
-        token of its prompt's pass and one of every round, beside the accepted drafts.
-    Ignores
-        that the server counts accepted drafts beyond the end of an answer, too: fewer than those
-        of a round for each request. Where that hides all rounds without drafts, its mean stands.
-        Without latencies, which older releases do not save, that long answers may have another time
-        per token than short ones.
-    """
-    result = read_model(content, _VllmResult, place=place, error=MeasurementError)
-    tokens = result.spec_decode_acceptance_length
-    rounds, drafted = result.spec_decode_num_drafts, result.spec_decode_draft_tokens
-    drafts = round(drafted / rounds) if drafted and rounds else 0
-    if tokens is not None and drafts:
-        # The mean of drafts that vary may be below what the longest of them give.
-        drafts = max(drafts, math.ceil(tokens - 1.0))
-    clients = min(result.max_concurrency, result.completed)
-    most = min(clients, result.max_running_requests or clients)
-    if tokens is not None and rounds:
-        decoded = result.total_output_tokens - result.completed
-        # The server's mean is over rounds that drafted.
-        every_round = decoded - (tokens - 1.0) * rounds
-        if every_round > rounds:
-            tokens = decoded / every_round
-    return replace(
-        result.answered(place),
-        batch_size=min(result.in_flight, most),
-        concurrency=clients,
-        draft_len=drafts or None,
-        # Without keys the server did not draft, or it publishes no metrics, or is another server.
-        says_drafts=tokens is not None,
-        tokens_per_round=tokens,
-        engine=_SERVERS.get(result.backend or "", "vllm"),
-        model=result.model_id,
-    )
+        Counts
+            rounds without drafts too, such as those of look-ups that find no match: an answer has
+            one token of its prompt's pass and one of every round, beside the accepted drafts.
+        Ignores
+            that the server counts accepted drafts beyond the end of an answer, too: fewer than
+            those of a round for each request. Where that hides all rounds without drafts, its mean
+            stands. Without latencies, which older releases do not save, that long answers may have
+            another time per token than short ones.
+        """
+        tokens = self.spec_decode_acceptance_length
+        rounds, drafted = self.spec_decode_num_drafts, self.spec_decode_draft_tokens
+        drafts = round(drafted / rounds) if drafted and rounds else 0
+        if tokens is not None and drafts:
+            # The mean of drafts that vary may be below what the longest of them give.
+            drafts = max(drafts, math.ceil(tokens - 1.0))
+        clients = min(self.max_concurrency, self.completed)
+        most = min(clients, self.max_running_requests or clients)
+        if tokens is not None and rounds:
+            decoded = self.total_output_tokens - self.completed
+            # The server's mean is over rounds that drafted.
+            every_round = decoded - (tokens - 1.0) * rounds
+            if every_round > rounds:
+                tokens = decoded / every_round
+        return replace(
+            self.answered(place),
+            batch_size=min(self.in_flight, most),
+            concurrency=clients,
+            draft_len=drafts or None,
+            # Without keys the server did not draft, or publishes no metrics, or is another server.
+            says_drafts=tokens is not None,
+            tokens_per_round=tokens,
+            engine=_SERVERS.get(self.backend or "", "vllm"),
+            model=self.model_id,
+        )
 
 
 # --- What the clients of SGLang and vLLM print ----------------------------------------------------
@@ -470,13 +458,13 @@ def _printed_results(text: str, source: str) -> Iterator[Measurement]:
             for row, value in rows
             if row in _PRINTED and value != _UNSET
         }
-        if "backend" in content:
-            point = _sglang(content, place)
-        else:
-            ramp_up = _RAMP_UP.search(before)
+        kind: Any = _SglangResult
+        if "backend" not in content:
+            kind, ramp_up = _VllmResult, _RAMP_UP.search(before)
+            content |= {"backend": arguments.get("backend")}
             content |= {"ramp_up_strategy": ramp_up[1]} if ramp_up else {}
-            point = _vllm({"backend": arguments.get("backend"), **content}, place)
-        yield replace(point, model=arguments.get("model"))
+        result = read_model(content, kind, place=place, error=MeasurementError)
+        yield replace(result.point(place), model=arguments.get("model"))
 
 
 # --- InferenceX ----------------------------------------------------------------------------------
@@ -497,22 +485,21 @@ class _InferencexResult(Extract):
     model: str | None = None
     precision: str | None = None
 
-
-def _inferencex(content: dict[str, Any], place: str) -> Measurement:
-    result = read_model(content, _InferencexResult, place=place, error=MeasurementError)
-    algorithm = result.spec_decoding
-    drafting = algorithm not in {None, "none", ""}
-    return replace(
-        answered(place, result.isl, result.osl, result.output_tput_per_gpu * result.tp),
-        batch_size=result.conc,
-        engine=_SERVERS.get(result.framework or ""),
-        model=result.model,
-        tensor_parallel=result.tp,
-        expert_parallel=result.ep,
-        method=algorithm if drafting else None,
-        draft_len=None if drafting else 0,
-        quantization=result.precision,
-    )
+    def point(self, place: str) -> Measurement:
+        """Return the measured point."""
+        algorithm = self.spec_decoding
+        drafting = algorithm not in {None, "none", ""}
+        return replace(
+            answered(place, self.isl, self.osl, self.output_tput_per_gpu * self.tp),
+            batch_size=self.conc,
+            engine=_SERVERS.get(self.framework or ""),
+            model=self.model,
+            tensor_parallel=self.tp,
+            expert_parallel=self.ep,
+            method=algorithm if drafting else None,
+            draft_len=None if drafting else 0,
+            quantization=self.precision,
+        )
 
 
 #: Repetitions on a machine that does nothing else deviate by less, as a share of their median.
@@ -541,49 +528,48 @@ class _LlamaBench(Extract):
     avg_ns: _Nanoseconds = REQUIRED
     samples_ns: list[_Nanoseconds] | None = None
 
-
-def _llama_bench(content: dict[str, Any], place: str) -> Measurement:
-    test = read_model(content, _LlamaBench, place=place, error=MeasurementError)
-    tokens = test.n_prompt or test.n_gen
-    if (test.n_prompt > 0) == (test.n_gen > 0) or test.n_prompt > test.n_ubatch:
-        reject(
-            f"{place}: n_prompt is {test.n_prompt} and n_gen {test.n_gen}",
-            f"one of them, and a prompt of at most n_ubatch, {test.n_ubatch}: -p 1,2,4,8,16 -n 128",
-            MeasurementError,
+    def point(self, place: str) -> Measurement:
+        """Return the measured point."""
+        tokens = self.n_prompt or self.n_gen
+        if (self.n_prompt > 0) == (self.n_gen > 0) or self.n_prompt > self.n_ubatch:
+            reject(
+                f"{place}: n_prompt is {self.n_prompt} and n_gen {self.n_gen}",
+                f"one of them, and a prompt of at most n_ubatch, {self.n_ubatch}: -p 1,2,4,8,16 -n 128",
+                MeasurementError,
+            )
+        gpus = (self.gpu_info or "").split(", ")
+        # A GPU of another kind beside is often that of a processor, which takes no layers.
+        if len(set(gpus)) < len(gpus) and self.split_mode != "none":
+            reject(
+                f"{place}: gpu_info is {shown(self.gpu_info)}, which share the layers",
+                "one of them: -sm none",
+                MeasurementError,
+            )
+        layers: float | None = self.n_gpu_layers
+        if layers is not None and layers < 0:  # all of them
+            layers = math.inf
+        is_pass = self.n_prompt > 0
+        samples = self.samples_ns or [self.avg_ns]
+        spread = pstdev(samples) / median(samples)
+        caches = {name for name in (self.type_k, self.type_v) if name}
+        return Measurement(
+            place=place,
+            file=self.model_filename,
+            model_params=self.model_n_params,
+            model_bytes=self.model_size,
+            kv_cache=" and ".join(sorted(caches)) or None,
+            gpus=self.gpu_info,
+            gpu_layers=0 if self.gpu_info == "" else layers,
+            method=STEP if is_pass else None,
+            batch_size=1.0,
+            # A bare pass has what is cached before it; decoding, on average, half of its own too.
+            context_len=max(self.n_depth + (0.0 if is_pass else tokens / 2), 1.0),
+            verify_len=tokens if is_pass else None,
+            head_len=1 if is_pass else None,  # logits of the last token alone
+            tokens_per_s=(1.0 if is_pass else tokens) / (median(samples) * NANOSECOND),
+            engine="llama.cpp",
+            note=f"its repetitions differ by {spread:.0%}" if spread > _UNSTEADY else "",
         )
-    gpus = (test.gpu_info or "").split(", ")
-    # A GPU of another kind beside is often that of a processor, which takes no layers.
-    if len(set(gpus)) < len(gpus) and test.split_mode != "none":
-        reject(
-            f"{place}: gpu_info is {shown(test.gpu_info)}, which share the layers",
-            "one of them: -sm none",
-            MeasurementError,
-        )
-    layers: float | None = test.n_gpu_layers
-    if layers is not None and layers < 0:  # all of them
-        layers = math.inf
-    is_pass = test.n_prompt > 0
-    samples = test.samples_ns or [test.avg_ns]
-    spread = pstdev(samples) / median(samples)
-    caches = {name for name in (test.type_k, test.type_v) if name}
-    return Measurement(
-        place=place,
-        file=test.model_filename,
-        model_params=test.model_n_params,
-        model_bytes=test.model_size,
-        kv_cache=" and ".join(sorted(caches)) or None,
-        gpus=test.gpu_info,
-        gpu_layers=0 if test.gpu_info == "" else layers,
-        method=STEP if is_pass else None,
-        batch_size=1.0,
-        # A bare pass has what is cached before it; decoding, on average, half of its own besides.
-        context_len=max(test.n_depth + (0.0 if is_pass else tokens / 2), 1.0),
-        verify_len=tokens if is_pass else None,
-        head_len=1 if is_pass else None,  # logits of the last token alone
-        tokens_per_s=(1.0 if is_pass else tokens) / (median(samples) * NANOSECOND),
-        engine="llama.cpp",
-        note=f"its repetitions differ by {spread:.0%}" if spread > _UNSTEADY else "",
-    )
 
 
 class _LlamaBatchedBench(Extract):
@@ -594,16 +580,15 @@ class _LlamaBatchedBench(Extract):
     pl: WholeAmount = REQUIRED
     speed_tg: Amount = REQUIRED
 
-
-def _llama_batched_bench(content: dict[str, Any], place: str) -> Measurement:
-    test = read_model(content, _LlamaBatchedBench, place=place, error=MeasurementError)
-    return Measurement(
-        place=place,
-        batch_size=test.pl,
-        context_len=test.pp + test.tg / 2,
-        tokens_per_s=test.speed_tg,
-        engine="llama.cpp",
-    )
+    def point(self, place: str) -> Measurement:
+        """Return the measured point."""
+        return Measurement(
+            place=place,
+            batch_size=self.pl,
+            context_len=self.pp + self.tg / 2,
+            tokens_per_s=self.speed_tg,
+            engine="llama.cpp",
+        )
 
 
 class _TimedPass(_TableRow):
@@ -611,12 +596,11 @@ class _TimedPass(_TableRow):
 
     tool: str = REQUIRED
 
-
-def _timed_pass(content: dict[str, Any], place: str) -> Measurement:
-    row = read_model(content, _TimedPass, place=place, error=MeasurementError)
-    if row.tool not in _TIMED:
-        reject(f"{place}: tool is {shown(row.tool)}", ", ".join(_TIMED), MeasurementError)
-    return replace(_pass(row, place), engine=_TIMED[row.tool])
+    def point(self, place: str) -> Measurement:
+        """Return the measured point."""
+        if self.tool not in _TIMED:
+            reject(f"{place}: tool is {shown(self.tool)}", ", ".join(_TIMED), MeasurementError)
+        return replace(_pass(self, place), engine=_TIMED[self.tool])
 
 
 #: Engines of hardware files, by what benchmarks call them: `--backend` of SGLang's, and `framework`
@@ -625,15 +609,15 @@ _SERVERS: Final[Mapping[str, str]] = NAMES["servers"]
 #: Engines by what lines of timed passes call the software.
 _TIMED: Final[Mapping[str, str]] = NAMES["timed"]
 
-#: The keys that tell the tools apart, and who reads them.
-_TOOLS: Final[Mapping[tuple[str, ...], Callable[[dict[str, Any], str], Measurement]]] = {
-    ("output_throughput", "model_id"): _vllm,
-    ("output_throughput", "total_output_tokens"): _sglang,
-    ("output_tput_per_gpu", "conc"): _inferencex,
-    ("output_token_throughput", "input_config"): client_result,
-    ("n_prompt", "n_gen", "avg_ns"): _llama_bench,
-    ("pp", "tg", "pl", "speed_tg"): _llama_batched_bench,
-    ("tool", "positions", "pass_s"): _timed_pass,
+#: The keys that tell the tools apart, and the results that have them; each has a `point`.
+_TOOLS: Final[Mapping[tuple[str, ...], Any]] = {
+    ("output_throughput", "model_id"): _VllmResult,
+    ("output_throughput", "total_output_tokens"): _SglangResult,
+    ("output_tput_per_gpu", "conc"): _InferencexResult,
+    ("output_token_throughput", "input_config"): ClientResult,
+    ("n_prompt", "n_gen", "avg_ns"): _LlamaBench,
+    ("pp", "tg", "pl", "speed_tg"): _LlamaBatchedBench,
+    ("tool", "positions", "pass_s"): _TimedPass,
 }
 #: Characters of a text in which a tool is looked for.
 _BEGINNING: Final = 4096

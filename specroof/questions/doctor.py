@@ -785,8 +785,8 @@ def _case_notes(
         )
     if limit is not None:
         yield (
-            f"{math.ceil(case.running)} requests run, more than {counts.framework} runs with drafts "
-            f"by default ({limit[0]}): the limit is taken as {limit[1]}"
+            f"with drafts {counts.framework} runs at most {limit[0]} requests by default: the limit "
+            f"is taken as {limit[1]}, for the {math.ceil(case.running)} that run"
         )
     if case.replicas > 1:
         yield f"{case.replicas} replicas: the load of one is predicted"
@@ -800,7 +800,7 @@ def _law_notes(case: ServedCase, change: Change | None) -> Iterator[str]:
     if case.drafter is not None and looks_up(case.drafter):
         yield f"{beyond} what look-ups find is unknown: longer drafts are not compared"
     elif case.counts.survival and change.longer is not None:
-        yield f"{beyond} acceptance is extrapolated: each further draft at the rate of the last"
+        yield f"{beyond} acceptance is extrapolated: {BEYOND}, each draft at the rate of the last"
 
 
 def _flags(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Final
 
@@ -104,9 +104,8 @@ class ValidateRequest(Recorded):
 
     def _given(self) -> dict[str, Any]:
         """Return the parameters about the user's results that were given, by name."""
-        names = (field.name for field in fields(self) if field.name != "played")
-        values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: value for name, value in given.items() if name != "played"}
 
     def refuse_without_results(self) -> None:
         """Refuse parameters about the user's results where none are given.
@@ -119,9 +118,8 @@ class ValidateRequest(Recorded):
         given = self._given()
         options = given.pop("options", None)
         given |= options if isinstance(options, Mapping) else {"options": options}
-        given.pop("results", None)
         for name, value in given.items():
-            if value is not None:
+            if value is not None and name != "results":
                 reject(f"{name} is {value!r} without benchmark files", "with results")
 
 
@@ -165,10 +163,10 @@ class PublishedValidated(Charted):
 
     validation: Validation
     served: ServedValidation
-    long_contexts: tuple[LongContextScore, ...] = ()
-    coverage: tuple[Coverage, ...] = ()
-    splits: tuple[SplitScore, ...] = ()
-    local: tuple[Scored, ...] = ()
+    long_contexts: tuple[LongContextScore, ...]
+    coverage: tuple[Coverage, ...]
+    splits: tuple[SplitScore, ...]
+    local: tuple[Scored, ...]
 
     @property
     def found(self) -> Validation:
@@ -183,9 +181,7 @@ class PublishedValidated(Charted):
     def text(self) -> str:
         """Return errors by source, losses by `advise`, errors of servers and of long contexts."""
         parts = [validation_table(self.validation), served_text(self.served)]
-        parts += [coverage_text(self.coverage)] if self.coverage else []
-        parts += [split_text(self.splits)] if self.splits else []
-        parts += [local_text(self.local)] if self.local else []
+        parts += [coverage_text(self.coverage), split_text(self.splits), local_text(self.local)]
         return "\n\n".join([*parts, *long_context_tables(self.long_contexts)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -753,14 +749,11 @@ def local_text(scores: Sequence[Scored]) -> str:
     table = format_table(
         ["source", "engine", "of", "points", "mean error", "right side of 1"], rows, left=[0, 1, 2]
     )
-    lost = found["mean_regret"]
-    regret = "" if lost is None else f"{lost:.1%} of the best measured speedup on average, over "
-    parts = [
-        f"local machines, predicted by fits without their model:\n{table}",
-        regret
-        and f"The draft length predicted best loses {regret}{found['choices']} machines and prompts.",
-    ]
-    return "\n".join(filter(None, parts))
+    return (
+        f"local machines, predicted by fits without their model:\n{table}\nThe draft length predicted "
+        f"best loses {found['mean_regret']:.1%} of the best measured speedup on average, over "
+        f"{found['choices']} machines and prompts."
+    )
 
 
 # --- What long contexts cost, published beside predicted -----------------------------------------

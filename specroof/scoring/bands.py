@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -179,7 +178,6 @@ def operating_point(point: Measurement) -> tuple[float, float]:
 #: So many models, or so many loads, speak for themselves; below, their neighbours join in.
 _LEAST_MODELS: Final = 3
 _LEAST_LOADS: Final = 25
-_NO_SCALES: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 def unseen_shares(scores: Iterable[ServedScore]) -> Iterator[tuple[Measurement, str, float]]:
@@ -208,7 +206,7 @@ def served_bands_of(
     engine: str,
     family: str,
     *,
-    scales: Mapping[str, float] = _NO_SCALES,
+    scales: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, dict[str, Band]]:
     """Return what a profile holds of served loads without drafts: bands by figure and concurrency.
 
@@ -236,26 +234,26 @@ def served_bands_of(
     >>> {name: list(cells) for name, cells in served_bands_of(scores, "vllm", "hopper").items()}
     {'tpot_s': ['to-32', 'any']}
     """
-    placed = [(score, _place(score)) for score in scores if not score.point.drafts]
-    here = (engine, family)
+    plain, here = [score for score in scores if not score.point.drafts], (engine, family)
     if family:
-        pairs = {(place, base_model(score.point)) for score, place in placed}
+        pairs = {(_place(score), base_model(score.point)) for score in plain}
         models = Counter(place for place, _ in pairs)
-        placed = [(one, place) for one, place in placed if place == here or models[place] > 1]
+        plain = [one for one in plain if _place(one) == here or models[_place(one)] > 1]
     bands: dict[str, dict[str, Band]] = {}
     for figure in SERVED_FIGURES:
-        known = [score for score, _ in placed if figure in score.off]
+        known = [score for score in plain if figure in score.off]
         own = [score for score in known if score.point.engine == engine]
-        near = [score for score, place in placed if place == here and figure in score.off]
+        near = [score for score in known if _place(score) == here]
         widest = next(filter(_enough_loads, (near, own, known)), [])
         if not widest:
             continue
-        by_range = grouped(widest, _range)
-        cells = {name: by_range.get(name, []) for name in CONCURRENCY_RANGES}
+        ranges = grouped(widest, _range)
+        cells = {name: ranges[name] for name in CONCURRENCY_RANGES if name in ranges}
         cells = {name: cell for name, cell in cells.items() if _enough_loads(cell)}
-        misses = partial(_served_misses, figure=figure, borrowed=widest is not near)
         made = {
-            name: _band(misses(cell), scales.get(figure, 1.0))
+            name: _band(
+                _served_misses(cell, figure, borrowed=widest is not near), scales.get(figure, 1.0)
+            )
             for name, cell in (cells | {ANY_CONCURRENCY: widest}).items()
         }
         most = max(band.width for band in made.values())

@@ -90,7 +90,7 @@ SERVED: Final = "served "
 #: What groups of served loads are left out by: a whole model, chip or engine, one model on one chip
 #: in one engine; or all that a family of chips has measured, drafts too.
 ServedGroup: TypeAlias = Literal["model", "chip", "engine", "setup", "family"]
-#: Those of served loads alone.
+#: Those of served loads alone, each of which has a stored fit.
 SERVED_GROUPS: Final[tuple[ServedGroup, ...]] = ("model", "chip", "engine", "setup")
 
 
@@ -139,15 +139,6 @@ def left_out_served(point: Measurement, by: ServedGroup | None) -> tuple[EngineP
     if without in fits.generic:
         return _generic_without(point, without), True
     return shipped, not _saw_served(fits.generic)
-
-
-def stored_groups() -> list[ServedGroup]:
-    """Return what loads can be left out by besides their model: fits are stored."""
-    fits = left_out_fits()
-    places = (stored for places in fits.engines.values() for stored in places.values())
-    names = {*fits.generic, *(name for stored in places for name in stored)}
-    others = [by for by in SERVED_GROUPS if by != "model"]
-    return [by for by in others if any(name.startswith(f"{SERVED}{by} ") for name in names)]
 
 
 def _saw_served(fits: Iterable[str]) -> bool:

@@ -350,19 +350,14 @@ def round_costs(points: Iterable[Scored]) -> dict[str, RoundCosts]:
     {}
     """
     known = [s for s in points if s.kind == "speedup" and s.point.tokens_per_round is not None]
-    costs = {}
+    costs: dict[str, RoundCosts] = {}
     for method, scores in sorted(grouped(known, lambda score: score.point.method or "").items()):
         tokens = np.array([score.point.tokens_per_round for score in scores])
-        predicted, measured = (
-            tokens / [getattr(score, name) for score in scores]
-            for name in ("predicted", "measured")
-        )
-        costs[method] = RoundCosts(
-            n=len(scores),
-            predicted=float(predicted.mean()),
-            measured=float(measured.mean()),
-            mean_error=float(np.abs(predicted / measured - 1).mean()),
-        )
+        predicted = tokens / [score.predicted for score in scores]
+        measured = tokens / [score.measured for score in scores]
+        error = np.abs(predicted / measured - 1)
+        means = (float(values.mean()) for values in (predicted, measured, error))
+        costs[method] = RoundCosts(len(scores), *means)
     return costs
 
 

@@ -34,11 +34,11 @@ from specroof.frameworks import version_parts
 from specroof.hardware.engine import CONCURRENCY_ENDS, EngineProfile, ServerSettings
 from specroof.latency.setup import Deployment
 from specroof.scoring.left_out import (
+    SERVED_GROUPS,
     ServedGroup,
     left_out_served,
     of_former_release,
     served_of,
-    stored_groups,
 )
 from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.pass_prices import pass_prices
@@ -436,7 +436,7 @@ def served_scores(
     by_model = tuple(scores("model", left_out))
     found = ServedValidation(by_model, tuple(left_out), disagreeing_sources(by_model))
     others = {"shipped": scores(None, []), "family": scores("family", [])}
-    others |= {by: scores(by, []) for by in stored_groups()}
+    others |= {by: scores(by, []) for by in SERVED_GROUPS if by != "model"}
     if played:
         counted = [score.point for score in found.counted]
         others["played"] = plain_scores(counted, played=True)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def split_score(point: Measurement, tokens_per_round: float | None = None) -> Sp
         drafter = drafter_of(point)
         acceptance = acceptance_of(replace(point, tokens_per_round=tokens_per_round), drafter)
     workload = mean_request(point)
-    whole = served_curve(
+    answers: Any = served_curve(
         Deployment(served.model, setup),
         drafter,
         Load([float(point.concurrency or 1)], [workload.mean_context_len], workload),
@@ -97,9 +97,7 @@ def split_score(point: Measurement, tokens_per_round: float | None = None) -> Sp
         acceptance=acceptance,
         split=split,
     ).end_to_end
-    return SplitScore(
-        point, *(float(getattr(whole, name)[0, 0, -1]) for name in ("tpot_s", "ttft_s"))
-    )
+    return SplitScore(point, float(answers.tpot_s[0, 0, -1]), float(answers.ttft_s[0, 0, -1]))
 
 
 def split_scores(points: Iterable[Measurement] | None = None) -> tuple[SplitScore, ...]:
