@@ -30,11 +30,11 @@ from specroof.hardware.engine import (
     RowKernel,
 )
 from specroof.hardware.written import written_engines
+from specroof.scoring.left_out import served_of
 from specroof.scoring.local import (
     BASELINES,
     REPORTS,
     EngineOf,
-    deployment_of,
     local_errors,
     local_scores,
 )
@@ -469,7 +469,7 @@ def _reach(scores: Sequence[Scored]) -> Reach:
     for score in scores:
         point = score.point
         words["chips"].add(chip_of(point.hardware or "").name)
-        for name, kinds in deployment_words(deployment_of(point, IDEAL_ENGINE)).items():
+        for name, kinds in deployment_words(served_of(point, IDEAL_ENGINE)).items():
             words[name].update(kinds)
     known: dict[str, Any] = {name: tuple(sorted(kinds)) for name, kinds in words.items()}
     if any(score.kind == "speedup" for score in scores):

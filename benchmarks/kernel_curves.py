@@ -37,7 +37,7 @@ import pyarrow.parquet
 from packaging.version import Version
 from scipy.optimize import least_squares
 
-from fitting.served_fit import _SETUP, _Group
+from fitting.served_fit import _Group
 from specroof import load_hardware
 from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.experts import Experts
@@ -62,7 +62,7 @@ from specroof.latency.pass_seconds import OpWork, PassWork, pass_time
 from specroof.latency.setup import Deployment, ways
 from specroof.scoring.left_out import left_out_engine, left_out_served, published_cases
 from specroof.scoring.scores import TRUSTED
-from specroof.scoring.served import implausible, plain_scores
+from specroof.scoring.served import SETUP, implausible, plain_scores
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -287,7 +287,7 @@ class Loads:
     ) -> None:
         self.loads: list[Measurement] = []
         self._groups = []
-        for members in grouped(loads, _SETUP).values():
+        for members in grouped(loads, SETUP).values():
             first = members[0]
             alone = kind_of(first)[0] == "plain" and first.tpot_s is None
             engine = left_out_engine(first) if alone else left_out_served(first, "model")[0]

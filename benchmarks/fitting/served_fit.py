@@ -41,7 +41,7 @@ from specroof.hardware.engine import EngineProfile
 from specroof.latency.model import model_work
 from specroof.scoring.bands import FULL_POINTS
 from specroof.scoring.left_out import SERVED_GROUPS, left_out_name, served_group, served_of
-from specroof.scoring.served import implausible, launches_prompts, mean_request, plain_scores
+from specroof.scoring.served import SETUP, implausible, launches_prompts, mean_request, plain_scores
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.prefills import RequestLoad, end_to_end_tokens_per_s, request_timing
 from specroof.serving.workload import prefill_pass
@@ -199,12 +199,6 @@ def place_engine(place: Place, parameters: Mapping[str, float]) -> EngineProfile
     return replace(engine, prefill_launch_s=launch_s) if former else engine
 
 
-_SETUP: Final = attrgetter(
-    *("model", "quantization", "hardware", "engine", "tensor_parallel", "expert_parallel"),
-    *("attention_data_parallel", "kv_cache", "input_len", "output_len", "shortest"),
-)
-
-
 class ServedPoints:
     """Served loads without drafts as a fit sees them: the passes behind them, recorded once.
 
@@ -219,7 +213,7 @@ class ServedPoints:
     def __init__(self, loads: Sequence[Measurement], parameters: Mapping[str, float]) -> None:
         self._places = dict.fromkeys(map(load_place, loads))
         engines = {place: place_engine(place, parameters) for place in self._places}
-        setups = grouped(loads, lambda load: (_SETUP(load), of_former(load))).values()
+        setups = grouped(loads, lambda load: (SETUP(load), of_former(load))).values()
         self._tape = Tape([_Group(members, engines[load_place(members[0])]) for members in setups])
         self.loads = [*chain.from_iterable(setups)]
         self.pair = np.array([pair_of(load) for load in self.loads])

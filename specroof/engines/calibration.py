@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,12 +30,9 @@ from specroof.hardware.engine import IDEAL_ENGINE, Band, EngineProfile
 from specroof.hardware.profile import HardwareProfile, scaled_engine
 from specroof.latency.setup import Deployment, check_placement, engine_setup, served_options
 from specroof.outcomes.case import served_case
-from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.outcomes.outcomes import outcomes
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
 from specroof.units import BOUNDS, HOLDS_80
-
-if TYPE_CHECKING:
-    from specroof.serving.end_to_end import EndToEnd
 
 # --- What an engine predicts for results of one's own, and whether they can be compared with it --
 
@@ -143,14 +140,14 @@ def run_factors(
         drafts, here = point.draft_len or 0, served_case(served, load)
         drafting, tokens = _drafting(point, drafter) or (ideal_drafter(), None)
         asked = partial(outcomes, drafter=drafting, max_draft_len=drafts, acceptance=tokens)
-        found = asked(here, draft_lens={drafts} - {0}, only=True)
-        seen = _seen(found)
+        found: Any = asked(here, draft_lens={drafts} - {0}, only=True)  # of requests with lengths
+        seen = found.end_to_end
         rate = float(seen.tokens_per_s[0, 0, drafts])
         if not rate > 0:
             continue
         in_flight = float(clients)
         if point.concurrency is not None and point.batch_size is not None:
-            at_once = found.played.most_running[0, drafts]  # type: ignore[union-attr]  # requests are
+            at_once = found.played.most_running[0, drafts]
             # Those that wait for room are in flight, and not in `batch_size`.
             little = float(min((seen.requests_per_s * seen.answer_s)[0, 0, drafts], at_once))
             in_flight = little if point.batch_size < _FEWER * little else point.batch_size
@@ -158,17 +155,13 @@ def run_factors(
         (case,) = own_cases([alone], served, drafter)
         if case.branches or (drafts and drafting.is_ideal):
             # What siblings add, or all drafts, is in the measured length, and in both of these.
-            steady = _seen(asked(here.at(load=replace(load.steady, batch_size=[in_flight]))))
-            factors[row] = rate / float(steady.tokens_per_s[0, 0, drafts])
+            found = asked(here.at(load=replace(load.steady, batch_size=[in_flight])))
+            factors[row] = rate / float(found.end_to_end.tokens_per_s[0, 0, drafts])
         else:
             factors[row], runs[row] = rate, case
     if runs:
         factors[[*runs]] /= Record([*runs.values()]).rates().measured
     return factors
-
-
-def _seen(found: Outcomes) -> "EndToEnd":
-    return cast("EndToEnd", found.end_to_end)  # of requests that have lengths
 
 
 def simulated_requests(point: Measurement) -> int:
@@ -231,8 +224,7 @@ def ideal_rates(
     refuse_other_setup(points, stated)
 
     def ideal_on(hardware: HardwareProfile) -> Deployment:
-        ideal = engine_setup(hardware, IDEAL_ENGINE.name, setup.placement, stored)
-        return Deployment(model, ideal)
+        return Deployment(model, engine_setup(hardware, IDEAL_ENGINE.name, setup.placement, stored))
 
     ideal = ideal_on(setup.hardware)
     cases = own_cases(points, ideal, drafter)
@@ -249,11 +241,10 @@ def ideal_rates(
         return rates
     peak = setup.hardware.peak
     faster = replace(peak, memory_bytes_per_s=_MORE_BANDWIDTH * peak.memory_bytes_per_s)
-    freed_cases = own_cases(points, ideal_on(replace(setup.hardware, peak=faster)), drafter)
-    freed = Record(freed_cases).rates().measured * factors
     at = int(beyond[0])
-    message = _impossible(points[at], float(rates[at]), float(freed[at]), served)
-    raise MeasurementError(message)
+    (case,) = own_cases([points[at]], ideal_on(replace(setup.hardware, peak=faster)), drafter)
+    freed = float(Record([case]).rates().measured[0] * factors[at])
+    raise MeasurementError(_impossible(points[at], float(rates[at]), freed, served))
 
 
 def _impossible(point: Measurement, rate: float, freed: float, served: Deployment) -> str:
@@ -269,13 +260,11 @@ def _impossible(point: Measurement, rate: float, freed: float, served: Deploymen
         Of what, where.
     """
     setup = served.setup
-    stated, best = f"{point.rate:g} tokens/s", f"{rate:.4g}"
-    beyond, cause = "less than a 200th of", "other units, another model, or other devices?"
-    faster = point.rate > rate
-    if faster:
-        beyond = "more than"
+    faster, cause = point.rate > rate, "other units, another model, or other devices?"
+    stated, best = f"{point.rate:g} tokens/s", rate
+    beyond = "more than" if faster else "less than a 200th of"
     if point.pass_s is not None:
-        stated, best = f"pass_s {point.pass_s:g}", f"{float(point.batch_size or 1) / rate:.4g}"
+        stated, best = f"pass_s {point.pass_s:g}", float(point.batch_size or 1) / rate
         beyond = "less than" if faster else "more than 200 times"
     if faster and point.rate <= _FASTEST * freed:
         bandwidth = setup.hardware.peak.memory_bytes_per_s
@@ -284,7 +273,7 @@ def _impossible(point: Measurement, rate: float, freed: float, served: Deploymen
             f"{setup.hardware.name}, {bandwidth:.4g}, is too low; else {cause}"
         )
     return (
-        f"{point.place}: {stated} is {beyond} the {best} that {served.model.name} reaches on "
+        f"{point.place}: {stated} is {beyond} the {best:.4g} that {served.model.name} reaches on "
         f"{setup.placement.devices} x {setup.hardware.name} at best; {cause}"
     )
 
@@ -540,13 +529,9 @@ class Problem:
         engines = {ONLY: engine, BARE: of_bare_passes(engine)}
         return np.asarray(np.log(self._record.rates(engines).measured * self._factors))
 
-    def engine(self, coordinates: Sequence[Coordinate], x: Array) -> EngineProfile:
-        """Return the profile at some coordinates."""
-        return _moved(self.base, coordinates, x)
-
     def logs(self, coordinates: Sequence[Coordinate], x: Array) -> Array:
         """Return what is predicted at some coordinates, as `predicted` does."""
-        return self.predicted(self.engine(coordinates, x))
+        return self.predicted(_moved(self.base, coordinates, x))
 
     def jacobian(self, coordinates: Sequence[Coordinate], x: Array) -> Array:
         """Return the slopes of `logs`, shape (points, coordinates)."""
@@ -701,13 +686,8 @@ def prior_width(problem: Problem, coordinates: Sequence[Coordinate], noise: floa
         spread = fixed + width**2 * free
         return float(-np.linalg.slogdet(spread)[1] - left @ np.linalg.solve(spread, left))
 
-    widths: list[float] = _WIDTHS.tolist()
-    likelihoods = [evidence(width) for width in widths]
-    return next(
-        width
-        for width, likelihood in zip(widths, likelihoods, strict=True)
-        if likelihood >= max(likelihoods) - _REFUTED
-    )
+    likelihoods = np.array([evidence(width) for width in _WIDTHS])
+    return float(_WIDTHS[np.argmax(likelihoods >= likelihoods.max() - _REFUTED)])
 
 
 def uncertainty(
@@ -762,12 +742,8 @@ def uncertainty(
     shared, spread = curved[:n, n:], np.maximum(1.0, best.x**2)
     inside = curved[:n, :n] + pull @ np.diag(spread) @ pull + shared @ free[n:, n:] @ shared.T
     variances = np.diag(held @ inside @ held)
-    half_widths = np.array(
-        [
-            figure.slope(at) * HOLDS_80 * off
-            for figure, at, off in zip(chosen, best.x, np.sqrt(variances), strict=True)
-        ]
-    )
+    steep = np.array([figure.slope(at) for figure, at in zip(chosen, best.x, strict=True)])
+    half_widths = steep * HOLDS_80 * np.sqrt(variances)
     for other in optima[1:]:
         if other.misfit - best.misfit <= HOLDS_80**2 / 2:
             away = [
@@ -1001,11 +977,11 @@ def _why_not(
 ) -> str | None:
     """Return why the points do not determine a parameter; None if they do."""
     parameter, base = figure.parameter, problem.base
-    reason = _STANDS_FOR_IT.get((parameter.name, base.layer_overhead_s > 0))
     if parameter.needs_drafts and not any(point.drafts for point in problem.points):
-        reason = "no point has drafts"
-    elif getattr(base, parameter.name) is None:
-        reason = "the profile uses the seconds of the target's passes instead"
+        return "no point has drafts"
+    if getattr(base, parameter.name) is None:
+        return "the profile uses the seconds of the target's passes instead"
+    reason = _STANDS_FOR_IT.get((parameter.name, base.layer_overhead_s > 0))
     if reason:
         return reason
     least = max(parameter.least_points, n_before + 1)
@@ -1015,12 +991,11 @@ def _why_not(
     if not any(seen):
         return "the points hardly depend on it"
     separate = [
-        float(np.linalg.norm(rest)) >= _COPIED * float(np.linalg.norm(column))
+        np.linalg.norm(rest) >= _COPIED * np.linalg.norm(column)
         for rest, column in zip(rests, columns, strict=True)
     ]
-    if not any(sees and apart for sees, apart in zip(seen, separate, strict=True)):
-        return "the points cannot tell it from those before it"
-    return None
+    told_apart = np.logical_and(seen, separate).any()
+    return None if told_apart else "the points cannot tell it from those before it"
 
 
 def _solved(
@@ -1042,12 +1017,9 @@ def _solved(
         if figure in chosen:
             continue
         # Only shares of peaks have no slope where the other one binds.
-        on = (
-            None
-            if figure.parameter.is_share
-            else [np.append(fit.x, figure.first) for fit in optima]
-        )
-        wider = estimate(problem, [*chosen, figure], noise=noise, width=width, first=on)
+        from_here = [np.append(fit.x, figure.first) for fit in optima]
+        first = None if figure.parameter.is_share else from_here
+        wider = estimate(problem, [*chosen, figure], noise=noise, width=width, first=first)
         # Schwarz 1978: a further figure must lower the misfit by more than noise would let it.
         if 2 * (optima[0].misfit - wider[0].misfit) > np.log(len(problem.points)):
             chosen, optima = [*chosen, figure], wider
@@ -1058,7 +1030,7 @@ def _solved(
         for figure in dropped
     ]
     errors, shares = uncertainty(problem, chosen, dropped, optima, noise=noise, width=width)
-    spare = len(problem.points) > len(chosen)
+    spare, columns = len(problem.points) > len(chosen), (optima[0].x, errors, shares)
     fitted = [
         Fitted(
             figure.parameter.name,
@@ -1067,11 +1039,9 @@ def _solved(
             figure.parameter.start(problem.base),
             is_prior=share > _SAYS_LITTLE,
         )
-        for figure, x, error, share in zip(
-            chosen, optima[0].x.tolist(), errors.tolist(), shares.tolist(), strict=True
-        )
+        for figure, x, error, share in zip(chosen, *(c.tolist() for c in columns), strict=True)
     ]
-    return problem.engine(chosen, optima[0].x), fitted, [*kept, *unfitted]
+    return _moved(problem.base, chosen, optima[0].x), fitted, [*kept, *unfitted]
 
 
 def _with_steps(

@@ -10,7 +10,7 @@ import numpy as np
 
 from specroof.arrays import grouped
 from specroof.catalog import hardware_names, local_engines
-from specroof.cost import ForwardPass, Options
+from specroof.cost import ForwardPass
 from specroof.evidence import (
     STEP,
     Measurement,
@@ -19,11 +19,11 @@ from specroof.evidence import (
     load_local,
     request_lengths,
 )
-from specroof.evidence.measurement import chip_of, model_of
+from specroof.evidence.measurement import chip_of
 from specroof.hardware.engine import EngineProfile
-from specroof.hardware.profile import Placement
 from specroof.latency.model import model_latency
-from specroof.latency.setup import Deployment, Setup
+from specroof.latency.setup import Deployment
+from specroof.scoring.left_out import served_of
 from specroof.scoring.scores import Scored, mean
 from specroof.speedup.curve import decoding_curve
 
@@ -89,21 +89,13 @@ def local_scores(
     return tuple(chain.from_iterable(_compared(group, engine_of(group[0])) for group in groups))
 
 
-def deployment_of(point: Measurement, engine: EngineProfile) -> Deployment:
-    """Return what a point measured, in an engine."""
-    options = Options(weight_dtype=point.quantization, recurrent_state=engine.recurrent_state)
-    setup = Setup(chip_of(point.hardware or ""), engine, Placement(), options)
-    return Deployment(model_of(point.model or ""), setup)
-
-
 def _compared(group: Sequence[Measurement], engine: EngineProfile) -> Iterator[Scored]:
     """Yield points of one model in one format on one chip beside predictions."""
     first = group[0]
-    served = deployment_of(first, engine)
+    served = served_of(first, engine)
     if first.drafts:
         for point in group:
-            measured = float(point.measured_speedup or 1)
-            yield Scored(point, "speedup", _speedup(served, point), measured)
+            yield Scored(point, "speedup", _speedup(served, point), point.measured_speedup or 1.0)
         return
     batch, tokens = (
         np.array([float(getattr(point, name) or 1) for point in group])
@@ -121,8 +113,8 @@ def _compared(group: Sequence[Measurement], engine: EngineProfile) -> Iterator[S
         shortest = int(np.argmin(cached))
         seconds, measured_s = seconds / seconds[shortest], measured_s / measured_s[shortest]
     for point, predicted, took in zip(group, seconds.tolist(), measured_s.tolist(), strict=True):
-        passes = "pass" if point.method == STEP else "step"
-        yield Scored(point, "depth" if first.source == _DEPTHS else passes, predicted, took)
+        kind = "depth" if first.source == _DEPTHS else "pass" if point.method == STEP else "step"
+        yield Scored(point, kind, predicted, took)
 
 
 def _speedup(served: Deployment, point: Measurement) -> float:

@@ -67,12 +67,10 @@ def mean_off(scores: Iterable[LongContextScore]) -> float:
 def _predicted(row: LongContext, verify_attention: str | None) -> float:
     if row.quantity == "attention_s":
         return _attention_s(row, verify_attention)
-    (decode_s, round_s), (_, short_s) = _step_and_round(row, verify_attention)
-    if row.quantity == "round_over_step":
-        return round_s / decode_s
-    if row.quantity == "over_short_round":
-        return round_s / short_s
-    return round_s / _step_and_round(row, "once")[0][1]
+    (_, short_s), (decode_s, round_s) = _steps_and_rounds(row, verify_attention)
+    if row.quantity == "unsplit_over_split":
+        return round_s / _steps_and_rounds(row, "once")[1][1]
+    return round_s / (decode_s if row.quantity == "round_over_step" else short_s)
 
 
 def _deployment(row: LongContext, verify_attention: str | None) -> Deployment:
@@ -90,10 +88,8 @@ def _attention_s(row: LongContext, verify_attention: str | None) -> float:
     return sum(float(op.seconds) / op.op.count for op in ops if op.op.kind in _ATTENTION)
 
 
-def _step_and_round(
-    row: LongContext, verify_attention: str | None
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the seconds of a plain step and of a round, over the context and over a short one."""
+def _steps_and_rounds(row: LongContext, verify_attention: str | None) -> list[tuple[float, float]]:
+    """Return the seconds of a plain step and of a round, over a short context and over this one."""
     drafter = load_drafter(row.drafter or "")
     curve = decoding_curve(
         _deployment(row, verify_attention),
@@ -103,5 +99,4 @@ def _step_and_round(
         context_len=[_SHORT, row.context_len],
         max_draft_len=row.draft_len,
     )
-    short, long = zip(curve.decode_s[:, 0].tolist(), curve.round_s[:, 0, -1].tolist(), strict=True)
-    return long, short
+    return [*zip(curve.decode_s[:, 0].tolist(), curve.round_s[:, 0, -1].tolist(), strict=True)]

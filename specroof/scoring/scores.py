@@ -86,11 +86,6 @@ class Scored:
         return abs(math.log(self.predicted / self.measured))
 
     @property
-    def in_band(self) -> bool | None:
-        """Whether what was measured lies in the band; None without one."""
-        return None if self.band is None else self.off <= self.band
-
-    @property
     def ends(self) -> tuple[float, float]:
         """The ends of the band: the prediction itself without one."""
         away = math.exp(self.band or 0.0)
@@ -377,7 +372,7 @@ def errors_of(points: Sequence[Scored], source: str = "", trust: int | None = No
 
     speedups = [score for score in points if score.kind == "speedup"]
     banded = [score for score in speedups if score.band is not None]
-    widths = np.expm1([score.band or 0.0 for score in banded]).tolist()
+    widths = [math.expm1(score.band or 0.0) for score in banded]
     return Errors(
         source=source,
         trust=trust,
@@ -394,7 +389,7 @@ def errors_of(points: Sequence[Scored], source: str = "", trust: int | None = No
         verdict_accuracy=mean([score.verdict for score in speedups]),
         unclear_share=mean([score.predicted_verdict == UNCLEAR for score in speedups]),
         regret_mean=mean([regret.lost for regret in regrets(speedups)]),
-        band80_coverage=mean([score.in_band for score in banded]),
+        band80_coverage=mean([score.off <= (score.band or 0.0) for score in banded]),
         band80_width=_quantile(widths, 0.5),
     )
 

@@ -320,7 +320,7 @@ _FEW_LOADS: Final = "fewer than three loads share an acceptance length that is n
 _NOT_BESIDE: Final = "no load without drafts beside it"
 
 #: The set-up of a load.
-_SETUP: Final = attrgetter(
+SETUP: Final = attrgetter(
     *("model", "quantization", "hardware", "engine"),
     *("tensor_parallel", "expert_parallel", "attention_data_parallel", "kv_cache"),
     *("input_len", "output_len", "shortest"),
@@ -330,7 +330,7 @@ _SETUP: Final = attrgetter(
 def curve_of(load: Measurement) -> Hashable:
     """Return what the loads of one curve share: their set-up, and what is known of the server."""
     is_known = load.batch_size is not None
-    return _SETUP(load), of_former_release(load), launches_prompts(load), is_known
+    return SETUP(load), of_former_release(load), launches_prompts(load), is_known
 
 
 #: What a drafted load shares with the one without drafts that it is compared with. Not all

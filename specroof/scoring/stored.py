@@ -68,8 +68,11 @@ def to_store(
     predicted, loads, of_splits, of_local
         What is predicted of all that ships, with all totals.
     """
-    places = {id(load): place for place, load in enumerate((*load_served(), *load_splits()))}
-    local_places = {id(point): place for place, point in enumerate(load_local())}
+    places = {
+        id(point): place
+        for table in (load_served(), load_splits(), load_local())
+        for place, point in enumerate(table)
+    }
     return {
         "digest": digest(),
         "published": predicted,
@@ -80,12 +83,9 @@ def to_store(
             name: {figure: found and asdict(found) for figure, found in totals.items()}
             for name, totals in loads.other_totals.items()
         },
-        "splits": [
-            [places[id(score.point)] - len(load_served()), score.tpot_s, score.ttft_s]
-            for score in of_splits
-        ],
+        "splits": [[places[id(one.point)], one.tpot_s, one.ttft_s] for one in of_splits],
         "local": [
-            [local_places[id(one.point)], one.kind, one.predicted, one.measured] for one in of_local
+            [places[id(one.point)], one.kind, one.predicted, one.measured] for one in of_local
         ],
     }
 
