@@ -1,7 +1,7 @@
 """How far off are predictions: over published measurements, or over my own results?"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Final
@@ -458,30 +458,27 @@ def validation_table(validation: Validation) -> str:
     >>> print(validation_table(Validation((), (), ())).splitlines()[1].split()[0])
     total
     """
-    of_sources = [
-        *_named(validation.sources, lambda one: _aside(one.source, (one.trust or 0) > TRUSTED)),
-        *(validation.total, validation.ideal_total),
-    ]
+    of_sources = {
+        _aside(name, (one.trust or 0) > TRUSTED): one for name, one in validation.sources.items()
+    }
+    of_sources |= {one.source: one for one in (validation.total, validation.ideal_total)}
     generic = [
-        *_named(validation.families, lambda one: f"without {one.source}"),
-        validation.generic_total,
-        *_named(validation.strange_chips, lambda one: _aside(f"on {one.source}")),
-        *_named(validation.engines, lambda one: f"without {one.source}"),
-        validation.generic_engines_total,
+        *((f"without {name}", one) for name, one in validation.families.items()),
+        ("all families", validation.generic_total),
+        *((_aside(f"on {name}"), one) for name, one in validation.strange_chips.items()),
+        *((f"without {name}", one) for name, one in validation.engines.items()),
+        ("all engines", validation.generic_engines_total),
     ]
     cells = [
-        replace(errors, source=f"{key} {name}")
+        (f"{key} {name}", errors)
         for key, cell in validation.cells.items()
         for name, errors in cell.items()
         if errors.speedup_mean_error is not None
     ]
     tables = [
-        rows_table(rows, _COLUMNS, source=heading)
-        for heading, rows in {
-            "source": of_sources,
-            "generic engine, fitted": generic,
-            "speedups by": cells,
-        }.items()
+        _errors_table("source", of_sources.items()),
+        _errors_table("generic engine, fitted", generic),
+        _errors_table("speedups by", cells),
     ]
     groups = {shape_group(one.point) for one in validation.points if one.kind == "shape"}
     legend = (
@@ -501,9 +498,8 @@ def validation_table(validation: Validation) -> str:
     return "\n\n".join([*tables, "\n".join(lines)])
 
 
-def _named(errors: Mapping[str, Errors], name: Callable[[Errors], str]) -> Iterator[Errors]:
-    """Yield errors under other names."""
-    return (replace(one, source=name(one)) for one in errors.values())
+def _errors_table(heading: str, errors: Iterable[tuple[str, Errors]]) -> str:
+    return rows_table([replace(one, source=name) for name, one in errors], _COLUMNS, source=heading)
 
 
 def _aside(name: str, is_aside: bool = True) -> str:
@@ -648,11 +644,11 @@ def coverage_text(cells: Sequence[Coverage]) -> str:
         ]
         for cell in large
     ]
-    by_figure = grouped(cells, lambda cell: cell.figure)
-    for key in filter(by_figure.__contains__, _BANDED):
-        n = sum(cell.n for cell in by_figure[key])
-        inside = sum(cell.n * cell.inside for cell in by_figure[key]) / n
-        rows.append([f"{_BANDED[key]}, all", "", "", f"{n:d}", "", f"{inside:.1%}"])
+    for key, name in _BANDED.items():
+        held = [(cell.n, cell.n * cell.inside) for cell in cells if cell.figure == key]
+        if held:
+            n, inside = map(sum, zip(*held, strict=True))
+            rows.append([f"{name}, all", "", "", f"{n:d}", "", f"{inside / n:.1%}"])
     table = format_table(
         ["in 80% bands", "in flight", "context", "points", "models", "inside"], rows
     )

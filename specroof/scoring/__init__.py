@@ -60,10 +60,8 @@ class Validation:
     @property
     def sources(self) -> dict[str, Errors]:
         """The errors of each source."""
-        return {
-            name: errors_of(own, name, own[0].point.trust)
-            for name, own in grouped(self.points, lambda score: score.source).items()
-        }
+        groups = grouped(self.points, lambda score: score.source)
+        return {name: errors_of(own, name, own[0].point.trust) for name, own in groups.items()}
 
     @property
     def total(self) -> Errors:
@@ -174,13 +172,12 @@ def predictions(measurements: Iterable[Measurement] | None = None) -> Predicted:
     """
     points, strange, _ = _by_what_they_say(measurements)
     every = [*points, *strange]
-    rates = {
-        "points": (left_out_rates(points), points),
-        "ideal": (published_rates(points, IDEAL_ENGINE), points),
-        "generic": (generic_rates(every), every),
-        "generic_engines": (generic_rates(points, by_engine=True), points),
+    return {
+        "points": left_out_rates(points).as_measured(points).tolist(),
+        "ideal": published_rates(points, IDEAL_ENGINE).as_measured(points).tolist(),
+        "generic": generic_rates(every).as_measured(every).tolist(),
+        "generic_engines": generic_rates(points, by_engine=True).as_measured(points).tolist(),
     }
-    return {name: found.as_measured(of).tolist() for name, (found, of) in rates.items()}
 
 
 def _by_what_they_say(

@@ -116,9 +116,8 @@ def own_validation(
     def beside(predicted: np.ndarray, band: Band | None) -> Iterator[OwnPoint]:
         for point, rate, arm in zip(points, predicted.tolist(), arms, strict=True):
             kind = "plain" if not point.drafts else "speedup" if arm else "rate"
-            base, base_measured = (
-                float(rates[arm].mean()) if arm else 1.0 for rates in (predicted, measured)
-            )
+            bases = (predicted[arm].mean(), measured[arm].mean()) if arm else (1.0, 1.0)
+            base, base_measured = map(float, bases)
             residual = Residual(point, rate)
             score = Scored(
                 point,

@@ -6,12 +6,11 @@ server runs all requests that the clients keep in flight, and the rest waits whe
 
 import math
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, compress
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -384,12 +383,10 @@ def implausible(point: Measurement) -> str | None:
     why = _IMPLAUSIBLE.get((point.model, point.hardware, point.engine, point.concurrency))
     if why is not None or None in {point.concurrency, point.tpot_s, point.ttft_s, point.input_len}:
         return why
-    times = (point.concurrency, point.input_len, point.ttft_s, point.tpot_s, point.output_len)
-    clients, prompt, ttft_s, tpot_s, answer = (float(value or 0.0) for value in times)
-    flops_per_s = (
-        2.0 * model_of(point.model or "").n_active_params
-        * clients * prompt / (ttft_s + tpot_s * (answer - 1.0))
-    )  # fmt: skip
+    names = ("concurrency", "input_len", "ttft_s", "tpot_s", "output_len")
+    clients, prompt, ttft_s, tpot_s, answer = (getattr(point, name) or 0.0 for name in names)
+    prompts_per_s = clients / (ttft_s + tpot_s * (answer - 1.0))
+    flops_per_s = 2.0 * model_of(point.model or "").n_active_params * prompt * prompts_per_s
     peak = chip_of(point.hardware or "").peak
     most = max(peak.flops_per_s.values()) * (point.tensor_parallel or 1)
     return "prompts alone take more FLOP/s than its devices have" if flops_per_s > most else None
@@ -606,10 +603,8 @@ def launches_prompts(load: Measurement) -> bool:
 
 def _schedules_ahead(load: Measurement) -> bool:
     """Return whether the host works beside passes: of vLLM from a release on."""
-    return (
-        load.engine != "vllm"
-        or (version_parts(load.engine_version) or _SCHEDULES_AHEAD) >= _SCHEDULES_AHEAD
-    )
+    release = version_parts(load.engine_version) or _SCHEDULES_AHEAD
+    return load.engine != "vllm" or release >= _SCHEDULES_AHEAD
 
 
 def _receive_interval(load: Measurement) -> int:
@@ -803,12 +798,9 @@ def _compared(residuals: _Residuals) -> list[Disagreement]:
 
 def _offset(source: str, residuals: _Residuals) -> float:
     """Return the median residual beside the others' in the narrowest group that they share."""
-    others: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for other, pairs in residuals.items():
-        for group, residual in pairs if other != source else ():
-            others[group].append(residual)
-            others[group[:2]].append(residual)
-    medians = {group: float(np.median(values)) for group, values in others.items()}
+    others = [pair for other, pairs in residuals.items() if other != source for pair in pairs]
+    others += [(group[:2], residual) for group, residual in others]
+    medians = {group: _median(pairs) for group, pairs in grouped(others, itemgetter(0)).items()}
     beside = [
         residual - medians[shared]
         for group, residual in residuals[source]
@@ -818,9 +810,11 @@ def _offset(source: str, residuals: _Residuals) -> float:
     return float(np.median(beside)) if beside else 0.0
 
 
+def _median(pairs: Iterable[tuple[object, float]]) -> float:
+    return float(np.median([residual for _, residual in pairs]))
+
+
 def _scatter(pairs: Iterable[tuple[tuple[str, ...], float]]) -> float:
-    around = []
-    for group in grouped(pairs, lambda pair: pair[0]).values():
-        values = np.array([residual for _, residual in group])
-        around.append(np.abs(values - np.median(values)))
-    return _NORMAL * float(np.median(np.concatenate(around)))
+    groups = [(group, _median(group)) for group in grouped(pairs, itemgetter(0)).values()]
+    around = [abs(residual - middle) for group, middle in groups for _, residual in group]
+    return _NORMAL * float(np.median(around))
