@@ -1,10 +1,11 @@
 """What do several drafters gain on several models, chips and loads?"""
 
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -32,7 +33,6 @@ from specroof.report.layout import (
 )
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
-from specroof.speedup.result import SpeedupCurve
 from specroof.units import MOST_POINTS, format_price, plain_number
 
 #: Points that are held at a time: their arrays and tables stay within some hundreds of MB.
@@ -57,6 +57,11 @@ class Slice:
     workload: int
     prediction: Prediction
     drafter: int = 0
+
+    def columns(self) -> Iterator[Columns]:
+        """Yield the points of the only drafter, without prices and bands but those of speedups."""
+        for columns in point_columns(self.prediction.outcomes[0]):
+            yield {"target": self.target} | columns
 
 
 def study_slices(
@@ -83,30 +88,48 @@ def study_slices(
             yield Slice(target, order, prediction, drafter)
 
 
-def overviews(loads: Sequence[Load], slices: Iterable[Slice]) -> list[Overview]:
-    """Return an overview for each load of one drafter on one target.
+@dataclass(slots=True, eq=False)
+class Findings:
+    """What is kept of the points of a study while they pass by.
 
     Parameters
     ----------
     loads
         Those of the study.
-    slices
-        All points of the drafter on the target, as `study_slices` yields them.
+    of_curves
+        The best of each curve at some of its loads, by its target, drafter and workload.
+    notes
+        Sentences for the reader, each once.
+    without_room
+        Loads at which nothing runs.
     """
-    by_workload: dict[int, Overview] = {}
-    for part in slices:
-        load, best = loads[part.workload - 1], _best(part.prediction)
-        if part.workload not in by_workload:
-            by_workload[part.workload] = Overview.of(
-                part.prediction.drawn[0],
+
+    loads: Sequence[Load]
+    of_curves: dict[tuple[int, int, int], Overview] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    without_room: int = 0
+
+    @property
+    def overviews(self) -> list[Overview]:
+        """The best of each curve, in the order of the study."""
+        return [*self.of_curves.values()]
+
+    def add(self, part: Slice) -> None:
+        """Keep what there is to say of some points of one drafter."""
+        load, prediction = self.loads[part.workload - 1], part.prediction
+        place, best = (part.target, part.drafter, part.workload), _best(prediction)
+        if place not in self.of_curves:
+            self.of_curves[place] = Overview.of(
+                prediction.headline_curves[0],
                 load.context_len,
                 load.batch_size if load.kind == "concurrency" else best["batch_size"].tolist(),
-                (part.target, part.drafter, part.workload),
-                part.prediction.devices,
+                place,
+                prediction.devices,
                 is_by_rate=load.kind == "rate",
             )
-        by_workload[part.workload].fill(best)
-    return list(by_workload.values())
+        self.of_curves[place].fill(best)
+        self.notes |= dict.fromkeys(prediction.notes)
+        self.without_room += int(np.isnan(prediction.curves[0].best_speedup).sum())
 
 
 def _best(prediction: Prediction) -> dict[str, Any]:
@@ -125,11 +148,6 @@ def _best(prediction: Prediction) -> dict[str, Any]:
         "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
         "pays": (found["decision"] == "on") + 0.5 * (found["decision"] == "unclear"),
     }
-
-
-def lacking_room(curve: SpeedupCurve) -> int:
-    """Return at how many operating points of a curve nothing runs."""
-    return int(np.isnan(curve.best_speedup).sum())
 
 
 def _load_slices(load: Load, most: int) -> Iterator[Load]:
@@ -280,12 +298,10 @@ class Sweep(Answer):
 
     def overviews(self) -> list[Overview]:
         """Return the best of each curve at some of its loads, whatever the size of the study."""
-        study = self.study
-        return [
-            overview
-            for pair in study.pairs
-            for overview in overviews(study.loads, study_slices(study, *pair))
-        ]
+        found = Findings(self.study.loads)
+        for part in self.slices():
+            found.add(part)
+        return found.overviews
 
     @property
     def rows(self) -> tuple[LoadRow, ...]:
@@ -342,12 +358,6 @@ def study_of(given: StudyLike) -> Study:
     return load_study(given)
 
 
-def study_points(prediction: Prediction) -> Iterator[Columns]:
-    """Yield the points of a study as columns: without prices, and bands but those of speedups."""
-    for one in prediction.outcomes:
-        yield from point_columns(one)
-
-
 # --- The best of each load, as columns ------------------------------------------------------------
 
 
@@ -393,6 +403,9 @@ _MOST_NOTES: Final = 4
 #: Characters of a name in a table, and of a note.
 _MOST_LETTERS: Final = 40
 _MOST_NOTE: Final = 300
+#: By requests, whether loads are rates, context and batch size or rate: throughput, price, speedup
+#: and draft length of what runs there.
+_Loads: TypeAlias = dict[tuple[str, bool, float, float], list[tuple[list[float], Overview]]]
 
 
 def study_text(study: Study, advance: Callable[[int], object] = lambda _: None) -> str:
@@ -405,24 +418,14 @@ def study_text(study: Study, advance: Callable[[int], object] = lambda _: None) 
     advance
         Called with how many points are done, each time some are.
     """
-    notes: dict[str, None] = {}
-    without_room = 0
-
-    def noted(slices: Iterator[Slice]) -> Iterator[Slice]:
-        nonlocal without_room
-        for part in slices:
-            curve = part.prediction.curves[0]
-            notes.update(dict.fromkeys(part.prediction.notes))
-            without_room += lacking_room(curve)
-            yield part
-            advance(curve.round_s.size)
-
-    shown = [
-        overview
-        for pair in study.pairs
-        for overview in overviews(study.loads, noted(study_slices(study, *pair)))
-    ]
-    return sweep_text(shown, [*notes], points=study.n_points, without_room=without_room)
+    found = Findings(study.loads)
+    for pair in study.pairs:
+        for part in study_slices(study, *pair):
+            found.add(part)
+            advance(part.prediction.curves[0].round_s.size)
+    return sweep_text(
+        found.overviews, [*found.notes], points=study.n_points, without_room=found.without_room
+    )
 
 
 def sweep_text(
@@ -478,18 +481,21 @@ def _configurations(overviews: Sequence[Overview]) -> Sequence[Overview]:
 def _best_table(overviews: Sequence[Overview]) -> str:
     """Return the configuration with the most tokens per second, for each model and load."""
     every, overviews = overviews, _configurations(overviews)
-    models = list(dict.fromkeys(overview.model for overview in overviews))
-    shown = models[:_MOST_BEST]
+    of_models = grouped(overviews, lambda overview: overview.model)
+    shown = [_loads(members) for members in of_models.values()][:_MOST_BEST]
     each = max(1, _MOST_BEST // len(shown))
-    of_models = [[overview for overview in overviews if overview.model == model] for model in shown]
-    rows = [row for members in of_models for row in _best_rows(members, each)]
+    rows = [
+        row
+        for model, loads in zip(of_models, shown, strict=False)
+        for row in _best_rows(model, loads, each)
+    ]
     load = "load" if any(overview.requests for overview in overviews) else "context"
     header = ["model", load, _axis(overviews), "most tok/s", "$/Mtok", "speedup", "γ"]
     header += ["chip", "drafter"]
     table = format_table(header, rows, left=(0, *[1] * (load == "load"), 7, 8), keys=3)
-    more = len(models) - len(shown)
+    more = len(of_models) - len(shown)
     left_out = [f"{more} more models"] if more else []
-    if len(rows) < sum(len(_loads(members)) for members in of_models):
+    if len(rows) < sum(map(len, shown)):
         left_out.insert(0, "loads in between")
     table += f"\nand {', and '.join(left_out)}" if left_out else ""
     if any(overview.is_by_rate for overview in overviews):
@@ -502,29 +508,23 @@ def _best_table(overviews: Sequence[Overview]) -> str:
     return table
 
 
-def _best_rows(overviews: Sequence[Overview], most: int) -> Iterator[list[str]]:
+def _best_rows(model: str, loads: _Loads, most: int) -> Iterator[list[str]]:
     """Yield a row for some loads of a model."""
-    ordered = sorted(_loads(overviews))
+    ordered = sorted(loads)
     for place in np.unique(np.linspace(0, len(ordered) - 1, most).round().astype(int)):
         requests, is_by_rate, context, batch = ordered[place]
-        choices = [
-            (rate, usd, speedup, draft_len, overview)
-            for overview in overviews
-            if (overview.requests, overview.is_by_rate) == (requests, is_by_rate)
-            for rate, usd, speedup, draft_len in _at(overview, context, batch)
-        ]
-        name = _short(overviews[0].model)
         load = requests or plain_number(context)
         of_load = _of_load(batch, is_by_rate=is_by_rate)
+        choices = loads[ordered[place]]
         if not choices:
-            yield [name, load, of_load, "no room", *[ABSENT] * 5]
+            yield [_short(model), load, of_load, "no room", *[ABSENT] * 5]
             continue
-        rate, usd, speedup, draft_len, overview = max(choices, key=lambda entry: entry[0])
+        (rate, usd, speedup, draft_len), overview = max(choices, key=lambda choice: choice[0][0])
         chip = _short(f"{overview.devices} x {overview.hardware}")
         gain = figure(speedup, "{:.2f}x".format)
         cells = [of_load, f"{rate:.0f}", figure(usd, format_price), gain]
         drafter = _short(overview.drafter) if draft_len else "none"
-        yield [name, load, *cells, f"{draft_len:g}", chip, drafter]
+        yield [_short(model), load, *cells, f"{draft_len:g}", chip, drafter]
 
 
 def _axis(overviews: Sequence[Overview]) -> str:
@@ -538,30 +538,18 @@ def _of_load(batch: float, *, is_by_rate: bool) -> str:
     return f"{number}/s" if is_by_rate else number
 
 
-def _loads(overviews: Sequence[Overview]) -> set[tuple[str, bool, float, float]]:
-    """Return the requests, context and batch size or rate of each load that is looked at."""
-    return {
-        (overview.requests, overview.is_by_rate, float(context), float(batch))
-        for overview in overviews
-        for context in overview.context_len
-        for batch in overview.batch_size
-    }
-
-
-def _at(overview: Overview, context: float, batch: float) -> Iterator[tuple[float, ...]]:
-    """Yield rate, price, speedup and draft length at a load, where it is there and runs."""
-    rows = np.flatnonzero(overview.context_len == context)
-    columns = np.flatnonzero(overview.batch_size == batch)
-    for row in rows:
-        for column in columns:
-            if np.isfinite(overview.tokens_per_s[row, column]):
-                arrays = (
-                    overview.tokens_per_s,
-                    overview.usd_per_million_tokens,
-                    overview.best_speedup,
-                    overview.best_draft_len,
-                )
-                yield tuple(float(array[row, column]) for array in arrays)
+def _loads(overviews: Sequence[Overview]) -> _Loads:
+    """Return what runs at each load that is looked at."""
+    loads: _Loads = {}
+    for one in overviews:
+        tables = one.tokens_per_s, one.usd_per_million_tokens, one.best_speedup, one.best_draft_len
+        figures = np.stack(tables, axis=-1).tolist()
+        for context, row in zip(one.context_len.tolist(), figures, strict=True):
+            for batch, cell in zip(one.batch_size.tolist(), row, strict=True):
+                choices = loads.setdefault((one.requests, one.is_by_rate, context, batch), [])
+                if math.isfinite(cell[0]):
+                    choices.append((cell, one))
+    return loads
 
 
 def _stops_table(overviews: Sequence[Overview]) -> str:

@@ -15,14 +15,7 @@ import numpy as np
 from specroof.arrays import fields_of
 from specroof.questions.played_loads import load_json
 from specroof.questions.study_grid import Study
-from specroof.questions.sweep import (
-    Slice,
-    lacking_room,
-    overviews,
-    study_points,
-    study_slices,
-    summary_columns,
-)
+from specroof.questions.sweep import Findings, study_slices, summary_columns
 from specroof.reading.yaml_text import shortened
 from specroof.speedup.overview import Overview
 from specroof.sweeps.places import FORMATS, Place, best_format, place_of, sha256_of
@@ -310,8 +303,7 @@ def write_partition(
     most
         Write about so many points and no more, to learn what they take; None for all.
     """
-    notes: dict[str, None] = {}
-    lacking = 0
+    found = Findings(plan.study.loads)
     whole_of = (plan.study, partition.target, partition.drafter)
     parts = study_slices(*whole_of)
     if most is not None:
@@ -325,27 +317,19 @@ def write_partition(
         place.open(f"{UNFINISHED}/{name}.{form}") as summary_file,
         FORMATS[form](summary_file, metadata) as write_load,
     ):
+        for part in parts:
+            for columns in part.columns():
+                write(columns)
+            write_load({"target": part.target} | summary_columns(part.prediction))
+            found.add(part)
+            advance(part.prediction.curves[0].round_s.size)
 
-        def written() -> Iterator[Slice]:
-            nonlocal lacking
-            for part in parts:
-                prediction = part.prediction
-                notes.update(dict.fromkeys(prediction.notes[: _MOST_NOTES - len(notes)]))
-                lacking += lacking_room(prediction.curves[0])
-                numbers = {"target": part.target}
-                for columns in study_points(prediction):
-                    write(numbers | columns)
-                write_load(numbers | summary_columns(prediction))
-                yield part
-                advance(prediction.curves[0].round_s.size)
-
-        shown = overviews(plan.study.loads, written())
     record = fields_of(partition, *_NAMED) | {
-        "loads_without_room": lacking,
+        "loads_without_room": found.without_room,
         "bytes": place.size(points),
         **_sums(place, partition, form),
-        "notes": list(notes),
-        "overviews": [overview.to_dict() for overview in shown],
+        "notes": [*found.notes][:_MOST_NOTES],
+        "overviews": [overview.to_dict() for overview in found.overviews],
     }
     with place.open(f"{UNFINISHED}/{name}.json") as file:
         file.write(json.dumps(record, allow_nan=False).encode())
