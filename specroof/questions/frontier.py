@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
@@ -172,8 +171,8 @@ class Series:
     reason: str | None = None
 
 
-def _cheapest_of(series: Iterable[Series]) -> FrontierPoint | None:
-    known = [one.cheapest for one in series if one.cheapest is not None]
+def _most_tokens(points: Iterable[FrontierPoint | None]) -> FrontierPoint | None:
+    known = [point for point in points if point is not None]
     return max(known, key=lambda point: point.tokens_per_s_per_device, default=None)
 
 
@@ -213,7 +212,7 @@ class ChipFrontier:
     @property
     def cheapest(self) -> FrontierPoint | None:
         """The point with most tokens of each device that is fast enough."""
-        return _cheapest_of(self.series)
+        return _most_tokens(one.cheapest for one in self.series)
 
 
 _CHART: Final = q.Lines(
@@ -400,16 +399,21 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     """
     placements, every = _placements(request), request.drafters_with_acceptance(request.drafters)
     drafters, left_out = request.without_unserved(every)
+    names = [PLAIN, *(drafter.name for drafter in drafters)]
     targets = request.ttft_s or math.inf, request.tpot_s or math.inf
     # Of each number of devices the points are kept that no other beats, not its grid.
-    points: list[list[_Columns]] = [[] for _ in range(1 + len(drafters))]
-    rates: list[list[LargestRate]] = [[] for _ in points]
+    points: list[list[_Columns]] = [[] for _ in names]
+    rates: list[list[LargestRate]] = [[] for _ in names]  # none of loads without a rate
     cases, usd_per_hour, workers = dict[int, Case](), None, ""
     notes, warnings, refusals, unknown = list[str](), list[str](), list[str](), set[str]()
+
+    def priced(case: Case) -> Prediction:
+        found = predicted(case, drafters, max_draft_len=request.max_draft_len)
+        return replace(found, price_per_hour=request.price_per_hour)
+
     for devices, tensor_parallel in placements.items():
         try:
             case = asked_case(replace(request, tensor_parallel=tensor_parallel), load, targets)
-            priced = partial(predicted, drafters=drafters, max_draft_len=request.max_draft_len)
             if load.requests and [*load.batch_size] == [*USUAL_BATCHES]:
                 case = case.at(load=_can_be_best(priced(case.at(load=load.steady)), load))
             found = priced(case)
@@ -418,62 +422,65 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
                 raise
             refusals.append(f"{devices} devices left out: {refusal}")
             continue
-        found = replace(found, price_per_hour=request.price_per_hour)
         cases[found.devices], usd_per_hour = case, found.money.usd_per_hour
         workers = "" if found.split is None else split_name(found.setup, found.split)
-        for series, own in zip(points, _unbeaten(found, targets), strict=True):
-            series.append(own)
-        for drafting, rate in enumerate(_rates_within(found, targets, load)):
-            rates[drafting].extend(filter(None, [rate]))
-        # Which load raises one by how much may be said of a load that is on no frontier.
-        notes += [note for note in found.notes if not isinstance(note, Raised)]
+        for parts, own in zip(points, _unbeaten(found, targets), strict=True):
+            parts.append(own)
+        for rated, largest in zip(rates, _rates_within(found, targets, load), strict=False):
+            rated.extend(largest)
+        notes += _notes(found)
         if found.limits and not found.limits[0].largest[0, 0]:
             refusals += found.warnings
-        if any(map(any, found.told)):
-            notes.append(
-                Urgent(
-                    f"batches above the default limit of {found.setup.engine.rules} for running "
-                    f"requests need --server running=BATCH"
-                )
-            )
         warnings += [warning for one in found.outcomes for warning in one.rate_warnings]
-        unknown |= {
-            one.curve.drafter for one in found.outcomes if one.curve.acceptance_unknown.all()
-        }
+        curves = (one.curve for one in found.outcomes)
+        unknown |= {curve.drafter for curve in curves if curve.acceptance_unknown.all()}
         del found
     if not cases:
         raise OptionError(refusals[0])
     setup = next(iter(cases.values())).deployment.setup
-    names = [
-        {"hardware": setup.hardware.name, "drafter": name}
-        for name in (PLAIN, *(drafter.name for drafter in drafters))
-    ]
+    series = tuple(
+        Series(
+            name,
+            *_best_points(setup.hardware.name, name, parts, targets[1]),
+            tuple(largest),
+            "acceptance" if name in unknown else None,
+        )
+        for name, parts, largest in zip(names, points, rates, strict=True)
+    )
+    reach, by_default = None, None
+    point = _most_tokens(one.cheapest for one in series)
+    if point is not None:
+        kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
+        case, context = cases[point.devices], load.steady.context_len[0]
+        reach = nearness(case.deployment, kinds, context, [point.at_once])
+        if point.running_limit is not None:
+            default = _unbeaten(priced(_under_defaults(case, point)), targets)
+            by_default = _most_tokens(
+                _best_points(setup.hardware.name, name, [own], targets[1])[1]
+                for name, own in zip(names, default, strict=True)
+            )
     chip = ChipFrontier(
         setup.hardware.name,
         setup.engine.full_name,
         usd_per_hour,
-        tuple(
-            replace(one, reason="acceptance" if one.name in unknown else None)
-            for one in (_series(*own, targets[1]) for own in zip(names, points, rates, strict=True))
-        ),
-        None,
+        series,
+        reach,
         releases_of(setup),
         workers,
+        by_default,
     )
-    point = chip.cheapest
-    if point is not None:
-        kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
-        case, context = cases[point.devices], load.steady.context_len[0]
-        chip = replace(chip, reach=nearness(case.deployment, kinds, context, [point.at_once]))
-        if point.running_limit is not None:
-            found = predicted(
-                _under_defaults(case, point), drafters, max_draft_len=request.max_draft_len
-            )
-            found = replace(found, price_per_hour=request.price_per_hour)
-            default = zip(names, _unbeaten(found, targets), strict=True)
-            kept = _cheapest_of(_series(name, [own], (), targets[1]) for name, own in default)
-            chip = replace(chip, by_default=kept)
     return chip, notes, [*left_out, *refusals, *warnings]
+
+
+def _notes(found: Prediction) -> Iterator[str]:
+    """Yield what is said of a number of devices."""
+    # Which load raises one by how much may be said of a load that is on no frontier.
+    yield from (note for note in found.notes if not isinstance(note, Raised))
+    if any(map(any, found.told)):
+        yield Urgent(
+            f"batches above the default limit of {found.setup.engine.rules} for running requests "
+            "need --server running=BATCH"
+        )
 
 
 def _under_defaults(case: Case, point: FrontierPoint) -> Case:
@@ -537,8 +544,8 @@ def _placements(request: FrontierRequest) -> dict[int, int]:
 
 def _rates_within(
     found: Prediction, targets: tuple[float, float], load: Load
-) -> Iterator[LargestRate | None]:
-    """Yield the largest rate within the targets, without drafts and with each drafter."""
+) -> Iterator[list[LargestRate]]:
+    """Yield the largest rate within the targets, if any, without drafts and with each drafter."""
     if not load.rate or min(targets) == math.inf:
         return
     servers = [
@@ -547,7 +554,8 @@ def _rates_within(
     ]
     for server, choices in [(servers[0], [0]), *((one, [*one.choices]) for one in servers)]:
         largest = largest_load(server, load, choices, targets)
-        yield None if largest is None else LargestRate(found.setup.placement.devices, *largest)
+        devices = found.setup.placement.devices
+        yield [] if largest is None else [LargestRate(devices, *largest)]
 
 
 #: A column of the points of a series each, by the names of `FrontierPoint`.
@@ -568,7 +576,7 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     """
     one, load = found.outcomes[place], found.asked_load
     curve, unknown = one.curve, np.array(np.nan)
-    columns = dict.fromkeys((q.PRICE.name, q.ENERGY.name), unknown) | point_arrays(one, found.money)
+    columns = {q.PRICE.name: unknown, q.ENERGY.name: unknown} | point_arrays(one, found.money)
     users = within_measured(columns[_PER_USER], curve.measured_draft_len)
     first_s, later_s = (
         columns.get(f"p99_{name}", columns.get(name, unknown)) for name in ("ttft_s", "tpot_s")
@@ -579,12 +587,11 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     for end in ("", "_low", "_high"):
         if f"tokens_per_s{end}" in columns:
             columns[_PER_DEVICE + end] = columns[f"tokens_per_s{end}"] / found.devices
+    columns |= {"batch_size": unknown, "devices": np.array(found.devices)}
     loads = load_columns(load, curve.batch_size)
-    columns |= dict.fromkeys(("batch_size", "running"), unknown)
-    columns["devices"] = np.array(found.devices)
     columns |= {name: values[:, None] for name, values in loads.items()}
-    if load.kind != "concurrency":  # how many run, on average
-        columns["running"] = one.running
+    if load.kind == "concurrency":  # else how many run, on average
+        columns["running"] = unknown
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate
         columns["is_late"] = ~one.played.keeps_up
@@ -640,21 +647,19 @@ def _can_be_best(steady: Prediction, load: Load) -> Load:
     )
 
 
-def _series(
-    names: dict[str, Any],
-    parts: Sequence[_Columns],
-    rates: Sequence[LargestRate],
-    slowest_s: float,
-) -> Series:
+def _best_points(
+    hardware: str, drafter: str, parts: Sequence[_Columns], slowest_s: float
+) -> tuple[tuple[FrontierPoint, ...], FrontierPoint | None]:
     """Return the points that no other beats on any devices, and the cheapest fast enough."""
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
     is_fast = (columns[_PER_USER] * slowest_s >= 1 - _ROUNDING) & ~columns["is_slow"]
     best = pareto(columns, *_RATES)
+    names = {"hardware": hardware, "drafter": drafter}
     points = {i: _point(names, columns, i) for i in best.tolist()}
     cheapest = None
     for at in best[is_fast[best]][:1].tolist():
         cheapest = points[at] = replace(points[at], is_cheapest=True)
-    return Series(names["drafter"], tuple(points.values()), cheapest, tuple(rates))
+    return tuple(points.values()), cheapest
 
 
 def _point(names: dict[str, Any], columns: _Columns, i: int) -> FrontierPoint:
