@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -14,7 +13,7 @@ from matplotlib.ticker import EngFormatter, NullFormatter
 
 from specroof.arrays import grouped
 from specroof.errors import OptionError
-from specroof.latency.pass_seconds import PassLatency
+from specroof.latency.pass_seconds import OpLatency, PassLatency
 from specroof.plot.bars import Bar, Fill, plot_bars
 from specroof.plot.labels import Label, place_labels
 from specroof.plot.style import COLORS, GREY, INK, add_legend, house_style, line_key, new_chart
@@ -52,42 +51,42 @@ _BOUND_FILLS: Final = {
 _ROOF_LINES: Final = ("-", "--", "-.", ":")
 
 
-@dataclass(frozen=True)
-class _Op:
-    """Identical operations of one pass."""
+class _Op(NamedTuple):
+    """Identical operations of one pass, as each device does them."""
 
     name: str
     kind: str
     dtype: str
     bound: str
-    flops: float
-    memory_bytes: float
     seconds: float
-
-    @property
-    def intensity(self) -> float:
-        return self.flops / self.memory_bytes
-
-    @property
-    def flops_per_s(self) -> float:
-        return self.flops / self.seconds
+    intensity: float
+    flops_per_s: float
 
 
-def _ops(latency: PassLatency, devices: int = 1) -> list[_Op]:
-    """Return the operations of one pass, longest first, and what each device does of them."""
-    found = [
-        _Op(
-            name=op.op.name,
-            kind=op.op.kind,
-            dtype=op.compute_dtype,
-            bound="compute" if op.compute_s > op.memory_s else "memory",
-            flops=float(np.sum(op.op.count * op.op.flops)) / devices,
-            memory_bytes=float(np.sum(op.op.count * op.op.memory_bytes)) / devices,
-            seconds=float(np.sum(op.seconds)),
-        )
-        for op in latency.ops
-    ]
+def _bound(op: OpLatency) -> str:
+    return "compute" if op.compute_s > op.memory_s else "memory"
+
+
+def _ops(latency: PassLatency, devices: int) -> list[_Op]:
+    """Return the operations of one pass that have a place under a roof, longest first."""
+    found = list[_Op]()
+    for op in latency.ops:
+        one, seconds = op.op, float(np.sum(op.seconds))
+        flops, moved = (float(np.sum(one.count * of)) for of in (one.flops, one.memory_bytes))
+        if min(flops, moved, seconds) > 0:
+            rate = flops / devices / seconds
+            words = one.name, one.kind, op.compute_dtype, _bound(op)
+            found.append(_Op(*words, seconds, flops / moved, rate))
     return sorted(found, key=lambda op: -op.seconds)
+
+
+def _spent_s(latency: PassLatency) -> dict[tuple[str, str], float]:
+    """Return the seconds of all that a pass does, by its name and what bounds it."""
+    spent_s: dict[tuple[str, str], float] = {}
+    for op in latency.ops:
+        key = op.op.name, _bound(op)
+        spent_s[key] = spent_s.get(key, 0.0) + float(np.sum(op.seconds))
+    return spent_s | {(name, kind): seconds for name, kind, seconds in latency.beside_ops_s}
 
 
 # --- the roofline ------------------------------------------------------------------------------
@@ -128,12 +127,10 @@ def plot_roofline(
     OptionError
         If `flops_per_s` lacks a dtype.
     """
-    ops = [op for op in _ops(latency, devices) if min(op.flops, op.memory_bytes, op.seconds) > 0]
+    ops, total_s = _ops(latency, devices), sum(_spent_s(latency).values())
     roofs = _roofs(ops, flops_per_s)
-    total_s = _seconds(_ops(latency)) + sum(seconds for _, _, seconds in latency.beside_ops_s)
-    longest = max(ops, key=lambda op: op.seconds)
-    bound = _BOUND_FILLS[longest.bound].label
-    found = f"{longest.name} takes {longest.seconds / total_s:.1%} of the time, {bound}"
+    bound = _BOUND_FILLS[ops[0].bound].label
+    found = f"{ops[0].name} takes {ops[0].seconds / total_s:.1%} of the time, {bound}"
     chart = new_chart(f"{title}\n{found}", width=8.5, height=5.2)
     axes = chart.add_subplot(xscale="log", yscale="log")
     axes.set_xlim(*_span([op.intensity for op in ops], max(roofs.values()) / memory_bytes_per_s))
@@ -173,17 +170,13 @@ def _places(ops: Iterable[_Op]) -> list[list[_Op]]:
     places: list[list[_Op]] = []
     for op in ops:
         for place in places:
-            if _on_one_another(op, place[0]):
+            aside = op.intensity / place[0].intensity, op.flops_per_s / place[0].flops_per_s
+            if np.abs(np.log10(aside)).max() < _NEAR:
                 place.append(op)
                 break
         else:
             places.append([op])
     return sorted(places, key=lambda place: -_seconds(place))
-
-
-def _on_one_another(op: _Op, other: _Op) -> bool:
-    aside = op.intensity / other.intensity, op.flops_per_s / other.flops_per_s
-    return bool(np.abs(np.log10(aside)).max() < _NEAR)
 
 
 def _seconds(ops: Iterable[_Op]) -> float:
@@ -235,23 +228,19 @@ def _mark_area(ops: Iterable[_Op], total_s: float) -> float:
 
 def _mark_handles(ops: Sequence[_Op], others: Sequence[_Op], total_s: float) -> list[Artist]:
     """Return a legend of the marks' colours and shapes, and what has no label."""
-    kinds = dict.fromkeys(op.kind for op in ops)
-    bounds = {op.bound for op in ops}
-    names = [
+    keys: list[Artist] = [
         Patch(facecolor=_KIND_COLORS.get(kind, GREY), edgecolor=INK, lw=0.8, label=kind)
-        for kind in kinds
+        for kind in dict.fromkeys(op.kind for op in ops)
     ]
-    points = {
-        _BOUND_FILLS[bound].label: (marker, 8)
-        for bound, marker in _BOUND_MARKERS.items()
-        if bound in bounds
-    }
+    look = {"ls": "none", "mfc": "white", "mec": INK, "mew": 1.0}
+    for bound, marker in _BOUND_MARKERS.items():
+        if any(op.bound == bound for op in ops):
+            keys.append(line_key(_BOUND_FILLS[bound].label, marker=marker, ms=8, **look))
     if others:
         count, share = len({op.name for op in others}), _seconds(others) / total_s
-        points[f"not labelled: {count} others, {share:.1%} of the time"] = "o", 4
-    look = {"ls": "none", "mfc": "white", "mec": INK, "mew": 1.0}
-    shapes = [line_key(text, marker=m, ms=ms, **look) for text, (m, ms) in points.items()]
-    return [*names, *shapes]
+        text = f"not labelled: {count} others, {share:.1%} of the time"
+        keys.append(line_key(text, marker="o", ms=4, **look))
+    return keys
 
 
 def _place_label(place: Sequence[_Op], *, most: int, total_s: float) -> Label:
@@ -284,12 +273,8 @@ def plot_time_per_op(latency: PassLatency, *, title: str) -> Figure:
     title
         Which pass of what.
     """
-    seconds: dict[tuple[str, str], float] = {}
-    for op in _ops(latency):
-        seconds[op.name, op.bound] = seconds.get((op.name, op.bound), 0.0) + op.seconds
-    seconds |= {(name, kind): spent_s for name, kind, spent_s in latency.beside_ops_s}
-    total_s, pass_s = sum(seconds.values()), float(np.sum(latency.total_s))
-    longest = sorted(seconds.items(), key=lambda bar: -bar[1])
+    longest = sorted(_spent_s(latency).items(), key=lambda bar: -bar[1])
+    total_s, pass_s = sum(spent_s for _, spent_s in longest), float(np.sum(latency.total_s))
     n_small = sum(spent_s < _SMALL * total_s for _, spent_s in longest)
     shown = longest[: min(_MOST_BARS, len(longest) - n_small)]
     others = longest[len(shown) :]
