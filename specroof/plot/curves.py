@@ -1,6 +1,6 @@
 """Speedup curves: over draft lengths, over batch sizes, and over both axes of a grid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
@@ -80,7 +80,7 @@ def plot_speedup_by_draft_len(
     OptionError
         Without curves.
     """
-    shared, names = _names(curves, with_batch=True)
+    shared, names = curve_names(curves, "batch", "context")
     lines, best, guessed = list[Line](), list[tuple[bool, float, int, str]](), False
     place = 0, 0
     for i, (name, curve) in enumerate(zip(names, curves, strict=True)):
@@ -156,7 +156,7 @@ def plot_by_batch(curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measur
     OptionError
         Without curves.
     """
-    shared, names = _names(curves)
+    shared, names = curve_names(curves, "context")
     speedups, draft_lens = list[Line](), list[Line]()
     for name, curve in zip(names, curves, strict=True):
         ascending = np.argsort(curve.batch_size, kind="stable")
@@ -192,26 +192,6 @@ def plot_by_batch(curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measur
         Across("Batch size (sequences)", "loads"),
         keys=[*keys, *band_keys(draft_lens, f"drafts within {_NEAR:.0%} of the best")],
     )
-
-
-def _names(curves: "Sequence[SpeedupCurve]", *, with_batch: bool = False) -> tuple[str, list[str]]:
-    """Return the words that all curves share at their first place, and a name of each.
-
-    Raises
-    ------
-    OptionError
-        Without curves.
-    """
-    if not curves:
-        reject("curves is empty", "one or more")
-    points = list[Mapping[str, str]]()
-    for curve in curves:
-        context = f"context {plain_number(curve.context_len[0])}"
-        point = {"context": curve.request_lengths or context}
-        if with_batch:
-            point = {"batch": f"batch {plain_number(curve.batch_size[0])}", **point}
-        points.append(point)
-    return curve_names(curves, points)
 
 
 def _range_of(lines: Sequence[Line]) -> str:
@@ -262,7 +242,7 @@ def plot_best_draft_len_map(curve: "SpeedupCurve") -> Figure:
     known = curve.best_draft_len[room]
     highest = int(known.max(initial=0))
     lowest = int(known.min(initial=highest))
-    shared, names = curve_names([curve], [{}])
+    shared, names = curve_names([curve])
     lengths = " to ".join(dict.fromkeys([f"{lowest}", f"{highest}"]))
     rows, columns = best.shape
     chart = new_chart(

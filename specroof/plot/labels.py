@@ -49,12 +49,12 @@ class Label:
     radius: float = 6.0
 
 
-def place_labels(chart: Figure, axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
+def place_labels(chart: Figure, axes: Axes, labels: Sequence[Label]) -> None:
     """Write labels beside their points, one after the other in the best place that is left.
 
     Call it last: places are found for the chart as it is laid out then.
     """
-    notes = [_annotation(axes, label, size) for label in labels]
+    notes = [_annotation(axes, label) for label in labels]
     chart.draw_without_rendering()  # lays out, so that sizes and positions are known
     pixel = _POINTS_PER_INCH / chart.dpi  # everything below is in points
     points = np.array([(label.x, label.y) for label in labels]).reshape(-1, 2)
@@ -78,11 +78,11 @@ def place_labels(chart: Figure, axes: Axes, labels: Sequence[Label], *, size: fl
         cost += _HIDDEN_LINE * _within(lines, boxes).sum(axis=0)
         best = int(np.argmin(cost))
         written = np.vstack([written, boxes[best]])
-        x, y = offsets[best].tolist()
-        note.set_position((x, y))
+        note.set_position(tuple(offsets[best].tolist()))
 
 
-def _annotation(axes: Axes, label: Label, size: float) -> Annotation:
+def _annotation(axes: Axes, label: Label) -> Annotation:
+    ends = {"shrinkA": 0, "shrinkB": label.radius - 2}
     note = axes.annotate(
         label.text,
         (label.x, label.y),
@@ -90,18 +90,12 @@ def _annotation(axes: Axes, label: Label, size: float) -> Annotation:
         textcoords="offset points",
         ha="center",
         va="center",
-        fontsize=size,
+        fontsize=8.5,
         color=INK,
         linespacing=1.1,
         zorder=6,
         bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": label.color, "lw": 1.0},
-        arrowprops={
-            "arrowstyle": "-",
-            "color": label.color,
-            "lw": 1.0,
-            "shrinkA": 0,
-            "shrinkB": label.radius - 2,
-        },
+        arrowprops={"arrowstyle": "-", "color": label.color, "lw": 1.0, **ends},
     )
     note.set_in_layout(False)
     return note

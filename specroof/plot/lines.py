@@ -54,6 +54,9 @@ _STARS: Final = {
 }
 
 
+_STAR: Final[dict[str, Any]] = {"ls": "", "marker": "*", "ms": 9, "color": INK, "mew": 0.8}
+
+
 @dataclass(frozen=True, eq=False)
 class Line:
     """One line of a panel.
@@ -201,16 +204,8 @@ def stars(points: Iterable[tuple[float, float, bool]]) -> list[Line]:
         pairs = [(x, y) for x, y, is_known in given if is_known == known]
         if not pairs:
             continue
-        marks: dict[str, Any] = {
-            "ls": "",
-            "marker": "*",
-            "ms": 9,
-            "color": INK,
-            "mfc": face,
-            "mew": 0.8,
-        }
         x, y = np.array(pairs, dtype=np.float64).T
-        lines.append(Line(name, x, y, look=marks))
+        lines.append(Line(name, x, y, look={**_STAR, "mfc": face}))
     return lines
 
 
@@ -235,15 +230,13 @@ def draw_panel(axes: Axes, panel: Panel, looks: Looks) -> None:
         own: dict[str, Any] = {**looks[line.name], **line.look}
         twins = [other for other in panel.lines if _lies_on(line, other)]
         rank = twins.index(line)
-        every = marks_every(len(line.x), rank=rank, of=len(twins))
+        # The first point with a marker, and the step to the next.
+        step = max(1, -(-len(line.x) // _MOST_MARKS))
+        marked = rank * step % max(len(line.x), 1), step * len(twins)
         # What lies on another line is thinner or dashed, so that both are seen.
-        drawn: dict[str, Any] = {
-            "lw": 2.4 - i / len(panel.lines),
-            "zorder": 3 + 0.01 * i,
-            "markevery": every,
-        }
+        drawn: dict[str, Any] = {"lw": 2.4 - i / len(panel.lines), "zorder": 3 + 0.01 * i}
         drawn |= own | ({"ls": "--"} if rank and not own.get("marker") else {})
-        axes.plot(line.x, line.y, **drawn)
+        axes.plot(line.x, line.y, markevery=marked, **drawn)
         if line.low is not None and line.high is not None:
             if len(line.x) > 1:
                 axes.fill_between(line.x, line.low, line.high, color=own["color"], alpha=0.15, lw=0)
@@ -269,15 +262,6 @@ def _lies_on(line: Line, other: Line) -> bool:
         np.allclose(one, two, rtol=1e-3, equal_nan=True)
         for one, two in ((line.x, other.x), (line.y, other.y))
     )
-
-
-def marks_every(points: int, *, rank: int, of: int) -> tuple[int, int]:
-    """Return the points of a line that get a marker: the first, and the step to the next.
-
-    `of` lines that lie on one another take turns, each by its `rank`.
-    """
-    step = max(1, -(-points // _MOST_MARKS))
-    return rank * step % max(points, 1), step * of
 
 
 def _scale(axes: Axes, scale: Scale, lines: Sequence[Line]) -> None:

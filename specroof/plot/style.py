@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import matplotlib.style
 import numpy as np
@@ -46,9 +46,6 @@ INK: Final = "#222222"
 CELLS: Final[dict[str, Any]] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
 #: Cells of maps without a draft, by why there is none: the colour of 0 and that of 1.
 NO_ROOM: Final = {"runs plain: no room for drafts": "#E6E6E6", "does not fit": "#B8B8B8"}
-
-#: Lengths of caches and batches are powers of two more often than not.
-BINARY_PREFIXES: Final = ((1 << 20, "M"), (1 << 10, "k"))
 
 _STYLE: Final = Path(__file__).with_name("house.mplstyle")
 # Characters per inch, at the sizes of a title, of what stands below it, and of a legend.
@@ -129,10 +126,6 @@ def add_legend(chart: Figure, handles: Sequence[Artist]) -> None:
 
 # --- names -------------------------------------------------------------------------------------
 
-#: What charts say of the bounds that are called ideal.
-_IDEAL_DRAFTER: Final = "ideal: accepts everything, costs nothing"
-_IDEAL_ENGINE: Final = "ideal: the plain roofline"
-
 
 def engine_name(engine: str) -> str:
     """Return an engine as charts name it.
@@ -142,7 +135,7 @@ def engine_name(engine: str) -> str:
     >>> engine_name("vllm"), engine_name("ideal")
     ('engine vllm', 'engine ideal: the plain roofline')
     """
-    return f"engine {_IDEAL_ENGINE if engine == 'ideal' else engine}"
+    return "engine ideal: the plain roofline" if engine == "ideal" else f"engine {engine}"
 
 
 def wrapped(text: str, *, width: int = 46) -> str:
@@ -158,7 +151,7 @@ def wrapped(text: str, *, width: int = 46) -> str:
     cost=0.1, drafts=10
     """
     if text == "ideal":
-        return _IDEAL_DRAFTER
+        return "ideal: accepts everything, costs nothing"
     parts = [_shortened(part.strip()) for part in text.split(",")]
     return textwrap.fill(", ".join(parts), width, max_lines=4, placeholder=" …")
 
@@ -180,44 +173,51 @@ def short_number(value: float) -> str:
     >>> short_number(512), short_number(4096), short_number(1 << 20), short_number(5000)
     ('512', '4k', '1M', '5000')
     """
-    for scale, prefix in BINARY_PREFIXES:
+    # Lengths of caches and batches are powers of two more often than not.
+    for scale, prefix in ((1 << 20, "M"), (1 << 10, "k")):
         if value >= scale and value % scale == 0:
             return f"{value / scale:.0f}{prefix}"
     return plain_number(value)
 
 
 def curve_names(
-    curves: "Sequence[SpeedupCurve]", points: Sequence[Mapping[str, str]]
+    curves: "Sequence[SpeedupCurve]", *places: Literal["batch", "context"]
 ) -> tuple[str, list[str]]:
     """Return a title of what all curves share, and a name of each for a legend.
 
-    A drafter in common has a line of the title for itself.
+    A drafter in common has a line of the title for itself. Equal names are counted: things that
+    differ may have one, such as a chip and a calibrated copy of its profile.
 
-    `points` holds the rest of the place where each is read, such as its batch size.
+    Parameters
+    ----------
+    curves
+        What is named.
+    places
+        What is told of the first point of each, where it is read.
+
+    Raises
+    ------
+    OptionError
+        Without curves.
     """
-    facets = [
-        {
+    if not curves:
+        reject("curves is empty", "one or more")
+    facets = []
+    for curve in curves:
+        facet = {
             "model": curve.model,
             "hardware": _hardware_name(curve),
             "engine": engine_name(curve.engine),
-            "drafter": curve.drafter,
-            **point,
+            "drafter": wrapped(curve.drafter),
+            "batch": f"batch {plain_number(curve.batch_size[0])}",
+            "context": curve.request_lengths or f"context {plain_number(curve.context_len[0])}",
         }
-        for curve, point in zip(curves, points, strict=True)
-    ]
-    varying = {key for key in facets[0] if len({facet[key] for facet in facets}) > 1}
-    own = varying or {"drafter"}
-    names = _numbered([_phrase(facet, own, joint=":\n") for facet in facets])
+        unread = {"batch", "context"}.difference(places)
+        facets.append({key: text for key, text in facet.items() if key not in unread})
+    own = {key for key in facets[0] if len({facet[key] for facet in facets}) > 1} or {"drafter"}
+    names = [_phrase(facet, own, joint=":\n") for facet in facets]
     shared = _phrase(facets[0], facets[0].keys() - own, joint="\ndrafter: ")
-    return shared, names
-
-
-def _numbered(names: Sequence[str]) -> list[str]:
-    """Return names with equal ones counted: "a (1)", "b", "a (2)".
-
-    Things that differ may have one name, such as a chip and a calibrated copy of its profile.
-    """
-    return [
+    return shared, [
         f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name
         for i, name in enumerate(names)
     ]
@@ -238,7 +238,7 @@ def _hardware_name(curve: "SpeedupCurve") -> str:
 def _phrase(facet: Mapping[str, str], keys: Set[str], *, joint: str) -> str:
     """Return these keys of a facet as text, the drafter behind the joint."""
     told = {key: text for key, text in facet.items() if key in keys}
-    drafter = wrapped(told.pop("drafter", ""))
+    drafter = told.pop("drafter", "")
     where = " on ".join(told.pop(key) for key in ("model", "hardware") if key in told)
     return joint.join(filter(None, [", ".join(filter(None, [where, *told.values()])), drafter]))
 
