@@ -5,10 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
@@ -27,18 +24,17 @@ from specroof.plot.lines import (
     stars,
 )
 from specroof.plot.style import (
-    CELLS,
     GREY,
     INK,
     NO_ROOM,
     add_legend,
     curve_names,
+    draw_cells,
     house_style,
     line_key,
     look,
     new_chart,
-    short_number,
-    tick_at,
+    tick_cells,
 )
 from specroof.units import format_drafts, plain_number
 
@@ -196,18 +192,12 @@ def plot_by_batch(curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measur
 
 def _range_of(lines: Sequence[Line]) -> str:
     """Return the best speedups at the smallest and at the largest batch size of all lines."""
-    ends = []
-    for end in (0, -1):
-        x, gain = max(
-            (
-                (float(line.x[known][end]), float(line.y[known][end]))
-                for line in lines
-                if (known := np.isfinite(line.y)).any()
-            ),
-            key=lambda point: point[1],
-        )
-        ends.append(f"{gain:.2f}x at batch {plain_number(x)}")
-    return f"Best speedup {' and '.join(dict.fromkeys(ends))}"
+    known = [
+        (line.x[there], line.y[there]) for line in lines if (there := np.isfinite(line.y)).any()
+    ]
+    ends = (max(((y[end], x[end]) for x, y in known)) for end in (0, -1))
+    told = dict.fromkeys(f"{gain:.2f}x at batch {plain_number(x)}" for gain, x in ends)
+    return f"Best speedup {' and '.join(told)}"
 
 
 def _bands(
@@ -237,7 +227,7 @@ def plot_best_draft_len_map(curve: "SpeedupCurve") -> Figure:
     curve
         From `speedup_curve`, over a list of batch sizes and of context lengths.
     """
-    room = curve.drafts_run
+    room, full = curve.drafts_run, np.isnan(curve.best_speedup)
     best = np.ma.MaskedArray(curve.best_draft_len, mask=~room)
     known = curve.best_draft_len[room]
     highest = int(known.max(initial=0))
@@ -251,40 +241,26 @@ def plot_best_draft_len_map(curve: "SpeedupCurve") -> Figure:
         height=float(np.clip(1.6 + 0.36 * rows, 3, 8)),
     )
     axes = chart.add_subplot()
-    axes.grid(visible=False)
-    image = axes.imshow(
-        best,
-        cmap=mpl.colormaps["viridis"].resampled(highest - lowest + 1),
-        vmin=lowest - 0.5,
-        vmax=highest + 0.5,
-        **CELLS,
-    )
+    colors = mpl.colormaps["viridis"].resampled(highest - lowest + 1)
+    ends = {"vmin": lowest - 0.5, "vmax": highest + 0.5}
+    image = draw_cells(axes, best, full, cmap=colors, **ends)
     ticks = MaxNLocator(nbins=9, integer=True, min_n_ticks=1)
     chart.colorbar(image, label="Best draft length γ (tokens)", ticks=ticks)
     if best.size <= _MOST_NUMBERS and columns <= _MOST_TICKS + 4:
-        _write_numbers(axes, image, best)
+        # Rec. 709 luma: dark cells take light numbers.
+        luma = np.asarray(image.to_rgba(best))[..., :3] @ [0.2126, 0.7152, 0.0722]
+        for row, column in np.argwhere(room):
+            color = INK if luma[row, column] > 0.5 else "white"
+            axes.text(column, row, f"{best[row, column]}", ha="center", va="center", color=color)
     for axis, values in ((axes.xaxis, curve.batch_size), (axes.yaxis, curve.context_len)):
-        step = -(-len(values) // _MOST_TICKS)
-        texts = [short_number(value) for value in values[::step].tolist()]
-        tick_at(axis, np.arange(0, len(values), step), texts)
+        tick_cells(axis, values, np.arange(0, len(values), -(-len(values) // _MOST_TICKS)))
     axes.set_xlabel("Batch size (sequences)")
     axes.set_ylabel("Context length (tokens)")
-    if not room.all():
-        full = np.isnan(curve.best_speedup)
-        greys = ListedColormap([*NO_ROOM.values()])
-        axes.imshow(full, cmap=greys, vmin=0, vmax=1, zorder=-1, **CELLS)
-        legend = zip((~room & ~full, full), NO_ROOM.items(), strict=True)
-        shown = (Patch(color=grey, label=why) for where, (why, grey) in legend if where.any())
-        add_legend(chart, [*shown])
+    legend = zip((~room & ~full, full), NO_ROOM.items(), strict=True)
+    add_legend(
+        chart, [Patch(color=grey, label=why) for where, (why, grey) in legend if where.any()]
+    )
     return chart
-
-
-def _write_numbers(axes: Axes, image: AxesImage, best: "np.ma.MaskedArray[Any, Any]") -> None:
-    # Rec. 709 luma: dark cells take light numbers.
-    luma = np.asarray(image.to_rgba(best))[..., :3] @ [0.2126, 0.7152, 0.0722]
-    for row, column in np.argwhere(~np.ma.getmaskarray(best)):
-        color = INK if luma[row, column] > 0.5 else "white"
-        axes.text(column, row, f"{best[row, column]}", ha="center", va="center", color=color)
 
 
 def speedup_figures(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, LogNorm
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -20,15 +20,16 @@ from matplotlib.ticker import MaxNLocator
 from specroof.arrays import Array, grouped
 from specroof.plot.lines import Line, Panel, draw_panel, looks_of, plain_key
 from specroof.plot.style import (
-    CELLS,
     NO_ROOM,
     add_legend,
+    draw_cells,
     engine_name,
     house_style,
     line_key,
     new_chart,
     short_number,
     tick_at,
+    tick_cells,
     wrapped,
 )
 from specroof.units import three_digits
@@ -66,28 +67,23 @@ def study_figures(overviews: "Sequence[Overview]") -> dict[str, Figure]:
         The best of each curve at some of its loads.
     """
     figures: dict[str, Figure] = {}
-    for load, members in grouped(overviews, _load).items():
+    for workload, members in grouped(overviews, lambda one: one.requests and one.workload).items():
+        load = f"-workload-{workload}" if workload else ""
         axis = "context"
         if _is_by_batch(members[0]):
             axis = "rate" if members[0].is_by_rate else "batch"
         for ending, page in _pages(members):
             figures[f"best-speedup-by-{axis}{load}{ending}"] = _lines_chart(page)
         if min(members[0].best_speedup.shape) > 1:
-            for drafter, own in grouped(
-                members, lambda overview: f"-{overview.drafter_number}"
-            ).items():
+            for drafter, own in grouped(members, lambda one: one.drafter_number).items():
                 for ending, page in _pages(own):
-                    figures[f"best-speedup-map{load}{drafter}{ending}"] = _maps_chart(page)
+                    figures[f"best-speedup-map{load}-{drafter}{ending}"] = _maps_chart(page)
     return figures
 
 
 def _is_by_batch(overview: "Overview") -> bool:
     """Return whether lines are over batch sizes: over contexts where only those are several."""
     return overview.batch_size.size > 1 or overview.context_len.size == 1
-
-
-def _load(overview: "Overview") -> str:
-    return f"-workload-{overview.workload}" if overview.requests else ""
 
 
 def _setup(overview: "Overview") -> str:
@@ -114,31 +110,31 @@ def _lines_chart(page: _Page) -> Figure:
     """Draw the best speedup against the batch size, a line for each drafter."""
     drafters = _drafters(page)
     first = page.overviews[0]
-    by_batch = _is_by_batch(first)
-    middle = first.context_len[first.context_len.size // 2]
-    at = first.requests or f"context {short_number(middle)}"
+    by_batch, middle = _is_by_batch(first), first.context_len.size // 2
+    at = first.requests or f"context {short_number(first.context_len[middle])}"
     if not by_batch:
-        at = (
-            f"{three_digits(first.batch_size[0])} requests/s"
-            if first.is_by_rate
-            else f"batch {three_digits(first.batch_size[0])}"
-        )
+        load = three_digits(first.batch_size[0])
+        at = f"{load} requests/s" if first.is_by_rate else f"batch {load}"
     chart, panels = _panels(page, f"{_most(page)} over plain decoding, {at}")
     looks = looks_of(drafters)
     for key, axes in panels.items():
         lines = []
         for overview in page.panels[key]:
-            x = overview.batch_size if by_batch else overview.context_len
-            gain = _with_drafts(overview)
-            y = gain[overview.context_len.size // 2] if by_batch else gain[:, 0]
             if overview.drafter in drafters:
+                x = overview.batch_size if by_batch else overview.context_len
+                gain = _with_drafts(overview)
+                y = gain[overview.context_len.size // 2] if by_batch else gain[:, 0]
                 lines.append(Line(overview.drafter, x, y, look={"ms": 3, "lw": 1.2}))
         draw_panel(axes, Panel(axes.get_ylabel(), lines, "doublings"), looks)
         axes.yaxis.label.set_fontsize("x-small")
-        axes.set_xscale("log" if by_batch else "linear", **({"base": 2} if by_batch else {}))
-        _scale_ticks(axes, first.batch_size if by_batch else first.context_len)
-    load = "Requests/s" if first.is_by_rate else "Batch size (sequences)"
-    _label_x(panels, load if by_batch else "Context length (tokens)")
+        if by_batch:
+            axes.set_xscale("log", base=2)
+        values = first.batch_size if by_batch else first.context_len
+        places = values[_spread(values)]
+        tick_at(axes.xaxis, places, [short_number(value) for value in places])
+        steps = _gain_steps(*axes.get_ylim())
+        tick_at(axes.yaxis, steps, [f"{step:.3g}" for step in steps])
+    _label_x(panels, _load_axis(first) if by_batch else "Context length (tokens)")
     chart.supylabel("Best speedup (×)")
     handles: list[Artist] = [
         line_key(wrapped(drafter), **looks[drafter], ms=4) for drafter in drafters
@@ -166,6 +162,10 @@ def _with_drafts(overview: "Overview") -> Array:
     return np.where(overview.drafts_run == 1, overview.best_speedup, np.nan)
 
 
+def _load_axis(overview: "Overview") -> str:
+    return "Requests/s" if overview.is_by_rate else "Batch size (sequences)"
+
+
 def _label_x(panels: Mapping[tuple[str, str], Axes], text: str) -> None:
     """Name the axis below the lowest panel of the middle column."""
     columns = sorted({axes.get_position().x0 for axes in panels.values()})
@@ -187,22 +187,20 @@ def _maps_chart(page: _Page) -> Figure:
     """Draw the best speedup of one drafter over batch sizes and context lengths."""
     chart, panels = _panels(page, f"{_most(page)} with {page.overviews[0].drafter}")
     top = max(_highest(page.overviews), 1.01)
-    norm = LogNorm(1, top)
-    colors = mpl.colormaps["viridis"]
-    greys = ListedColormap([*NO_ROOM.values()])
+    norm, colors = LogNorm(1, top), mpl.colormaps["viridis"]
     for overview in page.overviews:
         axes = panels[overview.model, _setup(overview)]
-        axes.grid(visible=False)
-        axes.imshow(np.isnan(overview.best_speedup), cmap=greys, vmin=0, vmax=1, **CELLS)
-        axes.imshow(np.ma.masked_invalid(_with_drafts(overview)), cmap=colors, norm=norm, **CELLS)
-        _cell_ticks(axes, overview)
+        gains, full = np.ma.masked_invalid(_with_drafts(overview)), np.isnan(overview.best_speedup)
+        draw_cells(axes, gains, full, cmap=colors, norm=norm)
+        for axis, values in ((axes.xaxis, overview.batch_size), (axes.yaxis, overview.context_len)):
+            tick_cells(axis, values, _spread(values))
     bar = chart.colorbar(
         ScalarMappable(norm, colors), ax=list(panels.values()), label="Best speedup", shrink=0.8
     )
     # The top is written, and no step whose number would lie on it.
     steps = [*(step for step in _gain_steps(1, top) if step < top**0.9), top]
     tick_at(bar.ax.yaxis, steps, [f"{step:.3g}" for step in steps])
-    _label_x(panels, "Requests/s" if page.overviews[0].is_by_rate else "Batch size (sequences)")
+    _label_x(panels, _load_axis(page.overviews[0]))
     chart.supylabel("Context length (tokens)")
     add_legend(chart, [Patch(color=grey, label=why) for why, grey in NO_ROOM.items()])
     return chart
@@ -245,14 +243,6 @@ def _spread(values: Array) -> npt.NDArray[np.int_]:
     return np.unique(np.linspace(0, values.size - 1, _MOST_TICKS).round().astype(int))
 
 
-def _scale_ticks(axes: Axes, values: Array) -> None:
-    """Write some values of a logarithmic axis, and speedups without exponents."""
-    places = values[_spread(values)]
-    tick_at(axes.xaxis, places, [short_number(value) for value in places])
-    steps = _gain_steps(*axes.get_ylim())
-    tick_at(axes.yaxis, steps, [f"{step:.3g}" for step in steps])
-
-
 def _gain_steps(low: float, high: float) -> list[float]:
     """Return speedups to write along a logarithmic axis: doublings where some are within it.
 
@@ -265,10 +255,3 @@ def _gain_steps(low: float, high: float) -> list[float]:
     finer = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low, high)  # 1 is among them
     values = np.round(finer if high < 4 * low else doublings, 3).tolist()
     return [step for step in values if low <= step <= high]
-
-
-def _cell_ticks(axes: Axes, overview: "Overview") -> None:
-    """Write some batch sizes and context lengths at their cells."""
-    for axis, values in ((axes.xaxis, overview.batch_size), (axes.yaxis, overview.context_len)):
-        places = _spread(values)
-        tick_at(axis, places, [short_number(values[place]) for place in places])

@@ -9,14 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullFormatter
 
-from specroof.plot.style import (
-    GREY,
-    add_legend,
-    house_style,
-    line_key,
-    look,
-    new_chart,
-)
+from specroof.plot.style import GREY, add_legend, house_style, line_key, look, new_chart
 
 #: A source, the measured value, the predicted value, and whether the mark is filled.
 _Point: TypeAlias = tuple[str, float, float, bool]

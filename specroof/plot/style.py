@@ -13,12 +13,14 @@ import numpy.typing as npt
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from specroof.arrays import Array
+from specroof.arrays import Array, BoolArray
 from specroof.errors import OutputError, reject
 from specroof.units import plain_number
 
@@ -42,8 +44,6 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 GREY: Final = "#6B6B6B"
 INK: Final = "#222222"
 
-#: How a map is drawn, its smallest load at the lower left.
-CELLS: Final[dict[str, Any]] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
 #: Cells of maps without a draft, by why there is none: the colour of 0 and that of 1.
 NO_ROOM: Final = {"runs plain: no room for drafts": "#E6E6E6", "does not fit": "#B8B8B8"}
 
@@ -259,6 +259,29 @@ def thin_ticks(values: npt.ArrayLike, *, share: float) -> Array:
         if all(abs(place - other) >= gap for other in kept):
             kept.append(place)
     return np.sort(ticks[np.isin(places, kept)])
+
+
+def draw_cells(axes: Axes, values: npt.NDArray[Any], full: BoolArray, **colors: Any) -> AxesImage:
+    """Draw a map of values, its smallest load at the lower left, and why there are none.
+
+    Parameters
+    ----------
+    axes, values
+        Where, and what; masked where drafts have no room.
+    full
+        Where nothing fits.
+    colors
+        From values to colours, as of `imshow`.
+    """
+    cells: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
+    axes.grid(visible=False)
+    axes.imshow(full, cmap=ListedColormap([*NO_ROOM.values()]), vmin=0, vmax=1, **cells)
+    return axes.imshow(values, **colors, **cells)
+
+
+def tick_cells(axis: Axis, values: Array, places: npt.NDArray[np.int_]) -> None:
+    """Write some of the loads of a map, by their places."""
+    tick_at(axis, places, [short_number(value) for value in values[places].tolist()])
 
 
 def tick_at(axis: Axis, places: npt.ArrayLike, texts: Sequence[str]) -> None:

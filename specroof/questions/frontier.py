@@ -11,6 +11,7 @@ from specroof import quantities as q
 from specroof.arrays import Array, fields_of, number_within, whole_within
 from specroof.errors import Note, OptionError, Raised, Urgent, refuse
 from specroof.hardware.profile import HardwareProfile
+from specroof.latency.setup import Setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.pareto import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
@@ -156,8 +157,6 @@ class Series:
         `PLAIN`, or the drafter's.
     points
         Those that no other of the series beats, from many users to fast ones.
-    cheapest
-        The cheapest of them within the wanted time per token; None where none is as fast.
     largest_rates
         Of requests at a rate, with targets: the largest on each number of devices that serves any.
     reason
@@ -166,13 +165,17 @@ class Series:
 
     name: str
     points: tuple[FrontierPoint, ...]
-    cheapest: FrontierPoint | None
     largest_rates: tuple[LargestRate, ...] = ()
     reason: str | None = None
 
+    @property
+    def cheapest(self) -> FrontierPoint | None:
+        """The cheapest point within the wanted time per token; None where none is as fast."""
+        return _cheapest_of(self.points)
 
-def _most_tokens(points: Iterable[FrontierPoint | None]) -> FrontierPoint | None:
-    known = [point for point in points if point is not None]
+
+def _cheapest_of(points: Iterable[FrontierPoint]) -> FrontierPoint | None:
+    known = (point for point in points if point.is_cheapest)
     return max(known, key=lambda point: point.tokens_per_s_per_device, default=None)
 
 
@@ -212,7 +215,7 @@ class ChipFrontier:
     @property
     def cheapest(self) -> FrontierPoint | None:
         """The point with most tokens of each device that is fast enough."""
-        return _most_tokens(one.cheapest for one in self.series)
+        return _cheapest_of(point for one in self.series for point in one.points)
 
 
 _CHART: Final = q.Lines(
@@ -405,7 +408,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
     points: list[list[_Columns]] = [[] for _ in names]
     rates: list[list[LargestRate]] = [[] for _ in names]  # none of loads without a rate
     cases, usd_per_hour, workers = dict[int, Case](), None, ""
-    notes, warnings, refusals, unknown = list[str](), list[str](), list[str](), set[str]()
+    notes, warnings, refusals, unknown = list[str](), list[str](), list[str](), dict[str, str]()
 
     def priced(case: Case) -> Prediction:
         found = predicted(case, drafters, max_draft_len=request.max_draft_len)
@@ -432,32 +435,28 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         if found.limits and not found.limits[0].largest[0, 0]:
             refusals += found.warnings
         warnings += [warning for one in found.outcomes for warning in one.rate_warnings]
-        curves = (one.curve for one in found.outcomes)
-        unknown |= {curve.drafter for curve in curves if curve.acceptance_unknown.all()}
+        lacking = [one.curve for one in found.outcomes if one.curve.acceptance_unknown.all()]
+        unknown |= {curve.drafter: "acceptance" for curve in lacking}
         del found
     if not cases:
         raise OptionError(refusals[0])
     setup = next(iter(cases.values())).deployment.setup
     series = tuple(
-        Series(
-            name,
-            *_best_points(setup.hardware.name, name, parts, targets[1]),
-            tuple(largest),
-            "acceptance" if name in unknown else None,
-        )
-        for name, parts, largest in zip(names, points, rates, strict=True)
+        Series(name, _points(setup, name, parts, targets[1]), tuple(rated), unknown.get(name))
+        for name, parts, rated in zip(names, points, rates, strict=True)
     )
     reach, by_default = None, None
-    point = _most_tokens(one.cheapest for one in series)
+    point = _cheapest_of(point for one in series for point in one.points)
     if point is not None:
         kinds = [] if point.drafter == PLAIN else [point.drafter.partition(",")[0]]
         case, context = cases[point.devices], load.steady.context_len[0]
         reach = nearness(case.deployment, kinds, context, [point.at_once])
         if point.running_limit is not None:
             default = _unbeaten(priced(_under_defaults(case, point)), targets)
-            by_default = _most_tokens(
-                _best_points(setup.hardware.name, name, [own], targets[1])[1]
+            by_default = _cheapest_of(
+                other
                 for name, own in zip(names, default, strict=True)
+                for other in _points(setup, name, [own], targets[1])
             )
     chip = ChipFrontier(
         setup.hardware.name,
@@ -647,23 +646,20 @@ def _can_be_best(steady: Prediction, load: Load) -> Load:
     )
 
 
-def _best_points(
-    hardware: str, drafter: str, parts: Sequence[_Columns], slowest_s: float
-) -> tuple[tuple[FrontierPoint, ...], FrontierPoint | None]:
-    """Return the points that no other beats on any devices, and the cheapest fast enough."""
+def _points(
+    setup: Setup, name: str, parts: Sequence[_Columns], slowest_s: float
+) -> tuple[FrontierPoint, ...]:
+    """Return the points that no other beats on any devices; the first fast enough is cheapest."""
     columns = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
     is_fast = (columns[_PER_USER] * slowest_s >= 1 - _ROUNDING) & ~columns["is_slow"]
     best = pareto(columns, *_RATES)
-    names = {"hardware": hardware, "drafter": drafter}
-    points = {i: _point(names, columns, i) for i in best.tolist()}
-    cheapest = None
-    for at in best[is_fast[best]][:1].tolist():
-        cheapest = points[at] = replace(points[at], is_cheapest=True)
-    return tuple(points.values()), cheapest
+    cheapest = best[is_fast[best]][:1]
+    own = {"hardware": setup.hardware.name, "drafter": name}
+    return tuple(_point(columns, i, **own, is_cheapest=i in cheapest) for i in best.tolist())
 
 
-def _point(names: dict[str, Any], columns: _Columns, i: int) -> FrontierPoint:
-    """Return one of the points, which is told by names."""
+def _point(columns: _Columns, i: int, **more: Any) -> FrontierPoint:
+    """Return one of the points, of which more is known."""
     known: dict[str, Any] = {
         name: None if np.isnan(columns[name][i]) else columns[name][i].item()
         for name in FrontierPoint.quantities()
@@ -678,7 +674,7 @@ def _point(names: dict[str, Any], columns: _Columns, i: int) -> FrontierPoint:
         known["reason"] = "unsustained"
     if known["running_limit"] is not None:
         known["running_limit"] = int(known["running_limit"])
-    return FrontierPoint(**names, **known, bands=known_bands(bands))
+    return FrontierPoint(**known, **more, bands=known_bands(bands))
 
 
 def _money_notes(chip: HardwareProfile, usd: float | None) -> Iterator[str]:

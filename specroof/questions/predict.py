@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
 from typing import Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof import quantities as q
-from specroof.arrays import Array, BoolArray, fields_of, number_within, to_json_array, whole_within
+from specroof.arrays import Array, fields_of, number_within, to_json_array, whole_within
 from specroof.drafters import Drafter
 from specroof.errors import Note, refuse, reject
 from specroof.hardware.engine import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
@@ -262,8 +260,7 @@ class Prediction(ServedAnswer, Charted):
                 self.bands_line(self.load.batch_size),
                 source_lines(self.curves),
             ]
-        rows, each = self.rows, len(self.rows) // len(self.outcomes)
-        lines = [decision_line(rows[at : at + each]) for at in range(0, len(rows), each)]
+        lines = map(decision_line, self._rows_by_drafter)
         return page(self, *parts, found="\n".join(map(wrapped, lines)), more=more)
 
     def to_dict(self) -> dict[str, Any]:
@@ -308,8 +305,8 @@ class Prediction(ServedAnswer, Charted):
     def choice(self) -> dict[str, Any]:
         """The best drafter of each context and load, and the batches that no draft pays at."""
         names = ("context_len", *LOAD_KEYS, "requests", "drafter", "draft_len", "decision")
-        each = len(self.rows) // len(self.outcomes)
-        best = records_of([max(self.rows[place::each], key=_gain) for place in range(each)])
+        at_loads = zip(*self._rows_by_drafter, strict=True)
+        best = records_of([max(rows, key=_gain) for rows in at_loads])
         lost = [
             {"drafter": curve.drafter, "context_len": context, "batch_size": runs}
             for curve in self.survey
@@ -383,6 +380,12 @@ class Prediction(ServedAnswer, Charted):
         )
 
     @property
+    def _rows_by_drafter(self) -> list[tuple[LoadRow, ...]]:
+        """The rows of each drafter."""
+        each = len(self.rows) // len(self.outcomes)
+        return [self.rows[at : at + each] for at in range(0, len(self.rows), each)]
+
+    @property
     def table(self) -> str:
         """The rows for people, a table for each drafter; of one load, all drafters in one."""
         rows = self.rows
@@ -399,13 +402,11 @@ class Prediction(ServedAnswer, Charted):
         if not shows_notes():
             hidden |= {*_SHOWN} - {*_BRIEF}
         shown = [name for name in (*_SHOWN, *_TRIED) if name not in hidden]
-        if each == 1:
-            return rows_table(rows, [*shown, *["drafter"] * (len(rows) > 1)])
-        tables = [rows_table(rows[at : at + each], shown) for at in range(0, len(rows), each)]
-        if len(tables) == 1:
-            return tables[0]
-        names = (in_line(curve.drafter) for curve in self.curves)
-        return "\n\n".join(map("{}\n{}".format, names, tables))
+        if each == len(rows) or each == 1:
+            return rows_table(rows, [*shown, *["drafter"] * (len(rows) > each)])
+        return "\n\n".join(
+            f"{in_line(own[0].drafter)}\n{rows_table(own, shown)}" for own in self._rows_by_drafter
+        )
 
     def point_columns(self) -> Iterator[Columns]:
         """Yield every point as columns, some rows at a time."""
@@ -437,14 +438,13 @@ class Prediction(ServedAnswer, Charted):
 
         Of a load that was played through, the speedup by load, and what clients see.
         """
+        charts = prediction_charts([self])
         if self.played:
-            return {"": loads_chart([self])} | played_charts(self.played, self.title, self._chosen)
-        return prediction_charts([self])
+            charts |= played_charts(self.played, self.title, self._chosen)
+        return charts
 
     def figures_with(self, others: Sequence[Any]) -> dict[str, Any]:
         """Return charts that compare the same question on other chips."""
-        if self.played:
-            return {"": loads_chart([self, *others])}
         charts = prediction_charts([self, *others])
         return {ending: chart for ending, chart in charts.items() if ending != "-map"}
 
@@ -596,13 +596,11 @@ def predict(request: PredictRequest) -> Prediction:
     """Predict the speedup of speculative decoding and the best draft length."""
     load = asked_load(request, 1.0)
     lengths = lengths_of(request.draft_len)
-    for name in () if request.is_played else ("ttft_s", "tpot_s"):
-        if getattr(request, name) is not None:
+    targets = list[float]()
+    for name, seconds in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s)):
+        if seconds is not None and not request.is_played:
             reject(f"{name} is given where no requests are simulated", "with requests that are")
-    targets = [
-        np.inf if value is None else number_within(name, value, "tpot_s")
-        for name, value in (("ttft_s", request.ttft_s), ("tpot_s", request.tpot_s))
-    ]
+        targets.append(np.inf if seconds is None else number_within(name, seconds, "tpot_s"))
     case = asked_case(request, load, (*targets,))
     every, deployment = request.drafters_with_acceptance(request.drafters), case.deployment
     drafters, left_out = request.without_unserved(every)
@@ -667,40 +665,32 @@ def pays_lines(curves: Sequence[SpeedupCurve]) -> str:
     """Return, per drafter, the batch sizes of its grid at which speculation pays, a line each."""
     batches = curves[0].batch_size
     contexts = len(curves[0].context_len) > 1
-    lines = [f"batches of {min(batches):g} to {max(batches):g} at which drafts pay:"]
+    lines = [f"batches of {batches[0]:g} to {batches[-1]:g} at which drafts pay:"]
     for curve in curves:
         runs = losing_runs(curve)
         axes = curve.context_len, runs, curve.drafts_run, curve.acceptance_unknown
         for context, lost, room, unknown in zip(*axes, strict=True):
-            at = f" at context {plain_number(context)}" if contexts else ""
-            pays = _pays(batches, lost, room)
+            full = [f"from {plain_number(batch)} on no draft fits" for batch in batches[~room][:1]]
+            spans = ("-".join(dict.fromkeys([f"{first:g}", f"{last:g}"])) for first, last in lost)
+            pays = f"all but {', '.join(spans)}" if lost else "all" + " that fit" * len(full)
             if unknown.all():
-                pays = ACCEPTANCE_UNKNOWN
-            lines.append(f"  {in_line(curve.drafter)}{at}: {pays}")
+                pays, full = ACCEPTANCE_UNKNOWN, []
+            elif not room.any():
+                pays, full = "none, since no draft fits", []
+            at = f" at context {plain_number(context)}" if contexts else ""
+            lines.append(f"  {in_line(curve.drafter)}{at}: {'; '.join([pays, *full])}")
     return "\n".join(lines)
 
 
-def _pays(batches: Array, lost: Sequence[tuple[float, float]], room: BoolArray) -> str:
-    """Return the batch sizes at which a draft pays, and from which on none fits."""
-    if not room.any():
-        return "none, since no draft fits"
-    fits = "" if room.all() else f"; from {plain_number(min(batches[~room]))} on no draft fits"
-    spans = ", ".join("-".join(dict.fromkeys([f"{first:g}", f"{last:g}"])) for first, last in lost)
-    return (f"all but {spans}" if lost else "all" + " that fit" * bool(fits)) + fits
-
-
 def losing_runs(curve: SpeedupCurve) -> list[list[tuple[float, float]]]:
-    """Return, per context, the runs of batch sizes whose best draft length is 0."""
-    order = np.argsort(curve.batch_size)
-    batches: list[float] = curve.batch_size[order].tolist()
+    """Return, per context, the runs of ascending batch sizes whose best draft length is 0."""
     # Where no draft has room, or no acceptance is known, nothing is known of what it would gain.
     known = curve.drafts_run & ~curve.acceptance_unknown
-    lost = known[:, order] & (curve.best_draft_len[:, order] == 0)
     found = list[list[tuple[float, float]]]()
-    for of_context in lost.tolist():
-        groups = groupby(zip(of_context, batches, strict=True), itemgetter(0))
-        runs = [[batch for _, batch in group] for loses, group in groups if loses]
-        found.append([(run[0], run[-1]) for run in runs])
+    for lost in known & (curve.best_draft_len == 0):
+        steps = np.diff(lost, prepend=False, append=False).nonzero()[0]
+        ends = zip(curve.batch_size[steps[::2]], curve.batch_size[steps[1::2] - 1], strict=True)
+        found.append([(float(first), float(last)) for first, last in ends])
     return found
 
 
@@ -766,15 +756,14 @@ def served_bands_line(
     """
     if engine.rules == "ideal":
         return ""
-    ranges = set(np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist())
+    ranges = sorted({*np.searchsorted(CONCURRENCY_ENDS, np.atleast_1d(batch_size)).tolist()})
     shown = []
     figures = _REQUESTS if requests else _STEPS
     for name, title in figures.items():
         bands = engine.served_bands
         cells = served_cells(bands, played_figure(bands, name) if played or not requests else name)
-        cells = [cells[place] for place in sorted(ranges)]
-        known = [band for band in cells if band is not None]
-        if known and len(known) == len(cells):
+        known = [band for place in ranges if (band := cells[place]) is not None]
+        if len(known) == len(ranges):
             band = max(known, key=lambda cell: cell.width)
             low, high = np.expm1(-band.width), np.expm1(band.width)
             span = f"{low:+.0%} to {high:+.0%}" if is_useful(1 + low, 1 + high) else NOT_USEFUL
@@ -820,14 +809,18 @@ _SAME_ACCEPTANCE: Final = 0.15
 
 
 def prediction_charts(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Return speedup against draft length, and what a grid of this shape can show besides."""
+    """Return speedup against draft length, and what a grid of this shape can show besides.
+
+    Of loads that were played through, the speedup by load.
+    """
     from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
+    if predictions[0].played:
+        return {"": loads_chart(predictions)}
+    pairs = [(one, one.headline_curves) for one in predictions]
     return plot.speedup_figures(
-        [curve for one in predictions for curve in one.headline_curves],
-        measured=[
-            point for one in predictions for point in measured_near(one, one.headline_curves)
-        ],
+        [curve for _, curves in pairs for curve in curves],
+        measured=[point for pair in pairs for point in measured_near(*pair)],
     )
 
 

@@ -4,19 +4,18 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from specroof.arrays import fields_of
 from specroof.catalog import load_drafter, load_hardware, load_model, read_text, study_path
 from specroof.catalog.hub import UncachedError, fetch_from_hub
 from specroof.cost import CHOICES, Options
 from specroof.drafters import Drafter, ideal_drafter
-from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, one_of, reject
+from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, one_of
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.outcomes.case import Case
@@ -28,12 +27,12 @@ from specroof.questions.predict import predict, predicted, shared_max_draft_len
 from specroof.questions.request import PLACED, PLAYED_ON_ONE, WorkerRequest
 from specroof.questions.study_grid import MOST_PLAYED, Study, Target
 from specroof.questions.work import PLAYED_REQUEST_S
-from specroof.reading import checked as reading
 from specroof.reading.checked import (
     BatchSize,
     ContextLen,
     Count,
     DraftLen,
+    FileBlock,
     FirstVersion,
     KeyPath,
     RequestLen,
@@ -111,11 +110,7 @@ _Server = Annotated[
 ]
 
 
-class _StudyPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _WorkloadBlock(_StudyPart):
+class _WorkloadBlock(FileBlock):
     """Requests as benchmarks state them; `batch_size` is how many are in flight."""
 
     model_config = ConfigDict(
@@ -167,7 +162,7 @@ class _WorkloadBlock(_StudyPart):
         return load
 
 
-class _TargetBlock(_StudyPart):
+class _TargetBlock(FileBlock):
     """Models x hardware at one placement."""
 
     model: _Several[Text]
@@ -194,19 +189,15 @@ class _TargetBlock(_StudyPart):
         Placement(**fields_of(self, *PLACED))
         return self
 
-    def pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield every model with every kind of hardware, by name."""
-        return product(self.model, self.hardware)
 
-
-class StudyBlock(_StudyPart):
+class StudyBlock(FileBlock):
     """A study file."""
 
     format_version: FirstVersion = Field(description="1")
     targets: list[_TargetBlock] = Field(min_length=1, description="what is served where")
     drafters: list[Text] = Field(min_length=1, description="drafter SPECs, as for predict")
-    batch_size: _Several[BatchSize] = [1.0]
-    context_len: _Several[ContextLen] = [4096.0]
+    batch_size: _Several[BatchSize] = Field(default=[1.0])
+    context_len: _Several[ContextLen] = Field(default=[4096.0])
     workload: _Several[_WorkloadBlock] = Field(
         default=[],
         description="requests instead of context_len, with their prefills; or a list",
@@ -482,21 +473,16 @@ def _once(load: Callable[..., _Named]) -> Callable[..., _Named]:
 def _sound_part(content: dict[str, Any], names: _Names, mistakes: Mistakes) -> StudyBlock | None:
     """Return the part of a study without mistakes, None if nothing is left; record the mistakes."""
     block, wrong = checked(content, StudyBlock)
-    cuts: list[reading.KeyPath] = []
+    cuts: list[KeyPath] = []
     for mistake in wrong:
         mistakes.add(OptionError, mistake.said, mistake.path)
         # Without its family a target is another one.
         cuts.append(mistake.path[:2] if mistake.path[2:] == ("family",) else mistake.path)
-    for path, place, load in _lookups(content, names):
-        try:
-            load()
-        except SpecroofError as refusal:
-            mistakes.add(type(refusal), f"{place}{refusal}", path)
-            cuts.append(path)
+    cuts += _without_meaning(content, names, mistakes)
     return _sound_rest(content, cuts) if cuts else block
 
 
-def _sound_rest(content: dict[str, Any], cuts: list[reading.KeyPath]) -> StudyBlock | None:
+def _sound_rest(content: dict[str, Any], cuts: list[KeyPath]) -> StudyBlock | None:
     """Return a study without what stands at some places, and without what lacks it then."""
     rest: Any = content | {"format_version": 1}
     cuts = [path for path in cuts if path != ("format_version",)]
@@ -513,10 +499,18 @@ def _sound_rest(content: dict[str, Any], cuts: list[reading.KeyPath]) -> StudyBl
     return block
 
 
-def _lookups(
-    content: dict[str, Any], names: _Names
-) -> Iterator[tuple[reading.KeyPath, str, Callable[[], object]]]:
-    """Yield a look-up for each name of a study: the part to cut if it fails, place and call."""
+def _without_meaning(
+    content: dict[str, Any], names: _Names, mistakes: Mistakes
+) -> Iterator[KeyPath]:
+    """Yield the places of names that lead to nothing; record why."""
+
+    def lost(path: KeyPath, load: Callable[..., object], *name: object) -> Iterator[KeyPath]:
+        try:
+            load(*name)
+        except SpecroofError as refusal:
+            mistakes.add(type(refusal), f"{'.'.join(map(str, path))}: {refusal}", path)
+            yield path
+
     targets = content.get("targets")
     for number, target in enumerate(targets if isinstance(targets, list) else []):
         if not isinstance(target, dict):
@@ -525,19 +519,16 @@ def _lookups(
         family = target.get("family")
         if family is None or (isinstance(family, str) and family in PARSERS):
             for entry, name in _texts(target.get("model")):
-                place = f"targets.{number}.model.{entry}: "
-                yield (*at, "model", entry), place, partial(names.model, name, family)
+                yield from lost((*at, "model", entry), names.model, name, family)
         elif isinstance(family, str) and family.strip():
-            yield at, "", partial(_refuse_family, number, family)
+            allowed = one_of(sorted(PARSERS), family)
+            sentence = f"targets.{number}.family is {shown(family)}; allowed: {allowed}"
+            mistakes.add(OptionError, sentence, at)
+            yield at
         for entry, name in _texts(target.get("hardware")):
-            place = f"targets.{number}.hardware.{entry}: "
-            yield (*at, "hardware", entry), place, partial(names.hardware, name)
+            yield from lost((*at, "hardware", entry), names.hardware, name)
     for entry, spec in _texts(content.get("drafters")):
-        yield ("drafters", entry), f"drafters.{entry}: ", partial(names.drafter, spec)
-
-
-def _refuse_family(number: int, family: str) -> None:
-    reject(f"targets.{number}.family is {shown(family)}", one_of(sorted(PARSERS), family))
+        yield from lost(("drafters", entry), names.drafter, spec)
 
 
 def _texts(value: object) -> Iterator[tuple[int, str]]:
@@ -583,12 +574,15 @@ def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[T
     """
     known: dict[tuple[object, ...], list[HardwareProfile]] = {}
     for target in block.targets:
-        for model, hardware in target.pairs():
+        for model, hardware in product(target.model, target.hardware):
             try:
                 served, chip = names.model(model, target.family), names.hardware(hardware)
-                alone = {**target.model_dump(), "model": model, "hardware": chip.name}
-                alone["engine"] = target.engine or block.engine
-                alone["framework"] = target.framework or block.framework
+                alone = target.model_dump() | {
+                    "model": model,
+                    "hardware": chip.name,
+                    "engine": target.engine or block.engine,
+                    "framework": target.framework or block.framework,
+                }
                 alike = known.setdefault(tuple(alone.items()), [])
                 if chip in alike:  # and set up once: a thousand of it are not priced to refuse them
                     workers = f"{target.prefill} and {target.decode}"
@@ -602,11 +596,8 @@ def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[T
                 deployment, split = asked.resolved_workers()
                 for drafter in map(names.drafter, block.drafters):
                     if refusal := asked.refusal(drafter):
-                        mistakes.add(
-                            OptionError,
-                            f"{drafter.name} for {served.name}: {refusal}",
-                            ("targets",),
-                        )
+                        sentence = f"{drafter.name} for {served.name}: {refusal}"
+                        mistakes.add(OptionError, sentence, ("targets",))
                 yield Target(deployment.model, deployment.setup, split)
             except SpecroofError as refusal:
                 mistakes.add(type(refusal), str(refusal), ("targets",))

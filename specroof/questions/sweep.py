@@ -11,14 +11,15 @@ import numpy as np
 
 from specroof import quantities as q
 from specroof.arrays import fields_of, grouped
-from specroof.errors import OptionError, Urgent, expect, reject
+from specroof.drafters import Drafter
+from specroof.errors import Urgent, expect, reject
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions import parameters as p
 from specroof.questions.answer import Answer
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import question
-from specroof.questions.study_grid import Study, StudyLike
+from specroof.questions.study_grid import Study, StudyLike, Target
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns
 from specroof.report.layout import (
@@ -81,11 +82,15 @@ def study_slices(
     served, drafts = study.targets[target - 1], study.drafters[drafter - 1]
     for order, load in enumerate(study.loads, start=1):
         for part in _load_slices(load, max(1, most // (study.longest + 1))):
-            case = served_case(served, part, study.capacity, split=served.split)
-            prediction = predicted(
-                case, [drafts], max_draft_len=study.max_draft_len, among=study.drafters
-            )
-            yield Slice(target, order, prediction, drafter)
+            yield Slice(target, order, study_prediction(study, served, part, [drafts]), drafter)
+
+
+def study_prediction(
+    study: Study, target: Target, load: Load, drafters: Sequence[Drafter]
+) -> Prediction:
+    """Return what some drafters of a study gain on a target under a load."""
+    case = served_case(target, load, study.capacity, split=target.split)
+    return predicted(case, drafters, max_draft_len=study.max_draft_len, among=study.drafters)
 
 
 @dataclass(slots=True, eq=False)
@@ -209,15 +214,7 @@ class Sweep(Answer):
         study = self.study
         self._check_size()
         return tuple(
-            Slice(
-                number,
-                order,
-                predicted(
-                    served_case(target, load, study.capacity, split=target.split),
-                    study.drafters,
-                    max_draft_len=study.max_draft_len,
-                ),
-            )
+            Slice(number, order, study_prediction(study, target, load, study.drafters))
             for number, target in enumerate(study.targets, start=1)
             for order, load in enumerate(study.loads, start=1)
         )
@@ -225,19 +222,14 @@ class Sweep(Answer):
     @property
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]  # computed when asked for
         """Sentences for the reader."""
-        return tuple(
-            dict.fromkeys(
-                note for one in self.outcomes for note in one.prediction.messages["notes"]
-            )
-        )
+        notes = (note for one in self.outcomes for note in one.prediction.messages["notes"])
+        return tuple(dict.fromkeys(notes))
 
     @property
     def warnings(self) -> tuple[str, ...]:  # type: ignore[override]  # computed when asked for
         """Sentences on points that cannot be had."""
-        sentences = (
-            warning for outcome in self.outcomes for warning in outcome.prediction.warnings
-        )
-        return tuple(dict.fromkeys(sentences))
+        warnings = (warning for one in self.outcomes for warning in one.prediction.warnings)
+        return tuple(dict.fromkeys(warnings))
 
     @property
     def title(self) -> str:
@@ -253,9 +245,10 @@ class Sweep(Answer):
     def _check_size(self) -> None:
         """Refuse to hold more points at once than a machine has memory for."""
         if self.study.n_points > MOST_POINTS:
-            message = f"the study has {self.study.n_points} points; allowed at once: at most "
-            message += f"{MOST_POINTS}; slices() and frames() hold some at a time"
-            raise OptionError(message)
+            reject(
+                f"the study has {self.study.n_points} points",
+                f"at most {MOST_POINTS} at once; slices() and frames() hold some at a time",
+            )
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, TypeVar
 
@@ -119,7 +120,7 @@ class _Folder:
 
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; None where there is none."""
-        if self._found(name, os.stat) is None:
+        if self.size(name) is None:
             return None
         with self.open_to_read(name) as file:
             return file.read()
@@ -237,12 +238,8 @@ Write = Callable[[Columns], object]
 
 @contextlib.contextmanager
 def _csv(file: BinaryIO, _metadata: Mapping[str, str]) -> Iterator[Write]:
-    first = True
-
     def write(columns: Columns) -> None:
-        nonlocal first
-        text = columns_csv([listed_columns(columns)], header=first)
-        first = False
+        text = columns_csv([listed_columns(columns)], header=file.tell() == 0)
         file.write(text.encode())
 
     yield write
@@ -333,21 +330,15 @@ def joined(name: str, file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[
         What the file says of itself, where the format has room for it.
     """
     if name == "parquet":
-        _join_parquet(file, parts, metadata)
+        pa = optional_library("pyarrow", _PARQUET, refusal=OutputError)
+        pq = optional_library("pyarrow.parquet", _PARQUET, refusal=OutputError)
+        tables = (pq.read_table(pa.BufferReader(content)) for content in parts)
+        first = next(tables)
+        schema = first.schema.with_metadata(dict(metadata))
+        with pq.ParquetWriter(file, schema, compression="lz4") as writer:
+            for table in chain([first], tables):
+                writer.write_table(table.cast(schema))
         return
     for number, content in enumerate(parts):
         has_header = name == "csv" and number > 0
         file.write(content.partition(b"\n")[2] if has_header else content)
-
-
-def _join_parquet(file: BinaryIO, parts: Iterator[bytes], metadata: Mapping[str, str]) -> None:
-    pa = optional_library("pyarrow", _PARQUET, refusal=OutputError)
-    pq = optional_library("pyarrow.parquet", _PARQUET, refusal=OutputError)
-    writer: Any = None
-    for content in parts:
-        table = pq.read_table(pa.BufferReader(content))
-        if writer is None:
-            schema = table.schema.with_metadata(dict(metadata))
-            writer = pq.ParquetWriter(file, schema, compression="lz4")
-        writer.write_table(table.cast(writer.schema))
-    writer.close()
