@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 
 from specroof import quantities as q
-from specroof.arrays import Array, fields_of, number_within, whole_within
+from specroof.arrays import Array, fields_of, grouped, number_within, whole_within
 from specroof.errors import Note, OptionError, Raised, Urgent, refuse
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Setup
@@ -586,16 +586,19 @@ def _columns(found: Prediction, place: int, targets: tuple[float, float]) -> _Co
     for end in ("", "_low", "_high"):
         if f"tokens_per_s{end}" in columns:
             columns[_PER_DEVICE + end] = columns[f"tokens_per_s{end}"] / found.devices
-    columns |= {"batch_size": unknown, "devices": np.array(found.devices)}
-    loads = load_columns(load, curve.batch_size)
-    columns |= {name: values[:, None] for name, values in loads.items()}
+    loads = load_columns(load, curve.batch_size).items()
+    columns |= {"batch_size": unknown} | {name: values[:, None] for name, values in loads}
     if load.kind == "concurrency":  # else how many run, on average
         columns["running"] = unknown
     if one.played is not None and load.arrival_rates:
         columns["largest_stable_rate"] = one.played.stable_rate
         columns["is_late"] = ~one.played.keeps_up
-    columns |= {_PER_USER: np.where(late, np.nan, users), "running_limit": _told(found, place)}
-    columns["is_slow"] = np.asarray(later_s > targets[1])
+    columns |= {
+        _PER_USER: np.where(late, np.nan, users),
+        "running_limit": _told(found, place),
+        "devices": found.devices,
+        "is_slow": later_s > targets[1],
+    }
     names = (*FrontierPoint.column_names(), "is_slow", "is_late")
     return {
         name: np.broadcast_to(columns[name], curve.round_s.shape)[0]
@@ -782,14 +785,11 @@ def _largest_rates(answer: FrontierAnswer) -> str:
     targets = [math.inf if s is None else s for s in (answer.ttft_s, answer.tpot_s)]
     lines = []
     for chip in answer.chips:
-        rates: dict[int, dict[str, LargestRate]] = {}
-        for one in chip.series:
-            for largest in one.largest_rates:
-                rates.setdefault(largest.devices, {})[one.name] = largest
-        for devices, found in rates.items():
+        found = [(one.name, largest) for one in chip.series for largest in one.largest_rates]
+        for devices, own in grouped(found, lambda pair: pair[1].devices).items():
             pairs = {
-                "without drafts" if name == "plain" else f"with {name}": (one.rate, one.draft_len)
-                for name, one in found.items()
+                "without drafts" if name == PLAIN else f"with {name}": (one.rate, one.draft_len)
+                for name, one in own
             }
             where = f", on {devices} device{'s' * (devices > 1)}"
             if len(answer.chips) > 1:

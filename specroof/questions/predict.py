@@ -289,10 +289,9 @@ class Prediction(ServedAnswer, Charted):
         drafters, room = [fields_of(curve, *known) for curve in self.curves], None
         for drafter, limit in zip(drafters, self.limits, strict=False):
             held = {"largest_batch": limit.largest.astype(int), "bound_by": limit.bound_by}
-            drafter["server"] = limit.drafting.server.to_dict()
-            drafter |= {name: values.tolist() for name, values in held.items()}
-            first = {name: values[:, 0].tolist() for name, values in held.items()}
-            room = {"queues": self.queues} | first
+            drafter.update(server=limit.drafting.server.to_dict(), **listed_columns(held))
+            room = {"queues": self.queues}
+            room |= {name: values[:, 0].tolist() for name, values in held.items()}
         kinds = [drafter.kind for drafter in self.drafters]
         return case | {
             "load": case["load"] | load,
@@ -502,13 +501,14 @@ def predicted(
         )
         for drafter in drafters
     ]
-    curves, rooms = [each.decoding for each in served], [each.room for each in served if each.room]
-    warnings = [warning for each in served for warning in each.warnings(case)]
-    said = absent_layers(deployment.model, drafters)
-    said += [note for each in served for note in each.raised_notes]
-    said += served[0].state_notes
-    said += [note for curve in curves for note in curve.notes]
-    said += [note for each in served for note in each.curve.measuring_notes]
+    warnings = (warning for each in served for warning in each.warnings(case))
+    said = [
+        *absent_layers(deployment.model, drafters),
+        *(note for each in served for note in each.raised_notes),
+        *served[0].state_notes,
+        *(note for each in served for note in each.decoding.notes),
+        *(note for each in served for note in each.curve.measuring_notes),
+    ]
     if max_draft_len is not None:
         depths = ((one.name, draft_depth(one, acceptance_of(one))) for one in drafters)
         said += [
@@ -521,7 +521,7 @@ def predicted(
     if case.split is not None and deployment.setup.engine.bands:
         said.append("bands of speedups are wider: they include errors at loads of split workers")
     # Plain, the server assumes the same, less the drafter.
-    said += [note for held in rooms for note in held.drafting.notes]
+    said += [note for each in served if each.room for note in each.room.drafting.notes]
     return Prediction(
         case,
         tuple(drafters),
@@ -868,17 +868,15 @@ def measured_near(
     from specroof.evidence import measured_speedups  # noqa: PLC0415 - for charts only
     from specroof.evidence.measurement import chip_of  # noqa: PLC0415
 
-    setup, load = prediction.setup, prediction.about.load
-    if load.kind != "concurrency":  # measured were requests in flight
+    setup = prediction.setup
+    if prediction.about.load.kind != "concurrency":  # measured were requests in flight
         return
+    asked = prediction.model.name, setup.engine.name, setup.placement.devices
+    chip = setup.hardware.name
     for point, speedup in measured_speedups():
         drafts, batch = point.draft_len, point.batch_size or point.concurrency
-        if (
-            not (drafts and batch)
-            or str(point.model).rpartition("/")[2] != prediction.model.name
-            or (point.engine, point.tensor_parallel) != (setup.engine.name, setup.placement.devices)
-            or chip_of(str(point.hardware)).name != setup.hardware.name
-        ):
+        measured = str(point.model).rpartition("/")[2], point.engine, point.tensor_parallel
+        if not (drafts and batch) or measured != asked or chip_of(str(point.hardware)).name != chip:
             continue
         for curve in curves:
             tokens = curve.tokens_per_round[..., drafts : drafts + 1]

@@ -224,16 +224,14 @@ class StudyBlock(FileBlock):
             yield (
                 "requests or length_range is missing in some workloads; allowed: in all or in none"
             )
+        lacking = {
+            "with a workload": not self.workload,
+            PLAYED_ON_ONE: True in played,
+            "with answers of more than 1 token": 1 in [one.output_len for one in self.workload],
+        }
         for place, target in enumerate(self.targets):
-            for allowed, is_wrong in (
-                ("with a workload", not self.workload),
-                (PLAYED_ON_ONE, True in played),
-                (
-                    "with answers of more than 1 token",
-                    1 in [one.output_len for one in self.workload],
-                ),
-            ):
-                if target.prefill is not None and is_wrong:
+            for allowed in (name for name, is_wrong in lacking.items() if is_wrong):
+                if target.prefill is not None:
                     yield f"targets.{place}.prefill is {target.prefill!r}; allowed: {allowed}"
         # Whether all requests come whatever the server does, and none from clients.
         come = [(one.rate, one.trace, one.lengths) != (None,) * 3 for one in self.workload]

@@ -214,8 +214,6 @@ _MANIFEST_KINDS: Final[dict[str, type]] = {
 #: The folder of charts.
 CHARTS: Final = "charts"
 
-_Records = dict[int, dict[str, Any]]
-
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -234,7 +232,7 @@ class Run:
     folder: str
     form: str
     plan: Plan
-    records: _Records
+    records: dict[int, dict[str, Any]]
 
     @property
     def done(self) -> bool:
@@ -242,9 +240,14 @@ class Run:
         return len(self.records) == len(self.plan.partitions)
 
     @property
+    def in_order(self) -> list[dict[str, Any]]:
+        """The records in the order of their partitions."""
+        return [record for _, record in sorted(self.records.items())]
+
+    @property
     def overviews(self) -> list[Overview]:
         """The best of each curve at some of its loads."""
-        return overviews_of(record for _, record in sorted(self.records.items()))
+        return overviews_of(self.in_order)
 
     @property
     def without_room(self) -> int:
@@ -254,8 +257,7 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """Sentences for the reader."""
-        notes = (note for _, record in sorted(self.records.items()) for note in record["notes"])
-        return list(dict.fromkeys(notes))
+        return list(dict.fromkeys(note for record in self.in_order for note in record["notes"]))
 
     def write_charts(self, charts: Mapping[str, bytes]) -> None:
         """Write charts into a separate folder, by the names of their files."""
@@ -318,9 +320,9 @@ def write_sweep(  # noqa: PLR0913 - how, besides what and where
             records = dict(enumerate(before["partitions"], start=1))
             advance(plan.points)
             return Run(place.url, chosen, plan, records)
-        _write_manifest(place, plan, chosen, {})
-        place.prepare(POINTS, UNFINISHED)
         run = Run(place.url, chosen, plan, {})
+        _write_manifest(place, run, done=False)
+        place.prepare(POINTS, UNFINISHED)
         _compute(run, place, workers, on, advance, stop)
         if run.done:
             _finish(place, run)
@@ -432,21 +434,22 @@ def _finish(place: Place, run: Run) -> None:
 
     with place.open(f"summary.{run.form}") as file:
         joined(run.form, file, contents(), file_metadata(run.plan))
-    _write_manifest(place, run.plan, run.form, run.records)
+    _write_manifest(place, run, done=True)
     place.remove(UNFINISHED)
 
 
-def _write_manifest(place: Place, plan: Plan, form: str, records: _Records) -> None:
-    """Write what a folder holds; `records` of all partitions where it is done."""
+def _write_manifest(place: Place, run: Run, *, done: bool) -> None:
+    """Write what a folder holds."""
+    sums = {"summary_sha256": sha256_of(place, f"summary.{run.form}")} if done else {}
     content = {
         "format_version": 1,
-        "done": bool(records),
-        "format": form,
-        "study_sha256": plan.study_sha256,
-        "points": plan.points,
-        "study": plan.described,
-        **({"summary_sha256": sha256_of(place, f"summary.{form}")} if records else {}),
-        "partitions": [record for _, record in sorted(records.items())],
+        "done": done,
+        "format": run.form,
+        "study_sha256": run.plan.study_sha256,
+        "points": run.plan.points,
+        "study": run.plan.described,
+        **sums,
+        "partitions": run.in_order,
     }
     with place.open(MANIFEST) as file:
         file.write(_manifest_text(content).encode())
