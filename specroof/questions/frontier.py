@@ -213,6 +213,13 @@ class ChipFrontier:
     by_default: FrontierPoint | None = None
 
     @property
+    def place(self) -> str:
+        """Its workers, or its devices: how many the points are of."""
+        counts = sorted({point.devices for one in self.series for point in one.points})
+        many = " to ".join(dict.fromkeys(map(str, counts[:1] + counts[-1:])))
+        return self.workers or (f"{many} x {self.hardware}" if counts else self.hardware)
+
+    @property
     def cheapest(self) -> FrontierPoint | None:
         """The point with most tokens of each device that is fast enough."""
         return _cheapest_of(point for one in self.series for point in one.points)
@@ -273,8 +280,7 @@ class FrontierAnswer(Charted):
         )
         engines = dict.fromkeys(f"{chip.engine}{chip.releases}" for chip in self.chips)
         engine = f"engine{'s' * (len(engines) > 1)} {', '.join(engines)}"
-        places = (chip.workers or _devices(chip) for chip in self.chips)
-        return f"{self.model} on {', '.join(places)}, {engine}, {load}"
+        return f"{self.model} on {', '.join(chip.place for chip in self.chips)}, {engine}, {load}"
 
     @property
     def sureness(self) -> str:
@@ -697,13 +703,6 @@ _SHOWN: Final = (
     *("running", "draft_len", "usd_per_million_tokens", "joules_per_million_tokens", "ttft_s"),
     *("rate", "is_cheapest"),
 )
-
-
-def _devices(chip: ChipFrontier) -> str:
-    """Return the devices of a frontier in words."""
-    counts = sorted({point.devices for one in chip.series for point in one.points})
-    many = " to ".join(dict.fromkeys(map(str, counts[:1] + counts[-1:])))
-    return f"{many} x {chip.hardware}" if counts else chip.hardware
 
 
 def _chips_table(answer: FrontierAnswer) -> str:

@@ -21,7 +21,7 @@ from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
 from specroof.questions import parameters as p
-from specroof.questions.case import length_shares, load_of, played_load, request_counts
+from specroof.questions.case import load_of, played_load
 from specroof.questions.objects import given_twice, options_of, server_of
 from specroof.questions.predict import predict, predicted, shared_max_draft_len
 from specroof.questions.request import PLACED, PLAYED_ON_ONE, WorkerRequest
@@ -135,17 +135,12 @@ class _WorkloadBlock(FileBlock):
     seed: Annotated[int, within("seed")] = 0
 
     @model_validator(mode="after")
-    def _requests_are_played(self) -> Self:
+    def _requests_have_lengths(self) -> Self:
         if self.trace is None and self.lengths is None:
             for name in ("input_len", "output_len"):
                 if getattr(self, name) is None:
                     message = f"{name} is missing; allowed: both lengths of a request, or a trace"
                     raise ValueError(message)
-        try:
-            request_counts(self.requests, [1], len(self.rate or ()))
-            length_shares(self.length_range)
-        except OptionError as refusal:
-            raise ValueError(str(refusal)) from None
         return self
 
     @property
@@ -241,18 +236,6 @@ class StudyBlock(FileBlock):
             if block.prefix_hit_rate and self.server.prefix_cache is False:
                 key = f"workload.{place}.prefix_hit_rate"
                 yield f"{key} is {block.prefix_hit_rate}; allowed: 0 with prefix-cache=off"
-
-    def loads(self) -> Iterator[Load]:
-        """Yield the grid of all contexts, or a grid for each workload at its mean context."""
-        batches = tuple(self.batch_size)
-        if not self.workload:
-            yield Load(batches, tuple(self.context_len))
-        for place, block in enumerate(self.workload):
-            try:
-                yield block.load(batches, self.server)
-            except OptionError as refusal:
-                message = f"workload.{place}.{refusal}"
-                raise OptionError(message) from None
 
 
 def study_schema() -> dict[str, Any]:
@@ -547,12 +530,8 @@ def _study(
         if drafter.name in drafters:
             mistakes.add(OptionError, f"drafters: {given_twice(spec, drafter)}", ("drafters",))
         drafters[drafter.name] = drafter
-    try:
-        loads = tuple(block.loads())
-    except SpecroofError as refusal:
-        mistakes.add(type(refusal), str(refusal), ("workload",))
-        return None
-    if not targets:
+    loads = tuple(_loads(block, mistakes))
+    if not targets or len(loads) < len(block.workload):
         return None
     return Study(
         targets=targets,
@@ -563,6 +542,19 @@ def _study(
         text=text,
         source=source,
     )
+
+
+def _loads(block: StudyBlock, mistakes: Mistakes) -> Iterator[Load]:
+    """Yield the grid of all contexts, or one for each workload; record why there is none."""
+    batches = tuple(block.batch_size)
+    if not block.workload:
+        yield Load(batches, tuple(block.context_len))
+    for place, workload in enumerate(block.workload):
+        try:
+            yield workload.load(batches, block.server)
+        except SpecroofError as refusal:
+            at = f"workload.{place}." if isinstance(refusal, OptionError) else ""
+            mistakes.add(type(refusal), f"{at}{refusal}", ("workload",))
 
 
 def _targets(block: StudyBlock, names: _Names, mistakes: Mistakes) -> Iterator[Target]:

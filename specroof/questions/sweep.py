@@ -122,37 +122,33 @@ class Findings:
     def add(self, part: Slice) -> None:
         """Keep what there is to say of some points of one drafter."""
         load, prediction = self.loads[part.workload - 1], part.prediction
-        place, best = (part.target, part.drafter, part.workload), _best(prediction)
+        one, (found, _) = prediction.outcomes[0], prediction.load_arrays[0]
+        # At a rate, how many run differs from chip to chip.
+        batches = np.asarray(load.rate, np.float64) if load.rate else one.curve.batch_size
+        place = part.target, part.drafter, part.workload
         if place not in self.of_curves:
             self.of_curves[place] = Overview.of(
                 prediction.headline_curves[0],
                 load.context_len,
-                load.batch_size if load.kind == "concurrency" else best["batch_size"].tolist(),
+                load.batch_size if load.kind == "concurrency" else batches.tolist(),
                 place,
                 prediction.devices,
                 is_by_rate=load.kind == "rate",
             )
-        self.of_curves[place].fill(best)
+        runs = np.isfinite(found[q.TOKENS_PER_S.name])
+        self.of_curves[place].fill(
+            {
+                "context_len": one.curve.context_len,
+                "batch_size": batches,
+                **{name: found[name] for name in (q.TOKENS_PER_S.name, q.PRICE.name)},
+                "best_draft_len": np.where(runs, found["draft_len"], np.nan),
+                "best_speedup": found["speedup"],
+                "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
+                "pays": (found["decision"] == "on") + 0.5 * (found["decision"] == "unclear"),
+            }
+        )
         self.notes |= dict.fromkeys(prediction.notes)
-        self.without_room += int(np.isnan(prediction.curves[0].best_speedup).sum())
-
-
-def _best(prediction: Prediction) -> dict[str, Any]:
-    """Return what is decided at each load, by the names of `Overview`."""
-    one = prediction.outcomes[0]
-    found, _ = prediction.load_arrays[0]
-    axes = {"context_len": one.curve.context_len, "batch_size": one.curve.batch_size}
-    if one.played is not None and one.played.load.rate:  # how many run differs from chip to chip
-        axes["batch_size"] = np.asarray(one.played.load.rate, dtype=np.float64)
-    runs = np.isfinite(found[q.TOKENS_PER_S.name])
-    return {
-        **axes,
-        **{name: found[name] for name in (q.TOKENS_PER_S.name, q.PRICE.name)},
-        "best_draft_len": np.where(runs, found["draft_len"], np.nan),
-        "best_speedup": found["speedup"],
-        "drafts_run": np.asarray(one.curve.drafts_run, dtype=np.float64),
-        "pays": (found["decision"] == "on") + 0.5 * (found["decision"] == "unclear"),
-    }
+        self.without_room += int(np.isnan(one.decoding.best_speedup).sum())
 
 
 def _load_slices(load: Load, most: int) -> Iterator[Load]:
