@@ -275,8 +275,10 @@ def draw_cells(axes: Axes, values: npt.NDArray[Any], full: BoolArray, **colors: 
     """
     cells: dict[str, Any] = {"aspect": "auto", "origin": "lower", "interpolation": "nearest"}
     axes.grid(visible=False)
-    axes.imshow(full, cmap=ListedColormap([*NO_ROOM.values()]), vmin=0, vmax=1, **cells)
-    return axes.imshow(values, **colors, **cells)
+    image = axes.imshow(values, **colors, **cells)
+    greys = ListedColormap([*NO_ROOM.values()])
+    axes.imshow(full, cmap=greys, vmin=0, vmax=1, zorder=-1, **cells)
+    return image
 
 
 def tick_cells(axis: Axis, values: Array, places: npt.NDArray[np.int_]) -> None:
