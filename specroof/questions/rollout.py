@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -49,15 +49,11 @@ from specroof.reading.table import plain_value
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, page, wrapped
 from specroof.serving.capacity import RoomRule
-from specroof.serving.played import Drafts, Played, PlayedServer, joined, played_server
+from specroof.serving.played import Drafts, Played, joined, played_server
 from specroof.serving.served import room_rule
 from specroof.serving.workload import LENGTH_LAWS, Load, Requests
 from specroof.speedup.price import Money
 from specroof.units import BOUNDS, HOUR, Bounds, format_drafts, format_seconds, plain_number
-
-if TYPE_CHECKING:
-    from specroof.serving.end_to_end import EndToEnd
-    from specroof.serving.played import PlayedLoads
 
 #: Answers of a law, where no number is given.
 USUAL_REQUESTS: Final = 256
@@ -207,11 +203,27 @@ def _part(requests: Requests, places: Any) -> Requests:
 
 
 def _numbers(name: str, given: object, quantity: str, allowed: str) -> Array:
-    """Return numbers that are given as themselves, as text, or in a file."""
+    """Return numbers that are given as themselves, as text, or in a file, one a line or several.
+
+    Raises
+    ------
+    MeasurementError
+        For a file without numbers, and for words in it that are no number within the bounds.
+    OptionError
+        For anything else that is no list of such numbers.
+    """
     if isinstance(given, str | os.PathLike):
         path, text = Path(given), os.fspath(given)
         if is_file(path):
-            given = _numbers_of_file(path, name, quantity)
+            lines = enumerate(read_text(path, MeasurementError).splitlines(), start=1)
+            words = [(f"{path}, line {at}: {name}", _WORD.findall(line)) for at, line in lines]
+            given = [
+                number_within(place, plain_value(word), quantity, error=MeasurementError)
+                for place, of_line in words
+                for word in of_line
+            ]
+            if not given:
+                reject(f"{path}: holds no number", "one or more", MeasurementError)
         else:
             given = [plain_value(word) for word in _WORD.findall(text)]
             if not given or any(isinstance(value, str) for value in given):
@@ -220,27 +232,6 @@ def _numbers(name: str, given: object, quantity: str, allowed: str) -> Array:
     if values.ndim != 1 or not 0 < len(values) <= _ANSWERS.most:
         reject(f"{name} has shape {values.shape}", f"a list of 1 to {_ANSWERS.most:g} numbers")
     return values
-
-
-def _numbers_of_file(path: Path, name: str, quantity: str) -> list[float]:
-    """Return the numbers of a file, one a line or several.
-
-    Raises
-    ------
-    MeasurementError
-        For a file without numbers, and for words that are no number within the quantity's bounds.
-    """
-    lines = enumerate(read_text(path, MeasurementError).splitlines(), start=1)
-    numbers = [
-        number_within(
-            f"{path}, line {at}: {name}", plain_value(word), quantity, error=MeasurementError
-        )
-        for at, line in lines
-        for word in _WORD.findall(line)
-    ]
-    if not numbers:
-        reject(f"{path}: holds no number", "one or more", MeasurementError)
-    return numbers
 
 
 # --- The job, dealt out to servers and played through --------------------------------------------
@@ -284,23 +275,10 @@ class _Job:
             for load in self.loads
         ]
 
-    def servers(self, drafter: Drafter, max_draft_len: int) -> list[PlayedServer]:
-        """Return the servers that these predictions were played on."""
-        return [
-            played_server(self.deployment, drafter, load, self.room, max_draft_len)
-            for load in self.loads
-        ]
-
-    def play(self, servers: Sequence[PlayedServer], drafts: Drafts) -> Played:
-        """Return what becomes of the requests of all servers."""
-        runs = zip(servers, self.loads, strict=True)
-        return joined([server.play(next(load.played()), drafts) for server, load in runs])
-
 
 def _makespan_s(one: Outcomes) -> Array:
     """Return how long a server's share of a job takes, by draft length."""
-    played = cast("PlayedLoads", one.played)  # a job always is
-    return np.asarray(played.figures["duration_s"][0])
+    return np.asarray(one.played.figures["duration_s"][0])  # type: ignore[union-attr]  # of a job
 
 
 def _notes(shares: Sequence[Prediction], requests: int) -> list[str]:
@@ -315,14 +293,15 @@ def _together(shares: Sequence[Outcomes]) -> tuple[Outcomes, Array]:
     first = shares[0]
     lasts_s = np.array([*map(_makespan_s, shares)])
     makespan_s = lasts_s.max(axis=0)
-    whole = cast("EndToEnd", first.end_to_end)
+    curve = first.curve  # of requests, end to end
     longer = np.nan_to_num(makespan_s / lasts_s[0], nan=1.0)
-    curve = replace(whole.curve, round_s=whole.curve.round_s * longer)
-    return replace(first, end_to_end=replace(whole, curve=curve)), makespan_s
+    curve = replace(curve, round_s=curve.round_s * longer)
+    whole = replace(first.end_to_end, curve=curve)  # type: ignore[type-var]  # as above
+    return replace(first, end_to_end=whole), makespan_s
 
 
-def step_speedup(speedup: float, share: float) -> float:
-    r"""Return the speedup of a training step that waits for its rollout.
+def step_speedup(speedup: float, share: float | None) -> float | None:
+    r"""Return the speedup of a training step that waits for its rollout, a share of it.
 
     .. math:: \frac{1}{1 - r + r / s}
 
@@ -334,7 +313,7 @@ def step_speedup(speedup: float, share: float) -> float:
     >>> round(step_speedup(1.77, 100.0 / 151.2), 2)  # published: 1.41 (arXiv:2604.26779, table 1)
     1.4
     """
-    return 1.0 / (1.0 - share + share / speedup)
+    return None if share is None else 1.0 / (1.0 - share + share / speedup)
 
 
 # --- The answer -----------------------------------------------------------------------------------
@@ -414,8 +393,9 @@ class DrafterRollout:
 
     Parameters
     ----------
-    name, setup
-        The drafter's name, and each server.
+    name, setup, place
+        The drafter's name, each server, and what is said of it begins with: its chip, where there
+        are several.
     makespan_s
         By draft length; NaN where the server does not run it.
     policies
@@ -428,6 +408,7 @@ class DrafterRollout:
 
     name: str
     setup: Setup
+    place: str
     makespan_s: Array
     policies: tuple[RolloutRow, ...]
     steps: tuple[RolloutStep, ...]
@@ -525,31 +506,29 @@ class Rollout(Charted):
         )
         lines, parts, more = list[str](), list[str](), [asked]
         for one in self.drafters:
-            place = f"{one.setup.hardware.name}: " if len(self.setups) > 1 else ""
             drafting = one.policies[1:]
             shown = next((policy for policy in drafting if policy.decision != "off"), drafting[0])
             decision, _, gain = decision_line([shown]).partition("; ")
             how = ", by its schedule alone" if shown is not drafting[0] else ""
-            lines.append(wrapped(f"{decision}; {place}{gain}{how}"))
+            lines.append(wrapped(f"{decision}; {one.place}{gain}{how}"))
             gains = [
                 f"{gain:.2f}x with {drafts}"
                 for drafts, gain in enumerate(one.speedup.tolist())
                 if drafts and math.isfinite(gain)
             ]
-            name = _named(self, one)
+            name = in_line(one.place + one.name)
             parts.append(f"{name}\n{rows_table(one.policies, _SHOWN)}")
             more.append(f"{name}, fixed lengths: {', '.join(gains)}")
             if one.steps:
-                kept = f"speedup, γ={one.policies[1].draft_len}"
                 titles = {
-                    "speedup": kept,
+                    "speedup": f"speedup, γ={drafting[0].draft_len}",
                     "best_draft_len": "best γ",
                     "best_speedup": "speedup, best γ",
+                    "step_speedup": "step speedup",
                 }
-                titles["step_speedup"] = "step speedup"
                 parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
             if one.retraining:
-                parts.append(wrapped(retraining_line(one)))
+                parts.append(wrapped(retraining_line(one.name, one.retraining)))
         return page(self, *parts, found="\n".join(lines), more=[*more, _MEANING])
 
     def figures(self) -> dict[str, Any]:
@@ -621,24 +600,18 @@ def rollout(request: RolloutRequest) -> Rollout:
     if share is not None:
         share = number_within("step_share", share, "share")
     answers, asked = _answers(request), [*on_each_chip(request)]
-    samples = len(answers.output_len)
+    samples, model = len(answers.output_len), request.architecture
     if request.retraining_samples is not None:
         samples = whole_within("retraining_samples", request.retraining_samples, _ANSWERS)
-    model: Architecture = asked[0][0].model
-    if request.retraining_samples is not None:
         trained_head(drafters[0], model)
     replicas = whole_within("replicas", request.replicas, "devices")
     servers = min(replicas, len(answers.output_len))
     loads = [known_load(_part(answers, slice(i, None, replicas))) for i in range(servers)]
-    drifts = [_drift(request, drafter, model) for drafter in drafters]
+    drift = _drift(request, drafters[0], model)
     # What the SPEC leaves open, acceptance or entropy, is that of the first step.
     stated = "acceptance" if request.entropy is None else "acceptance.entropy"
-    drafters = [
-        replace(drafter, acceptance=by_step[lengths[0]])
-        if by_step and attrgetter(stated)(drafter) is None
-        else drafter
-        for drafter, (lengths, by_step) in zip(drafters, drifts, strict=True)
-    ]
+    if drift and attrgetter(stated)(drafters[0]) is None:
+        drafters = [replace(drafters[0], acceptance=drift[0][1])]
     found, warnings = list[DrafterRollout](), left_out
     notes = [] if request.accept_length is None else length_notes(request)
     for here, place in asked:
@@ -655,8 +628,8 @@ def rollout(request: RolloutRequest) -> Rollout:
         )
         shares = job.predicted(drafters)
         found += [
-            _drafter_rollout(job, drafter, drift, [each.outcomes[place] for each in shares])
-            for place, (drafter, drift) in enumerate(zip(drafters, drifts, strict=True))
+            _drafter_rollout(job, place, drafter, drift, [each.outcomes[i] for each in shares])
+            for i, drafter in enumerate(drafters)
         ]
         notes += _notes(shares, len(answers.output_len))
         warnings += [f"{place}{text}" for each in shares for text in each.warnings]
@@ -675,12 +648,12 @@ def rollout(request: RolloutRequest) -> Rollout:
     )
 
 
-#: The acceptance length of each training step, and the acceptance at each of them.
-_Drift: TypeAlias = tuple[list[float], dict[float, TokensPerRound | ContextAcceptance | None]]
+#: The acceptance length of each training step, and its acceptance.
+_Drift: TypeAlias = list[tuple[float, TokensPerRound | ContextAcceptance | None]]
 
 
 def _drafter_rollout(
-    job: _Job, drafter: Drafter, drift: _Drift, shares: Sequence[Outcomes]
+    job: _Job, place: str, drafter: Drafter, drift: _Drift, shares: Sequence[Outcomes]
 ) -> DrafterRollout:
     """Return the rollout with one drafter, from what it gains on each server's share.
 
@@ -697,14 +670,14 @@ def _drafter_rollout(
         reject(message, "more devices")
     policies = _policies(job, drafter, one)
     kept = next(choose(one))[0].draft_len
-    (lengths, by_step), drifted = drift, {}
-    for length, accepted in by_step.items():
+    drifted = dict[float, RolloutStep]()
+    for length, accepted in dict(drift).items():
         then = job.predicted([replace(drafter, acceptance=accepted)], *[kept] * (kept > 0))
         seen = _together([each.outcomes[0] for each in then])[0]
         drifted[length] = _step(seen, kept, length, job.step_share)
-    steps = [replace(drifted[length], step=step) for step, length in enumerate(lengths, start=1)]
+    steps = [replace(drifted[length], step=step) for step, (length, _) in enumerate(drift, start=1)]
     anew = _retraining(job, drafter, float(makespan_s[0]), steps)
-    return DrafterRollout(drafter.name, setup, makespan_s, policies, tuple(steps), anew)
+    return DrafterRollout(drafter.name, setup, place, makespan_s, policies, tuple(steps), anew)
 
 
 def _retraining(
@@ -741,20 +714,21 @@ def _step(one: Outcomes, kept: int, length: float, share: float | None) -> Rollo
     best = next(choose(one))[0].draft_len
     ends = one.speedup_ends or ()
     gains = {"speedup": kept, "best_speedup": best}
-    row = RolloutStep(
+    gained = {name: float(one.curve.speedup[0, 0, k]) for name, k in gains.items()}
+    return RolloutStep(
         step=1,
         accept_length=length,
         best_draft_len=best,
-        **{name: float(one.curve.speedup[0, 0, k]) for name, k in gains.items()},
+        **gained,
+        step_speedup=step_speedup(gained["speedup"], share),
         bands=known_bands(
             {name: [end[0, 0, k] for end in ends] for name, k in gains.items() if ends}
         ),
     )
-    return row if share is None else replace(row, step_speedup=step_speedup(row.speedup, share))
 
 
 def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _Drift:
-    """Return the acceptance length of each training step, and the acceptance at each of them."""
+    """Return the acceptance length of each training step, and its acceptance."""
     allowed = "a file, or numbers separated by commas"
     if request.entropy is not None:
         curve = drafter.acceptance
@@ -768,10 +742,10 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
         moved = {
             one: acceptance_at_entropy(curve, first, one, kind=drafter.kind) for one in entropies
         }
-        tokens = {one: round(float(then.tokens_per_round(depth)), 3) for one, then in moved.items()}
-        return [tokens[one] for one in entropies], {tokens[one]: moved[one] for one in moved}
+        each = [moved[one] for one in entropies]
+        return [(round(float(then.tokens_per_round(depth)), 3), then) for then in each]
     if request.accept_length is None:
-        return [], {}
+        return []
     if drafter.is_ideal:
         refuse("drafters", drafter.name, "another drafter, with accept_length")
     lengths = _numbers("accept_length", request.accept_length, "tokens_per_round", allowed)
@@ -781,27 +755,33 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
         at = int(outside[0])
         allowed = f"1 to {measured + 1}, as measured with {format_drafts(measured)}"
         refuse(f"accept_length[{at}]", float(lengths[at]), allowed)
-    curves = {
-        length: acceptance_from_length(length, measured, kind=drafter.kind)
+    known = {
+        length: drafter.accepted(acceptance_from_length(length, measured, kind=drafter.kind))
         for length in lengths.tolist()
     }
-    return lengths.tolist(), {
-        length: drafter.accepted(curve).acceptance for length, curve in curves.items()
-    }
+    return [(length, known[length].acceptance) for length in lengths.tolist()]
 
 
 def _policies(job: _Job, drafter: Drafter, one: Outcomes) -> tuple[RolloutRow, ...]:
     """Return what each policy reaches."""
-    servers = job.servers(drafter, int(one.curve.draft_len[-1]))
-    best, plain = next(choose(one))[0].draft_len, job.play(servers, 0)
+    servers = [
+        played_server(job.deployment, drafter, load, job.room, int(one.curve.draft_len[-1]))
+        for load in job.loads
+    ]
+    requests = [next(load.played()) for load in job.loads]
+
+    def play(drafts: Drafts) -> Played:
+        runs = zip(servers, requests, strict=True)
+        return joined([server.play(share, drafts) for server, share in runs])
+
+    best, plain = next(choose(one))[0].draft_len, play(0)
     off = _row(job, one, plain, 0, policy="off", drafter="", decision=None)
     row = partial(_row, job, one, plain=off)
-    fixed = row(job.play(servers, best) if best else plain, best, policy="fixed")
-    (requests,) = job.loads[0].played()
-    ranges = fitting_schedule(servers[0], requests, servers[0].play(requests, 0))
+    fixed = row(play(best) if best else plain, best, policy="fixed")
+    ranges = fitting_schedule(servers[0], requests[0], servers[0].play(requests[0], 0))
     drafts, quickest = {first: length for first, _, length in ranges}, fixed
     if len(drafts) > 1:
-        seen = row(job.play(servers, drafts), drafts)
+        seen = row(play(drafts), drafts)
         if seen.makespan_s < fixed.makespan_s:
             low, high = seen.bands.get("speedup", [seen.speedup] * 2)
             gain, least, most = (np.array([1.0, end]) for end in (seen.speedup, low, high))
@@ -836,7 +816,7 @@ def _row(
     schedule = {1: drafts} if isinstance(drafts, int) else drafts
     lengths, most_running = sorted({*schedule.values()}), int(played.running.max())
     lasts = [*[first - 1 for first in schedule][1:], math.ceil(most_running / len(job.loads))]
-    seen, makespan_s, share = played.figures(), played.duration_s, job.step_share
+    seen, makespan_s = played.figures(), played.duration_s
     gain = 1.0 if plain is None else plain.makespan_s / makespan_s
     last_tenth = math.ceil((1 - _TAIL) * len(played.end_s)) - 1
     figures: dict[str, Any] = {
@@ -849,18 +829,18 @@ def _row(
         "ttft_s": seen["mean_ttft_s"],
         "running": played.mean_running,
         "requests_per_s": len(played.end_s) / makespan_s,
+        # Of a schedule, as many as the lengths that hold.
+        q.TOKENS_PER_ROUND.name: float(one.decoding.tokens_per_round[0, 0, drafts])
+        if isinstance(drafts, int)
+        else None,
         "policy": "schedule",
         "ranges": tuple(zip(schedule, lasts, schedule.values(), strict=True)),
         "makespan_s": makespan_s,
         "most_running": most_running,
         "tail_share": 1.0 - float(np.sort(played.end_s)[last_tenth]) / makespan_s,
-        "step_speedup": None if share is None else step_speedup(gain, share),
+        "step_speedup": step_speedup(gain, job.step_share),
         "played": played,
     }
-    if isinstance(drafts, int):
-        figures[q.TOKENS_PER_ROUND.name] = float(one.decoding.tokens_per_round[0, 0, drafts])
-    else:  # as many as the lengths that hold
-        figures[q.TOKENS_PER_ROUND.name] = None
     if drafts != of_load["draft_len"]:
         figures |= dict.fromkeys(("near_best", "within_band"))
     row = RolloutRow(**{**of_load, **figures, **known})
@@ -896,12 +876,11 @@ _SHOWN: Final = (
 )
 
 
-def retraining_line(one: DrafterRollout) -> str:
+def retraining_line(name: str, anew: Retraining) -> str:
     """Return what it takes to train a drafter anew, and when that pays."""
-    anew = cast("Retraining", one.retraining)
     least, usual, most = map(format_seconds, anew.seconds)
     parts = [
-        f"training {one.name.partition(',')[0]} anew on {anew.samples} "
+        f"training {name.partition(',')[0]} anew on {anew.samples} "
         f"answer{'s' * (anew.samples > 1)}: {usual} (likely {least} to {most})"
     ]
     if anew.step_share is not None:
@@ -915,12 +894,6 @@ def retraining_line(one: DrafterRollout) -> str:
         low, steps, high = (f"{value:.3g}" for value in anew.least_half_life_steps)
         parts.append(f"never pays where what it wins halves within {steps} steps ({low} to {high})")
     return "; ".join(parts)
-
-
-def _named(answer: Rollout, one: DrafterRollout, name: str = "") -> str:
-    """Return what a table or line is of: its drafter, and its chip where there are several."""
-    place = f"{one.setup.hardware.name}: " if len(answer.setups) > 1 else ""
-    return in_line(f"{place}{name or one.name}")
 
 
 # --- The charts -----------------------------------------------------------------------------------
@@ -967,7 +940,7 @@ def steps_chart(answer: Rollout) -> Any:
             (f"γ = {one.policies[1].draft_len} in every step", [row.speedup for row in one.steps]),
             ("best γ of each step", [row.best_speedup for row in one.steps]),
         ):
-            lines.append(plot.Line(_named(answer, one, name), steps, np.array(gains)))
+            lines.append(plot.Line(in_line(one.place + name), steps, np.array(gains)))
     first, last = lines[0].y[[0, -1]]
     found = f"{lines[0].name}: {first:.2f}x in the first step, {last:.2f}x in the last"
     panel = plot.Panel("Speedup of the rollout (×)", lines, "speedup")
