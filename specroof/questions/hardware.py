@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from specroof import quantities as q
 from specroof.arrays import fields_of
@@ -66,6 +66,8 @@ class HardwareTemplate(Noted):
     name: str
     yaml: str
 
+    rows: ClassVar = ()  # there is no chip yet
+
     @property
     def title(self) -> str:
         """What was asked, in one line."""
@@ -74,11 +76,6 @@ class HardwareTemplate(Noted):
     def text(self) -> str:
         """Return the file."""
         return self.yaml.rstrip("\n")
-
-    @property
-    def rows(self) -> tuple[()]:
-        """None: there is no chip yet."""
-        return ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -204,8 +201,7 @@ def list_hardware(_request: ChipListRequest) -> Chips:
 @question(HardwareRequest, "hardware-show")
 def show_hardware(request: HardwareRequest) -> Chips:
     """Show one profile with the source of each figure."""
-    profile = hardware_of(request.hardware)
-    return Chips({name_of(request.hardware): profile})
+    return Chips({name_of(request.hardware): hardware_of(request.hardware)})
 
 
 @question(CheckRequest, "hardware-check")
@@ -257,35 +253,24 @@ def new_hardware(request: NewRequest) -> HardwareTemplate:
 # --- Hardware profiles as text -------------------------------------------------------------------
 
 
-def _usable(profile: HardwareProfile) -> str:
-    """Return the memory that servers see, and whether a log says so."""
-    seen = format_binary_bytes(profile.server_memory_bytes)
-    if profile.usable_memory_bytes is not None:
-        return f"{seen}, as servers see it"
-    share = profile.server_memory_bytes / profile.peak.memory_bytes
-    return f"{seen}: no log is known, {share:.0%} of the memory"
-
-
-def _architecture(profile: HardwareProfile) -> str:
-    """Return what decides kernels and bands."""
-    if profile.architecture is None:
-        return "not named: an unknown chip"
-    words = [profile.architecture, *([profile.vendor] if profile.vendor else [])]
-    if profile.compute_capability is not None:
-        words.append(f"compute capability {profile.compute_capability:g}")
-    return ", ".join(words)
-
-
 def hardware_text(profile: HardwareProfile) -> str:
     """Return one profile's figures and their sources, line by line."""
     peak, link, sources = profile.peak, profile.interconnect, {**profile.sources}
+    share = profile.server_memory_bytes / peak.memory_bytes
+    seen = f": no log is known, {share:.0%} of the memory"
+    if profile.usable_memory_bytes is not None:
+        seen = ", as servers see it"
+    capability = profile.compute_capability
+    words = [profile.architecture, profile.vendor]
+    words.append(None if capability is None else f"compute capability {capability:g}")
+    named = ", ".join(filter(None, words)) if profile.architecture else "not named: an unknown chip"
     lines = {
         **{
             f"peak {dtype}": format_si(value, "FLOP/s") for dtype, value in peak.flops_per_s.items()
         },
-        "architecture": _architecture(profile),
+        "architecture": named,
         "memory": format_binary_bytes(peak.memory_bytes),
-        "usable memory": _usable(profile),
+        "usable memory": format_binary_bytes(profile.server_memory_bytes) + seen,
         "bandwidth": format_si(peak.memory_bytes_per_s, "B/s"),
         "aliases": ", ".join(profile.aliases) or "none",
         "engines": ", ".join([*profile.engines, "generic", "ideal"]),
@@ -307,8 +292,8 @@ def hardware_text(profile: HardwareProfile) -> str:
         sources["price"] = price.source
     width = max(map(len, lines)) + 2
     facts = [f"{name:{width}}{value}" for name, value in lines.items()]
-    named = [f"source of {key}: {text}" for key, text in sources.items()]
-    return "\n".join([profile.name, *facts, *named])
+    origins = [f"source of {key}: {text}" for key, text in sources.items()]
+    return "\n".join([profile.name, *facts, *origins])
 
 
 def check_text(chips: Chips) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
 
@@ -141,6 +141,8 @@ class TimingScript(Noted):
 
     file: str
 
+    rows: ClassVar = ()  # nothing was timed
+
     @property
     def title(self) -> str:
         """What it is, in one line."""
@@ -153,11 +155,6 @@ class TimingScript(Noted):
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
         return self.envelope({"script": self.file})
-
-    @property
-    def rows(self) -> tuple[()]:
-        """None: nothing was timed."""
-        return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,17 +208,10 @@ class Measured(Noted):
     @property
     def speedups(self) -> list[dict[str, Any]]:
         """A row for each draft length: its speedup before and after."""
-        pairs = zip(
-            self.after.draft_len.tolist(),
-            self.before.speedup[0, 0].tolist(),
-            self.after.speedup[0, 0].tolist(),
-            strict=True,
-        )
-        return [
-            {"draft_len": draft_len, "before": before, "after": after}
-            for draft_len, before, after in pairs
-            if draft_len
-        ]
+        curves = self.after.draft_len, self.before.speedup[0, 0], self.after.speedup[0, 0]
+        names = ("draft_len", "before", "after")
+        rows = zip(*(one.tolist() for one in curves), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows if row[0]]
 
     def text(self) -> str:
         """Return passes and speedups before and after, and the notes."""

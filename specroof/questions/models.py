@@ -1,5 +1,6 @@
 """Which models are known, what are their sizes, and in what do two models differ?"""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Final, TypeAlias, TypeGuard
@@ -23,7 +24,6 @@ _GROUPS: Final = ("sizes", "formats", "cache", "layers")
 
 #: A number, or words.
 Fact: TypeAlias = float | str | bool | None
-Facts: TypeAlias = dict[tuple[str, str], Fact]
 
 
 @dataclass(frozen=True)
@@ -192,15 +192,10 @@ def _model_by_its_type(model: ModelLike, family: str | None) -> Architecture:
 def diff_models(request: DiffRequest) -> ModelDiff:
     """Show in what two models differ: sizes, formats, cache, layers."""
     first, second = (
-        _model_by_its_type(model, request.family) for model in (request.first, request.second)
+        _model_by_its_type(one, request.family) for one in (request.first, request.second)
     )
-    notes = [
-        f"on {letter}: {note}"
-        for letter, model in zip("ab", (first, second), strict=True)
-        for note in model.notes
-    ]
-    rows = tuple(model_diff(first, second))
-    return ModelDiff((first, second), rows, notes=tuple(notes))
+    notes = [f"on a: {note}" for note in first.notes] + [f"on b: {note}" for note in second.notes]
+    return ModelDiff((first, second), tuple(model_diff(first, second)), notes=tuple(notes))
 
 
 def model_row(name: str, model: Architecture) -> ModelRow:
@@ -246,13 +241,11 @@ def weight_formats(model: Architecture) -> dict[str, int]:
     >>> weight_formats(Architecture("tiny", "llama", 8, 100, (), head))
     {'int4 x bf16': 800}
     """
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for count, _, part in _parts(model):
-        stored = _stored(part)
-        if stored is not None:
-            name, elements = stored
-            counts[name] = counts.get(name, 0) + count * elements
-    return counts
+        if (form := getattr(part, "weight", None)) is not None:
+            counts[_format_name(form)] += count * _elements(part)
+    return dict(counts)
 
 
 def tensor_bytes(model: Architecture) -> dict[str, dict[str, float]]:
@@ -276,10 +269,9 @@ def tensor_bytes(model: Architecture) -> dict[str, dict[str, float]]:
         form = getattr(part, "weight", None)
         if form is None or (part is model.head and model.tied_embeddings):
             continue
-        elements = part.matrix_params if isinstance(part, Linear) else _expert_elements(part)
         kind = label if isinstance(part, Linear) else f"{label}.experts"
         of_kind = amounts.setdefault(kind, {})
-        stored = count * elements * form.element_bytes
+        stored = count * _elements(part) * form.element_bytes
         of_kind[form.name] = of_kind.get(form.name, 0.0) + stored
     matrices = sum(stored for of_kind in amounts.values() for stored in of_kind.values())
     amounts["vectors"] = {model.vector_dtype: model.weight_bytes - matrices}
@@ -296,17 +288,10 @@ def _parts(model: Architecture) -> Iterator[tuple[int, str, Linear | Core]]:
     yield 1, model.head.name, model.head
 
 
-def _stored(part: Linear | Core) -> tuple[str, int] | None:
-    """Return format and elements of a matrix or of experts; None for what stores no matrix."""
-    form = getattr(part, "weight", None)
-    if form is None:
-        return None
-    count = part.matrix_params if isinstance(part, Linear) else _expert_elements(part)
-    return _format_name(form), count
-
-
-def _expert_elements(core: Any) -> int:
-    return int((core.n_experts + core.n_shared) * core.matrix_params)
+def _elements(part: Any) -> int:
+    """Return the elements that a matrix stores, or a core of experts."""
+    count = 1 if isinstance(part, Linear) else part.n_experts + part.n_shared
+    return int(count * part.matrix_params)
 
 
 def _format_name(form: WeightFormat) -> str:
@@ -335,7 +320,7 @@ def model_diff(first: Architecture, second: Architecture) -> Iterator[Difference
             yield DifferenceRow(group=group, name=name, first=one, second=other, ratio=ratio)
 
 
-def _facts(model: Architecture) -> Facts:
+def _facts(model: Architecture) -> dict[tuple[str, str], Fact]:
     """Return all that determines what a model costs, by group and name."""
     row = model_row(model.name, model)
     sizes = {
@@ -358,12 +343,11 @@ def _facts(model: Architecture) -> Facts:
 
 def _described_parts(model: Architecture) -> dict[str, str]:
     """Return every matrix and core by label: how many layers have it in which shape and format."""
-    counts: dict[str, dict[str, int]] = {}
+    counts = defaultdict[str, Counter[str]](Counter)
     for count, label, part in _parts(model):
         described = [(label, _shape(part))] if isinstance(part, Linear) else _settings(label, part)
         for name, value in described:
-            per_value = counts.setdefault(name, {})
-            per_value[value] = per_value.get(value, 0) + count
+            counts[name][value] += count
     return {
         name: ", ".join(f"{count} x {value}" for value, count in sorted(per_value.items()))
         for name, per_value in counts.items()
@@ -394,31 +378,22 @@ def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def model_text(row: ModelRow) -> str:
     """Return one model's sizes, line by line."""
-    windows = {}
-    if row.window_bytes:
-        windows["full windows"] = f"{_bytes_in(row.window_bytes, row.kv_dtype)} per sequence"
+    windows = f"{_bytes_in(row.window_bytes, row.kv_dtype)} per sequence"
+    others = row.params - sum(row.weight_formats.values())  # no matrices; a tied head is one
+    formats = q.WEIGHT_FORMATS.spelt(row.weight_formats)
     lines = {
         "family": row.family,
         "parameters": f"{row.params:,} ({format_count(row.params)})",
         "active": f"{row.active_params:,} ({format_count(row.active_params)})",
-        "weights": f"{format_binary_bytes(row.weight_bytes)}: {_formats(row)}",
+        "weights": f"{format_binary_bytes(row.weight_bytes)}: {formats}, {format_count(others)} of "
+        "tables, norms and biases",
         **{f"  {kind}": q.stored_spelt(amounts) for kind, amounts in row.tensor_bytes.items()},
         "KV per token": _bytes_in(row.kv_bytes_per_token, row.kv_dtype),
-        **windows,
+        **({"full windows": windows} if row.window_bytes else {}),
         "fixed state": f"{_bytes_in(row.state_bytes, row.state_dtype)} per sequence",
         "layers": f"{row.layers}: {q.LAYER_KINDS.spelt(row.layer_kinds)}",
     }
     return format_table([row.name, ""], lines.items(), left=(0, 1))
-
-
-def _formats(row: ModelRow) -> str:
-    """Return the formats of the matrices, the one of the most elements first, and what is none.
-
-    A head that is the embedding, too, is among the matrices.
-    """
-    others = row.params - sum(row.weight_formats.values())
-    formats = q.WEIGHT_FORMATS.spelt(row.weight_formats)
-    return f"{formats}, {format_count(others)} of tables, norms and biases"
 
 
 def _bytes_in(amount: float, dtype: str) -> str:
