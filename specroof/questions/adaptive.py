@@ -36,11 +36,10 @@ from specroof.quantities import cell_of
 from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter
 from specroof.questions.case import in_flight_of, load_of, played_load
-from specroof.questions.objects import Values, as_list, options_of, server_of
+from specroof.questions.objects import Values, as_list, server_of
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
-from specroof.questions.speculation import speculation_of
 from specroof.report.layout import folded, format_table, page, wrapped
 from specroof.serving.launch import Launch, follows_load, launch
 from specroof.serving.served import served_curve
@@ -206,9 +205,8 @@ class Adaptive(OfDrafter):
         rows = self.policies[policy]
         fixed = np.array([row.weight * row.tokens_per_s / (1.0 + row.gain) for row in rows])
         gains, errors = (np.array([getattr(row, name) for row in rows]) for name in _GAINS)
-        return float(fixed @ gains / fixed.sum()), float(
-            np.linalg.norm(fixed * errors) / fixed.sum()
-        )
+        made = fixed.sum()
+        return float(fixed @ gains / made), float(np.linalg.norm(fixed * errors) / made)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -240,17 +238,16 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     _refuse_many(loads, longest, n_rounds)
     load = _load(request, loads)
     lengths = _lengths(request, drafter, load, loads, longest)
-    deployment, found, rates = lengths.found.deployment, lengths.found, lengths.rates
-    one_length, best, depth, sizes = lengths.fixed, lengths.by_load, lengths.depth, lengths.running
-    curve = found.curves[0]
+    found, rates, best, depth = lengths.found, lengths.rates, lengths.by_load, lengths.depth
+    one_length, sizes = lengths.fixed, lengths.running
+    deployment, curve = found.deployment, found.curves[0]
     costs = _costs(deployment, drafter, max(sizes), float(curve.context_len[0]), depth)
     survival = acceptance.survival(np.arange(1, depth + 1))
     is_block = costs(sizes[0]).is_block
     made = depth if is_block else max(1, int(best.max()))
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
-    facts = deployment.setup.release
-    place = deployment.setup.placement
+    facts, place = deployment.setup.release, deployment.setup.placement
     steps = drafter.kind in facts.methods and follows_load(
         drafter.kind,
         str(release_in(deployment.setup, facts.framework)),
@@ -397,18 +394,15 @@ def _flags(
     ranges: Sequence[tuple[int, int, int]],
 ) -> tuple[Launch | None, str]:
     """Return the flags of the lengths by load, or why a server has none."""
+    setup = deployment.setup
     try:
-        plan = speculation_of(
+        plan = request.speculation(
             drafter,
-            deployment.model,
             ranges,
             request.draft_model,
             settings=server_of(request.server),
-            data_parallel=request.attention_data_parallel,
-            kv_cache=options_of(request.options).kv_dtype,
-            capability=deployment.setup.hardware.compute_capability,
+            capability=setup.hardware.compute_capability,
         )
-        setup = deployment.setup
         return launch(plan, release_in(setup, setup.engine.rules)), ""
     except OptionError as refusal:
         return None, f"no flags: {refusal}"
@@ -417,12 +411,9 @@ def _flags(
 def _loads(request: AdaptiveRequest) -> dict[int, int]:
     """Return the loads, ascending, with how long each lasts."""
     name = "batch_size" if request.concurrency is None else "concurrency"
-    given = [
-        number_within(name, one, "batch_size")
-        for one in as_list(in_flight_of(request, USUAL_LOADS))
-    ]
+    given = as_list(in_flight_of(request, USUAL_LOADS))
     for one in given:
-        if not one.is_integer():
+        if not number_within(name, one, "batch_size").is_integer():
             refuse(name, one, "whole numbers, which dice can be thrown for")
     if not given:
         reject(f"{name} is empty", "at least one load")
@@ -521,14 +512,10 @@ def policies_parts(answer: Adaptive) -> tuple[str, str]:
         ],
         [FIXED[0], *(cell_of(q.SPEEDUP, row.speedup) for row in fixed)],
     ]
-    rows = [[*row, ""] for row in rows] + [
-        [
-            policy,
-            *(cell_of(q.GAIN, row.gain) for row in policies[policy]),
-            cell_of(q.GAIN, answer.total_gain(policy)[0]),
-        ]
-        for policy in [*policies][1:]
-    ]
+    rows = [[*row, ""] for row in rows]
+    for policy in [*policies][1:]:
+        gains = [*(row.gain for row in policies[policy]), answer.total_gain(policy)[0]]
+        rows.append([policy, *(cell_of(q.GAIN, gain) for gain in gains)])
     table = format_table(["policy", *(f"{kind} {load}" for load in loads), "all loads"], rows)
     lengths = ", ".join(
         f"K={k} at {load}" for load, k in zip(loads, answer.load_draft_len, strict=True)
