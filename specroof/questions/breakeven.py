@@ -176,21 +176,24 @@ class Breakeven(ServedAnswer, Charted):
             ]
             table = format_table(header, [_run_cells(row) for row in self.rows], left=[4])
         else:
-            told = {"answer": "", "speedup": "now", "value": self.solve}
             words = {"at": ""} | (_OF_RATES if self.solve == "rate" else {})
             shown = [replace(row, answer=words.get(row.answer, row.answer)) for row in self.rows]
-            table = rows_table(shown, _SHOWN, **told)
+            table = rows_table(shown, _SHOWN, answer="", speedup="now", value=self.solve)
         return page(self, table, found=wrapped(self.found))
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the answer against the load: values, or the runs that pay."""
-        figure, label = "value", SOLVED[self.solve].capitalize()
-        if self.solve in _SEVERAL:
-            figure, label = "runs", f"{self.solve.capitalize()} that pays"
+        is_several = self.solve in _SEVERAL
+        label = (
+            f"{self.solve.capitalize()} that pays"
+            if is_several
+            else SOLVED[self.solve].capitalize()
+        )
+        figure = "runs" if is_several else "value"
         chart = q.Lines(
             ("context_len",) if self.solve == "batch" else (*LOAD_KEYS, "context_len"),
             (figure,),
-            by=("context_len",) if figure == "value" else (),
+            by=() if is_several else ("context_len",),
             why="answer",
             titles={figure: label},
         )
@@ -219,9 +222,9 @@ class Breakeven(ServedAnswer, Charted):
     @property
     def sought(self) -> str:
         """What is solved for, and under which drafts, in a few words."""
-        drafts = "the best draft length"
-        if self.draft_len is not None:
-            drafts = format_drafts(self.draft_len)
+        drafts = (
+            "the best draft length" if self.draft_len is None else format_drafts(self.draft_len)
+        )
         what = SOLVED[self.solve]
         if self.solve == "cost":
             priced = self.drafter.with_cost is None
@@ -231,16 +234,13 @@ class Breakeven(ServedAnswer, Charted):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        case = self.served_json(self.workload)
-        return self.envelope(
-            case
-            | {
-                "drafter": self.drafter.name,
-                "solve": self.solve,
-                "wanted_speedup": self.speedup,
-                "draft_len": self.draft_len,
-            }
-        )
+        asked = {
+            "drafter": self.drafter.name,
+            "solve": self.solve,
+            "wanted_speedup": self.speedup,
+            "draft_len": self.draft_len,
+        }
+        return self.envelope(self.served_json(self.workload) | asked)
 
 
 @question(BreakevenRequest, on_chips=OnChips)
@@ -264,8 +264,10 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
     grid = outcomes(here, drafter, acceptance=known, max_draft_len=wish.max_draft_len)
     answer = _at_loads if parameter in _PER_LOAD else _over_loads
     rows, own_notes, warnings = answer(case, drafter, parameter, wish)
-    steady = [steady_note(is_split=case.split is not None)] if case.load.workload else []
-    state: list[str] = [_PLAYED] if case.load.requests else [*steady]
+    if case.load.requests:
+        own_notes.insert(0, _PLAYED)
+    elif case.load.workload:
+        own_notes.insert(0, steady_note(is_split=case.split is not None))
     return Breakeven(
         case,
         drafter=drafter,
@@ -276,7 +278,6 @@ def breakeven(request: BreakevenRequest) -> Breakeven:
         notes=(
             *absent_layers(case.deployment.model, [drafter]),
             *grid.curve.notes,
-            *state,
             *own_notes,
         ),
         warnings=tuple(dict.fromkeys([*warnings, *grid.warnings(here)])),
@@ -289,15 +290,40 @@ _Answers: TypeAlias = tuple[list[BreakevenRow], list[str], list[str]]
 
 def _at_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answers:
     """Return the acceptance or the cost at each load, with notes and warnings."""
-    load, rows = case.load, list[BreakevenRow]()
-    notes, warnings = list[str](), dict[str, None]()
-    parts = [load.part(place) for place in range(len(load.batch_size))]
-    for part in [replace(part, context_len=[at]) for at in load.context_len for part in parts]:
-        row, now = _at_load(case.at(load=part), drafter, parameter, wish)
-        rows.append(row)
-        notes = now.raised_notes or notes  # of the largest load that raises a limit
-        warnings |= dict.fromkeys(now.rate_warnings)
-    return rows, notes, [*warnings]
+    load, rows, notes, warnings = case.load, list[BreakevenRow](), list[str](), list[str]()
+    for context, place in product(load.context_len, range(len(load.batch_size))):
+        here = case.at(load=replace(load.part(place), context_len=[context]))
+        now = outcomes(
+            here,
+            drafter,
+            max_draft_len=wish.max_draft_len,
+            acceptance=drafter.acceptance or constant_acceptance(0.5),
+            draft_lens=() if wish.draft_len is None else (wish.draft_len,),
+        )
+        found = solve(here, drafter, parameter, wish, now)
+        columns = load_columns(here.load, np.array(here.load.batch_size))
+        known: dict[str, Any] = {name: values[0].item() for name, values in columns.items()}
+        if drafter.acceptance is not None and found.answer != "no room":
+            known |= _as_it_is(now, wish.draft_len)
+        rows.append(_row(drafter, parameter, wish, found, **known, context_len=float(context)))
+        notes = [*now.raised_notes] or notes  # of the largest load that raises a limit
+        warnings += now.rate_warnings
+    return rows, notes, warnings
+
+
+def _as_it_is(now: Outcomes, draft_len: int | None) -> dict[str, Any]:
+    """Return what the drafter gains as it is, by the names of `BreakevenRow`."""
+    ((choice, decision),) = choose(now)
+    gains, drafts = (each[0, 0] for each in drafting_gain(now.curve, draft_len))
+    ends = [float(end[0, 0, drafts]) for end in now.speedup_ends or ()]
+    plain_rate, rate = now.stable_rates(draft_len or choice.tried) or (None, None)
+    return {
+        "speedup": float(gains) if np.isfinite(gains) else np.nan,
+        "decision": decision,
+        "bands": known_bands({"speedup": ends} if ends else {}),
+        "plain_largest_stable_rate": plain_rate,
+        "largest_stable_rate": rate,
+    }
 
 
 def _over_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answers:
@@ -385,37 +411,6 @@ def _row(
         draft_len=found.draft_len if np.isfinite(found.ceiling) else None,
         **{"reason": found.answer if found.answer == "unsustained" else None} | known,
     )
-
-
-def _at_load(
-    case: Case, drafter: Drafter, parameter: str, wish: Wish
-) -> tuple[BreakevenRow, Outcomes]:
-    """Return the answer at one load, beside what the drafter gains as it is."""
-    load = case.load
-    now = outcomes(
-        case,
-        drafter,
-        max_draft_len=wish.max_draft_len,
-        acceptance=drafter.acceptance or constant_acceptance(0.5),
-        draft_lens=() if wish.draft_len is None else (wish.draft_len,),
-    )
-    found = solve(case, drafter, parameter, wish, now)
-    columns = load_columns(load, np.array(load.batch_size))
-    known: dict[str, Any] = {name: values[0].item() for name, values in columns.items()}
-    if drafter.acceptance is not None and found.answer != "no room":
-        (choice, decision), curve = next(choose(now)), now.curve
-        gains, drafts = (each[0, 0] for each in drafting_gain(curve, wish.draft_len))
-        ends = [float(end[0, 0, drafts]) for end in now.speedup_ends or ()]
-        rates = now.stable_rates(wish.draft_len or choice.tried) or (None, None)
-        known |= {
-            "speedup": float(gains) if np.isfinite(gains) else np.nan,
-            "decision": decision,
-            "bands": known_bands({"speedup": ends} if ends else {}),
-            "plain_largest_stable_rate": rates[0],
-            "largest_stable_rate": rates[1],
-        }
-    known["context_len"] = float(load.context_len[0])
-    return _row(drafter, parameter, wish, found, **known), now
 
 
 # --- Break-even points, as a table ---------------------------------------------------------------
