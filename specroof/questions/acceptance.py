@@ -153,7 +153,13 @@ class Profiles(Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of survival and tokens per round, beside the laws fitted."""
-        return {"": acceptance_chart(self)}
+        from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
+
+        measured = [(profile.name, profile.acceptance()) for profile in self.profiles]
+        fits = [
+            (f"{fit.law} fitted to {profile.name}", fit.acceptance) for profile, fit in self.fits
+        ]
+        return {"": plot.plot_acceptance(measured, fits=fits)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -228,24 +234,19 @@ def fit_profiles(request: FitRequest) -> FittedProfiles:
 
 def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
     """Return the fits that were asked for; of all laws those with few enough numbers."""
-    survival = _survival(profile)
-    if law != "all":
-        return [fit_acceptance(survival, law)]
-    fitting = [
-        name for name, law_fit in FITTED_LAWS.items() if len(law_fit.bounds) <= profile.n_measured
-    ]
-    return [fit_acceptance(survival, name) for name in fitting]
+    fitting = [name for name, one in FITTED_LAWS.items() if len(one.bounds) <= profile.n_measured]
+    laws = fitting if law == "all" else [law]
+    return [fit_acceptance(_survival(profile), name) for name in laws]
 
 
 def profile_row(profile: AcceptanceProfile) -> ProfileRow:
     """Return a profile as a row."""
     lengths = len(profile.lengths)
+    measured = "by position" if profile.survival else f"{lengths} length{'s' * (lengths != 1)}"
     names = {*ProfileRow.quantities()} - {"measurement", "survival", "lengths"}
     return ProfileRow(
         **fields_of(profile, *names),
-        measurement="by position"
-        if profile.survival
-        else f"{lengths} length{'s' * (lengths != 1)}",
+        measurement=measured,
         survival=tuple(_survival(profile).tolist()),
         lengths=dict(profile.lengths),
     )
@@ -287,18 +288,6 @@ def _text(profile: AcceptanceProfile) -> str:
     row["lengths"] = q.LENGTHS.spelt(row["lengths"])
     lines = [f"{key:17}{value}" for key, value in row.items() if value not in ("", None)]
     return "\n".join([*lines, f"{'survival':17}{survival}"])
-
-
-# --- The chart ------------------------------------------------------------------------------------
-
-
-def acceptance_chart(answer: Profiles) -> Any:
-    """Draw survival and tokens per round of profiles, beside the laws fitted to them."""
-    from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
-
-    measured = [(profile.name, profile.acceptance()) for profile in answer.profiles]
-    fits = [(f"{fit.law} fitted to {profile.name}", fit.acceptance) for profile, fit in answer.fits]
-    return plot.plot_acceptance(measured, fits=fits)
 
 
 _LIST: Final = Command(question=find_profiles, text=profiles_table)

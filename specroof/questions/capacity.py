@@ -83,13 +83,6 @@ class CapacityRequest(WorkerRequest):
         return DeploymentRequest.resolved(replace(self, hardware=profile, engine=name))
 
 
-#: What fills a device, from the left.
-_FILLS: Final = (
-    *("reserved_bytes", "weight_bytes", "vision_weight_bytes", "draft_weight_bytes"),
-    *("state_pool_bytes", "cache_pool_bytes"),
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class CapacityRow(q.Row):
     """The memory of a device with one drafter, or without, and what it holds.
@@ -184,24 +177,22 @@ class Capacity(ServedAnswer, Charted):
         """Return what fills a device, plain and with each drafter, and the most requests beside."""
         from specroof import plot  # noqa: PLC0415 - matplotlib is slow to import
 
-        bars = []
+        fills = [name for name, sign in _SIGNS.items() if sign]  # from the left
+        bars, fitting = [], []
         for row in self.rows:
             if row.worker == "prefill":
                 continue
-            sizes = {name: getattr(row, name) for name in _FILLS if getattr(row, name) is not None}
+            sizes = {name: getattr(row, name) for name in fills if getattr(row, name) is not None}
             # What does not fit leaves a pool of less than nothing.
             parts = {name: max(size, 0.0) / GIBIBYTE for name, size in sizes.items()}
             name = f"{row.drafter}, γ = {row.draft_len}" if row.drafter else "plain"
             bars.append(plot.Bar(name, parts, f"{row.largest_batch}, limited by {row.bound_by}"))
-        fills = {name: plot.Fill(q.MEMORY[name].title) for name in _FILLS}
+            what = f"with {row.drafter}" if row.drafter else "without drafts"
+            fitting.append(f"{row.largest_batch} {what}")
+        title = f"{self.title}\nRequests that fit: {', '.join(fitting)}"
+        titles = {name: plot.Fill(q.MEMORY[name].title) for name in fills}
         limit = self.rows[0].memory_bytes / GIBIBYTE, q.MEMORY_BYTES.title
-        found = "Requests that fit: " + ", ".join(
-            f"{row.largest_batch} {f'with {row.drafter}' if row.drafter else 'without drafts'}"
-            for row in self.rows
-            if row.worker != "prefill"
-        )
-        title = f"{self.title}\n{found}"
-        return {"": plot.plot_bars(bars, fills, title, "Memory of a device (GiB)", limit=limit)}
+        return {"": plot.plot_bars(bars, titles, title, "Memory of a device (GiB)", limit=limit)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -233,27 +224,23 @@ def capacity(request: CapacityRequest) -> Capacity:
         refuse("draft_len", request.draft_len, "with a drafter")
     rows = [_row(served_room(deployment, context_len=context))]
     rows += [_drafting_row(deployment, drafter, request) for drafter in drafters]
+    notes = [note for row in rows for note in row.served.notes]
+    warnings = [*left_out, *map(_warning, [row for row in rows if row.largest_batch == 0])]
     if split is not None:
         split = replace(split, link_bytes_per_s=math.inf)  # any link, which no file need state
         rows = [replace(row, worker="decode", workers=split.decode_workers) for row in rows]
         room = served_room(Deployment(model, split.prefill), context_len=context)
         rows.append(_row(room, worker="prefill", workers=split.prefill_workers))
-    notes = dict.fromkeys(
-        note for row in rows if row.worker != "prefill" for note in row.served.notes
-    )
     groups = setup.placement.attention_data_parallel
     if groups > 1:
-        told = (
-            f"{groups} groups of devices serve separate requests: most requests counts all of them"
-        )
-        notes = {told: None} | notes
-    notes |= dict.fromkeys(position_notes(model, context))
-    warnings = [_warning(row) for row in rows if row.worker != "prefill" and row.largest_batch == 0]
+        told = f"{groups} groups of devices serve separate requests"
+        notes.insert(0, f"{told}: most requests counts all of them")
+    notes += position_notes(model, context)
     return Capacity(
         Case(deployment, Load([1.0], [context]), split=split),
         tuple(rows),
-        notes=tuple(notes),
-        warnings=(*left_out, *warnings),
+        notes=tuple(dict.fromkeys(notes)),
+        warnings=tuple(warnings),
     )
 
 
@@ -308,11 +295,9 @@ def usual_drafts(drafter: Drafter, model: Architecture, asked: int | None) -> in
     OptionError
         For more drafts than the drafter makes, or none.
     """
-    deepest = drafter.max_draft_len
+    deepest, head = drafter.max_draft_len, drafter.held(model).head
     if asked is None:
-        head = drafter.held(model).head
-        block = None if head is None else head.drafts
-        return min(block or USUAL_DRAFTS, deepest or LARGEST_DRAFT_LEN)
+        return min((head and head.drafts) or USUAL_DRAFTS, deepest or LARGEST_DRAFT_LEN)
     drafts = whole_within("draft_len", asked, "draft_len")
     if drafts < 1 or (deepest is not None and drafts > deepest):
         most = "" if deepest is None else f" to {deepest}, the depth of {drafter.name!r}"

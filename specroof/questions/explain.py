@@ -191,8 +191,21 @@ class Explanation(ServedAnswer, Charted):
 
     @property
     def rows(self) -> tuple[OperationRow, ...]:
-        """The operations and what is none, the longest first."""
-        return tuple(operation_rows(self.latency))
+        """The operations, of equal cost as one, and what is none, the longest first."""
+
+        def cost(one: OpLatency) -> tuple[str, ...]:
+            each_s = f"{float(one.seconds) / one.op.count:.9g}"
+            return one.op.name, one.op.kind, one.compute_dtype, each_s
+
+        total_s = float(self.latency.total_s)
+        rows = [_row(ops, total_s) for ops in grouped(self.latency.ops, cost).values()]
+        rows += [
+            OperationRow(
+                op=name, kind=kind, count=1, bound=kind, seconds=seconds, share=seconds / total_s
+            )
+            for name, kind, seconds in self.latency.beside_ops_s
+        ]
+        return tuple(sorted(rows, key=lambda row: -row.seconds))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -235,24 +248,17 @@ class Explanation(ServedAnswer, Charted):
         """Why the round pays or loses here, in short sentences; nothing for a pass alone."""
         if self.round is None:
             return ""
-        parts = self.round
+        parts, rate = self.round, ""
+        if self.break_even is not None:
+            least = self.break_even.value
+            rate = ", more than any acceptance gives"
+            rate = rate if least is None else f", an acceptance of {least:.2f}"
         largest = [f"{name} ({steps:.2f} of a step)" for name, steps in parts.largest()]
-        terms = " and ".join(filter(None, [", ".join(largest[:-1]), *largest[-1:]]))
-        adds = f" It adds mostly {terms}." if terms else ""
+        adds = f" It adds mostly {' and '.join(largest)}." if largest else ""
         return (
             f"A round yields {parts.tokens_per_round:.2f} tokens and takes {parts.steps:.2f} plain "
-            f"steps.{adds} "
-            f"Break-even: {parts.steps:.2f} tokens per round{self._rate}."
+            f"steps.{adds} Break-even: {parts.steps:.2f} tokens per round{rate}."
         )
-
-    @property
-    def _rate(self) -> str:
-        least = self.break_even
-        if least is None:
-            return ""
-        if least.value is None:
-            return ", more than any acceptance gives"
-        return f", an acceptance of {least.value:.2f}"
 
 
 #: Of one pass, each is one number.
@@ -312,18 +318,18 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     expect_known(drafter, context)
     case = served_case(deployment, Load([request.batch_size], [context]))
     one = outcomes(case, drafter, max_draft_len=max_draft_len)
-    decisions = decided(one, request.draft_len)
-    (fields,) = load_fields(one, case.load, money_of(deployment.setup), decisions)
-    row = LoadRow(**fields)
+    decision = decided(one, request.draft_len)
+    (row,) = (
+        LoadRow(**each)
+        for each in load_fields(one, case.load, money_of(deployment.setup), decision)
+    )
     # Of a round that memory does not hold, too, the parts are known.
     case = case.at(room="ignore")
     curve = outcomes(case, drafter, max_draft_len=max_draft_len).decoding
     drafts = row.tried_draft_len or int(drafting_gain(curve, request.draft_len)[1][0, 0])
     parts, latency = round_parts(deployment, drafter, curve, drafts)
-    least = None
-    if not drafter.is_ideal:
-        wish = Wish(draft_len=drafts, max_draft_len=drafts)
-        least = solve(case, drafter, "accept", wish)
+    wish = Wish(draft_len=drafts, max_draft_len=drafts)
+    least = None if drafter.is_ideal else solve(case, drafter, "accept", wish)
     query_len = float(np.asarray(curve.verify_len)[drafts])
     forward = ForwardPass(request.batch_size, query_len, context)
     notes = (
@@ -332,16 +338,9 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
         *one.decoding.notes,
         *one.curve.measuring_notes,
     )
+    warnings = tuple(one.warnings(case))
     return Explanation(
-        case,
-        forward,
-        latency,
-        None,
-        parts,
-        row,
-        least,
-        notes=notes,
-        warnings=tuple(one.warnings(case)),
+        case, forward, latency, None, parts, row, least, notes=notes, warnings=warnings
     )
 
 
@@ -375,24 +374,6 @@ _SHOWN: Final = (
     *("op", "count", "flops", "moved_bytes", "intensity", "compute_dtype", "bound", "seconds"),
     "share",
 )
-
-
-def operation_rows(latency: PassLatency) -> list[OperationRow]:
-    """Return the operations of a pass at one operating point and what is none, longest first."""
-
-    def cost(one: OpLatency) -> tuple[str, ...]:
-        each_s = f"{float(one.seconds) / one.op.count:.9g}"
-        return one.op.name, one.op.kind, one.compute_dtype, each_s
-
-    total_s = float(latency.total_s)
-    rows = [_row(ops, total_s) for ops in grouped(latency.ops, cost).values()]
-    rows += [
-        OperationRow(
-            op=name, kind=kind, count=1, bound=kind, seconds=seconds, share=seconds / total_s
-        )
-        for name, kind, seconds in latency.beside_ops_s
-    ]
-    return sorted(rows, key=lambda row: -row.seconds)
 
 
 def correction_notes(latency: PassLatency) -> Iterator[str]:
@@ -446,17 +427,16 @@ def _band(row: LoadRow) -> tuple[float | None, float | None]:
 
 def _round_text(explanation: Explanation, parts: RoundParts, row: LoadRow) -> str:
     """Return a round against a plain step: what is added, part by part, and what it brings."""
-    rows = [_part("plain step", parts.decode_s, parts)]
     added = sorted(parts.added_s.items(), key=lambda part: -part[1])
     small = [s for _, s in added if abs(s) < _SMALL_PART * parts.decode_s]
     if len(small) > 1 and not shows_notes():
         added = [part for part in added if part[1] not in small]
         added.append((f"{len(small)} smaller parts", sum(small)))
-    rows += [
-        _part(f"{'+' if seconds > 0 else '-'} {name}", abs(seconds), parts)
-        for name, seconds in added
+    signed = [(f"{'+' if seconds > 0 else '-'} {name}", abs(seconds)) for name, seconds in added]
+    rows = [
+        [name, format_seconds(seconds), f"{seconds / parts.decode_s:.2f}"]
+        for name, seconds in [("plain step", parts.decode_s), *signed, ("= round", parts.round_s)]
     ]
-    rows.append(_part("= round", parts.round_s, parts))
     rows.append(["tokens of the round", "", f"{parts.tokens_per_round:.2f}"])
     speedup = f"{parts.speedup:.2f}x" if is_told(*_band(row)) else UNSURE
     rows.append(["speedup", "", row.reason or speedup])
@@ -467,10 +447,6 @@ def _round_text(explanation: Explanation, parts: RoundParts, row: LoadRow) -> st
     table = format_table(["", "time", "plain steps"], rows)
     found = "\n".join(map(wrapped, [explanation.decision, explanation.why]))
     return page(explanation, table, found=found)
-
-
-def _part(name: str, seconds: float, parts: RoundParts) -> list[str]:
-    return [name, format_seconds(seconds), f"{seconds / parts.decode_s:.2f}"]
 
 
 COMMAND: Final = Command(

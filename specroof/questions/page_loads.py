@@ -231,30 +231,21 @@ def played_points(
     presets, clients = at_points(context_len, batch_size)
     if not (presets and clients and drafters):
         return None
-    rows = [
-        _figures(fields)
-        for preset, drafter in product(presets, drafters)
-        for fields in _rows(deployment, preset, clients, drafter)
-    ]
+    rows = list[list[float]]()
+    for preset, drafter in product(presets, drafters):
+        counts = [int(REQUESTS_PER_CLIENT * count) for count in clients]
+        load = Load(clients, [preset.context_len], preset.workload, requests=counts)
+        case = Case(deployment, load, "queue")
+        one = outcomes(case, drafter, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
+        fields = load_fields(one, load, money_of(deployment.setup))
+        rows += [_figures(LoadRow(**each)) for each in fields]
     grid = np.transpose(rows).reshape(-1, len(presets), len(drafters), len(clients))
     kinds = tuple(drafter.kind for drafter in drafters)
     return PlayedPoints(kinds, *np.split(grid, [len(grid) - len(PLAYED)]))
 
 
-def _rows(
-    deployment: Deployment, preset: Preset, clients: Sequence[float], drafter: Drafter
-) -> list[dict[str, Any]]:
-    """Return the fields of `LoadRow` at each load."""
-    counts = [int(REQUESTS_PER_CLIENT * count) for count in clients]
-    load = Load(clients, [preset.context_len], preset.workload, requests=counts)
-    case = Case(deployment, load, "queue")
-    one = outcomes(case, drafter, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
-    return [*load_fields(one, load, money_of(deployment.setup))]
-
-
-def _figures(fields: dict[str, Any]) -> list[float]:
+def _figures(row: LoadRow) -> list[float]:
     """Return the choices and figures of a row."""
-    row = LoadRow(**fields)
     if row.decision is None or row.near_best is None or not row.tried_draft_len:
         return [0.0] * 5 + [1.0] * len(PLAYED)
     figures = [getattr(row, name) for name in FIGURES]

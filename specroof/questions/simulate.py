@@ -94,9 +94,10 @@ class BatchTimes(ServedAnswer):
 
     def text(self) -> str:
         """Return the spread of times, with drafts and without."""
-        means = [row for row in self.rows if row.interval == "per_token"]
         told = (
-            f"{format_seconds(row.mean_s)} with {format_drafts(row.draft_len)}" for row in means
+            f"{format_seconds(row.mean_s)} with {format_drafts(row.draft_len)}"
+            for row in self.rows
+            if row.interval == "per_token"
         )
         table = rows_table(self.rows, [*TimesRow.quantities()][:-1])
         return page(self, table, found=f"mean time per token: {', '.join(told)}")
@@ -120,12 +121,8 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     """Decode batches round by round: time between tokens at the mean, p50, p95 and p99."""
     drafter = request.sampled(request.drafter)
     acceptance = chain_acceptance(drafter)
-    check_tokens(
-        request.batch_size,
-        draft_len=0 if request.draft_len is None else request.draft_len,
-        output_len=request.output_len,
-        n_batches=request.n_batches,
-    )
+    asked = fields_of(request, "output_len", "n_batches")
+    check_tokens(request.batch_size, draft_len=request.draft_len or 0, **asked)
     longest = longest_draft(drafter, acceptance, request.draft_len, name="draft_len")
     deployment = request.resolved()
     # Over every batch size from 1 up: batches shrink while they are decoded.
@@ -136,33 +133,33 @@ def times_of_batches(request: TimesRequest) -> BatchTimes:
     if room_rule(deployment.setup, None) != "ignore":
         room = server_room(deployment, drafter, curve.context_len, curve.verify_len)
         full += room.warnings(curve, "larger batches are priced as if memory had no end")
-    draft_len = request.draft_len
-    length = int(curve.best_draft_len[0, -1]) if draft_len is None else draft_len
-    runs = {
-        drafts: simulated(
+    length = request.draft_len
+    if length is None:
+        length = int(curve.best_draft_len[0, -1])
+    rows = list[TimesRow]()
+    for drafts in dict.fromkeys((0, length)):
+        run = simulated(
             acceptance,
             curve.round_s[0, :, drafts],
             draft_len=drafts,
-            output_len=request.output_len,
-            n_batches=request.n_batches,
             seed=request.seed,
+            **asked,
         )
-        for drafts in dict.fromkeys((0, length))
-    }
-    return BatchTimes(
-        Case(deployment, load),
-        drafter=curve.drafter,
-        **fields_of(request, "batch_size", "context_len", "output_len", "n_batches"),
-        rows=tuple(
+        rows += [
             TimesRow(
                 draft_len=drafts,
                 interval=name,
                 **asdict(getattr(run, name)),
                 tokens_per_round=run.tokens_per_round,
             )
-            for drafts, run in runs.items()
             for name in _INTERVALS
-        ),
+        ]
+    return BatchTimes(
+        Case(deployment, load),
+        drafter=curve.drafter,
+        **fields_of(request, "batch_size", "context_len"),
+        **asked,
+        rows=tuple(rows),
         notes=(*curve.notes, *full),
     )
 
@@ -264,9 +261,7 @@ def sampling_is_exact(request: ExactRequest) -> Exactness:
     else:
         pair = np.array(request.target), np.array(request.draft)
     return Exactness(
-        simulate_exactness(
-            *pair, draft_len=request.draft_len, n_tokens=request.n_tokens, seed=request.seed
-        )
+        simulate_exactness(*pair, **fields_of(request, "draft_len", "n_tokens", "seed"))
     )
 
 
