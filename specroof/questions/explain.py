@@ -254,7 +254,8 @@ class Explanation(ServedAnswer, Charted):
             rate = ", more than any acceptance gives"
             rate = rate if least is None else f", an acceptance of {least:.2f}"
         largest = [f"{name} ({steps:.2f} of a step)" for name, steps in parts.largest()]
-        adds = f" It adds mostly {' and '.join(largest)}." if largest else ""
+        terms = " and ".join(filter(None, [", ".join(largest[:-1]), *largest[-1:]]))
+        adds = f" It adds mostly {terms}." if terms else ""
         return (
             f"A round yields {parts.tokens_per_round:.2f} tokens and takes {parts.steps:.2f} plain "
             f"steps.{adds} Break-even: {parts.steps:.2f} tokens per round{rate}."

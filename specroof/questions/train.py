@@ -27,7 +27,7 @@ from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes, outcomes
-from specroof.outcomes.rows import LOAD_KEYS, LoadRow, load_fields
+from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.questions import parameters as p
 from specroof.questions.answer import OfDrafter, OnChips, decision_line, rows_table
 from specroof.questions.capacity import usual_drafts
@@ -35,10 +35,11 @@ from specroof.questions.objects import DrafterLike, Values, as_list, money_of
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.worth import (
     at_lengths,
+    columns_beside_loads,
     length_notes,
     lengths_within,
-    load_words,
     loads_words,
+    of_load,
     one_context,
 )
 from specroof.reading.words import numbers
@@ -262,11 +263,7 @@ class Trained(OfDrafter):
         paid = [row.days_until_paid or math.inf for row in self.expected]
         last = max((days for days in paid if days < math.inf), default=0.0)
         return tuple(
-            TrainDay(
-                day=day,
-                tokens_per_day=row.tokens_per_day,
-                times_paid=day / until,
-            )
+            TrainDay(day=day, tokens_per_day=row.tokens_per_day, times_paid=day / until)
             for row, until in zip(self.expected, paid, strict=True)
             if until < math.inf
             for day in np.linspace(0, min(last, _MOST_PAID * until), _MOST_PAID + 1).tolist()
@@ -282,14 +279,11 @@ class Trained(OfDrafter):
             ]
             for place, tokens in enumerate(traffics)
         }
-        shown = [*_SHOWN]
-        if len({row.load for row in rows}) == 1:
-            shown = [name for name in _SHOWN if name not in LOAD_KEYS]
         first = [row for row in rows if row.load == rows[0].load]
         decision = decision_line(
             first, [f"{row.accept_length:.3g}" for row in first], " tokens/round"
         )
-        decision += _of_first_load(self.rows)
+        decision += of_load(rows[0], rows)
         beside = (
             f"savings are counted against {self.against or 'plain decoding'}, with at most "
             f"{format_drafts(self.draft_len)}"
@@ -301,7 +295,7 @@ class Trained(OfDrafter):
             )
         return page(
             self,
-            rows_table(rows, shown, paid),
+            rows_table(rows, columns_beside_loads(_SHOWN, rows), paid),
             wrapped(beside),
             found="\n".join(
                 map(wrapped, [decision, paid_line(self), cost_line(self), answers_line(self)])
@@ -323,12 +317,17 @@ class Trained(OfDrafter):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
-        trained = fields_of(
-            self,
-            *("drafter", "against", "samples", "sample_len", "epochs"),
-            *("unrolled_steps", "draft_len"),
+        names = (
+            "drafter",
+            "against",
+            "samples",
+            "sample_len",
+            "epochs",
+            "unrolled_steps",
+            "draft_len",
         )
-        return self.envelope(self.case | trained, {"training": asdict(self.training)})
+        case = self.case | fields_of(self, *names)
+        return self.envelope(case, {"training": asdict(self.training)})
 
 
 @question(TrainRequest, on_chips=OnChips)
@@ -380,13 +379,11 @@ def train(request: TrainRequest) -> Trained:
             plain_hours, _ = saves.hours(first, saves.fields(first))
         for length, reached in zip(lengths, one.seen, strict=True):
             rows += saves.rows(reached, length)
-    notes += _idle_note(rows[0], plain_hours, _of_first_load(rows), money.devices)
+    notes += _idle_note(rows[0], plain_hours, of_load(rows[0], rows), money.devices)
     return Trained(
         case,
         drafter=drafter.name,
-        samples=request.samples,
-        sample_len=request.sample_len,
-        epochs=request.epochs,
+        **fields_of(request, "samples", "sample_len", "epochs"),
         unrolled_steps=steps,
         draft_len=drafts,
         training=training,
@@ -395,12 +392,6 @@ def train(request: TrainRequest) -> Trained:
         notes=tuple(dict.fromkeys(notes)),
         warnings=tuple(dict.fromkeys(warnings)),
     )
-
-
-def _of_first_load(rows: Sequence[TrainRow]) -> str:
-    """Return the first load in brackets, for what is said of it; nothing if it is the only one."""
-    loads = {row.load for row in rows}
-    return f" ({load_words(rows[0])})" if len(loads) > 1 else ""
 
 
 def _idle_note(row: TrainRow, plain_hours: float, beside: str, devices: int) -> Iterator[str]:
@@ -450,24 +441,20 @@ def _training(
     found = training_of(
         deployment, head, (samples, sample_len, epochs), steps, devices, is_online=request.online
     )
-    found = _with_answers(request, case, found, samples)
+    answer_len = _ANSWER_SHARE * sample_len
+    if request.answer_len is not None:
+        answer_len = number_within("answer_len", request.answer_len, Bounds(0, sample_len - 1))
+    if answer_len:
+        hours = _answers_hours(case, samples, Workload(sample_len - answer_len, answer_len))
+        found = replace(found, answer_len=answer_len, answers_hours=hours)
     if money.usd_per_hour is not None:
         least, usual, most = (hours * money.usd_per_hour for hours in found.hours)
         found = replace(found, usd=(least, usual, most))
     return found, steps
 
 
-def _with_answers(
-    request: TrainRequest, case: Case, training: Training, samples: float
-) -> Training:
-    """Return what training takes with answers that the target writes on servers as they are."""
-    sample_len = training.tokens / samples
-    answer_len = _ANSWER_SHARE * sample_len
-    if request.answer_len is not None:
-        answer_len = number_within("answer_len", request.answer_len, Bounds(0, sample_len - 1))
-    if not answer_len:
-        return training
-    workload = Workload(sample_len - answer_len, answer_len)
+def _answers_hours(case: Case, samples: float, workload: Workload) -> float:
+    """Return the device-hours in which servers as they are write so many answers."""
     requests = [REQUESTS_PER_CLIENT * _ANSWERS_IN_FLIGHT]
     load = Load(
         [float(_ANSWERS_IN_FLIGHT)], [workload.mean_context_len], workload, requests=requests
@@ -476,8 +463,7 @@ def _with_answers(
     (found,) = at_lengths(servers, ideal_drafter(), [2.0], 1)
     tokens_per_s = next(load_fields(found.seen[0], load, Money(1)))["plain_tokens_per_s"]
     devices = case.deployment.setup.placement.devices
-    hours = samples * answer_len / tokens_per_s * devices / _HOUR_S
-    return replace(training, answer_len=answer_len, answers_hours=hours)
+    return float(samples * workload.output_len / tokens_per_s * devices / _HOUR_S)
 
 
 def training_of(
@@ -640,14 +626,13 @@ _SHOWN: Final = (
 
 def paid_line(answer: Trained, most: int | None = None) -> str:
     """Return when the training has paid at the middle length, by traffic, of so many at most."""
-    length = (
-        f"with {answer.expected[0].accept_length:.3g} tokens/round{_of_first_load(answer.rows)}"
-    )
+    first = answer.expected[0]
+    length = f"with {first.accept_length:.3g} tokens/round{of_load(first, answer.rows)}"
     told = ", ".join(
         f"{_days(row)} at {format_count(row.tokens_per_day)} tokens a day"
         for row in answer.expected[:most]
     )
-    if answer.expected[0].days_until_paid is None:
+    if first.days_until_paid is None:
         return f"never paid {length}: nothing is saved beside {answer.against or 'plain decoding'}"
     return f"paid after {told}, {length}"
 
@@ -673,13 +658,12 @@ def cost_line(answer: Trained) -> str:
     """Return what training takes."""
     training, devices = answer.training, answer.training.devices
     kept = f", {format_si(training.storage_bytes, 'B')} on disk" * (training.storage_bytes > 0)
-    parts = [
+    return (
         f"training: {_range(training.hours)} device-hours on {devices} x "
-        f"{answer.setup.hardware.name}, {_plain(training.hours[1] / devices)} h in all",
-        f"{_plain(training.states_hours)} of them for hidden states{kept}",
-        *([] if training.usd is None else [f"{_range(training.usd)} USD"]),
-    ]
-    return "; ".join(parts)
+        f"{answer.setup.hardware.name}, {_plain(training.hours[1] / devices)} h in all; "
+        f"{_plain(training.states_hours)} of them for hidden states{kept}"
+        + ("" if training.usd is None else f"; {_range(training.usd)} USD")
+    )
 
 
 def answers_line(answer: Trained) -> str:

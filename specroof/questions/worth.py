@@ -131,23 +131,17 @@ class Worth(OfDrafter):
             f"tokens/round as measured with {format_drafts(self.draft_len)}; gain per token: speedup for "
             f"each further one;\nenough: drafts beyond these bring less than 1%"
         )
-        limits = {
-            load_words(row) if len(self.by_load) > 1 else "": format_seconds(row.tpot_limit_s)
-            for row in self.rows
-        }
-        waits = ", ".join(f"{wait}{load and f' ({load})'}" for load, wait in limits.items())
+        limits = {of_load(row, self.rows): format_seconds(row.tpot_limit_s) for row in self.rows}
+        waits = ", ".join(f"{wait}{load}" for load, wait in limits.items())
         users = f"users: the most that get a token within {waits}"
         if self.rows[0].rate:
             users += "; most req/s: the largest rate of which p99 waits no longer"
-        shown = [*_SHOWN]
-        if len(self.by_load) == 1:
-            shown = [name for name in _SHOWN if name not in LOAD_KEYS]
         lines = [
             decision_line(rows, [f"{row.accept_length:.4g}" for row in rows], " tokens/round")
-            + (f" ({load_words(rows[0])})" if len(self.by_load) > 1 else "")
+            + of_load(rows[0], self.rows)
             for rows in self.by_load.values()
         ]
-        table = rows_table(self.rows, shown)
+        table = rows_table(self.rows, columns_beside_loads(_SHOWN, self.rows))
         return page(
             self, table, wrapped(users), found="\n".join(map(wrapped, lines)), more=[meaning]
         )
@@ -380,9 +374,26 @@ def _users(case: Case, drafter: Drafter, one: Outcomes, most: Array, tpot_s: flo
 # --- The gains of better drafters, as a table ----------------------------------------------------
 
 
-def load_words(row: LoadRow) -> str:
-    """Return the load of a row with its name."""
-    return next(q.labelled(key, row.load) for key in LOAD_KEYS if getattr(row, key) is not None)
+def of_load(row: LoadRow, rows: Sequence[LoadRow]) -> str:
+    """Return the load of a row in brackets, for what is said of it; nothing if rows have no other.
+
+    Examples
+    --------
+    >>> from specroof import worth
+    >>> first, *others = worth("Qwen/Qwen3-8B", "h100", batch_size=[1, 8], accept_length=3).rows
+    >>> of_load(first, others), of_load(first, [first])
+    (' (batch 1)', '')
+    """
+    if {one.load for one in rows} == {row.load}:
+        return ""
+    key = next(key for key in LOAD_KEYS if getattr(row, key) is not None)
+    return f" ({q.labelled(key, row.load)})"
+
+
+def columns_beside_loads(names: Sequence[str], rows: Sequence[LoadRow]) -> list[str]:
+    """Return the columns that a table has: those of loads only where there are several."""
+    several = len({row.load for row in rows}) > 1
+    return [name for name in names if several or name not in LOAD_KEYS]
 
 
 COMMAND: Final = Command(
