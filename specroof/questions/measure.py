@@ -218,17 +218,14 @@ class Measured(Noted):
         base = self.calibrated.calibration.base
         shown = ("rows", "context_len", "measured_s", "before_s", "before_off", "after_s", "off")
         passes = rows_table(self.rows, shown, before_s=base)
-        curves = (self.before, self.after)
-        speedups = format_table(
-            ["drafts", base, "now"],
-            [
-                [f"{row['draft_len']:g}", f"{row['before']:.2f}x", f"{row['after']:.2f}x"]
-                for row in self.speedups
-            ],
-        )
+        cells = [
+            [f"{row['draft_len']:g}", f"{row['before']:.2f}x", f"{row['after']:.2f}x"]
+            for row in self.speedups
+        ]
+        speedups = format_table(["drafts", base, "now"], cells)
         was, now = (
             f"{float(curve.best_speedup[0, 0]):.2f}x with {int(curve.best_draft_len[0, 0])} drafts"
-            for curve in curves
+            for curve in (self.before, self.after)
         )
         best = f"{self.after.drafter}, {_CONTEXT} cached tokens: {was} in {base}, {now} as measured here"
         return page(self, passes, speedups, best)

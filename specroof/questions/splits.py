@@ -37,18 +37,16 @@ def dividing_setups(
     OptionError
         Where none of these numbers is allowed: the refusal of the last.
     """
-    refusal: OptionError | None = None
-    divides = False
+    refusals = list[OptionError]()
     for power in range(most.bit_length()):
         try:
             setup = setup_of(profile, 2**power, is_prefill)
         except OptionError as why:  # it does not divide
-            refusal = why
-            continue
-        divides = True
-        yield setup
-    if refusal is not None and not divides:
-        raise refusal
+            refusals.append(why)
+        else:
+            yield setup
+    if len(refusals) == most.bit_length():
+        raise refusals[-1]
 
 
 def candidate_splits(
@@ -101,12 +99,17 @@ def candidate_splits(
 # --- What the page and ``--json`` say of them -----------------------------------------------------
 
 
-def split_name(setup: Setup, split: "Split") -> str:
-    """Return how many devices there are, and how many workers of each kind have how many."""
-    sides = (
+def _sides(setup: Setup, split: "Split") -> list[tuple[int, Setup, str]]:
+    """Return how many workers of each kind there are, and where one of them runs."""
+    return [
         (split.prefill_workers, split.prefill, "prefill"),
         (split.decode_workers, setup, "decode"),
-    )
+    ]
+
+
+def split_name(setup: Setup, split: "Split") -> str:
+    """Return how many devices there are, and how many workers of each kind have how many."""
+    sides = _sides(setup, split)
     chips = list(dict.fromkeys(where.hardware.name for _, where, _ in sides))
     workers = ", ".join(
         f"{count} x {where.placement.devices} {f'{where.hardware.name} ' * (len(chips) > 1)}{what}"
@@ -180,10 +183,7 @@ def split_json(setup: Setup, split: "Split") -> dict[str, Any]:
                 "engine": where.engine.full_name,
                 "placement": asdict(where.placement),
             }
-            for name, count, where in (
-                ("prefill", split.prefill_workers, split.prefill),
-                ("decode", split.decode_workers, setup),
-            )
+            for count, where, name in _sides(setup, split)
         },
     }
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -63,11 +64,8 @@ class Study:
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """Every target with every drafter, by their positions from 1."""
-        return [
-            (target, drafter)
-            for target in range(1, len(self.targets) + 1)
-            for drafter in range(1, len(self.drafters) + 1)
-        ]
+        targets, drafters = len(self.targets), len(self.drafters)
+        return [*product(range(1, targets + 1), range(1, drafters + 1))]
 
     @property
     def n_curve_points(self) -> int:
@@ -89,7 +87,7 @@ class Study:
     @property
     def n_points(self) -> int:
         """Points of the whole study."""
-        return len(self.targets) * len(self.drafters) * self.n_curve_points
+        return len(self.pairs) * self.n_curve_points
 
 
 #: What a study can be given as.
