@@ -1,9 +1,9 @@
 """What do draft lengths gain that follow the load, or the drafter's confidence?"""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import partial
 from itertools import groupby
 from typing import Annotated, Any, Final
 
@@ -16,7 +16,7 @@ from specroof.cost import ForwardPass
 from specroof.drafters import Drafter
 from specroof.errors import Note, OptionError, refuse, reject
 from specroof.frameworks import FRAMEWORKS
-from specroof.latency.setup import Deployment, release_in
+from specroof.latency.setup import Deployment, Setup, release_in
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, bands_around, load_fields
 from specroof.policies.adaptive import (
@@ -235,15 +235,20 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
         refuse("drafter", drafter.name, "an acceptance of at least 1 draft")
     n_rounds = whole_within("n_rounds", request.n_rounds, "simulated_len")
     seed = whole_within("seed", request.seed, "seed")
-    _refuse_many(loads, longest, n_rounds)
+    for size in loads:  # before anything is computed for them
+        drafts = max(n_rounds, LEAST_ROUNDS * size) * longest
+        most = min(_MOST_DRAFTS, _MOST_DRAFTS_OF_ONE * size)
+        if drafts > most:
+            counted = f"n_rounds (at least {LEAST_ROUNDS} of each sequence) x draft_len"
+            refuse(counted, drafts, f"at most {most} drafts at a batch size of {size}")
     load = _load(request, loads)
     lengths = _lengths(request, drafter, load, loads, longest)
     found, rates, best, depth = lengths.found, lengths.rates, lengths.by_load, lengths.depth
     one_length, sizes = lengths.fixed, lengths.running
     deployment, curve = found.deployment, found.curves[0]
-    costs = _costs(deployment, drafter, max(sizes), float(curve.context_len[0]), depth)
+    costs = _costs(deployment, drafter, sizes, float(curve.context_len[0]), depth)
     survival = acceptance.survival(np.arange(1, depth + 1))
-    is_block = costs(sizes[0]).is_block
+    is_block = costs[sizes[0]].is_block
     made = depth if is_block else max(1, int(best.max()))
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
@@ -258,30 +263,33 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     simulated: list[dict[str, PolicyOutcome]] = []
     dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}
     for size in sizes:
-        each = simulated_policies(costs(size), survival, **dice)
+        each = simulated_policies(costs[size], survival, **dice)
         oracle = each.pop("oracle")
         if facts.adaptive_verification:
             each[VERIFICATION] = adaptive_verification(
-                costs(size), survival, draft_len=made, **dice
+                costs[size], survival, draft_len=made, **dice
             )
         if facts.adaptive_steps and steps:
             each[STEPS] = sglang_steps(
-                *(costs(size), survival, facts.adaptive_steps),
+                *(costs[size], survival, facts.adaptive_steps),
                 initial=max(1, one_length),
                 sizes=captured,
             )
         simulated.append({**each, "oracle": oracle})
     fixed = fixed_outcomes(rates, [one_length] * len(rates))
-    alone = [float(fixed_rates(costs(size), survival)[one_length]) for size in sizes]
+    alone = [float(fixed_rates(costs[size], survival)[one_length]) for size in sizes]
     outcomes = {FIXED[0]: fixed, FIXED[1]: fixed_outcomes(rates, best.tolist())} | {
         policy: tuple(map(beside, fixed, alone, [each[policy] for each in simulated]))
         for policy in simulated[0]
     }
     notes = [*found.notes, *([] if is_block else [_LATE]), _RESTS_ON]
-    flags, refused = None, ""
+    flags = None
     if facts.framework in FRAMEWORKS and best.any():
-        flags, refused = _flags(request, drafter, deployment, lengths.ranges)
-        notes += [f"flags: {note}" for note in flags.notes] if flags else [refused]
+        try:
+            flags = _flags(request, drafter, deployment.setup, lengths.ranges)
+            notes += [f"flags: {note}" for note in flags.notes]
+        except OptionError as refusal:
+            notes.append(f"no flags: {refusal}")
     return Adaptive(
         found.about,
         drafter=curve.drafter,
@@ -390,22 +398,24 @@ def _lengths(
 def _flags(
     request: AdaptiveRequest,
     drafter: Drafter,
-    deployment: Deployment,
+    setup: Setup,
     ranges: Sequence[tuple[int, int, int]],
-) -> tuple[Launch | None, str]:
-    """Return the flags of the lengths by load, or why a server has none."""
-    setup = deployment.setup
-    try:
-        plan = request.speculation(
-            drafter,
-            ranges,
-            request.draft_model,
-            settings=server_of(request.server),
-            capability=setup.hardware.compute_capability,
-        )
-        return launch(plan, release_in(setup, setup.engine.rules)), ""
-    except OptionError as refusal:
-        return None, f"no flags: {refusal}"
+) -> Launch:
+    """Return the flags of the lengths by load.
+
+    Raises
+    ------
+    OptionError
+        For a server that has none.
+    """
+    plan = request.speculation(
+        drafter,
+        ranges,
+        request.draft_model,
+        settings=server_of(request.server),
+        capability=setup.hardware.compute_capability,
+    )
+    return launch(plan, release_in(setup, setup.engine.rules))
 
 
 def _loads(request: AdaptiveRequest) -> dict[int, int]:
@@ -432,20 +442,10 @@ def _load(request: AdaptiveRequest, loads: Iterable[int]) -> Load:
     return played_load(drawn, load) if load.workload is not None or drawn.is_played else load
 
 
-def _refuse_many(loads: Iterable[int], longest: int, n_rounds: int) -> None:
-    """Refuse more drafts than memory and patience allow, before anything is computed for them."""
-    counted = f"n_rounds (at least {LEAST_ROUNDS} of each sequence) x draft_len"
-    for load in loads:
-        drafts = max(n_rounds, LEAST_ROUNDS * load) * longest
-        most = min(_MOST_DRAFTS, _MOST_DRAFTS_OF_ONE * load)
-        if drafts > most:
-            refuse(counted, drafts, f"at most {most} drafts at a batch size of {load}")
-
-
 def _costs(
-    deployment: Deployment, drafter: Drafter, most: int, context_len: float, depth: int
-) -> Callable[[int], BatchCosts]:
-    """Return the seconds of rounds of each batch up to a size, whatever its sequences draft.
+    deployment: Deployment, drafter: Drafter, sizes: Sequence[int], context_len: float, depth: int
+) -> dict[int, BatchCosts]:
+    """Return the seconds of rounds of batches of some sizes, whatever their sequences draft.
 
     A verification takes as long as one in which all sequences share its drafts equally: with the
     same tokens, padded to the same captured size.
@@ -459,29 +459,28 @@ def _costs(
     stages = deployment.setup.placement.pipeline_parallel
     if stages > 1:
         refuse("pipeline_parallel", stages, "1: rounds in stages are no sum of their parts")
-    load = Load(np.arange(1.0, most + 1).tolist(), [context_len])
+    load = Load(np.arange(1.0, max(sizes) + 1).tolist(), [context_len])
     curve = served_curve(deployment, drafter, load, "ignore", max_draft_len=depth).decoding
 
-    def costs(batch_size: int) -> BatchCosts:
+    costs = dict[int, BatchCosts]()
+    for size in sizes:
         draft_s, verify_s, round_s = (
-            seconds[0, :batch_size].T for seconds in (curve.draft_s, curve.verify_s, curve.round_s)
+            seconds[0, :size].T for seconds in (curve.draft_s, curve.verify_s, curve.round_s)
         )
         alone_s = draft_s[1:, -1] + verify_s[1:, -1]
         engine_s = round_s[1, -1] - alone_s[0]
         if not np.allclose(round_s[1:, -1], alone_s + engine_s, atol=0.0):
             reject(f"drafter {curve.drafter!r} drafts while the target verifies", "before it")
         steps = np.diff(draft_s, axis=0)
-        drafts = np.arange(batch_size * depth + 1) / batch_size
-        return BatchCosts(
-            verify_s=engine_pass_s(
-                deployment, ForwardPass(float(batch_size), 1.0 + drafts, context_len)
-            ),
+        drafts = np.arange(size * depth + 1) / size
+        passes = ForwardPass(float(size), 1.0 + drafts, context_len)
+        costs[size] = BatchCosts(
+            verify_s=engine_pass_s(deployment, passes),
             draft_step_s=np.concatenate([np.zeros((depth, 1)), steps], axis=1),
             engine_s=float(engine_s),
             is_block=bool(depth > 1 and np.median(steps[1:, -1]) < _SAME_PASS * steps[0, -1]),
         )
-
-    return cache(costs)
+    return costs
 
 
 # --- The gains of adaptive draft lengths, as a table ---------------------------------------------
