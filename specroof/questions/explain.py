@@ -219,24 +219,21 @@ class Explanation(ServedAnswer, Charted):
         if self.first_token_s is not None:
             case["time_to_first_token_s"] = self.first_token_s
         if self.round is not None and self.load_row is not None:
-            case["round"] = self._round_dict(self.round, self.load_row)
+            parts, least, (low, high) = self.round, self.break_even, _band(self.load_row)
+            names = ("drafter", "draft_len", "decode_s", "round_s", "tokens_per_round")
+            case["round"] = {
+                **fields_of(parts, *names),
+                **fields_of(self.load_row, "decision", "reason"),
+                "speedup": parts.speedup,
+                "speedup_low": low,
+                "speedup_high": high,
+                "break_even_tokens": parts.steps,
+                "break_even_acceptance": None if least is None else least.value,
+                "added_s": dict(parts.added_s),
+                "decode_parts_s": dict(parts.decode_parts_s),
+                "why": self.why,
+            }
         return self.envelope(case)
-
-    def _round_dict(self, parts: RoundParts, row: LoadRow) -> dict[str, Any]:
-        least = self.break_even
-        low, high = _band(row)
-        return {
-            **fields_of(parts, "drafter", "draft_len", "decode_s", "round_s", "tokens_per_round"),
-            **fields_of(row, "decision", "reason"),
-            "speedup": parts.speedup,
-            "speedup_low": low,
-            "speedup_high": high,
-            "break_even_tokens": parts.steps,
-            "break_even_acceptance": None if least is None else least.value,
-            "added_s": dict(parts.added_s),
-            "decode_parts_s": dict(parts.decode_parts_s),
-            "why": self.why,
-        }
 
     @property
     def decision(self) -> str:
@@ -282,18 +279,25 @@ def explain(request: ExplainRequest) -> Explanation:
     for name in ("draft_len", "temperature", "rule"):
         if getattr(request, name) is not None:
             refuse(name, getattr(request, name), "with a drafter")
-    deployment = request.resolved()
-    forward = _forward_pass(request)
-    latency = pass_latency(deployment, forward)
-    first_token_s = None
-    if request.prefill:
+    deployment, first_token_s = request.resolved(), None
+    batch, new, context = request.batch_size, request.query_len, request.context_len
+    if not request.prefill:
+        forward = ForwardPass(
+            batch, 1 if new is None else new, 4096 if context is None else context
+        )
+    elif new is None:
+        message = "query_len is missing; needed for a prefill: the tokens of the prompt"
+        raise OptionError(message)
+    else:
         from specroof.serving.prefills import request_s  # noqa: PLC0415 - a cold start is felt
 
+        forward = prefill_pass(new, batch_size=batch, context_len=context or 0)
         lost_s = deployment.setup.engine.lost_s(forward.query_len + forward.context_len)
         alone_s = request_s(deployment, forward, prefill_rules(deployment).chunk)
         first_token_s = float(alone_s + lost_s)
+    latency = pass_latency(deployment, forward)
     notes = (*latency.notes, *correction_notes(latency))
-    load = Load([request.batch_size], [float(forward.context_len)])
+    load = Load([batch], [float(forward.context_len)])
     return Explanation(Case(deployment, load), forward, latency, first_token_s, notes=notes)
 
 
@@ -343,28 +347,6 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     return Explanation(
         case, forward, latency, None, parts, row, least, notes=notes, warnings=warnings
     )
-
-
-def _forward_pass(request: ExplainRequest) -> ForwardPass:
-    """Return the pass that a request asks about.
-
-    Raises
-    ------
-    OptionError
-        For a prefill without the length of its prompt, and numbers that no pass has.
-    """
-    batch, new, context = request.batch_size, request.query_len, request.context_len
-    try:
-        if not request.prefill:
-            return ForwardPass(
-                batch, 1 if new is None else new, 4096 if context is None else context
-            )
-        if new is None:
-            message = "query_len is missing; needed for a prefill: the tokens of the prompt"
-            raise OptionError(message)
-        return prefill_pass(new, batch_size=batch, context_len=context or 0)
-    except ValueError as refusal:
-        raise OptionError(str(refusal)) from None
 
 
 # --- The operations of one pass, as rows and as a table ------------------------------------------
