@@ -104,9 +104,8 @@ class Calibrated(Charted):
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of predicted against measured throughput."""
-        calibration = self.calibration
-        rates = [(residual.point.source, residual) for residual in calibration.residuals]
-        return {"": throughput_chart(rates, [], engine=calibration.engine.name)}
+        rates = [(one.point.source, one) for one in self.calibration.residuals]
+        return {"": throughput_chart(rates, [], engine=self.calibration.engine.name)}
 
 
 @question(CalibrateRequest)
@@ -126,18 +125,17 @@ def calibrate(request: CalibrateRequest) -> Calibrated:
         f"fitted {names}, the rest as in {calibration.base}; mean error "
         f"{calibration.mean_error:.1%} over these points, at most {largest:.1%}",
     )
-    notes = list(benchmark.notes)
+    notes = benchmark.notes
     if not any(point.drafts for point in points):
+        left = "plain results calibrate step times, not the speedup"
         if any((point.verify_len or 1) > 1 for point in points):
             left = "timed passes calibrate verification, not the overhead of a round"
-        else:
-            left = "plain results calibrate step times, not the speedup"
-        notes.append(f"no result has drafts: {left}; add results with drafts")
+        notes += (f"no result has drafts: {left}; add results with drafts",)
     return Calibrated(
         benchmark,
         calibration,
         yaml,
-        notes=tuple(notes),
+        notes=notes,
         warnings=tuple(
             f"{parameter.name}: the points cannot tell it from its starting value in "
             f"{calibration.base}; to determine it, add "
@@ -210,19 +208,12 @@ def residual_fields(residual: Residual) -> dict[str, Any]:
 
 def calibration_text(calibration: Calibration) -> str:
     """Return a calibration as people read it."""
-    parameters = format_table(
-        ["fitted", "value", "+- (80%)", f"in {calibration.base}"],
-        [
-            [
-                parameter.name,
-                *(
-                    figure(value, _spelt(parameter))
-                    for value in (parameter.value, parameter.error, parameter.before)
-                ),
-            ]
-            for parameter in calibration.fitted
-        ],
-    )
+    cells = [
+        [one.name, *(figure(value, _spelt(one)) for value in (one.value, one.error, one.before))]
+        for one in calibration.fitted
+    ]
+    header = ["fitted", "value", "+- (80%)", f"in {calibration.base}"]
+    parameters = format_table(header, cells)
     points = format_table(RESIDUAL_HEADER, [*map(residual_cells, calibration.residuals)])
     kept = "\n".join(f"kept {name}: {reason}" for name, reason in calibration.kept)
     mean = f"mean error {calibration.mean_error:.1%} over the points that were fitted"
@@ -232,17 +223,16 @@ def calibration_text(calibration: Calibration) -> str:
 def residual_cells(residual: Residual) -> list[str]:
     """Return a point beside its prediction as cells below `RESIDUAL_HEADER`."""
     point = residual.point
-    drafts, rates = str(point.draft_len), [point.rate, residual.shown]
+    drafts, measured = str(point.draft_len), point.rate
     spelt: Callable[[float], str] = "{:.0f}".format
     if point.pass_s is not None:
-        drafts, rates = f"pass of {point.verify_len}", [point.pass_s, residual.shown]
-        spelt = format_seconds
+        drafts, measured, spelt = f"pass of {point.verify_len}", point.pass_s, format_seconds
     return [
         point.place,
         f"{point.batch_size:g}",
         f"{point.context_len:g}",
         drafts,
-        *map(spelt, rates),
+        *map(spelt, (measured, residual.shown)),
         f"{residual.off:+.1%}",
     ]
 

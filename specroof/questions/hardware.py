@@ -161,21 +161,16 @@ def _row(name: str, profile: HardwareProfile) -> ChipRow:
         f"{dtype}_flops_per_s": profile.peak.flops_per_s.get(dtype) for dtype in q.PEAKS
     }
     parts = (profile, profile.peak, profile.interconnect, profile.power, profile.price)
-    names = (
-        *("aliases", "memory_bytes", "usable_memory_bytes", "memory_bytes_per_s"),
-        *("multiprocessors", "link_bytes_per_s", "scale_out_bytes_per_s", "max_devices"),
-        *("board_watts", "usd_per_hour"),
-    )
-    for one in names:
+    for one in ChipRow.quantities().keys() - figures.keys():
         figures[one] = next((getattr(part, one) for part in parts if hasattr(part, one)), None)
-    return ChipRow(
-        name=name,
-        title=profile.name,
-        **figures,
-        price_date=None if profile.price is None else profile.price.date,
-        engines=(*profile.engines, "generic", "ideal"),
-        host=None if profile.host is None else profile.host.name,
-    )
+    figures |= {
+        "name": name,
+        "title": profile.name,
+        "price_date": None if profile.price is None else profile.price.date,
+        "engines": (*profile.engines, "generic", "ideal"),
+        "host": None if profile.host is None else profile.host.name,
+    }
+    return ChipRow(**figures)
 
 
 def _file_of(profile: HardwareProfile) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -14,7 +13,6 @@ from specroof import quantities as q
 from specroof.arrays import Array, number_within, whole_within
 from specroof.catalog import read_text
 from specroof.engines import calibrated_yaml, predicted_tokens_per_s
-from specroof.engines.calibration import Residual
 from specroof.errors import MeasurementError, expect, optional_library, refuse
 from specroof.evidence import Measurement
 from specroof.evidence.time_passes import LIBRARIES
@@ -202,8 +200,19 @@ class Measured(Noted):
     @property
     def rows(self) -> tuple[PassRow, ...]:
         """A row for each pass: seconds measured, and predicted before and after."""
-        residuals = self.calibrated.calibration.residuals
-        return tuple(map(_pass_row, residuals, self.before_s.tolist()))
+        rows, residuals = list[PassRow](), self.calibrated.calibration.residuals
+        for one, before_s in zip(residuals, self.before_s.tolist(), strict=True):
+            measured_s = _seconds(one.point, one.point.rate)
+            row = PassRow(
+                **residual_fields(one),
+                rows=one.point.rows,
+                measured_s=measured_s,
+                before_s=before_s,
+                before_off=before_s / measured_s - 1,
+                after_s=_seconds(one.point, one.predicted),
+            )
+            rows.append(row)
+        return tuple(rows)
 
     @property
     def speedups(self) -> list[dict[str, Any]]:
@@ -319,50 +328,30 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
         )
         for deployment in (served, own)
     )
+    warnings = [*calibrated.warnings]
+    if unsteady := [point for point in points if point.note]:
+        warnings.append(
+            f"{len(unsteady)} of {len(points)} passes are unsteady, that of {unsteady[0].rows:g} rows "
+            f"first ({unsteady[0].note}): time them again while the machine does nothing else"
+        )
+    if timed <= most:
+        warnings.append(
+            f"no pass of more than {timed} rows was timed: speedups end at {timed - 1} of {most} "
+            f"drafts"
+        )
     return Measured(
         calibrated,
         np.array([_seconds(point, rate) for point, rate in zip(points, rates, strict=True)]),
         before,
         after,
         notes=calibrated.notes,
-        warnings=(*calibrated.warnings, *_unsteady(points), *_untimed(timed, most)),
+        warnings=tuple(warnings),
     )
-
-
-def _untimed(timed: int, drafts: int) -> Iterator[str]:
-    """Yield a warning where no timed pass verifies as many drafts as are priced otherwise."""
-    if timed <= drafts:
-        yield (
-            f"no pass of more than {timed} rows was timed: speedups end at {timed - 1} of {drafts} "
-            f"drafts"
-        )
-
-
-def _unsteady(points: Sequence[Measurement]) -> Iterator[str]:
-    """Yield a warning where the machine did other work while passes were timed."""
-    noted = [point for point in points if point.note]
-    if noted:
-        yield (
-            f"{len(noted)} of {len(points)} passes are unsteady, that of {noted[0].rows:g} rows "
-            f"first ({noted[0].note}): time them again while the machine does nothing else"
-        )
 
 
 def _seconds(point: Measurement, rate: float) -> float:
     """Return the seconds of a pass, or of a step, from tokens a second: see `Measurement`."""
     return (point.batch_size or 1.0) / rate
-
-
-def _pass_row(residual: Residual, before_s: float) -> PassRow:
-    measured_s = _seconds(residual.point, residual.point.rate)
-    return PassRow(
-        **residual_fields(residual),
-        rows=residual.point.rows,
-        measured_s=measured_s,
-        before_s=before_s,
-        before_off=before_s / measured_s - 1,
-        after_s=_seconds(residual.point, residual.predicted),
-    )
 
 
 COMMAND: Final = Command(

@@ -1,7 +1,7 @@
 """Is a drafter worth training: what does it cost, what would it bring, when has it paid?"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
@@ -372,11 +372,10 @@ def train(request: TrainRequest) -> Trained:
         saves = _Saves(one.case.load, money, training, traffic)
         if free is not None:
             found = outcomes(one.case, free, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
-            hours, (gain, *_) = saves.hours(found, saves.fields(found))
+            _, hours, (gain, *_) = saves.hours(found)
             saves = replace(saves, spent=hours / gain)
         if not rows:
-            first = one.seen[0]
-            plain_hours, _ = saves.hours(first, saves.fields(first))
+            _, plain_hours, _ = saves.hours(one.seen[0])
         for length, reached in zip(lengths, one.seen, strict=True):
             rows += saves.rows(reached, length)
     notes += _idle_note(rows[0], plain_hours, of_load(rows[0], rows), money.devices)
@@ -555,36 +554,29 @@ class _Saves:
     traffic: Sequence[float]
     spent: float | None = None
 
-    def fields(self, found: Outcomes) -> dict[str, Any]:
-        """Return the figures of the load, by the names of `LoadRow`.
+    def hours(self, found: Outcomes) -> tuple[dict[str, Any], float, tuple[float, ...]]:
+        """Return the figures of the load, the device-hours of a token, and what drafts gain of them.
 
-        Requests that arrive have the drafts that answer most, at whatever rate they arrive.
+        The figures by the names of `LoadRow`, the hours without drafts, the gain with the ends of
+        its band. Requests that arrive make as many tokens with drafts as without, on fewer servers:
+        at the largest rate that each answers, with the drafts of which it answers most.
         """
-        most = None
-        if found.played is not None and self.load.rate:
-            gain = within_measured(found.played.stable_gain[0], found.curve.measured_draft_len)
+        played, workload, most = found.played, self.load.steady.workload, None
+        if played is not None and self.load.rate:
+            gain = within_measured(played.stable_gain[0], found.curve.measured_draft_len)
             most = 1 + int(best_index(gain[1:]))
-        return next(load_fields(found, self.load, self.money, decided(found, most)))
-
-    def hours(self, found: Outcomes, fields: Mapping[str, Any]) -> tuple[float, tuple[float, ...]]:
-        """Return the device-hours of an output token without drafts, and what drafts gain of them.
-
-        The gain, and the ends of its band. Requests that arrive make as many tokens with drafts as
-        without, on fewer servers: at the largest rate that each answers with the drafts tried.
-        """
-        played, workload = found.played, self.load.steady.workload
+        fields = next(load_fields(found, self.load, self.money, decided(found, most)))
         if played is not None and self.load.rate and workload is not None:
             speed = float(played.stable_rate[0]) * workload.output_len
             gains = tuple(played.stable_gain[:, fields["tried_draft_len"]].tolist())
         else:
             speed, gain = fields["plain_tokens_per_s"], fields["speedup"]
             gains = gain, *fields["bands"].get("speedup", (gain, gain))
-        return self.money.devices / speed / _HOUR_S, gains
+        return fields, self.money.devices / speed / _HOUR_S, gains
 
     def rows(self, found: Outcomes, length: float) -> Iterator[TrainRow]:
         """Yield the rows of one acceptance length."""
-        fields = self.fields(found)
-        plain, gains = self.hours(found, fields)
+        fields, plain, gains = self.hours(found)
         before = plain if self.spent is None else self.spent
         saved, least, most = (before - plain / gain for gain in gains)
         price, workload = self.money.usd_per_hour, self.load.steady.workload
