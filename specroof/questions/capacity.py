@@ -73,11 +73,8 @@ class CapacityRequest(WorkerRequest):
         if self.engine_from is not None:
             return DeploymentRequest.resolved(self)
         name = self.engine_on(profile)[1] or profile.default_engine or STAND_IN
-        if name not in profile.engines and name in {
-            *FRAMEWORKS,
-            *LOCAL_FRAMEWORKS,
-            IDEAL.framework,
-        }:
+        servers = {*FRAMEWORKS, *LOCAL_FRAMEWORKS, IDEAL.framework}
+        if name in servers and name not in profile.engines:
             engines = {**profile.engines, name: EngineProfile(name=name)}
             profile = replace(profile, engines=engines)
         return DeploymentRequest.resolved(replace(self, hardware=profile, engine=name))

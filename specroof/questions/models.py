@@ -20,8 +20,6 @@ from specroof.questions.request import Command, question
 from specroof.report.layout import closing, format_table
 from specroof.units import format_binary_bytes, format_count
 
-_GROUPS: Final = ("sizes", "formats", "cache", "layers")
-
 #: A number, or words.
 Fact: TypeAlias = float | str | bool | None
 
@@ -311,33 +309,30 @@ def model_diff(first: Architecture, second: Architecture) -> Iterator[Difference
     >>> row.group, row.name, row.first, row.second
     ('cache', 'kv_dtype', 'bf16', 'fp8')
     """
-    facts = [_facts(first), _facts(second)]
-    keys = dict.fromkeys(key for of_model in facts for key in of_model)
-    for group, name in sorted(keys, key=lambda key: _GROUPS.index(key[0])):
-        one, other = (of_model.get((group, name)) for of_model in facts)
-        if one != other:
-            ratio = other / one if _is_number(one) and _is_number(other) and one else None
-            yield DifferenceRow(group=group, name=name, first=one, second=other, ratio=ratio)
+    facts = _facts(first), _facts(second)
+    for group, own in facts[0].items():
+        for name in own | facts[1][group]:
+            one, other = (of_model[group].get(name) for of_model in facts)
+            if one != other:
+                ratio = other / one if _is_number(one) and _is_number(other) and one else None
+                yield DifferenceRow(group=group, name=name, first=one, second=other, ratio=ratio)
 
 
-def _facts(model: Architecture) -> dict[tuple[str, str], Fact]:
+def _facts(model: Architecture) -> dict[str, dict[str, Fact]]:
     """Return all that determines what a model costs, by group and name."""
     row = model_row(model.name, model)
-    sizes = {
-        **fields_of(row, "family", "params", "active_params"),
-        **fields_of(model, "hidden_size", "vocab_size", "tied_embeddings"),
-    }
-    formats = {
-        "weight_bytes": row.weight_bytes,
-        **{f"params in {name}": count for name, count in row.weight_formats.items()},
-        "activation_dtype": model.activation_dtype,
-    }
-    cache = fields_of(row, "kv_dtype", "kv_bytes_per_token", "state_dtype", "state_bytes")
-    layers = {"layers": model.n_layers, **row.layer_kinds, **_described_parts(model)}
     return {
-        (group, name): value
-        for group, facts in zip(_GROUPS, (sizes, formats, cache, layers), strict=True)
-        for name, value in facts.items()
+        "sizes": {
+            **fields_of(row, "family", "params", "active_params"),
+            **fields_of(model, "hidden_size", "vocab_size", "tied_embeddings"),
+        },
+        "formats": {
+            "weight_bytes": row.weight_bytes,
+            **{f"params in {name}": count for name, count in row.weight_formats.items()},
+            "activation_dtype": model.activation_dtype,
+        },
+        "cache": fields_of(row, "kv_dtype", "kv_bytes_per_token", "state_dtype", "state_bytes"),
+        "layers": {"layers": model.n_layers, **row.layer_kinds, **_described_parts(model)},
     }
 
 

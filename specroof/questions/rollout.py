@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import numpy as np
 
 from specroof import quantities as q
-from specroof.acceptance import Acceptance, ContextAcceptance, acceptance_from_length
+from specroof.acceptance import Acceptance, ContextAcceptance
 from specroof.acceptance.sampling import acceptance_at_entropy
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, array_within, fields_of, number_within, whole_within
@@ -44,7 +44,7 @@ from specroof.questions.objects import Values, money_of
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, question
 from specroof.questions.train import trained_head, training_of
-from specroof.questions.worth import length_notes
+from specroof.questions.worth import length_notes, with_lengths
 from specroof.reading.table import plain_value
 from specroof.report.columns import Columns, listed_columns
 from specroof.report.layout import in_line, page, wrapped
@@ -279,13 +279,6 @@ class _Job:
 def _makespan_s(one: Outcomes) -> Array:
     """Return how long a server's share of a job takes, by draft length."""
     return np.asarray(one.played.figures["duration_s"][0])  # type: ignore[union-attr]  # of a job
-
-
-def _notes(shares: Sequence[Prediction], requests: int) -> list[str]:
-    """Return the notes of the share that ends a job of so many requests."""
-    last = max(shares, key=lambda share: float(_makespan_s(share.outcomes[0])[0]))
-    own = last.outcomes[0].state_notes
-    return [simulated_note(requests) if note in own else note for note in last.notes]
 
 
 def _together(shares: Sequence[Outcomes]) -> tuple[Outcomes, Array]:
@@ -590,12 +583,10 @@ def rollout(request: RolloutRequest) -> Rollout:
         refuse("drafters", [drafter.name for drafter in drafters], f"one, with {by_step[0]}")
     if len(by_step) > 1:
         refuse("entropy", request.entropy, "one of accept_length and entropy")
-    for name, needed in (
-        ("retraining_samples", ("accept_length", "entropy")),
-        ("draft_len", ("accept_length",)),
-    ):
-        if getattr(request, name) is not None and not {*needed} & {*by_step}:
-            refuse(name, getattr(request, name), f"with {' or '.join(needed)}")
+    if request.retraining_samples is not None and not by_step:
+        refuse("retraining_samples", request.retraining_samples, "with accept_length or entropy")
+    if request.draft_len is not None and request.accept_length is None:
+        refuse("draft_len", request.draft_len, "with accept_length")
     share = request.step_share
     if share is not None:
         share = number_within("step_share", share, "share")
@@ -631,7 +622,10 @@ def rollout(request: RolloutRequest) -> Rollout:
             _drafter_rollout(job, place, drafter, drift, [each.outcomes[i] for each in shares])
             for i, drafter in enumerate(drafters)
         ]
-        notes += _notes(shares, len(answers.output_len))
+        last = max(shares, key=lambda share: float(_makespan_s(share.outcomes[0])[0]))
+        counted = simulated_note(len(answers.output_len))  # of all servers
+        own = last.outcomes[0].state_notes
+        notes += [counted if note in own else note for note in last.notes]
         warnings += [f"{place}{text}" for each in shares for text in each.warnings]
     schedules = [one.policies[2].ranges for one in found]
     stale = any(len(ranges) > 1 and ranges[-1][2] == 0 for ranges in schedules)
@@ -755,10 +749,7 @@ def _drift(request: RolloutRequest, drafter: Drafter, model: Architecture) -> _D
         at = int(outside[0])
         allowed = f"1 to {measured + 1}, as measured with {format_drafts(measured)}"
         refuse(f"accept_length[{at}]", float(lengths[at]), allowed)
-    known = {
-        length: drafter.accepted(acceptance_from_length(length, measured, kind=drafter.kind))
-        for length in lengths.tolist()
-    }
+    known = with_lengths(drafter, lengths.tolist(), measured)
     return [(length, known[length].acceptance) for length in lengths.tolist()]
 
 

@@ -41,6 +41,7 @@ from specroof.questions.worth import (
     loads_words,
     of_load,
     one_context,
+    with_lengths,
 )
 from specroof.reading.words import numbers
 from specroof.report.layout import page, wrapped
@@ -305,12 +306,11 @@ class Trained(OfDrafter):
     def figures(self) -> dict[str, Any]:
         """Return the chart of savings over time, a line for each traffic."""
         training = self.training
-        parts = {
-            "the target's answers": training.answers_hours,
-            "hidden states": training.states_hours,
-            "training": training.drafter_hours[1],
-        }
-        hours = ", ".join(f"{_plain(spent)} for {part}" for part, spent in parts.items())
+        hours = (
+            f"{_plain(training.answers_hours)} for the target's answers, "
+            f"{_plain(training.states_hours)} for hidden states, "
+            f"{_plain(training.drafter_hours[1])} for training"
+        )
         paid = paid_line(self, 1)
         found = f"Device-hours: {hours}\n{paid[:1].upper()}{paid[1:]}"
         return {"": self.rows_chart(self.chart, self.days, found=found)}
@@ -366,17 +366,18 @@ def train(request: TrainRequest) -> Trained:
     given = as_list(request.tokens_per_day) or [math.nan]
     traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
     rows, warnings, plain_hours = list[TrainRow](), list[str](), 0.0
-    for one in at_lengths(case, drafter, lengths, drafts):
-        notes += one.notes
-        warnings += one.warnings
-        saves = _Saves(one.case.load, money, training, traffic)
+    better = with_lengths(drafter, lengths, drafts)
+    for here, seen in at_lengths(case, better.values(), drafts):
+        notes += [*seen[0].curve.notes, *seen[0].state_notes, *seen[0].raised_notes]
+        warnings += seen[0].warnings(here)
+        saves = _Saves(here.load, money, training, traffic)
         if free is not None:
-            found = outcomes(one.case, free, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
+            found = outcomes(here, free, max_draft_len=DEFAULT_MAX_DRAFT_LEN)
             _, hours, (gain, *_) = saves.hours(found)
             saves = replace(saves, spent=hours / gain)
         if not rows:
-            _, plain_hours, _ = saves.hours(one.seen[0])
-        for length, reached in zip(lengths, one.seen, strict=True):
+            _, plain_hours, _ = saves.hours(seen[0])
+        for length, reached in zip(lengths, seen, strict=True):
             rows += saves.rows(reached, length)
     notes += _idle_note(rows[0], plain_hours, of_load(rows[0], rows), money.devices)
     return Trained(
@@ -459,8 +460,9 @@ def _answers_hours(case: Case, samples: float, workload: Workload) -> float:
         [float(_ANSWERS_IN_FLIGHT)], [workload.mean_context_len], workload, requests=requests
     )
     servers = case.at(load=load, split=None, room="queue")
-    (found,) = at_lengths(servers, ideal_drafter(), [2.0], 1)
-    tokens_per_s = next(load_fields(found.seen[0], load, Money(1)))["plain_tokens_per_s"]
+    found = outcomes(servers, ideal_drafter(), max_draft_len=1)
+    found.refuse_full(servers)
+    tokens_per_s = next(load_fields(found, load, Money(1)))["plain_tokens_per_s"]
     devices = case.deployment.setup.placement.devices
     return float(samples * workload.output_len / tokens_per_s * devices / _HOUR_S)
 
@@ -555,7 +557,7 @@ class _Saves:
     spent: float | None = None
 
     def hours(self, found: Outcomes) -> tuple[dict[str, Any], float, tuple[float, ...]]:
-        """Return the figures of the load, the device-hours of a token, and what drafts gain of them.
+        """Return the figures of the load, the device-hours of a token, and what drafts gain.
 
         The figures by the names of `LoadRow`, the hours without drafts, the gain with the ends of
         its band. Requests that arrive make as many tokens with drafts as without, on fewer servers:

@@ -1,7 +1,7 @@
 """Is a better drafter worth training: what does each further accepted token bring?"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Annotated, Any, Final
@@ -180,10 +180,11 @@ def worth(request: WorthRequest) -> Worth:
     if money.usd_per_hour is None:
         name = deployment.setup.hardware.name
         notes.insert(0, f"price of {name} unknown: --price-per-hour USD")
-    for one in at_lengths(case, drafter, lengths, drafts):
-        notes += one.notes
-        warnings += one.warnings
-        rows += _rows(one, drafts, wanted_s, money)
+    better = with_lengths(drafter, lengths, drafts)
+    for here, seen in at_lengths(case, better.values(), drafts):
+        notes += [*seen[0].curve.notes, *seen[0].state_notes, *seen[0].raised_notes]
+        warnings += seen[0].warnings(here)
+        rows += _rows(here, better, seen, wanted_s, money)
     return Worth(
         case,
         drafter=drafter.name,
@@ -254,76 +255,62 @@ def lengths_within(request: Any, usual: Sequence[float], drafts: int) -> list[fl
     return sorted({real_number(one) for one in given})
 
 
-@dataclass(frozen=True, slots=True)
-class AtLengths:
-    """What drafters of several acceptance lengths reach at one load.
+def with_lengths(
+    drafter: Drafter, lengths: Iterable[float], draft_len: int
+) -> dict[float, Drafter]:
+    """Return a drafter with each acceptance length, bonus included.
 
     Parameters
     ----------
-    case
-        With that load.
-    drafters, seen
-        By length, and what becomes of each.
+    drafter, lengths, draft_len
+        What drafts, tokens per round, and the drafts that these were measured with.
     """
-
-    case: Case
-    drafters: Mapping[float, Drafter]
-    seen: Sequence[Outcomes]
-
-    @property
-    def notes(self) -> list[str]:
-        """Sentences on how the figures came about."""
-        first = self.seen[0]
-        return [*first.curve.notes, *first.state_notes, *first.raised_notes]
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the server does not answer in time."""
-        return self.seen[0].warnings(self.case)
+    return {
+        length: drafter.accepted(acceptance_from_length(length, draft_len, kind=drafter.kind))
+        for length in lengths
+    }
 
 
 def at_lengths(
-    case: Case, drafter: Drafter, lengths: Sequence[float], draft_len: int
-) -> Iterator[AtLengths]:
-    """Yield what a drafter would reach with each acceptance length, load by load.
+    case: Case, drafters: Iterable[Drafter], draft_len: int
+) -> Iterator[tuple[Case, list[Outcomes]]]:
+    """Yield each load, and what becomes of a drafter with each acceptance length there.
 
     Parameters
     ----------
-    case, drafter
-        What is asked about, and what drafts.
-    lengths, draft_len
-        Tokens per round, bonus included, as measured with so many drafts; no longer one is tried.
+    case, drafters, draft_len
+        What is asked about, and of `with_lengths`; no longer draft is tried.
 
     Raises
     ------
     OptionError
         For a load that the server has no memory for, even without drafts.
     """
-    better = {
-        length: drafter.accepted(acceptance_from_length(length, draft_len, kind=drafter.kind))
-        for length in lengths
-    }
+    better = [*drafters]
     for place in range(len(case.load.batch_size)):
         here = case.at(load=case.load.part(place))
-        seen = [outcomes(here, each, max_draft_len=draft_len) for each in better.values()]
+        seen = [outcomes(here, each, max_draft_len=draft_len) for each in better]
         seen[0].refuse_full(here)
-        yield AtLengths(here, better, seen)
+        yield here, seen
 
 
 def _rows(
-    found: AtLengths, max_draft_len: int, tpot_s: float | None, money: Money
+    case: Case,
+    better: Mapping[float, Drafter],
+    seen: Sequence[Outcomes],
+    tpot_s: float | None,
+    money: Money,
 ) -> Iterator[WorthRow]:
     """Yield a row for each acceptance length."""
-    case, seen = found.case, found.seen
-    load, first = case.load, seen[0]
+    load, first, max_draft_len = case.load, seen[0], int(seen[0].curve.draft_len[-1])
     waits_s = first.tpot_s if first.played is None else first.played.figures["p99_tpot_s"]
     plain_s = float(np.ravel(waits_s[..., 0])[0])
     tpot_s = tpot_s or plain_s
     targets = math.inf, tpot_s
-    most = _most_users(case, next(iter(found.drafters.values())), max_draft_len)
+    most = _most_users(case, next(iter(better.values())), max_draft_len)
     before: tuple[float, float] | None = None
     largest: tuple[float, int] | None = None
-    for (length, drafter), one in zip(found.drafters.items(), seen, strict=True):
+    for (length, drafter), one in zip(better.items(), seen, strict=True):
         if load.rate:
             server = played_server(case.deployment, drafter, load, case.room, max_draft_len)
             # More tokens a round take no smaller rate, but for the dice.
