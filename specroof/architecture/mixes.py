@@ -9,9 +9,10 @@ Source
     ``ggml/src/ggml-common.h`` (blocks); MLX 0.32, ``mlx.core.quantize``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from specroof.architecture.base import (
@@ -24,6 +25,8 @@ from specroof.architecture.base import (
 )
 from specroof.architecture.model import Architecture, Block, Layer, ordered_layers
 from specroof.architecture.recurrent import GatedDeltaNet
+from specroof.errors import ConfigError
+from specroof.reading.yaml_text import parse_yaml
 
 # --- Formats of one tensor ------------------------------------------------------------------------
 
@@ -96,10 +99,6 @@ class _Place(NamedTuple):
     n_experts: int
 
 
-def _everywhere(_place: _Place) -> bool:
-    return True
-
-
 def _more_bits(place: _Place) -> bool:
     """Whether a layer is among those with more bits: the first and last eighth, and a third."""
     eighth = place.n // 8
@@ -108,37 +107,19 @@ def _more_bits(place: _Place) -> bool:
     )
 
 
-def _more_bits_of_8_experts(place: _Place) -> bool:
-    return place.n_experts == 8 and _more_bits(place)
-
-
-def _few_kv_heads(place: _Place) -> bool:
-    return place.gqa >= 4
-
-
-def _few_kv_heads_or_experts(place: _Place) -> bool:
-    return place.gqa >= 4 or place.n_experts >= 4
-
-
-def _first(layers: int) -> "_Where":
-    return lambda place: place.layer < layers
-
-
-def _first_share(parts: int) -> "_Where":
-    return lambda place: place.layer < place.n // parts
-
-
-def _middle(place: _Place) -> bool:
-    return place.n // 8 <= place.layer < 7 * place.n // 8
-
-
-_Where = Callable[[_Place], bool]
-#: Formats and where they are, the first that holds.
-_Rules = tuple[tuple[str, _Where], ...]
-
-
-def _all(name: str) -> _Rules:
-    return ((name, _everywhere),)
+#: Places by the names that `mixes.yaml` has for them.
+_WHERE: Final[dict[str, Callable[[_Place], bool]]] = {
+    "everywhere": lambda _place: True,
+    "more bits": _more_bits,
+    "more bits of 8 experts": lambda place: place.n_experts == _8_EXPERTS and _more_bits(place),
+    "few KV heads": lambda place: place.gqa >= 4,
+    "few KV heads or experts": lambda place: place.gqa >= 4 or place.n_experts >= 4,
+    "first 2": lambda place: place.layer < 2,
+    "first 4": lambda place: place.layer < 4,
+    "first eighth": lambda place: place.layer < place.n // 8,
+    "first sixteenth": lambda place: place.layer < place.n // 16,
+    "middle": lambda place: place.n // 8 <= place.layer < 7 * place.n // 8,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +136,8 @@ class FormatMix:
         Of an embedding of its own; None is `base`.
     rules
         By kind of tensor: ``attn_q``, ``attn_k``, ``attn_v``, ``attn_output``, ``ffn_up`` (gate
-        and up), ``ffn_down``, ``experts`` (all three matrices).
+        and up), ``ffn_down``, ``experts`` (all three matrices). Formats and where they are, the
+        first that holds.
     with_8_experts
         Kinds of tensors of a model with exactly eight experts, which have these formats instead.
     vectors
@@ -167,127 +149,29 @@ class FormatMix:
     base: str
     head: str = "q6_k"
     embedding: str | None = None
-    rules: Mapping[str, _Rules] = field(default_factory=dict)
+    rules: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
     with_8_experts: Mapping[str, str] = field(default_factory=dict)
     vectors: str = "fp32"
     router: WeightFormat | None = FP32
 
 
-_K_8_EXPERTS: Final = {"attn_v": "q8_0", "attn_k": "q8_0"}
-_SMALL_8_EXPERTS: Final = {**_K_8_EXPERTS, "attn_output": "q5_k"}
-_TINY_8_EXPERTS: Final = {"attn_k": "q4_k", "attn_output": "q5_k"}
-
-
-def _k_quant(base: str, *, small: bool = True, **rules: _Rules) -> FormatMix:
-    return FormatMix(base, rules=rules, with_8_experts=_SMALL_8_EXPERTS if small else _K_8_EXPERTS)
-
-
-def _tiny(base: str, embedding: str, lifted: str, attn_output: str | None = None) -> FormatMix:
-    """Return a mix of one or two bits; `lifted` is what sensitive tensors have."""
-    rules = {
-        "attn_v": (("q4_k", _few_kv_heads_or_experts), (lifted, _everywhere)),
-        "ffn_down": ((lifted, _first_share(8)),),
+def _mixes() -> dict[str, FormatMix]:
+    """Return the mixes of llama.cpp, by the names of their files."""
+    text = Path(__file__).with_name(_FILE).read_text("utf-8")
+    tables = parse_yaml(text, source=_FILE, error=ConfigError)
+    eight = {"": {}, **tables["with_8_experts"]}
+    return {
+        name: FormatMix(**row | {"with_8_experts": eight[row.get("with_8_experts", "")]})
+        for name, row in tables["mixes"].items()
     }
-    if attn_output is not None:
-        rules["attn_output"] = _all(attn_output)
-    return FormatMix(base, "q5_k", embedding, rules, _TINY_8_EXPERTS)
 
 
-def _iq4(name: str) -> FormatMix:
-    return _k_quant(name, attn_v=(("q5_k", _few_kv_heads),))
-
-
+_FILE: Final = "mixes.yaml"
+_8_EXPERTS: Final = 8
 #: Mixes by the names of their files. Those of up to four bits are made with an importance matrix,
 #: as the published ones are.
-MIXES: Final[dict[str, FormatMix]] = {
-    "q8_0": FormatMix("q8_0", "q8_0"),
-    "q6_k": _k_quant("q6_k", small=False),
-    "q5_k_m": _k_quant(
-        "q5_k", small=False, attn_v=(("q6_k", _more_bits),), ffn_down=(("q6_k", _more_bits),)
-    ),
-    "q5_k_s": _k_quant("q5_k", small=False),
-    "q5_1": _k_quant("q5_1", small=False),
-    "q5_0": _k_quant("q5_0", small=False, ffn_down=(("q5_1", _first_share(8)),)),
-    # Unsloth's: experts' ways out in Q5_K, as a file of Qwen3.6-35B-A3B has them
-    # (gittensor-ai-lab/sparkinfer, issue 224), and attention by the published sizes of Qwen3.5
-    # (ggml-org/Llama-macOS, ``LlamaBarn/Catalog``).
-    "ud-q4_k_xl": _k_quant(
-        "q4_k",
-        small=False,
-        attn_q=_all("q6_k"),
-        attn_k=_all("q6_k"),
-        attn_v=_all("q6_k"),
-        attn_output=_all("q6_k"),
-        ffn_down=_all("q5_k"),
-    ),
-    "q4_k_m": _k_quant("q4_k", attn_v=(("q6_k", _more_bits),), ffn_down=(("q6_k", _more_bits),)),
-    "q4_k_s": _k_quant(
-        "q4_k", attn_v=(("q5_k", _first(4)),), ffn_down=(("q5_k", _first_share(8)),)
-    ),
-    "q4_1": _k_quant("q4_1", small=False),
-    "q4_0": _k_quant("q4_0", small=False, ffn_down=(("q4_1", _first_share(8)),)),
-    "iq4_nl": _iq4("iq4_nl"),
-    "iq4_xs": _iq4("iq4_xs"),
-    "q3_k_l": _k_quant(
-        "q3_k",
-        small=False,
-        attn_v=_all("q5_k"),
-        ffn_down=_all("q5_k"),
-        attn_output=_all("q5_k"),
-    ),
-    "q3_k_m": _k_quant(
-        "q3_k",
-        attn_v=(("q5_k", _first(2)), *_all("q4_k")),
-        ffn_down=(("q5_k", _first_share(16)), *_all("q4_k")),
-        attn_output=_all("q4_k"),
-    ),
-    "q3_k_s": _k_quant("q3_k"),
-    "iq3_m": _k_quant(
-        "iq3_s",
-        attn_v=_all("q4_k"),
-        ffn_down=(("q4_k", _first_share(8)), ("q4_k", _more_bits_of_8_experts)),
-        attn_output=_all("q4_k"),
-    ),
-    "iq3_s": _k_quant("iq3_s", attn_v=(("q4_k", _few_kv_heads),)),
-    "iq3_xs": _k_quant(
-        "iq3_s",
-        attn_v=(("q4_k", _few_kv_heads),),
-        attn_q=_all("iq3_xxs"),
-        attn_k=_all("iq3_xxs"),
-        ffn_up=(("iq3_xxs", _middle),),
-    ),
-    "iq3_xxs": FormatMix(
-        "iq3_xxs",
-        "q5_k",
-        "iq3_s",
-        {
-            "attn_v": (("q4_k", _few_kv_heads),),
-            "attn_q": _all("iq2_s"),
-            "attn_k": _all("iq2_s"),
-            "attn_output": _all("iq3_s"),
-        },
-        _SMALL_8_EXPERTS,
-    ),
-    "q2_k": _k_quant(
-        "q2_k",
-        attn_v=(("q4_k", _few_kv_heads), *_all("q3_k")),
-        ffn_down=_all("q3_k"),
-        attn_output=_all("q3_k"),
-    ),
-    "q2_k_s": _k_quant(
-        "q2_k",
-        small=False,
-        attn_v=(("q4_k", _few_kv_heads),),
-        ffn_down=(("q4_k", _first_share(8)),),
-    ),
-    "iq2_m": _tiny("iq2_s", "iq3_s", "iq3_s", "iq3_s"),
-    "iq2_s": _tiny("iq2_xs", "iq3_s", "iq3_s", "iq3_s"),
-    "iq2_xs": _tiny("iq2_xs", "q2_k", "q2_k"),
-    "iq2_xxs": _tiny("iq2_xxs", "q2_k", "q2_k"),
-    "iq1_m": _tiny("iq1_m", "q2_k", "q2_k", "iq2_xxs"),
-    "iq1_s": _tiny("iq1_s", "q2_k", "q2_k", "iq2_xxs"),
-    "mxfp4_moe": FormatMix("q8_0", "q8_0", rules={"experts": _all("mxfp4")}),
-    **{name: FormatMix(name, name, vectors="bf16", router=None) for name in MLX_BLOCKS},
+MIXES: Final = _mixes() | {
+    name: FormatMix(name, name, vectors="bf16", router=None) for name in MLX_BLOCKS
 }
 
 # --- A model as such a file has it ----------------------------------------------------------------
@@ -306,7 +190,6 @@ _KINDS: Final = {
 _FUSED: Final = "in_proj_qkvz"
 #: Families whose files hold queries, keys and values in one tensor.
 _FUSED_FAMILIES: Final = frozenset(("phi3",))
-_8_EXPERTS: Final = 8
 #: Families of which llama.cpp calls a model of 80 layers "70B".
 _70B_FAMILIES: Final = frozenset(("llama", "mistral", "nemotron-nas", "qwen2"))
 _70B_LAYERS: Final = 80
@@ -362,7 +245,7 @@ def mixed(model: Architecture, name: str) -> Architecture:
             index, n = sum(with_values[:layer]), sum(with_values)
         place = _Place(index, n, gqa, n_experts)
         rules = mix.rules.get(kind, ())
-        chosen = next((name for name, where in rules if where(place)), mix.base)
+        chosen = next((name for name, where in rules if _WHERE[where](place)), mix.base)
         return _format(values.get(chosen, chosen) if kind == "attn_v" else chosen, row_len)
 
     distinct, stored_order = ordered_layers(
