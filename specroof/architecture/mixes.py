@@ -30,28 +30,13 @@ from specroof.reading.yaml_text import parse_yaml
 
 # --- Formats of one tensor ------------------------------------------------------------------------
 
+_FILE: Final = "mixes.yaml"
+_TABLES: Final = parse_yaml(
+    Path(__file__).with_name(_FILE).read_text("utf-8"), source=_FILE, error=ConfigError
+)
 #: Weights and bytes of a block of GGUF. A row of a matrix is whole blocks.
-GGUF_BLOCKS: Final = {
-    **CACHE_BLOCKS,
-    "q2_k": (256, 84),
-    "q3_k": (256, 110),
-    "q4_k": (256, 144),
-    "q5_k": (256, 176),
-    "q6_k": (256, 210),
-    "iq1_s": (256, 50),
-    "iq1_m": (256, 56),
-    "iq2_xxs": (256, 66),
-    "iq2_xs": (256, 74),
-    "iq2_s": (256, 82),
-    "iq3_xxs": (256, 98),
-    "iq3_s": (256, 110),
-    "iq4_xs": (256, 136),
-    "tq1_0": (256, 54),
-    "tq2_0": (256, 66),
-    "q1_0": (128, 18),
-    "q2_0": (64, 18),
-    "mxfp4": (32, 17),
-    "nvfp4": (64, 36),
+GGUF_BLOCKS: Final = CACHE_BLOCKS | {
+    name: (weights, size) for name, (weights, size) in _TABLES["blocks"].items()
 }
 #: Of MLX: groups with a scale and an offset of 16 bits each, or a scale of one byte.
 MLX_BLOCKS: Final = {
@@ -75,16 +60,6 @@ _FORMATS: Final = GGUF_FORMATS | {
     name: WeightFormat(name, size / n, "bf16") for name, (n, size) in MLX_BLOCKS.items()
 }
 _BLOCKS: Final = GGUF_BLOCKS | MLX_BLOCKS
-
-#: What a row that is no whole blocks has instead; beyond those, 16 bits.
-_NARROWER_BLOCKS: Final = {
-    **dict.fromkeys(("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s"), "iq4_nl"),
-    **dict.fromkeys(("iq3_xxs", "iq3_s", "iq4_xs"), "iq4_nl"),
-    **dict.fromkeys(("q2_k", "q3_k"), "q4_0"),
-    "q4_k": "q5_0",
-    "q5_k": "q5_1",
-    "q6_k": "q8_0",
-}
 
 
 # --- Rules: which tensors of a mix have another format than most ----------------------------------
@@ -157,16 +132,13 @@ class FormatMix:
 
 def _mixes() -> dict[str, FormatMix]:
     """Return the mixes of llama.cpp, by the names of their files."""
-    text = Path(__file__).with_name(_FILE).read_text("utf-8")
-    tables = parse_yaml(text, source=_FILE, error=ConfigError)
-    eight = {"": {}, **tables["with_8_experts"]}
+    eight = {"": {}, **_TABLES["with_8_experts"]}
     return {
         name: FormatMix(**row | {"with_8_experts": eight[row.get("with_8_experts", "")]})
-        for name, row in tables["mixes"].items()
+        for name, row in _TABLES["mixes"].items()
     }
 
 
-_FILE: Final = "mixes.yaml"
 _8_EXPERTS: Final = 8
 #: Mixes by the names of their files. Those of up to four bits are made with an importance matrix,
 #: as the published ones are.
@@ -176,15 +148,6 @@ MIXES: Final = _mixes() | {
 
 # --- A model as such a file has it ----------------------------------------------------------------
 
-#: Kinds of tensors, by what `specroof` calls the matrix. All others have the format of most.
-_KINDS: Final = {
-    "q_proj": "attn_q",
-    "k_proj": "attn_k",
-    "v_proj": "attn_v",
-    "o_proj": "attn_output",
-    **dict.fromkeys(("gate_up_proj", "up_proj", "fc1", "shared_gate_up_proj"), "ffn_up"),
-    **dict.fromkeys(("down_proj", "fc2", "shared_down_proj"), "ffn_down"),
-}
 #: Matrices of two tensors: the first of them, which holds the channels of the convolution, counts
 #: as values of attention, as every tensor that holds queries, keys and values does.
 _FUSED: Final = "in_proj_qkvz"
@@ -298,7 +261,7 @@ def _mixed_block(
                 (form("attn_v", row_len), channels),
                 (form("", row_len), linear.out_features - channels),
             )
-        kind = _KINDS.get(linear.name, "")
+        kind = _TABLES["kinds"].get(linear.name, "")
         if family in _FUSED_FAMILIES and kind in {"attn_q", "attn_k"}:
             kind = "attn_v"
         return form(kind, row_len)
@@ -319,7 +282,7 @@ def _mixed_block(
 
 def _format(name: str, row_len: int) -> WeightFormat:
     """Return a format, or what stands in where rows are no whole blocks of it."""
-    for stand_in in (name, _NARROWER_BLOCKS.get(name, name)):
+    for stand_in in (name, _TABLES["narrower"].get(name, name)):
         if row_len % _BLOCKS[stand_in][0] == 0:
             return _FORMATS[stand_in]
     return BF16 if name in MLX_BLOCKS else GGUF_FORMATS["f16"]
