@@ -12,7 +12,7 @@ Source
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from specroof.architecture.base import ATTENTION_REPLICATED, BF16, TENSOR, Linear, WeightFormat
 from specroof.architecture.compressed import CompressedAttention
@@ -93,27 +93,18 @@ def draft_model(  # noqa: PLR0913 - the parts of a pass, by name
     layers: Sequence[Layer],
     *,
     head_rows: int = 0,
-    vector_params: int | None = None,
-    lookup_params: int = 0,
     weight: WeightFormat = BF16,
     dtype: str = "bf16",
+    **more: Any,
 ) -> Architecture:
     """Return a pass of a drafter that embeds tokens with the target's table.
 
-    A head of no rows is the target's; the vectors of the last norm are counted unless given.
+    A head of no rows is the target's; the vectors of the last norm are counted unless given. What
+    is given `more` is as of `Architecture`.
     """
-    return Architecture(
-        name=name,
-        family=kind,
-        hidden_size=hidden_size,
-        vocab_size=0,
-        layers=tuple(layers),
-        head=Linear("lm_head", hidden_size, head_rows, weight, TENSOR, kind="head"),
-        vector_params=hidden_size if vector_params is None else vector_params,
-        lookup_params=lookup_params,
-        activation_dtype=dtype,
-        kv_dtype=dtype,
-    )
+    head = Linear("lm_head", hidden_size, head_rows, weight, TENSOR, kind="head")
+    usual = {"vector_params": hidden_size, "activation_dtype": dtype, "kv_dtype": dtype}
+    return Architecture(name, kind, hidden_size, 0, tuple(layers), head, **{**usual, **more})
 
 
 def replicated(name: str, in_features: int, out_features: int, weight: WeightFormat) -> Linear:
@@ -375,19 +366,18 @@ def context_layers(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     return tuple(kept)
 
 
-def block_head(  # noqa: PLR0913 - the parts of a block drafter, by name
+def block_head(
     kind: str,
     model: Architecture,
     *,
     taps: int,
     target_size: int,
-    block: int | None,
-    anchor_drafts: bool = False,
-    serial: Architecture | None = None,
-    vocab_size: int | None = None,
     weight: WeightFormat = BF16,
+    **more: Any,
 ) -> DraftHead:
     """Return a block drafter around the layers of `model`: DFlash, DFlash2, DSpark.
+
+    What is given `more` is as of `DraftHead`.
 
     Counts
         per accepted token the fusion of `taps` hidden states and the cached projections of every
@@ -401,12 +391,9 @@ def block_head(  # noqa: PLR0913 - the parts of a block drafter, by name
         replace(model, vector_params=model.vector_params + model.hidden_size),
         fusion=(replicated("fc", taps * target_size, model.hidden_size, weight),),
         injection=context_layers(model.layers),
-        serial=serial,
         taps=taps,
         target_size=target_size,
-        vocab_size=vocab_size,
-        block=block,
-        anchor_drafts=anchor_drafts,
+        **more,
     )
 
 
@@ -416,21 +403,22 @@ def markov_step(  # noqa: PLR0913 - the parts of the step, by name
     hidden_size: int,
     vocab_size: int,
     rank: int,
-    table_rows: int,
+    table_rows: int | None = None,
     head_type: str = "vanilla",
     confidence: bool = True,
 ) -> Architecture:
     """Return one step of DSpark's Markov head, which makes a draft depend on the one before.
 
     Counts
-        the lookup table of the previous token (stored), the matrix from rank to vocabulary, what
+        the lookup table of the previous token (stored), which has as many rows as the vocabulary
+        if `table_rows` is None; the matrix from rank to vocabulary, what
         a gated or recurrent head adds, and the row that gives the confidence.
     Source
         DSpark paper (deepseek-ai/DeepSpec) 2026, section 3; vllm-project/speculators.
 
     Examples
     --------
-    >>> step = markov_step("m", hidden_size=4096, vocab_size=1000, rank=256, table_rows=1000)
+    >>> step = markov_step("m", hidden_size=4096, vocab_size=1000, rank=256)
     >>> step.head.matrix_params, step.lookup_params, step.n_params
     (256000, 256000, 516352)
     """
@@ -449,7 +437,7 @@ def markov_step(  # noqa: PLR0913 - the parts of the step, by name
         layers,
         head_rows=vocab_size,
         vector_params=0,
-        lookup_params=table_rows * rank,
+        lookup_params=(table_rows or vocab_size) * rank,
     )
 
 
@@ -534,16 +522,13 @@ def usual_mtp(target: Architecture, design: HeadDesign = _USUAL) -> DraftHead:
         layers,
         head_rows=design.vocab_size or 0,
         vector_params=3 * size,
+        activation_dtype=target.activation_dtype,
+        kv_dtype=target.kv_dtype,
     )
     stored = design.weight or target.mtp_weight
     if stored is not None:
         model = model.with_weights(stored)
-    model = replace(
-        model,
-        layers=with_first(model.layers, [merge]),
-        activation_dtype=target.activation_dtype,
-        kv_dtype=target.kv_dtype,
-    )
+    model = replace(model, layers=with_first(model.layers, [merge]))
     return DraftHead(
         "mtp",
         model,
@@ -623,7 +608,6 @@ def usual_dspark(target: Architecture) -> DraftHead:
         hidden_size=target.hidden_size,
         vocab_size=target.vocab_size,
         rank=_MARKOV_RANK,
-        table_rows=target.vocab_size,
     )
     head = _usual_block(target, "dspark", name)
     return replace(head, serial=serial, anchor_drafts=True)

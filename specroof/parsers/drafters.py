@@ -226,11 +226,25 @@ def parse_mtp(config: DraftConfig) -> DraftHead:
     drafted = draft_layers(model, _draft_keys(model.keys, model.family))
     size = drafted.hidden_size
     merge = replicated("eh_proj", 2 * size, size, model.quantization.plain)
-    layers = with_first(drafted.layers, [merge])
     # one norm each for embedding, hidden state and output
-    draft = draft_model(f"{config.name} MTP", "mtp", size, layers, vector_params=3 * size)
-    draft = replace(draft, activation_dtype=drafted.activation_dtype, kv_dtype=drafted.kv_dtype)
+    draft = replace(
+        _pass_of(f"{config.name} MTP", "mtp", drafted),
+        layers=with_first(drafted.layers, [merge]),
+        vector_params=3 * size,
+    )
     return DraftHead("mtp", draft, target_size=size, modules=modules)
+
+
+def _pass_of(name: str, kind: str, drafted: Architecture) -> Architecture:
+    """Return a pass of draft layers that were read as a model."""
+    return draft_model(
+        name,
+        kind,
+        drafted.hidden_size,
+        drafted.layers,
+        activation_dtype=drafted.activation_dtype,
+        kv_dtype=drafted.kv_dtype,
+    )
 
 
 def open_target(config: DraftConfig) -> ModelConfig:
@@ -451,26 +465,20 @@ def parse_dflash2(config: DraftConfig) -> DraftHead:
     group = settings.divisor("conv_group_size", of=size, called="hidden_size")
     rows = 2 * kernel * (size // group)
     base = 2 * kernel * size
-    layers = [_convolved(layer, size, rows, base, config.plain) for layer in _layers(config)]
+    kernels = [
+        replicated(f"{name}_kernel", size, rows, config.plain)
+        for name in ("attention_conv", "mlp_conv")
+    ]
+    layers = [
+        Layer(tuple(map(partial(extended, n_params=base), layer.blocks, kernels)), layer.count)
+        for layer in _layers(config)
+    ]
     rank = settings.positive_int("selector_rank")
     selector = replicated("selector_proj", size, rank, config.plain)
     layers.append(Layer((Block("feed_forward", (selector,), joins_next=True),)))
     tables = 2 * config.keys.positive_int("vocab_size") * rank
     head = _block_head(config, "dflash", layers, anchor_default=False)
     return replace(head, model=replace(head.model, lookup_params=tables))
-
-
-def _convolved(layer: Layer, size: int, rows: int, base: int, plain: WeightFormat) -> Layer:
-    """Return a layer with the kernel projections of its two convolutions."""
-    blocks = tuple(
-        replace(
-            block,
-            linears=(*block.linears, replicated(f"{name}_kernel", size, rows, plain)),
-            vector_params=block.vector_params + base,
-        )
-        for block, name in zip(layer.blocks, ("attention_conv", "mlp_conv"), strict=True)
-    )
-    return Layer(blocks, layer.count)
 
 
 def parse_dspark(config: DraftConfig) -> DraftHead:
@@ -494,8 +502,7 @@ def parse_v4_dspark(config: DraftConfig) -> DraftHead:
     }
     drafted = draft_layers(model, changes)
     size = drafted.hidden_size
-    pass_ = draft_model(f"{config.name} DSpark", "dspark", size, drafted.layers)
-    pass_ = replace(pass_, activation_dtype=drafted.activation_dtype, kv_dtype=drafted.kv_dtype)
+    pass_ = _pass_of(f"{config.name} DSpark", "dspark", drafted)
     taps = len(keys.ints("dspark_target_layer_ids"))
     if not taps:
         keys.refuse("dspark_target_layer_ids", "a list of layers of the target")
@@ -505,7 +512,6 @@ def parse_v4_dspark(config: DraftConfig) -> DraftHead:
         hidden_size=size,
         vocab_size=vocab_size,
         rank=keys.positive_int("dspark_markov_rank"),
-        table_rows=vocab_size,
     )
     return block_head(
         "dspark",

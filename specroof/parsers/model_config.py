@@ -14,7 +14,10 @@ from specroof.errors import ConfigError, expect_word, reject
 from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
 from specroof.parsers.traits import (
     COSTLESS_KEYS,
+    COSTLESS_NAMES,
+    OTHER_PARTS,
     PARSERS,
+    READ_ELSEWHERE,
     USUAL_TRAITS,
     ExpertTraits,
     Traits,
@@ -34,38 +37,9 @@ from specroof.units import format_binary_bytes
 # --- Keys of configs that change no cost, and the note about keys that were not read -------------
 # A config comes from strangers, and a key that this library does not know may change what the model
 # costs. So each object remembers what it was asked for (`AskedObject` of `specroof.reading`), and
-# what is left is named in a note, unless it stands in a table here. A key that is null, false, zero
-# or empty is switched off, and never named but for matrices of MLX.
+# what is left is named in a note, unless a table of `families.yaml` has it. A key that is null,
+# false, zero or empty is switched off, and never named but for matrices of MLX.
 
-#: Beginnings and ends of such keys.
-_IRRELEVANT_NAMES: Final = re.compile(
-    r"_.*|rope_.*|.*_rope|.*_rope_theta|.*_token|.*_token_ids?|.*_token_index|.*_eps|.*_epsilon"
-    r"|.*dropout|.*_loss_coef|.*_loss_weight|.*_hidden_act|time_step_.*"
-    # of draft layers, which the model's sizes are without
-    r"|mtp_.*|num_mtp_.*|dspark_.*"
-    # of what turns images, videos and sounds into tokens
-    r"|(?:audio|image|img|mm|multimodal|video|vision)_.*|.*projector.*|.*2wav_config"
-)
-
-#: Objects that hold what is not the language model, and what notes call it.
-_OTHER_PARTS: Final = {
-    "vision_config": "vision tower",
-    "audio_config": "audio tower",
-    "talker_config": "talker",
-    "vision_lora": "adapter for images",
-    "speech_lora": "adapter for speech",
-}
-#: Objects that others read, and angles of rotary positions, whose keys cost nothing.
-_READ_ELSEWHERE: Final = frozenset(
-    (
-        "text_config",
-        "quantization_config",
-        "compression_config",
-        "rope_scaling",
-        "rope_parameters",
-        *_OTHER_PARTS,
-    )
-)
 #: Where false is no switch: it leaves a matrix unquantised (mlx-lm 0.32.2, ``class_predicate``).
 _MLX_PREFIX: Final = "quantization."
 #: What a note shows at most.
@@ -85,10 +59,10 @@ def unread_keys(values: object, prefix: str = "") -> Iterator[str]:
         return
     for key, value in values.items():
         if key in values.asked:
-            if key not in _READ_ELSEWHERE:
+            if key not in READ_ELSEWHERE:
                 yield from unread_keys(value, f"{prefix}{key}.")
         elif (value or (value is False and prefix == _MLX_PREFIX)) and not (
-            key in COSTLESS_KEYS or key in values.passed or _IRRELEVANT_NAMES.fullmatch(key)
+            key in COSTLESS_KEYS or key in values.passed or COSTLESS_NAMES.fullmatch(key)
         ):
             yield f"{prefix}{key}"
 
@@ -213,7 +187,7 @@ def open_config(
         is_foreign = model_type.removesuffix("_text") != family.removesuffix("_text")
         if is_foreign:
             notes.append(f"read as family {family}: the config says model_type {model_type}")
-    notes += [f"{part} left out" for key, part in _OTHER_PARTS.items() if root.has(key)]
+    notes += [f"{part} left out" for key, part in OTHER_PARTS.items() if root.has(key)]
     if keys.has("dspark_block_size"):
         notes.append(DSPARK_NOTE)
     elif mtp_modules(keys, minimum=0, default=0):

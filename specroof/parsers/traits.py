@@ -4,6 +4,7 @@ A row says which function reads the family. `decoder.py` makes the model of one 
 Llama by its row alone; a family of another shape has a function in `families/`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -284,6 +285,12 @@ _FILE: Final = "families.yaml"
 _CONTENT: Final = read_tables(_FILE)
 #: Keys that say nothing of cost in any family.
 COSTLESS_KEYS: Final = frozenset(_CONTENT["costless"].split())
+#: Expressions of such keys.
+COSTLESS_NAMES: Final = re.compile("|".join(_CONTENT["costless_names"]))
+#: Objects that hold what is not the language model, and what notes call it.
+OTHER_PARTS: Final[Mapping[str, str]] = _CONTENT["other_parts"]
+#: Objects whose keys nobody needs to read with those of the language model.
+READ_ELSEWHERE: Final = {*_CONTENT["read_elsewhere"].split(), *OTHER_PARTS}
 #: Which level of a multimodal file says whether its head is its embedding, by `model_type`.
 TIED_BY: Final[Mapping[str, str]] = {
     name: level for level, names in _CONTENT["tied_by"].items() for name in names.split()
