@@ -66,6 +66,16 @@ class Block:
         """All stored matrices, those of no token of text as well."""
         return (*self.linears, *self.idle)
 
+    def extended(self, *linears: Linear, n_params: int = 0) -> "Block":
+        """Return it with more matrices, or vectors such as the norm that its output passes."""
+        vectors = self.vector_params + n_params
+        return replace(self, linears=(*self.linears, *linears), vector_params=vectors)
+
+    def without(self, *names: str) -> "Block":
+        """Return it without some matrices."""
+        kept = tuple(linear for linear in self.linears if linear.name not in names)
+        return replace(self, linears=kept)
+
     @property
     def n_params(self) -> int:
         """All stored elements of the block."""

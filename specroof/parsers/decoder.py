@@ -1,6 +1,6 @@
 """A model from its parts: each layer's mixer and feed-forward, then head and embedding."""
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -13,6 +13,7 @@ from specroof.architecture.base import (
     TENSOR,
     Linear,
     Shard,
+    WeightFormat,
 )
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import (
@@ -25,99 +26,10 @@ from specroof.architecture.model import (
     grouped_query_block,
     ordered_layers,
 )
-from specroof.parsers.formats import LayerWeights
+from specroof.parsers.formats import Quantization
 from specroof.parsers.model_config import ModelConfig, StatedReader
-from specroof.parsers.traits import (
-    TIED_BY,
-    USUAL_NAMES,
-    ExpertNames,
-    Flag,
-    Number,
-    Traits,
-    Windows,
-)
+from specroof.parsers.traits import TIED_BY, USUAL_NAMES, ExpertNames, Flag, Number, Traits, Windows
 from specroof.reading.json_text import MAX_LAYERS, Reader
-
-# --- Lists with an entry per layer, which several families spell alike ---------------------------
-
-
-def listed_kinds(
-    keys: Reader, key: str, allowed: Collection[str], n_layers: int
-) -> tuple[str, ...] | None:
-    """Return each layer's kind by a list of texts; None where it is not given.
-
-    Entries beyond the last layer describe draft layers.
-    """
-    if not keys.has(key):
-        return None
-    return keys.texts(key, allowed=allowed, at_least=n_layers)[:n_layers]
-
-
-def layer_kinds(keys: Reader, n_layers: int, usual: Sequence[str], *more: str) -> Sequence[str]:
-    """Return each layer's kind: by ``layer_types``, or the `usual` ones by turns.
-
-    A list may have kinds that are not usual, `more` of them.
-
-    Examples
-    --------
-    >>> layer_kinds(Reader("c.json", {}), 5, ("mamba", "mamba", "attention"))
-    ['mamba', 'mamba', 'attention', 'mamba', 'mamba']
-    """
-    return listed_kinds(keys, "layer_types", {*usual, *more}, n_layers) or [
-        usual[index % len(usual)] for index in range(n_layers)
-    ]
-
-
-def flagged_layers(keys: Reader, key: str, n_layers: int) -> list[bool] | None:
-    """Return which layers a list of 0 and 1 marks; None where it is not given.
-
-    Examples
-    --------
-    >>> flagged_layers(Reader("c.json", {"moe_layer_freq": [0, 1, 1, 1]}), "moe_layer_freq", 3)
-    [False, True, True]
-    """
-    if not keys.has(key):
-        return None
-    return [flag == 1 for flag in keys.ints(key, allowed=(0, 1), at_least=n_layers)[:n_layers]]
-
-
-def sliding_layers(keys: Reader, n_layers: int) -> list[bool] | None:
-    """Return whether each layer slides by ``layer_types``; None where it is not given."""
-    allowed = ("full_attention", "sliding_attention")
-    kinds = listed_kinds(keys, "layer_types", allowed, n_layers)
-    return None if kinds is None else [kind == "sliding_attention" for kind in kinds]
-
-
-def layer_overrides(keys: Reader, n_layers: int, allowed: Collection[str]) -> list[Reader] | None:
-    """Return what ``per_layer_config`` says of each layer; None where it is not given.
-
-    transformers 5.23 writes layers that differ from the rest as an object by number of layer,
-    with zeros in front: ``{"05": {"head_dim": 512}, "11": ...}``. A layer that is not named has
-    the sizes of the file. A key that is not among `allowed` is refused: it would change a size.
-
-    Source
-        transformers 5.23, `integrations/heterogeneity/configuration_utils.py`.
-
-    Examples
-    --------
-    >>> keys = Reader("c.json", {"per_layer_config": {"01": {"head_dim": 512}}})
-    >>> [dict(layer.values) for layer in layer_overrides(keys, 2, ("head_dim",))]
-    [{}, {'head_dim': 512}]
-    """
-    section = keys.section("per_layer_config")
-    if section is None:
-        return None
-    layers: dict[int, Reader] = {}
-    for name, layer in keys.sections("per_layer_config").items():
-        index = int(name) if name.isascii() and name.isdecimal() and len(name) < 9 else n_layers
-        if index >= n_layers or index in layers:
-            section.refuse(name, f"numbers of layers below {n_layers}, each once")
-        for key in layer.values.keys() - set(allowed):
-            layer.refuse(key, f"in this family only {', '.join(sorted(allowed))}")
-        layers[index] = layer
-    plain = Reader(keys.source, {}, section.prefix)
-    return [layers.get(index, plain) for index in range(n_layers)]
-
 
 # --- Whether the head is the embedding table, which a multimodal file says at two levels ---------
 # Which level counts is up to the class that is loaded, by the `model_type` of the whole file:
@@ -224,29 +136,83 @@ class ExpertsShape:
     biases: bool = False
 
 
-def matrices(
-    weights: LayerWeights,
-    prefix: str,
-    shard: Shard,
-    *rows: tuple[str, int, int],
-    bias: bool = False,
-) -> tuple[Linear, ...]:
-    """Return matrices that divide alike, from the name, width in and width out of each.
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerWeights:
+    """The formats inside one layer, and its blocks in them: call it with the name(s) of a matrix.
 
-    `prefix` stands before their names in the checkpoint.
+    Parameters
+    ----------
+    quantization
+        Of the whole checkpoint.
+    layer
+        Index of the layer.
     """
-    return tuple(
-        Linear(name, in_features, out_features, weights(prefix + name), shard, bias=bias)
-        for name, in_features, out_features in rows
-    )
 
+    quantization: Quantization
+    layer: int
 
-def router(
-    name: str, hidden_size: int, rows: int, weights: LayerWeights, *, bias: bool = False
-) -> Linear:
-    """Return a matrix that weighs experts; none is quantised: every published list ignores them."""
-    shard = FEED_FORWARD_REPLICATED
-    return Linear(name, hidden_size, rows, weights.plain, shard, kind="router", bias=bias)
+    def __call__(self, *names: str) -> WeightFormat:
+        """Return the format of a matrix that goes by `names`."""
+        return self.quantization.weight_format(self.layer, *names)
+
+    @property
+    def plain(self) -> WeightFormat:
+        """The format of what is never quantised, such as a router."""
+        return self.quantization.plain
+
+    def matrices(
+        self, prefix: str, shard: Shard, *rows: tuple[str, int, int], bias: bool = False
+    ) -> tuple[Linear, ...]:
+        """Return matrices that divide alike, from the name, width in and width out of each.
+
+        `prefix` stands before their names in the checkpoint.
+        """
+        return tuple(Linear(*row, self(prefix + row[0]), shard, bias=bias) for row in rows)
+
+    def router(self, name: str, hidden_size: int, rows: int, *, bias: bool = False) -> Linear:
+        """Return a matrix that weighs experts; every published list of formats ignores them."""
+        shard = FEED_FORWARD_REPLICATED
+        return Linear(name, hidden_size, rows, self.plain, shard, kind="router", bias=bias)
+
+    def feed_forward(
+        self,
+        hidden_size: int,
+        width: int,
+        *,
+        bias: bool = False,
+        module: str = "mlp",
+        names: tuple[str, str] = ("gate_proj", "down_proj"),
+    ) -> Block:
+        """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer.
+
+        `names` are those of its first matrix, beside which another may lie fused, and of its last.
+        """
+        first, last = names
+        into = self(f"{module}.{first}", f"{module}.gate_up_proj")
+        pair = gated_pair(hidden_size, width, into, self(f"{module}.{last}"), bias=bias)
+        return Block("feed_forward", pair, vector_params=hidden_size)
+
+    def experts(self, shape: ExpertsShape, names: ExpertNames = USUAL_NAMES) -> Block:
+        """Return routed experts with their router, and the shared expert where there is one."""
+        experts = Experts(
+            shape.n_experts,
+            shape.top_k,
+            shape.hidden_size,
+            shape.width,
+            weight=self(names.routed),
+            # gate, up and down have 2 f + h outputs
+            bias_params=2 * shape.width + shape.hidden_size if shape.biases else 0,
+        )
+        linears = [self.router("router", shape.hidden_size, shape.n_experts, bias=shape.biases)]
+        if shape.shared_width:
+            into, out = self(names.shared_in), self(names.shared_out)
+            pair = gated_pair(shape.hidden_size, shape.shared_width, into, out, prefix="shared_")
+            linears += pair
+        if shape.shared_width and shape.shared_gate:
+            linears.append(self.router("shared_expert_gate", shape.hidden_size, 1))
+        correction = shape.n_experts if shape.correction_bias else 0
+        vectors = shape.hidden_size + correction
+        return Block("feed_forward", tuple(linears), experts, vector_params=vectors)
 
 
 def stream_mixing(block: Block, width: int, rows: int) -> Linear:
@@ -256,15 +222,6 @@ def stream_mixing(block: Block, width: int, rows: int) -> Linear:
         ("attn_hc_fn", ATTENTION_REPLICATED) if attends else ("ffn_hc_fn", FEED_FORWARD_REPLICATED)
     )
     return Linear(name, width, rows, FP32, shard, kind="residual")
-
-
-def extended(block: Block, *linears: Linear, n_params: int = 0) -> Block:
-    """Return a block with more matrices, or vectors such as the norm that its output passes."""
-    return replace(
-        block,
-        linears=(*block.linears, *linears),
-        vector_params=block.vector_params + n_params,
-    )
 
 
 def attention_block(
@@ -282,57 +239,8 @@ def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
     """Return the attention of a layer that reads another layer's cache: it makes no keys."""
     head_dim = shape.head_dim
     core = GroupedQueryAttention(shape.n_heads, shape.n_kv_heads, head_dim, head_dim, shape.window)
-    block = without(extended(block, n_params=-head_dim), "k_proj", "v_proj")
+    block = block.extended(n_params=-head_dim).without("k_proj", "v_proj")
     return replace(block, core=SharedCacheAttention(core))
-
-
-def without(block: Block, *names: str) -> Block:
-    """Return a block that lacks some matrices."""
-    linears = (linear for linear in block.linears if linear.name not in names)
-    return replace(block, linears=tuple(linears))
-
-
-def feed_forward_block(
-    hidden_size: int,
-    width: int,
-    weights: LayerWeights,
-    *,
-    bias: bool = False,
-    module: str = "mlp",
-    names: tuple[str, str] = ("gate_proj", "down_proj"),
-) -> Block:
-    """Return a gated feed-forward; `module` is what the checkpoint calls it inside a layer.
-
-    `names` are those of its first matrix, beside which another may lie fused, and of its last.
-    """
-    first, last = names
-    into = weights(f"{module}.{first}", f"{module}.gate_up_proj")
-    pair = gated_pair(hidden_size, width, into, weights(f"{module}.{last}"), bias=bias)
-    return Block("feed_forward", pair, vector_params=hidden_size)
-
-
-def experts_block(
-    shape: ExpertsShape, weights: LayerWeights, names: ExpertNames = USUAL_NAMES
-) -> Block:
-    """Return routed experts with their router, and the shared expert where there is one."""
-    experts = Experts(
-        shape.n_experts,
-        shape.top_k,
-        shape.hidden_size,
-        shape.width,
-        weight=weights(names.routed),
-        # gate, up and down have 2 f + h outputs
-        bias_params=2 * shape.width + shape.hidden_size if shape.biases else 0,
-    )
-    linears = [router("router", shape.hidden_size, shape.n_experts, weights, bias=shape.biases)]
-    if shape.shared_width:
-        into, out = weights(names.shared_in), weights(names.shared_out)
-        linears += gated_pair(shape.hidden_size, shape.shared_width, into, out, prefix="shared_")
-    if shape.shared_width and shape.shared_gate:
-        linears.append(router("shared_expert_gate", shape.hidden_size, 1, weights))
-    correction = shape.n_experts if shape.correction_bias else 0
-    vectors = shape.hidden_size + correction
-    return Block("feed_forward", tuple(linears), experts, vector_params=vectors)
 
 
 # --- Sizes that most families spell alike: heads of attention, and experts -----------------------
@@ -560,10 +468,10 @@ def attention_of(
             head_norms = (shape.n_heads + shape.n_kv_heads) * shape.head_dim
         inner = shape.n_heads * shape.head_dim if traits.inner_norms else 0
         gate = (traits.output_gate, hidden_size, shape.n_heads * gate_dim)
-        gating = matrices(weights, "self_attn.", HEADS, *((gate,) if gate_dim else ()))
+        gating = weights.matrices("self_attn.", HEADS, *((gate,) if gate_dim else ()))
         more = norm_params - hidden_size + head_norms + inner
         more += shape.n_heads if traits.gate_bias else 0
-        return replace(extended(block, *gating, n_params=more), joins_next=parallel)
+        return replace(block.extended(*gating, n_params=more), joins_next=parallel)
 
     return usual, attention
 
@@ -599,17 +507,17 @@ def feed_forward_of(config: ModelConfig, norm_params: int | None = None) -> Laye
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
         if is_sparse and experts:
-            block = experts_block(experts, weights, config.routing.names)
-            return extended(_at_inner_width(config, block, weights), n_params=more_params)
+            block = weights.experts(experts, config.routing.names)
+            return _at_inner_width(config, block, weights).extended(n_params=more_params)
         if traits.gated:
-            block = feed_forward_block(
-                hidden_size, width, weights, bias=mlp_bias, module=traits.mlp, names=names
+            block = weights.feed_forward(
+                hidden_size, width, bias=mlp_bias, module=traits.mlp, names=names
             )
         else:
             rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
-            linears = matrices(weights, f"{traits.mlp}.", TENSOR, *rows, bias=mlp_bias)
+            linears = weights.matrices(f"{traits.mlp}.", TENSOR, *rows, bias=mlp_bias)
             block = Block("feed_forward", linears, vector_params=hidden_size)
-        return extended(block, n_params=more_params + dense_params)
+        return block.extended(n_params=more_params + dense_params)
 
     return LayerPart(sparse, feed_forward)
 
@@ -627,8 +535,7 @@ def _at_inner_width(config: ModelConfig, block: Block, weights: LayerWeights) ->
         return block
     form, hidden_size, shard = weights.plain, config.hidden_size, FEED_FORWARD_REPLICATED
     norms = sum(_holds(config.keys, norm) for norm in routing.inner_norms)
-    return extended(
-        replace(block, core=replace(block.experts, in_features=width)),
+    return replace(block, core=replace(block.experts, in_features=width)).extended(
         Linear(into, hidden_size, width, form, shard),
         Linear(out, width, hidden_size, form, shard),
         n_params=norms * width,
@@ -737,9 +644,9 @@ def expert_layers(config: ModelConfig) -> list[bool]:
     keys, n_layers, routing = config.keys, config.n_layers, config.routing
     if routing.listed:
         keys.pass_over(f"{routing.dense[0] or ''} {routing.stride} {routing.flagged}")
-        if listed := listed_kinds(keys, "mlp_layer_types", ("dense", "sparse"), n_layers):
+        if listed := keys.listed_kinds("mlp_layer_types", ("dense", "sparse"), n_layers):
             return [kind == "sparse" for kind in listed]
-    if routing.flagged and (flags := flagged_layers(keys, routing.flagged, n_layers)):
+    if routing.flagged and (flags := keys.flagged_layers(routing.flagged, n_layers)):
         return flags
     if routing.numbered and keys.has(routing.numbered):
         numbered = _layer_numbers(keys, routing.numbered)
@@ -859,7 +766,7 @@ def _windows(keys: Reader, windows: Windows | None, sparse: Sequence[bool]) -> l
         attends_fully = full_every and (index - begins - first_full) % full_every == 0
         return since <= index < until and not attends_fully
 
-    listed = sliding_layers(keys, n_layers) if windows.listed else None
+    listed = keys.sliding_layers(n_layers) if windows.listed else None
     sliding = listed or [slides(index) for index in range(n_layers)]
     return [window if is_sliding else None for is_sliding in sliding]
 

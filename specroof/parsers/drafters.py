@@ -38,18 +38,15 @@ from specroof.architecture.model import (
 )
 from specroof.errors import expect_word
 from specroof.parsers.decoder import (
-    extended,
-    feed_forward_block,
+    LayerWeights,
     head_counts,
     shared_cache_block,
-    sliding_layers,
     split_head_dim,
 )
 from specroof.parsers.families.latent import latent_block, latent_shape
 from specroof.parsers.formats import (
     DRAFT_LAYER,
     PLAIN_FORMATS,
-    LayerWeights,
     ModuleNames,
     Quantization,
     read_quantization,
@@ -161,7 +158,7 @@ def _windows(config: DraftConfig) -> list[int | None]:
     keys, n_layers = config.keys, config.n_layers
     if not keys.flag("use_sliding_window", default=True):
         return [None] * n_layers
-    if slides := sliding_layers(keys, n_layers):
+    if slides := keys.sliding_layers(n_layers):
         window = keys.positive_int("sliding_window") if any(slides) else None
         return [window if is_sliding else None for is_sliding in slides]
     settings = config.setting("use_swa")
@@ -409,7 +406,7 @@ def _assistant_rows(root: Reader, vocab_size: int) -> tuple[int, int]:
 
 def _assistant_layers(config: DraftConfig) -> list[Layer]:
     keys, weight = config.keys, config.weight
-    slides = sliding_layers(keys, config.n_layers)
+    slides = keys.sliding_layers(config.n_layers)
     if not slides:
         keys.refuse("layer_types", "a list of full_attention and sliding_attention")
     heads = head_counts(keys)
@@ -425,7 +422,7 @@ def _assistant_layers(config: DraftConfig) -> list[Layer]:
         pair = gated_pair(size, width, weight, weight)
         # a second norm behind attention; and behind the feed-forward, with a scale of the layer
         feed_forward = Block("feed_forward", pair, vector_params=2 * size + 1)
-        return Layer((extended(attention, n_params=size), feed_forward))
+        return Layer((attention.extended(n_params=size), feed_forward))
 
     return [layer(sliding if is_sliding else full) for is_sliding in slides]
 
@@ -470,7 +467,13 @@ def parse_dflash2(config: DraftConfig) -> DraftHead:
         for name in ("attention_conv", "mlp_conv")
     ]
     layers = [
-        Layer(tuple(map(partial(extended, n_params=base), layer.blocks, kernels)), layer.count)
+        Layer(
+            tuple(
+                block.extended(kernel, n_params=base)
+                for block, kernel in zip(layer.blocks, kernels, strict=True)
+            ),
+            layer.count,
+        )
         for layer in _layers(config)
     ]
     rank = settings.positive_int("selector_rank")
@@ -587,7 +590,7 @@ def _latent_layers(config: DraftConfig, *, causal: bool) -> list[Layer]:
     size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
     attention = latent_block(latent_shape(keys), weights)
     attention = attention if causal else _both_ways(attention)
-    layer = Layer((attention, feed_forward_block(size, width, weights)))
+    layer = Layer((attention, weights.feed_forward(size, width)))
     return [layer] * config.n_layers
 
 

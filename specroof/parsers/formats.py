@@ -619,31 +619,6 @@ class Quantization:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerWeights:
-    """The formats inside one layer: call it with the name(s) of a matrix.
-
-    Parameters
-    ----------
-    quantization
-        Of the whole checkpoint.
-    layer
-        Index of the layer.
-    """
-
-    quantization: Quantization
-    layer: int
-
-    def __call__(self, *names: str) -> WeightFormat:
-        """Return the format of a matrix that goes by `names`."""
-        return self.quantization.weight_format(self.layer, *names)
-
-    @property
-    def plain(self) -> WeightFormat:
-        """The format of what is never quantised, such as a router."""
-        return self.quantization.plain
-
-
 def read_quantization(
     config: Reader | None, sidecar: Reader | None, plain: WeightFormat
 ) -> Quantization:

@@ -465,6 +465,79 @@ class Reader:
             for index, value in enumerate(objects)
         )
 
+    # Lists with an entry per layer, which several families spell alike. What stands beyond the last
+    # layer describes draft layers.
+
+    def listed_kinds(
+        self, key: str, allowed: Collection[str], n_layers: int
+    ) -> tuple[str, ...] | None:
+        """Return each layer's kind by a list of texts; None where it is not given."""
+        if not self.has(key):
+            return None
+        return self.texts(key, allowed=allowed, at_least=n_layers)[:n_layers]
+
+    def layer_kinds(self, n_layers: int, usual: Sequence[str], *more: str) -> Sequence[str]:
+        """Return each layer's kind: by ``layer_types``, or the `usual` ones by turns.
+
+        A list may have kinds that are not usual, `more` of them.
+
+        Examples
+        --------
+        >>> Reader("c.json", {}).layer_kinds(5, ("mamba", "mamba", "attention"))
+        ['mamba', 'mamba', 'attention', 'mamba', 'mamba']
+        """
+        return self.listed_kinds("layer_types", {*usual, *more}, n_layers) or [
+            usual[index % len(usual)] for index in range(n_layers)
+        ]
+
+    def flagged_layers(self, key: str, n_layers: int) -> list[bool] | None:
+        """Return which layers a list of 0 and 1 marks; None where it is not given.
+
+        Examples
+        --------
+        >>> Reader("c.json", {"moe_layer_freq": [0, 1, 1, 1]}).flagged_layers("moe_layer_freq", 3)
+        [False, True, True]
+        """
+        if not self.has(key):
+            return None
+        return [flag == 1 for flag in self.ints(key, allowed=(0, 1), at_least=n_layers)[:n_layers]]
+
+    def sliding_layers(self, n_layers: int) -> list[bool] | None:
+        """Return whether each layer slides by ``layer_types``; None where it is not given."""
+        allowed = ("full_attention", "sliding_attention")
+        kinds = self.listed_kinds("layer_types", allowed, n_layers)
+        return None if kinds is None else [kind == "sliding_attention" for kind in kinds]
+
+    def layer_overrides(self, n_layers: int, allowed: Collection[str]) -> "list[Reader] | None":
+        """Return what ``per_layer_config`` says of each layer; None where it is not given.
+
+        transformers 5.23 writes layers that differ from the rest as an object by number of layer,
+        with zeros in front: ``{"05": {"head_dim": 512}, "11": ...}``. A layer that is not named has
+        the sizes of the file. A key that is not among `allowed` is refused: it would change a size.
+
+        Source
+            transformers 5.23, `integrations/heterogeneity/configuration_utils.py`.
+
+        Examples
+        --------
+        >>> keys = Reader("c.json", {"per_layer_config": {"01": {"head_dim": 512}}})
+        >>> [dict(layer.values) for layer in keys.layer_overrides(2, ("head_dim",))]
+        [{}, {'head_dim': 512}]
+        """
+        section = self.section("per_layer_config")
+        if section is None:
+            return None
+        layers: dict[int, Reader] = {}
+        for name, layer in self.sections("per_layer_config").items():
+            index = int(name) if name.isascii() and name.isdecimal() and len(name) < 9 else n_layers
+            if index >= n_layers or index in layers:
+                section.refuse(name, f"numbers of layers below {n_layers}, each once")
+            for key in layer.values.keys() - set(allowed):
+                layer.refuse(key, f"in this family only {', '.join(sorted(allowed))}")
+            layers[index] = layer
+        plain = Reader(self.source, {}, section.prefix)
+        return [layers.get(index, plain) for index in range(n_layers)]
+
     def positive_number(self, key: str, *, maximum: float) -> float:
         """Return a number above 0, whole or not."""
         value = real_number(self.values.get(key))

@@ -13,32 +13,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from specroof.architecture.base import HEADS, Linear
-from specroof.architecture.model import (
-    Architecture,
-    AttentionShape,
-    Block,
-    grouped_query_block,
-)
+from specroof.architecture.model import Architecture, AttentionShape, Block, grouped_query_block
 from specroof.architecture.recurrent import ShortConvolution
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,
+    LayerWeights,
     attention_block,
     attention_of,
     decoder,
-    experts_block,
-    extended,
-    feed_forward_block,
     feed_forward_of,
-    layer_kinds,
-    listed_kinds,
-    matrices,
     read_attention,
     routed_experts,
-    router,
     same_part,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
 
@@ -52,7 +40,7 @@ _STORED: Final = {"o_proj": "out_proj"}
 def parse_lfm2(config: ModelConfig) -> Architecture:
     """Return an LFM2; `full_attn_idxs` names the layers with attention where no list does."""
     keys, n_layers = config.keys, config.n_layers
-    kinds = listed_kinds(keys, "layer_types", (_CONV, _FULL), n_layers)
+    kinds = keys.listed_kinds("layer_types", (_CONV, _FULL), n_layers)
     if kinds is None:
         # configuration_lfm2.py: without either, all layers attend.
         full = set(keys.ints("full_attn_idxs") if keys.has("full_attn_idxs") else range(n_layers))
@@ -61,7 +49,7 @@ def parse_lfm2(config: ModelConfig) -> Architecture:
 
     def feed_forward(weights: LayerWeights) -> Block:
         names = config.traits.mlp_names
-        return feed_forward_block(size, width, weights, module=config.traits.mlp, names=names)
+        return weights.feed_forward(size, width, module=config.traits.mlp, names=names)
 
     return _lfm2(config, kinds, same_part(config, feed_forward))
 
@@ -79,7 +67,7 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
     """Return an LFM3: attention in windows and without, gated by head, and two norms a sublayer."""
     keys, hidden_size = config.keys, config.hidden_size
     usual = (_SLIDING, _CONV, _FULL, _CONV)  # Lfm3Config.__post_init__
-    kinds = listed_kinds(keys, "layer_types", (_CONV, _FULL, _SLIDING), config.n_layers) or tuple(
+    kinds = keys.listed_kinds("layer_types", (_CONV, _FULL, _SLIDING), config.n_layers) or tuple(
         usual[index % 4] if index else _CONV for index in range(config.n_layers)
     )
     # configuration_lfm3.py: head_dim 128, sliding_window 256, conv_L_cache 7; both flags True
@@ -92,11 +80,11 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         if kind == _CONV:
-            return extended(convolution(weights), n_params=second_norm)
+            return convolution(weights).extended(n_params=second_norm)
         seen = window if kind == _SLIDING else None
         block = attention_block(replace(shape, qk_norm=True, window=seen), weights)
-        gating = matrices(weights, "self_attn.", HEADS, *gates)
-        return extended(block, *gating, n_params=second_norm)
+        gating = weights.matrices("self_attn.", HEADS, *gates)
+        return block.extended(*gating, n_params=second_norm)
 
     norms = hidden_size + second_norm
     return decoder(config, LayerPart(kinds, mixer), feed_forward_of(config, norms))
@@ -148,7 +136,7 @@ def _convolution_builder(config: ModelConfig, *, default_kernel: int) -> BlockBu
     rows = (("in_proj", size, 3 * size), ("out_proj", size, size))
 
     def build(weights: LayerWeights) -> Block:
-        linears = matrices(weights, "conv.", HEADS, *rows, bias=bias)
+        linears = weights.matrices("conv.", HEADS, *rows, bias=bias)
         return Block("attention", linears, core, vector_params=size)
 
     return build
@@ -226,9 +214,8 @@ def parse_inkling2(config: ModelConfig) -> Architecture:
             rows += [("k_sconv_proj", hidden_size, taps), ("v_sconv_proj", hidden_size, taps)]
         scales = n_heads * (shape.head_dim + mixer.relative_dim)
         weighing = 0 if is_first else sums * hidden_size
-        return extended(
-            _inkling_attention(mixer, weights),
-            *matrices(weights, "self_attn.", HEADS, *rows),
+        return _inkling_attention(mixer, weights).extended(
+            *weights.matrices("self_attn.", HEADS, *rows),
             n_params=scales + (sums - 1) * hidden_size + weighing,
         )
 
@@ -260,9 +247,8 @@ def _inkling_convolutions(mixer: _InklingMixer) -> Block:
 def _inkling_attention(mixer: _InklingMixer, weights: LayerWeights) -> Block:
     shape = mixer.shape
     relative = ("r_proj", shape.hidden_size, shape.n_heads * mixer.relative_dim)
-    return extended(
-        attention_block(shape, weights),
-        *matrices(weights, "self_attn.", HEADS, relative),
+    return attention_block(shape, weights).extended(
+        *weights.matrices("self_attn.", HEADS, relative),
         n_params=mixer.relative_dim * mixer.extent,
     )
 
@@ -276,7 +262,7 @@ def _inkling_mixers(
         slides = [index in local for index in range(n_layers)]
     else:
         # InklingTextConfig.__post_init__
-        kinds = layer_kinds(keys, n_layers, (*[_HYBRID_SLIDING] * 5, _HYBRID))
+        kinds = keys.layer_kinds(n_layers, (*[_HYBRID_SLIDING] * 5, _HYBRID))
         slides = [kind == _HYBRID_SLIDING for kind in kinds]
     mixers = {
         is_sliding: _inkling_mixer(keys, window if is_sliding else None, qk_norm=qk_norm)
@@ -322,11 +308,11 @@ def _inkling_feed_forward(config: ModelConfig) -> LayerPart[bool]:
     n_shared = config.keys.positive_int("n_shared_experts", minimum=0, default=2)
 
     def changed(_: bool, block: Block, weights: LayerWeights) -> Block:
-        block = extended(block, n_params=1)  # a scale of its output
+        block = block.extended(n_params=1)  # a scale of its output
         if block.experts is None:
             return block
         rows = block.experts.n_experts + n_shared
-        gate = router("router", config.hidden_size, rows, weights)
+        gate = weights.router("router", config.hidden_size, rows)
         return replace(block, linears=(gate, *block.linears[1:]))
 
     return feed_forward_of(config).changed(changed)
@@ -354,7 +340,7 @@ def parse_zaya(config: ModelConfig) -> Architecture:
         keys.positive_int(key, maximum=2**10, default=2) for key in ("cca_time0", "cca_time1")
     )
     convolution = ShortConvolution(channels, kernel, kernel + second - 2, conv_bias=True)
-    kinds = layer_kinds(keys, n_layers, (_HYBRID,), _HYBRID_SLIDING)
+    kinds = keys.layer_kinds(n_layers, (_HYBRID,), _HYBRID_SLIDING)
     window = keys.positive_int("sliding_window") if _HYBRID_SLIDING in kinds else None
     # ZayaResidualScaling: two scales and two biases behind each sublayer
     scaling = 4 * hidden_size
@@ -364,7 +350,7 @@ def parse_zaya(config: ModelConfig) -> Architecture:
         grouped = Linear(
             "conv_qk_grouped", second * shape.head_dim, channels, weights.plain, HEADS, bias=True
         )
-        return extended(plain(shape, weights), grouped, n_params=scaling + shape.n_kv_heads)
+        return plain(shape, weights).extended(grouped, n_params=scaling + shape.n_kv_heads)
 
     keys.positive_int("num_experts_per_tok", maximum=1)
     experts = routed_experts(config)
@@ -373,15 +359,15 @@ def parse_zaya(config: ModelConfig) -> Architecture:
 
     def feed_forward(is_first: bool, weights: LayerWeights) -> Block:
         routers = (
-            router("router_down_proj", hidden_size, width, weights, bias=True),
-            router("router_fc1", width, width, weights, bias=True),
-            router("router_fc2", width, width, weights, bias=True),
-            router("router", width, rows, weights),
+            weights.router("router_down_proj", hidden_size, width, bias=True),
+            weights.router("router_fc1", width, width, bias=True),
+            weights.router("router_fc2", width, width, bias=True),
+            weights.router("router", width, rows),
         )
         # a norm, biases of the selection, and a scale of what the router of the layer before made
         vectors = scaling + width + rows + (0 if is_first else width)
-        block = experts_block(experts, weights)
-        return extended(replace(block, linears=routers), n_params=vectors)
+        block = weights.experts(experts)
+        return replace(block, linears=routers).extended(n_params=vectors)
 
     model = decoder(
         config,

@@ -24,16 +24,9 @@ from specroof.architecture.base import (
 from specroof.architecture.compressed import CompressedAttention, Compressor
 from specroof.architecture.draft_heads import replicated
 from specroof.architecture.model import Architecture, Block
-from specroof.parsers.decoder import (
-    LayerPart,
-    decoder,
-    experts_block,
-    extended,
-    listed_kinds,
-    routed_experts,
-)
+from specroof.parsers.decoder import LayerPart, LayerWeights, decoder, routed_experts
 from specroof.parsers.families.latent import index_weights, read_indexer
-from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
+from specroof.parsers.formats import ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
@@ -115,10 +108,10 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
 
     def feed_forward(is_hashed: bool, weights: LayerWeights) -> Block:
         routed = replace(experts, correction_bias=not is_hashed)
-        block = experts_block(routed, weights, config.routing.names)
+        block = weights.experts(routed, config.routing.names)
         mixing = shape.mixing("hc_ffn_fn", FEED_FORWARD_REPLICATED)
         block = replace(block, linears=(mixing, *block.linears))
-        return extended(block, n_params=shape.mixing_vectors)
+        return block.extended(n_params=shape.mixing_vectors)
 
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
     return decoder(
@@ -158,7 +151,7 @@ def _compressions(keys: Reader, n_layers: int) -> list[_Compression]:
 
 def _hashed_layers(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers pick experts by token id: those listed, or the first few."""
-    if kinds := listed_kinds(keys, "mlp_layer_types", ("hash_moe", "moe"), n_layers):
+    if kinds := keys.listed_kinds("mlp_layer_types", ("hash_moe", "moe"), n_layers):
         return [kind == "hash_moe" for kind in kinds]
     # configuration_deepseek_v4.py: default_num_hash_layers 3
     n_hashed = keys.positive_int("num_hash_layers", minimum=0, maximum=MAX_LAYERS, default=3)

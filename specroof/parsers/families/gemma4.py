@@ -13,21 +13,14 @@ from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     ExpertsShape,
     LayerPart,
+    LayerWeights,
     attention_block,
     decoder,
-    experts_block,
-    extended,
-    feed_forward_block,
     head_counts,
-    layer_overrides,
-    matrices,
     read_attention,
     routed_experts,
     shared_cache_block,
-    sliding_layers,
-    without,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
@@ -71,7 +64,7 @@ def _gemma4(
         keys.text("use_bidirectional_attention", allowed=("vision",))  # "all" is not a decoder
     # `Gemma4TextConfig`: every sixth layer is full by default, and the last one always.
     usual = [(index + 1) % 6 != 0 for index in range(config.n_layers)]
-    slides = [*(sliding_layers(keys, config.n_layers) or usual)[:-1], False]
+    slides = [*(keys.sliding_layers(config.n_layers) or usual)[:-1], False]
     shared = shared_layers(keys, slides)
     keys_are_values = keys.flag("attention_k_eq_v", default=False)
     shapes = _attentions(keys, slides, window_default, keys_are_values=keys_are_values)
@@ -79,11 +72,11 @@ def _gemma4(
     def attention(kind: tuple[AttentionShape, bool], weights: LayerWeights) -> Block:
         shape, shares = kind
         # a second norm stands behind it
-        block = extended(attention_block(shape, weights), n_params=size)
+        block = attention_block(shape, weights).extended(n_params=size)
         if shares:
             return shared_cache_block(shape, block)
         if keys_are_values and shape.window is None:
-            return without(block, "v_proj")
+            return block.without("v_proj")
         return block
 
     def feed_forward(width: int, weights: LayerWeights) -> Block:
@@ -92,15 +85,15 @@ def _gemma4(
         Vectors: a norm before and after, and the layer's scalar; beside experts, three more norms,
         the router's scale, and one of each expert; after the embedding of the layer, one more norm.
         """
-        block = extended(feed_forward_block(size, width, weights), n_params=size + 1)
+        block = weights.feed_forward(size, width).extended(n_params=size + 1)
         if experts is not None:
-            routed = experts_block(experts, weights, config.routing.names)
+            routed = weights.experts(experts, config.routing.names)
             vectors = 4 * size + experts.n_experts
-            block = extended(replace(block, core=routed.core), *routed.linears, n_params=vectors)
+            block = replace(block, core=routed.core).extended(*routed.linears, n_params=vectors)
         if per_layer_dim:
             # First, since the exchange between devices belongs to the last matrix of a block.
             first = per_layer_linears(size, per_layer_dim, weights)
-            block = extended(replace(block, linears=(*first, *block.linears)), n_params=size)
+            block = replace(block, linears=(*first, *block.linears)).extended(n_params=size)
         return block
 
     return decoder(
@@ -144,7 +137,7 @@ def _attentions(
     head_dim = keys.positive_int("head_dim", default=256)
     usual = replace(read_attention(keys, head_dim, biased=True), qk_norm=True)
     window = keys.positive_int("sliding_window", default=window_default)
-    layers = layer_overrides(keys, len(slides), ("head_dim", "num_key_value_heads"))
+    layers = keys.layer_overrides(len(slides), ("head_dim", "num_key_value_heads"))
     if layers is None:
         full = _full_shape(keys, usual, keys_are_values=keys_are_values)
         shapes = [usual if is_sliding else full for is_sliding in slides]
@@ -188,8 +181,7 @@ def per_layer_linears(hidden_size: int, dim: int, weights: LayerWeights) -> tupl
     The model projects its first hidden state once for all layers; each layer has its share here:
     the same weights and the same arithmetic.
     """
-    return matrices(
-        weights,
+    return weights.matrices(
         "",
         FEED_FORWARD_REPLICATED,
         ("per_layer_model_projection", hidden_size, dim),
@@ -217,7 +209,7 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     shape = replace(read_attention(keys, head_dim, heads=heads, biased=True), qk_norm=True)
     # Every fifth layer attends fully.
     usual = [(index + 1) % 5 != 0 for index in range(n_layers)]
-    slides = sliding_layers(keys, n_layers) or usual
+    slides = keys.sliding_layers(n_layers) or usual
     window = keys.positive_int("sliding_window", default=512)
     windows = [window if is_sliding else None for is_sliding in slides]
     shared = shared_layers(keys, slides, default=15)
@@ -246,23 +238,23 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
             )
         )
         rows = ("linear_left", size, rank), ("linear_right", rank, size)
-        branch = matrices(weights, "laurel.", ATTENTION_REPLICATED, *rows)
+        branch = weights.matrices("laurel.", ATTENTION_REPLICATED, *rows)
         # Attention's last matrix stays last: the exchange between devices belongs to it.
         block = replace(block, linears=(*mixing, *branch, *block.linears))
         # A second norm, the norm of the branch, and of the streams the norm of their router and
         # the scale of the corrected one.
-        return extended(block, n_params=4 * size)
+        return block.extended(n_params=4 * size)
 
     def feed_forward(kind: tuple[int, int], weights: LayerWeights) -> Block:
         width, n_projections = kind
-        block = feed_forward_block(size, width, weights)
+        block = weights.feed_forward(size, width)
         outer = tuple(
             Linear(f"altup_projections.{index}", size, size, weights.plain, FEED_FORWARD_REPLICATED)
             for index in range(n_projections * (n_streams - 1))
         )
         own = per_layer_linears(size, per_layer_dim, weights)
         # a norm behind each
-        return extended(replace(block, linears=(*outer, *own, *block.linears)), n_params=2 * size)
+        return replace(block, linears=(*outer, *own, *block.linears)).extended(n_params=2 * size)
 
     return decoder(
         config,

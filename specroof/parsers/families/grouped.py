@@ -15,14 +15,12 @@ from specroof.architecture.base import HEADS, TENSOR
 from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     ExpertsShape,
+    LayerWeights,
     attention_block,
     decoder,
     decoder_of,
-    experts_block,
-    matrices,
     same_part,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 
 
@@ -79,7 +77,7 @@ def parse_dbrx(config: ModelConfig) -> Architecture:
         same_part(
             config, lambda weights: attention_block(shape, weights, module="norm_attn_norm.attn")
         ),
-        same_part(config, lambda weights: experts_block(experts, weights, config.routing.names)),
+        same_part(config, lambda weights: weights.experts(experts, config.routing.names)),
     )
 
 
@@ -110,12 +108,12 @@ def parse_opt(config: ModelConfig) -> Architecture:
     def attention(weights: LayerWeights) -> Block:
         names = ("q_proj", "k_proj", "v_proj", "out_proj")
         rows = [(name, hidden_size, hidden_size) for name in names]
-        linears = matrices(weights, "self_attn.", HEADS, *rows, bias=bias)
+        linears = weights.matrices("self_attn.", HEADS, *rows, bias=bias)
         return Block("attention", linears, core, vector_params=norm_params)
 
     def feed_forward(weights: LayerWeights) -> Block:
         rows = ("fc1", hidden_size, width), ("fc2", width, hidden_size)
-        linears = matrices(weights, "", TENSOR, *rows, bias=bias)
+        linears = weights.matrices("", TENSOR, *rows, bias=bias)
         return Block("feed_forward", linears, vector_params=norm_params)
 
     return decoder(

@@ -17,12 +17,9 @@ from specroof.architecture.recurrent import KimiDeltaAttention, LightningAttenti
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,
+    LayerWeights,
     decoder,
-    extended,
     feed_forward_of,
-    layer_kinds,
-    listed_kinds,
-    matrices,
     stream_mixing,
 )
 from specroof.parsers.families.latent import (
@@ -35,7 +32,6 @@ from specroof.parsers.families.latent import (
     read_indexer,
     sharing,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
 
@@ -141,12 +137,12 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
         block = latent_block(latent, weights) if kind == _FULL else delta(weights)
-        return extended(block, n_params=residual_params)
+        return block.extended(n_params=residual_params)
 
     return decoder(
         config,
         LayerPart(_kimi_kinds(config), mixer),
-        feed_forward.changed(lambda _, block, __: extended(block, n_params=residual_params)),
+        feed_forward.changed(lambda _, block, __: block.extended(n_params=residual_params)),
         vector_params=hidden_size + residual_params,
     )
 
@@ -154,7 +150,7 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
 def _kimi_kinds(config: ModelConfig) -> tuple[str, ...]:
     """Return each layer's kind of attention; the published lists count layers from 1."""
     keys, n_layers = config.keys, config.n_layers
-    if kinds := listed_kinds(keys, "layer_types", (_LINEAR, _FULL), n_layers):
+    if kinds := keys.listed_kinds("layer_types", (_LINEAR, _FULL), n_layers):
         return kinds
     section = keys.required_section(
         "linear_attn_config", "an object with kda_layers and full_attn_layers"
@@ -196,7 +192,7 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
             return block
         # Beside the matrix a base of each row, and three scales.
         mixing = stream_mixing(block, n_streams * hidden_size, rows)
-        return extended(block, mixing, n_params=rows + 3)
+        return block.extended(mixing, n_params=rows + 3)
 
     def mixer(kind: tuple[str, str], weights: LayerWeights) -> Block:
         attention, indexer = kind
@@ -204,7 +200,7 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
             return mixed(delta(weights))
         return mixed(_pooled_block(full if indexer == FULL_INDEX else shared, weights))
 
-    kinds = layer_kinds(keys, n_layers, (*[_LINEAR] * 3, _INDEXED), _FULL)
+    kinds = keys.layer_kinds(n_layers, (*[_LINEAR] * 3, _INDEXED), _FULL)
     return decoder(
         config,
         LayerPart([*zip(kinds, indexer_kinds(keys, n_layers), strict=True)], mixer),
@@ -227,7 +223,7 @@ def _pooled_block(shape: LatentShape, weights: LayerWeights) -> Block:
     if indexer is None:
         return block
     gate = replicated("indexer_gate", shape.hidden_size, indexer.head_dim, weights.plain)
-    return extended(block, gate, n_params=indexer.key_tokens * indexer.head_dim)
+    return block.extended(gate, n_params=indexer.key_tokens * indexer.head_dim)
 
 
 # --- Ling and Ring 2.5 and 3: latent attention in the last layer of each group --------------------
@@ -272,7 +268,7 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
 
 def _ling_kinds(keys: Reader, n_layers: int) -> Sequence[str]:
     """Return each layer's kind: by a list, or full attention in every last one of a group."""
-    if listed := listed_kinds(keys, "layer_types", (_LINEAR, _FULL), n_layers):
+    if listed := keys.listed_kinds("layer_types", (_LINEAR, _FULL), n_layers):
         return listed
     # SGLang: a list of 1 for linear attention and 0, or the number of layers of a group
     if isinstance(keys.values.get("layer_group_size"), list):
@@ -320,5 +316,5 @@ def _ling_lightning(keys: Reader) -> BlockBuilder:
     head_norms = 2 * core.head_dim if keys.flag("use_qk_norm", default=False) else 0
     vectors = hidden_size + inner + head_norms
     return lambda weights: Block(
-        "attention", matrices(weights, "attention.", HEADS, *rows), core, vector_params=vectors
+        "attention", weights.matrices("attention.", HEADS, *rows), core, vector_params=vectors
     )

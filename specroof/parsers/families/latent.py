@@ -32,18 +32,11 @@ from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
     LayerPart,
+    LayerWeights,
     decoder,
-    extended,
-    feed_forward_block,
     feed_forward_of,
-    flagged_layers,
-    layer_overrides,
-    listed_kinds,
-    matrices,
-    router,
     stream_mixing,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DSPARK_NOTE, ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
@@ -179,7 +172,7 @@ def latent_block(shape: LatentShape, weights: LayerWeights, *, module: str = "se
         (
             *linears,
             *_indexer_linears(shape, weights),
-            *matrices(weights, f"{module}.", HEADS, *((gate,) if shape.gate_dim else ())),
+            *weights.matrices(f"{module}.", HEADS, *((gate,) if shape.gate_dim else ())),
         ),
         LatentAttention(
             shape.n_heads,
@@ -213,8 +206,7 @@ def _indexer_linears(shape: LatentShape, weights: LayerWeights) -> tuple[Linear,
     indexer = shape.indexer
     if indexer is None:
         return ()
-    quantised = matrices(
-        weights,
+    quantised = weights.matrices(
         "self_attn.indexer.",
         ATTENTION_REPLICATED,
         ("wq_b", shape.query_rank or shape.hidden_size, indexer.n_heads * indexer.head_dim),
@@ -252,7 +244,7 @@ def parse_axk1(config: ModelConfig) -> Architecture:
     """Return an A.X-K1, whose experts' output passes a norm."""
 
     def normed(is_sparse: bool, block: Block, _: LayerWeights) -> Block:
-        return extended(block, n_params=config.hidden_size if is_sparse else 0)
+        return block.extended(n_params=config.hidden_size if is_sparse else 0)
 
     return decoder(
         config,
@@ -272,7 +264,7 @@ def parse_axk2(config: ModelConfig) -> Architecture:
 
     def gated_norm(block: Block, shard: Shard, weights: LayerWeights, norm: str) -> Block:
         rows = ("fc1", hidden_size, rank), ("fc2", rank, hidden_size)
-        return extended(block, *matrices(weights, f"{norm}.mlp.", shard, *rows))
+        return block.extended(*weights.matrices(f"{norm}.mlp.", shard, *rows))
 
     def attention(shape: LatentShape, weights: LayerWeights) -> Block:
         block = latent_block(shape, weights)
@@ -332,7 +324,7 @@ def sharing(full: LatentShape) -> LatentShape:
 
 def _listed_indexers(keys: Reader, n_layers: int) -> Sequence[str] | None:
     """Return ``"full"`` or ``"shared"`` of each layer by ``indexer_types``; None without."""
-    kinds = listed_kinds(keys, "indexer_types", (FULL_INDEX, _SHARED), n_layers)
+    kinds = keys.listed_kinds("indexer_types", (FULL_INDEX, _SHARED), n_layers)
     if kinds and kinds[0] == _SHARED:
         keys.refuse("indexer_types", "full first, before which nothing is selected")
     return kinds
@@ -377,10 +369,10 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
     def mixed(block: Block) -> Block:
         # Beside the mixing matrix of a sublayer, a base for each row, and two scales.
         mixing = stream_mixing(block, n_streams * hidden_size, 2 * n_streams)
-        return extended(block, mixing, n_params=2 * n_streams + 2)
+        return block.extended(mixing, n_params=2 * n_streams + 2)
 
     def attention(shape: LatentShape, weights: LayerWeights) -> Block:
-        return mixed(extended(latent_block(shape, weights), n_params=n_sinks))
+        return mixed(latent_block(shape, weights).extended(n_params=n_sinks))
 
     # Behind the last layer the streams become one: a matrix, a base of each, and a scale.
     head_mixing = n_streams * n_streams * hidden_size + n_streams + 1
@@ -405,7 +397,7 @@ def parse_mistral_large4(config: ModelConfig) -> Architecture:
         keys.refuse("kv_source_layers", "each layer's own number: no cache is shared")
     # MistralLarge4TextConfig.__post_init__
     every = keys.positive_int("no_rope_layer_interval", default=4)
-    positions = flagged_layers(keys, "no_rope_layers", n_layers) or [
+    positions = keys.flagged_layers("no_rope_layers", n_layers) or [
         (index + 1) % every != 0 for index in range(n_layers)
     ]
 
@@ -417,7 +409,7 @@ def parse_mistral_large4(config: ModelConfig) -> Architecture:
         n_params = 2 * shape.n_heads
         if shape.indexer:
             n_params += 2 * shape.indexer.n_heads + 2 * hidden_size
-        return extended(latent_block(shape, weights), n_params=n_params)
+        return latent_block(shape, weights).extended(n_params=n_params)
 
     shapes = _picking(full, indexer_kinds(keys, n_layers))
     return decoder(
@@ -461,7 +453,7 @@ def parse_dots3_note(config: ModelConfig) -> Architecture:
 
     def attention(shape: LatentShape, weights: LayerWeights) -> Block:
         # and a norm of the rotary key
-        return extended(latent_block(shape, weights), n_params=shape.rope_dim)
+        return latent_block(shape, weights).extended(n_params=shape.rope_dim)
 
     shapes = [
         replace(
@@ -477,7 +469,7 @@ def parse_dots3_note(config: ModelConfig) -> Architecture:
 
 def _dots_kinds(keys: Reader, n_layers: int) -> list[str]:
     """Return each layer's kind; published files call layers with an indexer ``full_attention``."""
-    kinds = listed_kinds(keys, "layer_types", (_INDEXED, _SLIDING, _FULL), n_layers)
+    kinds = keys.listed_kinds("layer_types", (_INDEXED, _SLIDING, _FULL), n_layers)
     if kinds is None:
         slides = keys.flag("use_sliding_window", default=True)
         kinds = tuple(
@@ -493,7 +485,7 @@ def _dots_kinds(keys: Reader, n_layers: int) -> list[str]:
 
 def _dots_shapes(keys: Reader, kinds: list[str]) -> list[LatentShape]:
     """Return the sizes of each layer: one by one as transformers saves them, or of each kind."""
-    overrides = layer_overrides(keys, len(kinds), (*_IN_WINDOW, "head_dim", "num_key_value_heads"))
+    overrides = keys.layer_overrides(len(kinds), (*_IN_WINDOW, "head_dim", "num_key_value_heads"))
     if overrides is not None:
         return [_dots_shape(keys, layer) for layer in overrides]
     plain = _dots_shape(keys, Reader(keys.source, {}))
@@ -559,7 +551,7 @@ def parse_longcat_flash(config: ModelConfig) -> Architecture:
         # They share the norm of the feed-forward; each row has a correction bias.
         return Block(
             "feed_forward",
-            (router("router", hidden_size, n_rows, weights, bias=router_bias),),
+            (weights.router("router", hidden_size, n_rows, bias=router_bias),),
             Experts(
                 n_experts,
                 top_k,
@@ -573,7 +565,7 @@ def parse_longcat_flash(config: ModelConfig) -> Architecture:
 
     def feed_forward(half: int, _: LayerWeights) -> Block:
         module = f"mlps.{half % 2}"
-        return feed_forward_block(hidden_size, width, formats(half), module=module)
+        return formats(half).feed_forward(hidden_size, width, module=module)
 
     halves = range(2 * n_layers)
     note = (

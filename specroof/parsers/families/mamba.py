@@ -22,32 +22,22 @@ from specroof.architecture.base import (
     Linear,
 )
 from specroof.architecture.experts import Experts
-from specroof.architecture.model import (
-    Architecture,
-    AttentionShape,
-    Block,
-    grouped_query_block,
-)
+from specroof.architecture.model import Architecture, AttentionShape, Block, grouped_query_block
 from specroof.architecture.recurrent import Mamba2, SelectiveScan
 from specroof.parsers.decoder import (
     BlockBuilder,
     ExpertsShape,
     LayerPart,
+    LayerWeights,
     attention_block,
     decoder,
-    experts_block,
-    extended,
-    feed_forward_block,
     feed_forward_of,
     head_counts,
     kinds_part,
-    matrices,
     read_attention,
     routed_experts,
-    router,
     same_part,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
@@ -110,8 +100,8 @@ def mamba2_builder(  # noqa: PLR0913 - what mixers differ in, by name
     return lambda weights: Block(
         "attention",
         (
-            *matrices(weights, f"{module}.", HEADS, into, bias=in_bias),
-            *matrices(weights, f"{module}.", HEADS, out, bias=out_bias),
+            *weights.matrices(f"{module}.", HEADS, into, bias=in_bias),
+            *weights.matrices(f"{module}.", HEADS, out, bias=out_bias),
         ),
         core,
         vector_params=vectors,
@@ -210,8 +200,8 @@ def parse_jamba(config: ModelConfig) -> Architecture:
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
         if is_sparse and n_experts > 1:
-            return experts_block(experts, weights, config.routing.names)
-        return feed_forward_block(hidden_size, width, weights, module="feed_forward")
+            return weights.experts(experts, config.routing.names)
+        return weights.feed_forward(hidden_size, width, module="feed_forward")
 
     return decoder(
         config, LayerPart(attends, mixer), LayerPart(sparse, feed_forward), state_dtype=None
@@ -327,11 +317,11 @@ def _granite_feed_forward(config: ModelConfig) -> BlockBuilder:
     keys, hidden_size = config.keys, config.hidden_size
     if keys.positive_int("num_local_experts", minimum=0):
         shape, names = routed_experts(config), config.routing.names
-        return lambda weights: experts_block(shape, weights, names)
+        return lambda weights: weights.experts(shape, names)
     width = keys.positive_int("shared_intermediate_size")
     matrix_names = ("input_linear", "output_linear")
-    return lambda weights: feed_forward_block(
-        hidden_size, width, weights, module="shared_mlp", names=matrix_names
+    return lambda weights: weights.feed_forward(
+        hidden_size, width, module="shared_mlp", names=matrix_names
     )
 
 
@@ -403,7 +393,7 @@ def _nemotron_mlp(config: ModelConfig) -> BlockBuilder:
     rows = _plain_mlp(hidden_size, config.keys.positive_int("intermediate_size"))
     return lambda weights: Block(
         "feed_forward",
-        matrices(weights, "mixer.", TENSOR, *rows, bias=bias),
+        weights.matrices("mixer.", TENSOR, *rows, bias=bias),
         vector_params=hidden_size,
     )
 
@@ -419,17 +409,17 @@ def _nemotron_experts(config: ModelConfig) -> BlockBuilder:
     bias = _mlp_bias(keys)
 
     def build(weights: LayerWeights) -> Block:
-        linears = [router("router", hidden_size, shape.n_experts, weights)]
+        linears = [weights.router("router", hidden_size, shape.n_experts)]
         if shared_width:
             rows = _plain_mlp(hidden_size, shared_width)
-            shared = matrices(weights, "mixer.shared_experts.", TENSOR, *rows, bias=bias)
+            shared = weights.matrices("mixer.shared_experts.", TENSOR, *rows, bias=bias)
             linears += (replace(linear, name=f"shared_{linear.name}") for linear in shared)
         if latent:
             # Every device runs the matrices to the experts' latent and back in full.
             down = ("fc1_latent_proj", hidden_size, latent)
             up = ("fc2_latent_proj", latent, hidden_size)
             shard = FEED_FORWARD_REPLICATED
-            linears += matrices(weights, "mixer.", shard, down, up, bias=bias)
+            linears += weights.matrices("mixer.", shard, down, up, bias=bias)
         experts = Experts(
             shape.n_experts,
             shape.top_k,
@@ -497,20 +487,20 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
         if is_attention:
             return attention_block(shape, weights, module=_GRIFFIN_MODULE)
         into = [(name, hidden_size, width) for name in ("linear_y", "linear_x")]
-        linears = matrices(weights, f"{_GRIFFIN_MODULE}.", HEADS, *into, bias=True)
+        linears = weights.matrices(f"{_GRIFFIN_MODULE}.", HEADS, *into, bias=True)
         # a matrix of each head makes each of both gates
         gates = (
             Linear(name, width, width, weights.plain, HEADS, groups=n_heads, bias=True)
             for name in ("input_gate", "recurrent_gate")
         )
-        out = matrices(
-            weights, f"{_GRIFFIN_MODULE}.", HEADS, ("linear_out", width, hidden_size), bias=True
+        out = weights.matrices(
+            f"{_GRIFFIN_MODULE}.", HEADS, ("linear_out", width, hidden_size), bias=True
         )
         # the norm before it, and a decay of each channel
         return Block("attention", (*linears, *gates, *out), core, hidden_size + width)
 
     def feed_forward(weights: LayerWeights) -> Block:
-        return feed_forward_block(hidden_size, inner, weights, bias=True, module="mlp_block")
+        return weights.feed_forward(hidden_size, inner, bias=True, module="mlp_block")
 
     return decoder(config, LayerPart(attends, mixer), same_part(config, feed_forward))
 
@@ -616,7 +606,7 @@ def _zamba(
     def feed_forward(stored: bool, weights: LayerWeights) -> Block:
         module = f"{_ZAMBA_MODULE}.feed_forward"
         width, bias = shared.width, shared.bias
-        block = feed_forward_block(hidden_size, width, weights, bias=bias, module=module)
+        block = weights.feed_forward(hidden_size, width, bias=bias, module=module)
         return replace(block, stored=stored)
 
     def attention_adapters(_: bool, weights: LayerWeights) -> Block | None:
@@ -625,19 +615,19 @@ def _zamba(
             for name in shared.adapted
             for row in ((f"{name}_adapter_in", size, rank), (f"{name}_adapter_out", rank, size))
         ]
-        linears = matrices(weights, f"{_ZAMBA_MODULE}.self_attn.", HEADS, *rows)
+        linears = weights.matrices(f"{_ZAMBA_MODULE}.self_attn.", HEADS, *rows)
         return Block("attention", linears, joins_next=True) if rows else None
 
     def adapters(_: bool, weights: LayerWeights) -> Block | None:
         rows = ("adapter_in", hidden_size, rank), ("adapter_out", rank, 2 * shared.width)
-        linears = matrices(weights, f"{_ZAMBA_MODULE}.feed_forward.", TENSOR, *rows)
+        linears = weights.matrices(f"{_ZAMBA_MODULE}.feed_forward.", TENSOR, *rows)
         return Block("feed_forward", linears, joins_next=True) if rank else None
 
     def mixer(stored: bool | None, weights: LayerWeights) -> Block:
         if stored is None:
             return mamba(weights)
         rows = ("linear", hidden_size, hidden_size)
-        return extended(mamba(weights), *matrices(weights, "", ATTENTION_REPLICATED, rows))
+        return mamba(weights).extended(*weights.matrices("", ATTENTION_REPLICATED, rows))
 
     def in_hybrid(
         build: Callable[[bool, LayerWeights], Block | None],

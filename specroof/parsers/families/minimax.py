@@ -17,17 +17,13 @@ from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.architecture.recurrent import LightningAttention
 from specroof.parsers.decoder import (
     LayerPart,
+    LayerWeights,
     attention_block,
     decoder,
-    extended,
     feed_forward_of,
-    flagged_layers,
-    listed_kinds,
-    matrices,
     read_attention,
     same_part,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
 
@@ -55,9 +51,9 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
 
 def _attending(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers have softmax attention, from either spelling of the list."""
-    if kinds := listed_kinds(keys, "layer_types", (_FULL, _LINEAR), n_layers):
+    if kinds := keys.listed_kinds("layer_types", (_FULL, _LINEAR), n_layers):
         return [kind == _FULL for kind in kinds]
-    attending = flagged_layers(keys, "attn_type_list", n_layers)
+    attending = keys.flagged_layers("attn_type_list", n_layers)
     if not attending:
         keys.refuse("attn_type_list", "a list of 0 (lightning) and 1 (softmax), one a layer")
     return attending
@@ -68,8 +64,7 @@ def _lightning_block(
 ) -> Block:
     """Return lightning attention with its projections; its norm spans all heads."""
     inner_dim = lightning.n_heads * lightning.head_dim
-    linears = matrices(
-        weights,
+    linears = weights.matrices(
         "self_attn.",
         HEADS,
         ("qkv_proj", hidden_size, 3 * inner_dim),
@@ -86,7 +81,7 @@ _HEAD_DIM: Final = 128
 def parse_minimax_m2(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M2; `intermediate_size` is the width of one expert."""
     keys = config.keys
-    full = flagged_layers(keys, "attn_type_list", config.n_layers)
+    full = keys.flagged_layers("attn_type_list", config.n_layers)
     if full is not None and not all(full):
         # 0 is the linear attention of MiniMax-M1, which no model of this type has.
         keys.refuse("attn_type_list", "1 for every layer")
@@ -100,7 +95,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     heads = attention.n_heads + attention.n_kv_heads if whole else 2 * normed
 
     def mixer(weights: LayerWeights) -> Block:
-        block = extended(attention_block(attention, weights), n_params=heads * attention.head_dim)
+        block = attention_block(attention, weights).extended(n_params=heads * attention.head_dim)
         return replace(block, norm_over_heads=whole)
 
     return decoder(config, same_part(config, mixer), feed_forward_of(config))
@@ -140,7 +135,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
             return block
         linears = _indexer_linears(core.indexer, config.hidden_size, weights)
         # norms of index queries and keys
-        return replace(extended(block, *linears, n_params=2 * core.indexer.head_dim), core=core)
+        return replace(block.extended(*linears, n_params=2 * core.indexer.head_dim), core=core)
 
     return decoder(config, LayerPart(searching, mixer), feed_forward_of(config))
 
@@ -152,8 +147,8 @@ def _indexer_linears(
     queries = ("index_q_proj", hidden_size, indexer.n_heads * indexer.head_dim)
     keys = ("index_k_proj", hidden_size, indexer.head_dim)
     return (
-        *matrices(weights, "self_attn.", by_kv_heads(indexer.n_heads), queries),
-        *matrices(weights, "self_attn.", ATTENTION_REPLICATED, keys),
+        *weights.matrices("self_attn.", by_kv_heads(indexer.n_heads), queries),
+        *weights.matrices("self_attn.", ATTENTION_REPLICATED, keys),
     )
 
 
@@ -166,17 +161,17 @@ def _sparse_section(keys: Reader) -> Reader | None:
 
 def _sparse_attention(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers have an indexer: `layer_types`, else the section of the checkpoint."""
-    if kinds := listed_kinds(keys, "layer_types", (_FULL, _SPARSE), n_layers):
+    if kinds := keys.listed_kinds("layer_types", (_FULL, _SPARSE), n_layers):
         return [kind == _SPARSE for kind in kinds]
     section = _sparse_section(keys)
     # configuration_minimax_m3_vl.py: without the section, all layers attend fully.
     if section is None or not section.flag("use_sparse_attention", default=True):
         return [False] * n_layers
-    searching = flagged_layers(section, "sparse_attention_freq", n_layers)
+    searching = section.flagged_layers("sparse_attention_freq", n_layers)
     if searching is None:
         section.refuse("sparse_attention_freq", "a list of 0 and 1, one a layer")
     # transformers has no code for index values, which every published sparse layer disables.
-    without_values = flagged_layers(section, "sparse_disable_index_value", n_layers) or searching
+    without_values = section.flagged_layers("sparse_disable_index_value", n_layers) or searching
     if any(is_on and not off for is_on, off in zip(searching, without_values, strict=True)):
         section.refuse("sparse_disable_index_value", "1 wherever sparse_attention_freq is 1")
     return searching

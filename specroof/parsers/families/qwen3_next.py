@@ -27,18 +27,13 @@ from specroof.architecture.recurrent import GatedDeltaNet, ShortConvolution
 from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,
+    LayerWeights,
     attention_of,
     decoder,
-    experts_block,
-    extended,
     feed_forward_of,
-    layer_kinds,
-    listed_kinds,
-    matrices,
     routed_experts,
     same_part,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import DTYPES, ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
@@ -72,7 +67,7 @@ def _hybrid(config: ModelConfig, usual: Sequence[str]) -> Architecture:
     keys = config.keys
     shape, attention = attention_of(config)
     recurrent = delta_net(keys)
-    kinds = layer_kinds(keys, config.n_layers, usual, FULL, LINEAR)
+    kinds = keys.layer_kinds(config.n_layers, usual, FULL, LINEAR)
     window = keys.positive_int("sliding_window") if SLIDING in kinds else None
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
@@ -132,7 +127,7 @@ def delta_net_block(hidden_size: int, core: GatedDeltaNet, weights: LayerWeights
     linears = (
         Linear("in_proj_qkvz", hidden_size, qkvz_dim, weights(*_QKVZ), HEADS),
         Linear("in_proj_ba", hidden_size, 2 * n_heads, weights(*_BA), HEADS),
-        *matrices(weights, "linear_attn.", HEADS, ("out_proj", value_dim, hidden_size)),
+        *weights.matrices("linear_attn.", HEADS, ("out_proj", value_dim, hidden_size)),
     )
     vectors = hidden_size + 2 * n_heads + core.value_dim
     return Block("attention", linears, core, vector_params=vectors)
@@ -179,7 +174,7 @@ class _MixedStreams:
             ("block_inject_weight", self.width, self.count),
         )
         linears = (Linear(*row, weights.plain, shard, kind="mixing") for row in rows)
-        return extended(block, *linears, n_params=self.width - self.hidden_size)
+        return block.extended(*linears, n_params=self.width - self.hidden_size)
 
 
 def parse_qwen4_exp(config: ModelConfig) -> Architecture:
@@ -196,9 +191,9 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         keys.positive_int("hc_count", minimum=2, default=4),
         keys.positive_int("hc_lowrank", default=320),
     )
-    listed = listed_kinds(keys, "layer_types", _KINDS, n_layers)
+    listed = keys.listed_kinds("layer_types", _KINDS, n_layers)
     kinds = [LINEAR if kind == LINEAR else FULL for kind in listed or ()]
-    kinds = kinds or [*layer_kinds(keys, n_layers, _by_interval(keys))]
+    kinds = kinds or [*keys.layer_kinds(n_layers, _by_interval(keys))]
     recurrent, full = delta_net(keys), _full_builder(config)
     experts = routed_experts(config)
     lookups, table_params = _lookups(keys, kinds, streams)
@@ -209,7 +204,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         return streams.around(block, weights, ATTENTION_REPLICATED)
 
     def feed_forward(weights: LayerWeights) -> Block:
-        block = experts_block(experts, weights, config.routing.names)
+        block = weights.experts(experts, config.routing.names)
         return streams.around(block, weights, FEED_FORWARD_REPLICATED)
 
     return decoder(
@@ -250,10 +245,10 @@ def _full_builder(config: ModelConfig) -> BlockBuilder:
     row = ("index_qk_proj", shape.hidden_size, (indexer.n_heads + 1) * indexer.head_dim)
 
     def build(weights: LayerWeights) -> Block:
-        linears = matrices(weights, "self_attn.indexer.", ATTENTION_REPLICATED, row)
+        linears = weights.matrices("self_attn.indexer.", ATTENTION_REPLICATED, row)
         block = attention(shape, weights)
         # norms of index queries and keys
-        return replace(extended(block, *linears, n_params=2 * indexer.head_dim), core=core)
+        return replace(block.extended(*linears, n_params=2 * indexer.head_dim), core=core)
 
     return build
 
@@ -301,7 +296,7 @@ def _lookups(
     def lookup(has_table: bool, weights: LayerWeights) -> Block | None:
         if not has_table:
             return None
-        linears = matrices(weights, "ple.", ATTENTION_REPLICATED, *projections)
+        linears = weights.matrices("ple.", ATTENTION_REPLICATED, *projections)
         vectors = 3 * streams.width
         return Block("attention", linears, core, vector_params=vectors, joins_next=True)
 

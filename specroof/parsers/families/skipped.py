@@ -13,19 +13,12 @@ from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import (
     ExpertsShape,
     LayerPart,
+    LayerWeights,
     attention_block,
     attention_of,
     decoder,
-    experts_block,
-    extended,
-    feed_forward_block,
-    layer_kinds,
-    listed_kinds,
-    matrices,
     read_attention,
-    router,
 )
-from specroof.parsers.formats import LayerWeights
 from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import USUAL_NAMES
 from specroof.reading.json_text import MAX_LAYERS, MAX_SIZE, Reader
@@ -54,10 +47,10 @@ def parse_mllama(config: ModelConfig) -> Architecture:
             return attention_block(shape, weights)
         block = attention_block(replace(shape, qk_norm=True), weights, module="cross_attn")
         # with the gates of both branches
-        return _skipped(extended(replace(block, core=None), n_params=2))
+        return _skipped(replace(block, core=None).extended(n_params=2))
 
     def feed_forward(is_skipped: bool, weights: LayerWeights) -> Block:
-        block = feed_forward_block(hidden_size, width, weights)
+        block = weights.feed_forward(hidden_size, width)
         return _skipped(block) if is_skipped else block
 
     return decoder(
@@ -88,14 +81,14 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
         if not is_sparse:
-            return feed_forward_block(hidden_size, dense_width, weights)
+            return weights.feed_forward(hidden_size, dense_width)
         images = Linear("image_experts", hidden_size, 3 * n_experts * image_width, shard=TENSOR)
         of_images = (
             # with the bias that only the selection sees
-            router("image_router", hidden_size, n_experts, weights, bias=True),
+            weights.router("image_router", hidden_size, n_experts, bias=True),
             replace(images, weight=weights(USUAL_NAMES.routed)),
         )
-        return replace(experts_block(experts, weights), idle=of_images)
+        return replace(weights.experts(experts), idle=of_images)
 
     return decoder(
         config,
@@ -107,7 +100,7 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
 def _ernie_sparse(keys: Reader, n_layers: int) -> list[bool]:
     """Return which layers have experts: by transformers' list, or from one to another."""
     bounds = ("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval")
-    if listed := listed_kinds(keys, "mlp_layer_types", ("dense", "sparse"), n_layers):
+    if listed := keys.listed_kinds("mlp_layer_types", ("dense", "sparse"), n_layers):
         keys.pass_over(" ".join(bounds))
         return [kind == "sparse" for kind in listed]
     first = _ernie_number(keys, bounds[0], 1)
@@ -166,7 +159,7 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
 
     def square(name: str, weights: LayerWeights, shard: Shard, *, bias: bool) -> Block:
         module = "self_attn" if name == "attention" else "mlp"
-        (linear,) = matrices(weights, "", shard, (module, hidden_size, hidden_size), bias=bias)
+        (linear,) = weights.matrices("", shard, (module, hidden_size, hidden_size), bias=bias)
         return Block(name, (replace(linear, name="linear"),), vector_params=hidden_size)
 
     def attention(n_kv_heads: int | None, weights: LayerWeights) -> Block | None:
@@ -181,7 +174,7 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
             return None
         if width == _SQUARE:
             return square("feed_forward", weights, TENSOR, bias=mlp_bias)
-        return feed_forward_block(hidden_size, width, weights, bias=mlp_bias)
+        return weights.feed_forward(hidden_size, width, bias=mlp_bias)
 
     def kv_heads(part: Reader) -> int:
         for key in ("window_length", "num_sink_tokens", "sparsify"):
@@ -264,15 +257,15 @@ def parse_dory(config: ModelConfig) -> Architecture:
         shape = replace(usual, window=window if visit.slides else None)
         # scales of queries and of the gate
         scales = 2 * shape.n_heads * shape.head_dim
-        block = replace(extended(plain(shape, weights), n_params=scales), stored=not visit.again)
+        block = replace(plain(shape, weights).extended(n_params=scales), stored=not visit.again)
         if visit.reads and isinstance(block.core, GroupedQueryAttention):
             return replace(block, core=SharedCacheAttention(block.core))
         return block
 
     def feed_forward(visit: _Visit, _: LayerWeights) -> Block:
         weights = LayerWeights(config.quantization, sublayers * (visit.layer + 1) - 1)
-        block = feed_forward_block(hidden_size, width, weights, bias=mlp_bias)
-        return replace(extended(block, n_params=2 * width), stored=not visit.again)
+        block = weights.feed_forward(hidden_size, width, bias=mlp_bias)
+        return replace(block.extended(n_params=2 * width), stored=not visit.again)
 
     n_again = sum(visit.again for visit in visits)
     notes = (f"layers that run again are counted as {n_again} more, stored once",)
@@ -291,7 +284,7 @@ def _dory_visits(keys: Reader, n_listed: int) -> tuple[list[_Visit], int]:
     Source
         `DoryConfig.__post_init__`: published files list attention and feed-forward apart.
     """
-    listed = layer_kinds(keys, n_listed, (*[_SLIDING] * 3, _FULL), _MLP)
+    listed = keys.layer_kinds(n_listed, (*[_SLIDING] * 3, _FULL), _MLP)
     sublayers = 2 if _MLP in listed else 1
     kinds = listed[::sublayers]
     if sublayers == 2 and (n_listed % 2 or _MLP in kinds or {*listed[1::2]} != {_MLP}):

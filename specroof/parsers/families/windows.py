@@ -18,18 +18,13 @@ from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     LayerPart,
+    LayerWeights,
     attention_block,
     decoder,
-    extended,
     feed_forward_of,
-    flagged_layers,
-    layer_overrides,
-    listed_kinds,
-    matrices,
     read_attention,
-    sliding_layers,
 )
-from specroof.parsers.formats import LayerWeights, ModuleNames, Quantization, Rule
+from specroof.parsers.formats import ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import ModelConfig, quantization_section
 from specroof.reading.json_text import Reader
 
@@ -38,10 +33,10 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     """Return a MiMo-V2; its checkpoints hold draft layers that not every config mentions."""
     config = replace(config, quantization=_mimo_quantization(config))
     keys, n_layers = config.keys, config.n_layers
-    listed = flagged_layers(keys, "hybrid_layer_pattern", n_layers)
+    listed = keys.flagged_layers("hybrid_layer_pattern", n_layers)
     # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
     usual = [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
-    sliding = listed or sliding_layers(keys, n_layers) or usual
+    sliding = listed or keys.sliding_layers(n_layers) or usual
     full = _mimo_full(keys)
     other = _mimo_sliding(keys, full) if any(sliding) else full
     # The family has no shared experts: transformers and SGLang have no code for them.
@@ -134,7 +129,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
             return block
         # one gate per head
         gate = ("g_proj", attention.hidden_size, attention.n_heads)
-        return extended(block, *matrices(weights, "self_attn.", HEADS, gate))
+        return block.extended(*weights.matrices("self_attn.", HEADS, gate))
 
     return decoder(config, LayerPart(_step_attentions(config), mixer), feed_forward_of(config))
 
@@ -150,9 +145,9 @@ def _step_attentions(config: ModelConfig) -> list[AttentionShape]:
     usual = read_attention(keys, heads=heads, biased=True)
     full = _step_checked(keys, replace(usual, qk_norm=True))
     # configuration_step3p7.py: without the list, which goes on with draft layers, all attend fully
-    sliding = sliding_layers(keys, config.n_layers) or [False] * config.n_layers
+    sliding = keys.sliding_layers(config.n_layers) or [False] * config.n_layers
     window = keys.positive_int("sliding_window") if any(sliding) else None
-    layers = layer_overrides(keys, len(sliding), ("num_attention_heads",))
+    layers = keys.layer_overrides(len(sliding), ("num_attention_heads",))
     if layers is not None:
         stated = [
             layer.positive_int("num_attention_heads", default=full.n_heads) for layer in layers
@@ -239,7 +234,7 @@ def _llama_mixers(keys: Reader, n_layers: int) -> Sequence[str]:
         `Llama4TextConfig.__post_init__`: ``layer_types``, else ``no_rope_layers`` (1: has rotary
         positions), else every ``no_rope_layer_interval`` th layer (4) is full.
     """
-    if listed := listed_kinds(keys, "layer_types", (_CHUNKED, _FULL), n_layers):
+    if listed := keys.listed_kinds("layer_types", (_CHUNKED, _FULL), n_layers):
         return listed
     if keys.values.get("no_rope_layers"):
         rotary = keys.ints("no_rope_layers", allowed=(0, 1), at_least=n_layers)
