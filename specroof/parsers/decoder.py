@@ -379,12 +379,11 @@ def decoder(
     hidden_size, traits = config.hidden_size, config.traits
     vocab_size = config.keys.positive_int("vocab_size", default=traits.vocab_size)
     head = config.quantization.weight_format(None, head_name)
-    # Each layer has the formats of its own module names; layers of one kind that the checkpoint
-    # quantises alike are built once.
+    # Each layer has the formats of its own module names; without any, one of a kind is built.
     built: dict[Hashable, Layer] = {}
     layers = []
     for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
-        alike = kinds, config.quantization.layer_key(index)
+        alike = kinds, index if config.quantization.rules else None
         if alike not in built:
             weights = LayerWeights(config.quantization, index)
             blocks = (part.build(kind, weights) for part, kind in zip(parts, kinds, strict=True))

@@ -7,7 +7,7 @@ Source
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache, lru_cache
@@ -168,9 +168,6 @@ _EVERY_LAYER: Final = re.compile(r"layers\.\*\.([\w.]+)", re.ASCII)
 _GLOB_CHARACTERS: Final = re.compile(r"[*?\[]")
 # Marks a regular expression (compressed-tensors).
 _REGEX_MARK: Final = "re:"
-# Letters, and wildcards of any length: what cannot tell one layer from another.
-_SAME_FOR_ALL_LAYERS: Final = re.compile(r"(?:\.\*|\\\.|[A-Za-z_|()$^])*")
-_GLOB_FOR_ALL_LAYERS: Final = re.compile(r"[A-Za-z_.*]*")
 
 # What expressions are made of. Python's `re` goes back and tries again, and keeps at a repeat
 # within a repeat for years; so repeats are of single characters, and groups are lists of words.
@@ -221,7 +218,7 @@ class ModuleNames:
     (True, True)
     """
 
-    __slots__ = ("_in_layer", "_layer_digits", "_patterns", "_plain", "_steps", "_tells_apart")
+    __slots__ = ("_in_layer", "_layer_digits", "_patterns", "_plain", "_steps")
 
     def __init__(self, entries: Iterable[str]) -> None:
         self._plain: set[str] = set()
@@ -229,7 +226,6 @@ class ModuleNames:
         self._layer_digits: set[str] = set()
         self._patterns: list[re.Pattern[str]] = []
         self._steps: Counter[int | None] = Counter()  # of patterns for all layers, and for one
-        self._tells_apart = False  # where a pattern may, each layer stands for itself
         for entry in dict.fromkeys(entries):
             if len(entry) > _LONGEST_ENTRY:
                 message = "an entry is longer than any name"
@@ -248,14 +244,6 @@ class ModuleNames:
         spellings = _spellings(layer, name) if self._patterns else []
         return any(bool(pattern.match(full)) for pattern in self._patterns for full in spellings)
 
-    def layer_key(self, layer: int) -> Hashable:
-        """Return a value that two layers share only if the list treats them alike."""
-        return (
-            frozenset(self._in_layer.get(layer, ())),
-            self._whole_layer(layer),
-            layer if self._tells_apart else None,
-        )
-
     def _add_regex(self, expression: str) -> None:
         compiled = re.compile(expression)  # its own messages are the better ones
         if not _EXPRESSION.fullmatch(expression):
@@ -263,7 +251,6 @@ class ModuleNames:
             raise re.error(message)
         self._count_steps(None, _steps_on_a_name(expression))
         self._patterns.append(compiled)
-        self._tells_apart |= not _SAME_FOR_ALL_LAYERS.fullmatch(expression)
 
     def _count_steps(self, layer: int | None, steps: int) -> None:
         """Refuse patterns that take too long together: for any module, or for those of a layer."""
@@ -291,12 +278,11 @@ class ModuleNames:
             self._count_steps(None, _NAME_LEN)
             glob = name if is_drafts or name.startswith("layers") else entry
             self._patterns.append(_glob(glob))
-            self._tells_apart |= not (is_drafts or _GLOB_FOR_ALL_LAYERS.fullmatch(glob))
         else:
             self._plain.add(name)
 
     def _match_in_layer(self, layer: int, name: str) -> bool:
-        if self._whole_layer(layer):
+        if any(str(layer).startswith(digits) for digits in self._layer_digits):
             return True
         entries = self._in_layer.get(layer)
         if not entries:
@@ -304,9 +290,6 @@ class ModuleNames:
         return not entries.isdisjoint(_parts(name)) or any(
             _glob(entry).match(name) for entry in entries if _GLOB_CHARACTERS.search(entry)
         )
-
-    def _whole_layer(self, layer: int) -> bool:
-        return any(str(layer).startswith(digits) for digits in self._layer_digits)
 
 
 class NameParts(ModuleNames):
@@ -331,7 +314,6 @@ class NameParts(ModuleNames):
         super().__init__(())
         self._strings = tuple(dict.fromkeys(entries))
         self._count_steps(None, _PART_STEPS * len(self._strings))
-        self._tells_apart = any(char.isdigit() for part in self._strings for char in part)
 
     def match(self, layer: int | None, name: str) -> bool:
         """Whether a string stands in the name of a module, in any of its spellings."""
@@ -607,15 +589,6 @@ class Quantization:
         names = [(stored_layer, _ANY_MODULE), (None, f"{DRAFT_LAYER}.{_ANY_MODULE}")]
         return bool(self.rules) and all(
             any(rule.ignored.match(*name) for name in names) for rule in self.rules
-        )
-
-    def layer_key(self, layer: int) -> Hashable:
-        """Return a value that two layers share only if they are quantised alike."""
-        return tuple(
-            names.layer_key(layer)
-            for rule in self.rules
-            for names in (rule.targets, rule.ignored)
-            if names is not None
         )
 
 
