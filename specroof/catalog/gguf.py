@@ -1,7 +1,6 @@
 """GGUF files, on this disk or on the Hub: their first megabytes, never their weights."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +30,6 @@ _SIDECARS: Final = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"
 #: parts a few kB.
 _FIRST_BYTES: Final = 2**20
 _HUB_FILE: Final = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)/(?P<file>[\w./ -]+)")
-
-#: Returns bytes of a file from the first number to the second, and the size of the whole.
-ReadPart = Callable[[int, int], tuple[bytes, int]]
 
 
 def load_gguf(name: str) -> Architecture:
@@ -88,7 +84,7 @@ def _headers(name: str) -> tuple[list[GgufHeader], str]:
     files = [Path(one).stat() for one in names if is_file(Path(one))]
     if len({(file.st_dev, file.st_ino) for file in files}) < len(files):
         reject(f"{shown(name)}: several parts are one file", "a file for each part", CatalogError)
-    headers = [_header(_reader(one), one) for one in names]
+    headers = [_header(one) for one in names]
     return headers, stem.replace("\\", "/").rpartition("/")[2]
 
 
@@ -114,40 +110,31 @@ def _file_of(repository: str, form: str) -> str:
     return f"{repository}/{file}"
 
 
-def _reader(name: str) -> ReadPart:
+def _read(name: str, start: int, stop: int) -> tuple[bytes, int]:
+    """Return bytes of a file from one place to another, and the size of the whole."""
     path, on_hub = Path(name), _HUB_FILE.fullmatch(name)
     if is_file(path):
-
-        def read(start: int, stop: int) -> tuple[bytes, int]:
-            try:
-                with path.open("rb") as file:
-                    file.seek(start)
-                    return file.read(stop - start), path.stat().st_size
-            except OSError as failure:
-                reject(f"{name}: {failure.strerror}", "a readable file", ConfigError)
-
-        return read
+        try:
+            with path.open("rb") as file:
+                file.seek(start)
+                return file.read(stop - start), path.stat().st_size
+        except OSError as failure:
+            reject(f"{name}: {failure.strerror}", "a readable file", ConfigError)
     if on_hub is None:
         message = f"model {name} is neither a file nor a file of the Hub (ORG/NAME/FILE.gguf)"
         raise CatalogError(message)
-    repository, file_name = on_hub["repository"], on_hub["file"]
-
-    def fetch(start: int, stop: int) -> tuple[bytes, int]:
-        fetched = fetch_part(repository, file_name, start, stop)
-        if fetched is None:
-            reject(
-                f"{repository}: the repository has no {file_name}", "one of its files", CatalogError
-            )
-        return fetched
-
-    return fetch
+    fetched = fetch_part(on_hub["repository"], on_hub["file"], start, stop)
+    if fetched is None:
+        missing = f"{on_hub['repository']}: the repository has no {on_hub['file']}"
+        reject(missing, "one of its files", CatalogError)
+    return fetched
 
 
-def _header(read: ReadPart, name: str) -> GgufHeader:
+def _header(name: str) -> GgufHeader:
     """Return the header of a file, of which no more is read than it takes."""
     data, most = b"", _FIRST_BYTES
     while True:
-        more, size = read(len(data), most)
+        more, size = _read(name, len(data), most)
         data += more
         # A file that gives no more than this has no more, whatever is said of its size.
         file_bytes = size if more else len(data)

@@ -650,13 +650,10 @@ def expert_layers(config: ModelConfig) -> list[bool]:
     if routing.numbered and keys.has(routing.numbered):
         numbered = _layer_numbers(keys, routing.numbered)
         return [index in numbered for index in range(n_layers)]
-    if routing.span is not None:
-        start, end, interval = routing.span
-        first = keys.positive_int(start, minimum=0, maximum=MAX_LAYERS, default=1)
-        last = keys.positive_int(end, minimum=-1, maximum=MAX_LAYERS, default=-1)
-        every = keys.positive_int(interval, default=1)
-        stop = n_layers if last == -1 else last + 1
-        return [first <= index < stop and (index + 1) % every == 0 for index in range(n_layers)]
+    last = -1
+    if routing.last:
+        last = keys.positive_int(routing.last, minimum=-1, maximum=MAX_LAYERS, default=-1)
+    stop = n_layers if last == -1 else last + 1
     without = frozenset(
         keys.ints(routing.named)
         if routing.named and keys.has(routing.named)
@@ -666,7 +663,7 @@ def expert_layers(config: ModelConfig) -> list[bool]:
         keys.positive_int(key, default=1) if key else 1 for key in (routing.every, routing.stride)
     )
     return [
-        index not in without and (index + 1) % every == 0 and index % stride == 0
+        index < stop and index not in without and (index + 1) % every == 0 and index % stride == 0
         for index in range(n_layers)
     ]
 

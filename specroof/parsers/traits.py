@@ -103,13 +103,13 @@ class ExpertTraits:
         Whether `mlp_layer_types` says which layers have experts.
     dense
         The first layers without.
+    last
+        The last layer with experts (-1: of the model).
     named, every, stride
         A list of layers without, in the place of the first, and every how many-th of the others has
         experts, counted from 1 and from 0.
     flagged, numbered
         A list of 1 and 0, one a layer, and one of the numbers of layers with experts.
-    span
-        The first layer with experts, the last one (-1: of the model), and every how many-th.
     dense_width
         The width of layers without, where one of these keys says so.
     inner
@@ -133,11 +133,11 @@ class ExpertTraits:
     listed: bool = True
     dense: Number = (None, 0)
     named: str = ""
+    last: str = ""
     every: str = ""
     stride: str = ""
     flagged: str = ""
     numbered: str = ""
-    span: tuple[str, str, str] | None = None
     dense_width: tuple[str, ...] = ("intermediate_size",)
     inner: tuple[str, str, str] | None = None
     inner_norms: tuple[Flag, ...] = ()
