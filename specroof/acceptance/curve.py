@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from specroof.arrays import real_array, real_number
+from specroof.arrays import number_within, real_array, real_number
 from specroof.errors import Urgent, refuse, reject
-from specroof.units import HOLDS_80
+from specroof.units import HOLDS_80, Bounds
 
 # --- What the constructors of acceptance curves check, and how they refuse -----------------------
 
@@ -22,6 +22,7 @@ from specroof.units import HOLDS_80
 
 #: A curve is tabulated up to the longest draft, which needs a bound.
 LONGEST_DRAFT: Final = 1_000_000
+DRAFTS: Final = Bounds(1, LONGEST_DRAFT, whole=True)
 PROBABILITY: Final = "a number from 0 to 1"
 _NOT_LISTS: Final = (str, bytes, Mapping, AbstractSet)
 
@@ -63,14 +64,6 @@ def number_from(name: str, value: object, low: float, high: float, allowed: str)
     if not (math.isfinite(number) and low <= number <= high):
         refuse(name, value, allowed)
     return number + 0.0  # a zero without a sign
-
-
-def drafts_of(name: str, value: object, allowed: str) -> int:
-    """Return a number of drafts, from 1 to the longest."""
-    drafts = number_from(name, value, 1, LONGEST_DRAFT, allowed)
-    if not drafts.is_integer():
-        refuse(name, value, allowed)
-    return int(drafts)
 
 
 def length_of(name: str, value: object, drafts: int, called: str) -> float:
@@ -299,18 +292,17 @@ def acceptance_notes(acceptance: object, model: str) -> list[str]:
     >>> acceptance_notes(profile, "Llama-3.1-8B")
     ['acceptance was measured on Qwen3-8B, and the target is Llama-3.1-8B']
     """
-    caveats = list(getattr(acceptance, "caveats", ()))
-    rule = getattr(acceptance, "rule", None)
-    if rule in LOSSY:
-        accuracy = getattr(acceptance, "accuracy", None) or "not stated"
+    if not isinstance(acceptance, Acceptance):
+        return []
+    caveats = list(acceptance.caveats)
+    if (rule := acceptance.rule) in LOSSY:
+        accuracy = acceptance.accuracy or "not stated"
         said = f"outputs differ from the target's (rule {rule}); accuracy as measured: {accuracy}"
         caveats.append(Urgent(said))
-    n_rounds = getattr(acceptance, "n_rounds", None)
-    if n_rounds and n_rounds < _FEW_ROUNDS:
-        caveats.append(
-            f"acceptance was counted over {n_rounds:.0f} rounds only; bands are wider for it"
-        )
-    measured_on = getattr(acceptance, "measured_on", None)
+    if (n_rounds := acceptance.n_rounds) and n_rounds < _FEW_ROUNDS:
+        said = f"acceptance was counted over {n_rounds:.0f} rounds only; bands are wider for it"
+        caveats.append(said)
+    measured_on = acceptance.measured_on
     if measured_on is None:
         return caveats
     # A config at a path is called after its folder or file, as in Qwen--Qwen3-8B.json.
@@ -688,8 +680,7 @@ def _checked_lengths(tokens_per_round: Mapping[int, float]) -> dict[int, float]:
         reject("tokens_per_round holds no lengths", "one or more, by number of drafts")
     checked: dict[int, float] = {}
     for drafts, length in tokens_per_round.items():
-        allowed = f"a whole number of drafts from 1 to {LONGEST_DRAFT}"
-        count = drafts_of("a key of tokens_per_round", drafts, allowed)
+        count = int(number_within("a key of tokens_per_round", drafts, DRAFTS))
         checked[count] = length_of(f"tokens_per_round[{count}]", length, count, "drafts")
     return dict(sorted(checked.items()))
 

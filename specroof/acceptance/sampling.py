@@ -51,20 +51,18 @@ def _entropies(gap: Array) -> Array:
     return np.asarray(np.log1p(np.exp(-gap)) + (1.0 - likely) * gap)
 
 
-def entropy_of_gap(mean_gap: float, temperature: float = 1.0) -> float:
+def entropy_of_gap(mean_gap: float) -> float:
     r"""Return the mean entropy of the target's next token, in nats.
 
-    .. math:: H = E[h(\sigma(g / T))], \quad g \sim \mathrm{Exp}(\mu)
+    .. math:: H = E[h(\sigma(g))], \quad g \sim \mathrm{Exp}(\mu)
 
-    with h the entropy of two outcomes; about :math:`\pi^2 T / 6 \mu` where that is small.
+    with h the entropy of two outcomes; about :math:`\pi^2 / 6 \mu` where that is small.
 
     Parameters
     ----------
     mean_gap
         μ: how much likelier the first of two tokens is at temperature 1, as a logarithm; the mean
         over positions.
-    temperature
-        T, above 0.
 
     Source
         `accepted_rates`.
@@ -74,7 +72,7 @@ def entropy_of_gap(mean_gap: float, temperature: float = 1.0) -> float:
     >>> round(entropy_of_gap(100.0), 3)  # 3.1416 ** 2 / 600 = 0.016
     0.016
     """
-    return float(np.mean(_entropies(mean_gap * _GAPS / temperature)))
+    return float(np.mean(_entropies(mean_gap * _GAPS)))
 
 
 @lru_cache(maxsize=64)

@@ -8,16 +8,15 @@ from typing import Final
 import numpy as np
 
 from specroof.acceptance.curve import (
-    LONGEST_DRAFT,
+    DRAFTS,
     PROBABILITY,
     Acceptance,
     constant_acceptance,
-    drafts_of,
     length_of,
     number_from,
     survival_of_rates,
 )
-from specroof.arrays import Array
+from specroof.arrays import Array, number_within
 from specroof.errors import expect, expect_word
 
 
@@ -154,7 +153,7 @@ def acceptance_from_length(
     >>> eagle.tokens_per_round(3).round(9), eagle.measured_depth
     (np.float64(2.8), 3)
     """
-    drafts = drafts_of("draft_len", draft_len, f"a whole number from 1 to {LONGEST_DRAFT}")
+    drafts = int(number_within("draft_len", draft_len, DRAFTS))
     length = length_of("tokens_per_round", tokens_per_round, drafts, "draft_len")
     expect_word("law", law, LENGTH_LAWS)
     expect("kind", kind, str, "the kind of a drafter, or nothing")

@@ -120,7 +120,13 @@ class RecurrentCore(Core):
             cache_bytes=np.asarray(forward.batch_size * moved),
             shard=HEADS,
         )
-        return [_convolution(self, setting), state] if self.conv_dim else [state]
+        if not self.conv_dim:
+            return [state]
+        taps, nothing = matmul_flops(self.conv_taps * forward.tokens), np.zeros(())
+        convolution = core_op(
+            setting, "conv", "convolution", flops=taps, cache_bytes=nothing, shard=HEADS
+        )
+        return [replace(convolution, weight_bytes=np.asarray(self.stored_bytes)), state]
 
     def kept(self, _context_len: Array, dtypes: CacheDtypes) -> Kept:
         """Return what it keeps of a sequence: its state and the columns of its convolution."""
@@ -555,9 +561,3 @@ def state_passes(query_len: Array, mode: str) -> Array:
         "replay": np.zeros(np.shape(query_len)),
     }[mode]
     return 1.0 + np.where(query_len > 1, writes, 1.0)
-
-
-def _convolution(core: RecurrentCore, setting: PassSettings) -> OpCost:
-    flops = matmul_flops(core.conv_taps * setting.forward.tokens)
-    op = core_op(setting, "conv", "convolution", flops=flops, cache_bytes=np.zeros(()), shard=HEADS)
-    return replace(op, weight_bytes=np.asarray(core.stored_bytes))

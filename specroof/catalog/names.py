@@ -521,10 +521,12 @@ def load_drafter(spec: str, *, fetch: Fetch | None = None) -> Drafter:
             acceptance = _as_told(acceptance, told, own, kind_name)
         design = [f"{key}={values[key]}" for key in KINDS[kind_name].design if key in values]
         if design:
-            said = (
+            said = Urgent(
                 f"acceptance is taken as given: what {', '.join(design)} does to it is not modelled"
             )
-            acceptance = _with_caveat(acceptance, Urgent(said))
+            acceptance = each_curve(
+                acceptance, lambda curve: replace(curve, caveats=(*curve.caveats, said))
+            )
         return replace(drafter, acceptance=acceptance)
     except OptionError as refusal:
         message = f"{where}: {refusal}"
@@ -652,13 +654,6 @@ def _as_told(
         reject("window is given with an acceptance by context", "one of them")
     seen = own["sliding"] if "sliding" in own else attention_window(own.get("config"))
     return windowed_acceptance(acceptance, _number("window", told["window"]), seen=seen)
-
-
-def _with_caveat(
-    acceptance: Acceptance | ContextAcceptance, caveat: str
-) -> Acceptance | ContextAcceptance:
-    """Return acceptance with one more thing to know before using it."""
-    return each_curve(acceptance, lambda curve: replace(curve, caveats=(*curve.caveats, caveat)))
 
 
 def _profile(text: str, _kind: str) -> Acceptance | ContextAcceptance:

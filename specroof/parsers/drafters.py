@@ -45,10 +45,7 @@ from specroof.parsers.decoder import (
 )
 from specroof.parsers.families.latent import latent_block, latent_shape
 from specroof.parsers.formats import (
-    DRAFT_LAYER,
     PLAIN_FORMATS,
-    ModuleNames,
-    Quantization,
     read_quantization,
 )
 from specroof.parsers.model_config import (
@@ -179,34 +176,6 @@ def _windows(config: DraftConfig) -> list[int | None]:
 _UNMENTIONED: Final = ("qwen3_next",)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _DraftQuantization(Quantization):
-    """The formats of the draft layer, which lists name by its number or as ``mtp``.
-
-    Parameters
-    ----------
-    stored_layer
-        Its number in the checkpoint, behind the last layer.
-    """
-
-    stored_layer: int = 0
-
-    def weight_format(self, layer: int | None, *names: str) -> WeightFormat:
-        """Return the format of a matrix."""
-        if layer is None:
-            return Quantization.weight_format(self, None, *names)
-        by_name = [f"{DRAFT_LAYER}.{name}" for name in names]
-
-        def listed(modules: ModuleNames) -> bool:
-            numbered = any(modules.match(self.stored_layer, name) for name in names)
-            return numbered or any(modules.match(None, name) for name in by_name)
-
-        for rule in self.rules:
-            if (rule.targets is None or listed(rule.targets)) and not listed(rule.ignored):
-                return rule.form
-        return self.plain
-
-
 def parse_mtp(config: DraftConfig) -> DraftHead:
     """Return the multi-token-prediction layer of a target, from the target's config.
 
@@ -252,13 +221,10 @@ def open_target(config: DraftConfig) -> ModelConfig:
 def draft_layers(model: ModelConfig, changes: Mapping[str, object]) -> Architecture:
     """Return the model that has the draft layers only: the config with `changes` to its keys."""
     stored = model.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS, default=MAX_LAYERS)
-    quantization = model.quantization
     changed = replace(
         model,
         keys=replace(model.keys, values={**model.keys.values, **changes}),
-        quantization=_DraftQuantization(
-            quantization.plain, quantization.rules, quantization.kv_dtype, stored_layer=stored
-        ),
+        quantization=replace(model.quantization, draft_layer=stored, method=""),
     )
     return parse_family(changed)
 

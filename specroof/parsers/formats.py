@@ -544,13 +544,12 @@ class Rule:
     targets: ModuleNames | None = None
     ignored: ModuleNames = _NONE
 
-    def covers(self, layer: int | None, *names: str) -> bool:
-        """Whether the rule holds for a matrix, given all names that it goes by."""
-        if self.targets is None:
-            targeted = layer is not None
-        else:
-            targeted = any(self.targets.match(layer, name) for name in names)
-        return targeted and not any(self.ignored.match(layer, name) for name in names)
+    def covers(self, places: Iterable[tuple[int | None, str]], *, in_layer: bool) -> bool:
+        """Whether the rule holds for a matrix, given all places that it goes by."""
+        places = [*places]
+        targets = self.targets
+        targeted = in_layer if targets is None else any(targets.match(*one) for one in places)
+        return targeted and not any(self.ignored.match(*one) for one in places)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -567,22 +566,31 @@ class Quantization:
         Of cached keys and values; None leaves it to the activations.
     method
         What the config calls the method; empty for none.
+    draft_layer
+        Of a draft layer that is read as a model, its number in the checkpoint, behind the last
+        layer: lists name it by that or as ``mtp``.
     """
 
     plain: WeightFormat
     rules: tuple[Rule, ...] = ()
     kv_dtype: str | None = None
     method: str = ""
+    draft_layer: int | None = None
 
     def weight_format(self, layer: int | None, *names: str) -> WeightFormat:
         """Return the format of a matrix inside `layer`, or outside of layers (None).
 
         The output head counts as outside: engines quantise it only where a list names it.
         """
-        for rule in self.rules:
-            if rule.covers(layer, *names):
-                return rule.form
-        return self.plain
+        places = [(layer, name) for name in names]
+        if layer is not None and self.draft_layer is not None:
+            places = [
+                place
+                for name in names
+                for place in ((self.draft_layer, name), (None, f"{DRAFT_LAYER}.{name}"))
+            ]
+        covering = (one for one in self.rules if one.covers(places, in_layer=layer is not None))
+        return next((rule.form for rule in covering), self.plain)
 
     def leaves_drafts(self, stored_layer: int) -> bool:
         """Whether lists leave alone all of the draft layer, stored behind the model's layers."""
