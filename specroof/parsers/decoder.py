@@ -27,9 +27,18 @@ from specroof.architecture.model import (
     ordered_layers,
 )
 from specroof.parsers.formats import Quantization
-from specroof.parsers.model_config import ModelConfig, StatedReader
-from specroof.parsers.traits import TIED_BY, USUAL_NAMES, ExpertNames, Flag, Number, Traits, Windows
-from specroof.reading.json_text import MAX_LAYERS, Reader
+from specroof.parsers.traits import (
+    TIED_BY,
+    USUAL_NAMES,
+    USUAL_TRAITS,
+    ExpertNames,
+    ExpertTraits,
+    Flag,
+    Number,
+    Traits,
+    Windows,
+)
+from specroof.reading.json_text import MAX_LAYERS, Reader, StatedReader
 
 # --- Whether the head is the embedding table, which a multimodal file says at two levels ---------
 # Which level counts is up to the class that is loaded, by the `model_type` of the whole file:
@@ -333,87 +342,277 @@ class LayerPart(Generic[_Kind]):
         return LayerPart(self.kinds, build)
 
 
-def same_part(config: ModelConfig, build: BlockBuilder) -> LayerPart[None]:
-    """Return a block that all layers have alike."""
-    return LayerPart([None] * config.n_layers, lambda _, weights: build(weights))
+# --- One opened config, the input of every family parser, and what its model is made of ----------
 
 
-def kinds_part(
-    config: ModelConfig,
-    kinds: Sequence[str],
-    builders: Mapping[str, Callable[[ModelConfig], BlockBuilder]],
-) -> LayerPart[str]:
-    """Return the block of layers of several kinds; what a kind needs is read only if one has it."""
-    built = {kind: builders[kind](config) for kind in dict.fromkeys(kinds)}
-    return LayerPart(kinds, lambda kind, weights: built[kind](weights))
-
-
-def decoder(
-    config: ModelConfig,
-    *parts: LayerPart[Any],
-    head_name: str = "lm_head",
-    vector_params: int | None = None,
-    lookup_params: int = 0,
-    state_dtype: str | None = "fp32",
-    notes: Sequence[str] = (),
-) -> Architecture:
-    """Return the model whose layers have these parts, one behind the other.
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelConfig:
+    """A config file, opened.
 
     Parameters
     ----------
-    config
-        The opened config.
-    parts
-        The blocks of the layers.
-    head_name
-        The head's name in the checkpoint.
-    vector_params
-        Elements outside of layers; None is one norm.
-    lookup_params
-        Elements of tables besides the embedding.
-    state_dtype
-        Of recurrent state.
+    name, family
+        What outputs call the model, and the `model_type` it is read as.
+    keys
+        The keys of the language model: those of `text_config`, or the root's.
+    root
+        The whole file.
+    quantization
+        How its matrices are stored.
+    activation_dtype
+        Of what flows between them.
     notes
-        Sentences to add.
+        Sentences for the reader.
+    states_quantization
+        Whether the file itself has a `quantization_config`, sidecar or not.
+    is_foreign
+        Whether the file names another `model_type` than it is read as, or none.
+    traits
+        The row of its family.
     """
-    hidden_size, traits = config.hidden_size, config.traits
-    vocab_size = config.keys.positive_int("vocab_size", default=traits.vocab_size)
-    head = config.quantization.weight_format(None, head_name)
-    # Each layer has the formats of its own module names; without any, one of a kind is built.
-    built: dict[Hashable, Layer] = {}
-    layers = []
-    for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
-        alike = kinds, index if config.quantization.rules else None
-        if alike not in built:
-            weights = LayerWeights(config.quantization, index)
-            blocks = (part.build(kind, weights) for part, kind in zip(parts, kinds, strict=True))
-            built[alike] = Layer(tuple(block for block in blocks if block is not None))
-        layers.append(built[alike])
-    distinct, order = ordered_layers(layers)
-    # Servers reserve memory for a vision tower by its sizes.
-    tower = config.root.section("vision_config")
-    tower_sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
-    return Architecture(
-        name=config.name,
-        family=config.family,
-        hidden_size=hidden_size,
-        vocab_size=vocab_size,
-        layers=distinct,
-        head=Linear("lm_head", hidden_size, vocab_size, head, TENSOR, kind="head"),
-        tied_embeddings=tied_embeddings(
-            config.root, config.keys, config.family, default=traits.tied
-        ),
-        vector_params=hidden_size if vector_params is None else vector_params,
-        lookup_params=lookup_params,
-        activation_dtype=config.activation_dtype,
-        kv_dtype=config.quantization.kv_dtype or config.activation_dtype,
-        state_dtype=state_dtype or "fp32",
-        leaves_state=state_dtype is None,
-        notes=(*config.notes, *notes),
-        vision=None if tower is None else VisionTower(*map(tower.optional_int, tower_sizes)),
-        layer_order=order,
-        quantization=config.quantization.method,
-    )
+
+    name: str
+    family: str
+    keys: Reader
+    root: Reader
+    quantization: Quantization
+    activation_dtype: str
+    notes: tuple[str, ...] = ()
+    states_quantization: bool = False
+    is_foreign: bool = False
+    traits: Traits = USUAL_TRAITS
+
+    @property
+    def routing(self) -> ExpertTraits:
+        """What experts its family has, if it has some."""
+        return self.traits.routing or ExpertTraits("num_experts")
+
+    def of_row(self, traits: Traits) -> "ModelConfig":
+        """Return the config as one of a family with these traits, and its own names of keys."""
+        return replace(self, traits=traits, keys=replace(self.keys, spelled=traits.spelled))
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.keys.positive_int("hidden_size")
+
+    @property
+    def n_layers(self) -> int:
+        """Layers of the model, those of a draft head apart."""
+        return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
+
+    def same_part(self, build: BlockBuilder) -> LayerPart[None]:
+        """Return a block that all layers have alike."""
+        return LayerPart([None] * self.n_layers, lambda _, weights: build(weights))
+
+    def kinds_part(
+        self,
+        kinds: Sequence[str],
+        builders: "Mapping[str, Callable[[ModelConfig], BlockBuilder]]",
+    ) -> LayerPart[str]:
+        """Return the block of layers of several kinds; of these only what is there is read."""
+        built = {kind: builders[kind](self) for kind in dict.fromkeys(kinds)}
+        return LayerPart(kinds, lambda kind, weights: built[kind](weights))
+
+    def decoder(
+        self,
+        *parts: LayerPart[Any],
+        head_name: str = "lm_head",
+        vector_params: int | None = None,
+        lookup_params: int = 0,
+        state_dtype: str | None = "fp32",
+        notes: Sequence[str] = (),
+    ) -> Architecture:
+        """Return the model whose layers have these parts, one behind the other.
+
+        Parameters
+        ----------
+        parts
+            The blocks of the layers.
+        head_name
+            The head's name in the checkpoint.
+        vector_params
+            Elements outside of layers; None is one norm.
+        lookup_params
+            Elements of tables besides the embedding.
+        state_dtype
+            Of recurrent state.
+        notes
+            Sentences to add.
+        """
+        hidden_size, traits = self.hidden_size, self.traits
+        vocab_size = self.keys.positive_int("vocab_size", default=traits.vocab_size)
+        head = self.quantization.weight_format(None, head_name)
+        # Each layer has the formats of its own module names; without any, one of a kind is built.
+        built: dict[Hashable, Layer] = {}
+        layers = []
+        for index, kinds in enumerate(zip(*(part.kinds for part in parts), strict=True)):
+            alike = kinds, index if self.quantization.rules else None
+            if alike not in built:
+                weights = LayerWeights(self.quantization, index)
+                blocks = (
+                    part.build(kind, weights) for part, kind in zip(parts, kinds, strict=True)
+                )
+                built[alike] = Layer(tuple(block for block in blocks if block is not None))
+            layers.append(built[alike])
+        distinct, order = ordered_layers(layers)
+        # Servers reserve memory for a vision tower by its sizes.
+        tower = self.root.section("vision_config")
+        tower_sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
+        return Architecture(
+            name=self.name,
+            family=self.family,
+            hidden_size=hidden_size,
+            vocab_size=vocab_size,
+            layers=distinct,
+            head=Linear("lm_head", hidden_size, vocab_size, head, TENSOR, kind="head"),
+            tied_embeddings=tied_embeddings(self.root, self.keys, self.family, default=traits.tied),
+            vector_params=hidden_size if vector_params is None else vector_params,
+            lookup_params=lookup_params,
+            activation_dtype=self.activation_dtype,
+            kv_dtype=self.quantization.kv_dtype or self.activation_dtype,
+            state_dtype=state_dtype or "fp32",
+            leaves_state=state_dtype is None,
+            notes=(*self.notes, *notes),
+            vision=None if tower is None else VisionTower(*map(tower.optional_int, tower_sizes)),
+            layer_order=order,
+            quantization=self.quantization.method,
+        )
+
+    def attention(
+        self,
+    ) -> tuple[AttentionShape, Callable[[AttentionShape, LayerWeights], Block]]:
+        """Return the sizes of attention, and what makes the block of one with a window."""
+        keys, traits, hidden_size = self.keys, self.traits, self.hidden_size
+        usual = _attention_shape(keys, traits)
+        parallel = _holds(keys, traits.parallel)
+        norm_params, _ = _norm_params(self)
+        all_heads_norm = traits.norm_span == "heads" and _holds(keys, traits.qk_norm)
+        gate_dim = _gate_dim(keys, traits, usual.head_dim)
+
+        def attention(shape: AttentionShape, weights: LayerWeights) -> Block:
+            block = attention_block(shape, weights)
+            head_norms = 2 * (traits.norm_vectors - 1) * shape.head_dim if shape.qk_norm else 0
+            if all_heads_norm:
+                head_norms = (shape.n_heads + shape.n_kv_heads) * shape.head_dim
+            inner = shape.n_heads * shape.head_dim if traits.inner_norms else 0
+            gate = (traits.output_gate, hidden_size, shape.n_heads * gate_dim)
+            gating = weights.matrices("self_attn.", HEADS, *((gate,) if gate_dim else ()))
+            more = norm_params - hidden_size + head_norms + inner
+            more += shape.n_heads if traits.gate_bias else 0
+            return replace(block.extended(*gating, n_params=more), joins_next=parallel)
+
+        return usual, attention
+
+    def feed_forwards(self, norm_params: int | None = None) -> LayerPart[bool]:
+        """Return the feed-forwards of all layers, with experts or without.
+
+        What layers without experts need is read only if there are some, and what experts need only
+        if a layer has them. Of attention nothing is read.
+
+        Parameters
+        ----------
+        norm_params
+            Elements of the norms before it; None is one norm without biases.
+        """
+        keys, traits, hidden_size = self.keys, self.traits, self.hidden_size
+        sparse = self.expert_layers() if traits.routing else [False] * self.n_layers
+        experts = self.routed_experts() if any(sparse) else None
+        if all(sparse):
+            keys.pass_over(" ".join(self.routing.dense_width))
+        width = 0 if all(sparse) else _width(keys, hidden_size, traits)
+        mlp_bias, names = _holds(keys, traits.mlp_bias), traits.mlp_names
+        dense_params = traits.activation_params + (width if traits.inner_norms else 0)
+        more_params = 0 if norm_params is None else norm_params - hidden_size
+
+        def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
+            if is_sparse and experts:
+                block = weights.experts(experts, self.routing.names)
+                return _at_inner_width(self, block, weights).extended(n_params=more_params)
+            if traits.gated:
+                block = weights.feed_forward(
+                    hidden_size, width, bias=mlp_bias, module=traits.mlp, names=names
+                )
+            else:
+                rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
+                linears = weights.matrices(f"{traits.mlp}.", TENSOR, *rows, bias=mlp_bias)
+                block = Block("feed_forward", linears, vector_params=hidden_size)
+            return block.extended(n_params=more_params + dense_params)
+
+        return LayerPart(sparse, feed_forward)
+
+    def routed_experts(self) -> ExpertsShape:
+        """Return the sizes of experts; all shared ones of a layer are one wide expert."""
+        keys, routing = self.keys, self.routing
+        experts = routing.experts.split()
+        if keys.values.keys().isdisjoint(experts):
+            experts = [key for key in SAVED_EXPERTS_KEYS if keys.has(key)] or experts
+        n_experts = keys.positive_int(*experts)
+        top_k = _of_all_layers(self, *routing.top_k, maximum=n_experts)
+        width = _of_all_layers(self, *routing.width)
+        names, n_shared = routing.shared
+        if names:
+            n_shared = _of_all_layers(self, *names.split(), minimum=0, default=n_shared)
+        shared = n_shared or 0
+        if shared:
+            key, required = routing.each_shared
+            each = None if required else width
+            shared *= keys.positive_int(*key.split(), default=each) if key else width
+        names, default = routing.shared_width
+        if names:
+            shared = keys.positive_int(
+                *names.split(), minimum=int(default is None), default=default
+            )
+        return ExpertsShape(
+            self.hidden_size,
+            n_experts,
+            top_k,
+            width,
+            shared_width=shared,
+            shared_gate=routing.shared_gate,
+            correction_bias=_holds(keys, routing.correction_bias),
+            biases=routing.biases,
+        )
+
+    def expert_layers(self) -> list[bool]:
+        """Return which layers have experts.
+
+        Source
+            transformers 5.23: `Qwen3MoeDecoderLayer.__init__` for lists of layers without and every
+            how many-th has some; `DeepseekV3DecoderLayer` for the first few, and the checkpoints'
+            own `modeling_deepseek.py` for ``moe_layer_freq``; `Ernie4_5_MoeConfig` for those from
+            one to another.
+        """
+        keys, n_layers, routing = self.keys, self.n_layers, self.routing
+        if routing.listed:
+            keys.pass_over(f"{routing.dense[0] or ''} {routing.stride} {routing.flagged}")
+            if listed := keys.listed_kinds("mlp_layer_types", ("dense", "sparse"), n_layers):
+                return [kind == "sparse" for kind in listed]
+        if routing.flagged and (flags := keys.flagged_layers(routing.flagged, n_layers)):
+            return flags
+        if routing.numbered and keys.has(routing.numbered):
+            numbered = _layer_numbers(keys, routing.numbered)
+            return [index in numbered for index in range(n_layers)]
+        last = -1
+        if routing.last:
+            last = keys.positive_int(routing.last, minimum=-1, maximum=MAX_LAYERS, default=-1)
+        stop = n_layers if last == -1 else last + 1
+        without = frozenset(
+            keys.ints(routing.named)
+            if routing.named and keys.has(routing.named)
+            else range(_number(keys, routing.dense))
+        )
+        every, stride = (
+            keys.positive_int(key, default=1) if key else 1
+            for key in (routing.every, routing.stride)
+        )
+        return [
+            index < stop
+            and index not in without
+            and (index + 1) % every == 0
+            and index % stride == 0
+            for index in range(n_layers)
+        ]
 
 
 # --- The model of a row: grouped queries, feed-forwards or experts, their norms -------------------
@@ -424,13 +623,12 @@ def decoder_of(config: ModelConfig) -> Architecture:
     keys, traits, hidden_size = config.keys, config.traits, config.hidden_size
     parallel = _holds(keys, traits.parallel)
     _, norm_params = _norm_params(config)
-    shape, attention = attention_of(config)
+    shape, attention = config.attention()
     norms_before = 0 if parallel and traits.one_norm else norm_params
-    feed_forward = feed_forward_of(config, norms_before)
+    feed_forward = config.feed_forwards(norms_before)
     positions = _number(keys, traits.positions, maximum=2**31) + traits.first_position
     embedding_norms = 2 if traits.embedding_norm else 1
-    model = decoder(
-        config,
+    model = config.decoder(
         LayerPart(_attentions(keys, traits, shape, feed_forward.kinds), attention),
         feed_forward,
         vector_params=embedding_norms * traits.norm_vectors * hidden_size,
@@ -449,76 +647,12 @@ def decoder_of(config: ModelConfig) -> Architecture:
     )
 
 
-def attention_of(
-    config: ModelConfig,
-) -> tuple[AttentionShape, Callable[[AttentionShape, LayerWeights], Block]]:
-    """Return the sizes of a family's attention, and what makes the block of one with a window."""
-    keys, traits, hidden_size = config.keys, config.traits, config.hidden_size
-    usual = _attention_shape(keys, traits)
-    parallel = _holds(keys, traits.parallel)
-    norm_params, _ = _norm_params(config)
-    all_heads_norm = traits.norm_span == "heads" and _holds(keys, traits.qk_norm)
-    gate_dim = _gate_dim(keys, traits, usual.head_dim)
-
-    def attention(shape: AttentionShape, weights: LayerWeights) -> Block:
-        block = attention_block(shape, weights)
-        head_norms = 2 * (traits.norm_vectors - 1) * shape.head_dim if shape.qk_norm else 0
-        if all_heads_norm:
-            head_norms = (shape.n_heads + shape.n_kv_heads) * shape.head_dim
-        inner = shape.n_heads * shape.head_dim if traits.inner_norms else 0
-        gate = (traits.output_gate, hidden_size, shape.n_heads * gate_dim)
-        gating = weights.matrices("self_attn.", HEADS, *((gate,) if gate_dim else ()))
-        more = norm_params - hidden_size + head_norms + inner
-        more += shape.n_heads if traits.gate_bias else 0
-        return replace(block.extended(*gating, n_params=more), joins_next=parallel)
-
-    return usual, attention
-
-
 def _norm_params(config: ModelConfig) -> tuple[int, int]:
     """Return the elements of the norms around attention, and around a feed-forward."""
     traits = config.traits
     norms = (2, 2) if _holds(config.keys, traits.more_norms) else traits.norms
     attention, feed_forward = (n * traits.norm_vectors * config.hidden_size for n in norms)
     return attention, feed_forward
-
-
-def feed_forward_of(config: ModelConfig, norm_params: int | None = None) -> LayerPart[bool]:
-    """Return the feed-forwards of all layers, with experts or without.
-
-    Parameters
-    ----------
-    config
-        The opened config: what layers without experts need is read only if there are some, and
-        what experts need only if a layer has them. Of attention nothing is read.
-    norm_params
-        Elements of the norms before it; None is one norm without biases.
-    """
-    keys, traits, hidden_size = config.keys, config.traits, config.hidden_size
-    sparse = expert_layers(config) if traits.routing else [False] * config.n_layers
-    experts = routed_experts(config) if any(sparse) else None
-    if all(sparse):
-        keys.pass_over(" ".join(config.routing.dense_width))
-    width = 0 if all(sparse) else _width(keys, hidden_size, traits)
-    mlp_bias, names = _holds(keys, traits.mlp_bias), traits.mlp_names
-    dense_params = traits.activation_params + (width if traits.inner_norms else 0)
-    more_params = 0 if norm_params is None else norm_params - hidden_size
-
-    def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
-        if is_sparse and experts:
-            block = weights.experts(experts, config.routing.names)
-            return _at_inner_width(config, block, weights).extended(n_params=more_params)
-        if traits.gated:
-            block = weights.feed_forward(
-                hidden_size, width, bias=mlp_bias, module=traits.mlp, names=names
-            )
-        else:
-            rows = ("up_proj", hidden_size, width), ("down_proj", width, hidden_size)
-            linears = weights.matrices(f"{traits.mlp}.", TENSOR, *rows, bias=mlp_bias)
-            block = Block("feed_forward", linears, vector_params=hidden_size)
-        return block.extended(n_params=more_params + dense_params)
-
-    return LayerPart(sparse, feed_forward)
 
 
 def _at_inner_width(config: ModelConfig, block: Block, weights: LayerWeights) -> Block:
@@ -631,43 +765,6 @@ def _width(keys: Reader, hidden_size: int, traits: Traits) -> int:
     return keys.positive_int(*names, default=factor and factor * hidden_size)
 
 
-def expert_layers(config: ModelConfig) -> list[bool]:
-    """Return which layers have experts.
-
-    Source
-        transformers 5.23: `Qwen3MoeDecoderLayer.__init__` for lists of layers without and every
-        how many-th has some; `DeepseekV3DecoderLayer` for the first few, and the checkpoints' own
-        `modeling_deepseek.py` for ``moe_layer_freq``; `Ernie4_5_MoeConfig` for those from one to
-        another.
-    """
-    keys, n_layers, routing = config.keys, config.n_layers, config.routing
-    if routing.listed:
-        keys.pass_over(f"{routing.dense[0] or ''} {routing.stride} {routing.flagged}")
-        if listed := keys.listed_kinds("mlp_layer_types", ("dense", "sparse"), n_layers):
-            return [kind == "sparse" for kind in listed]
-    if routing.flagged and (flags := keys.flagged_layers(routing.flagged, n_layers)):
-        return flags
-    if routing.numbered and keys.has(routing.numbered):
-        numbered = _layer_numbers(keys, routing.numbered)
-        return [index in numbered for index in range(n_layers)]
-    last = -1
-    if routing.last:
-        last = keys.positive_int(routing.last, minimum=-1, maximum=MAX_LAYERS, default=-1)
-    stop = n_layers if last == -1 else last + 1
-    without = frozenset(
-        keys.ints(routing.named)
-        if routing.named and keys.has(routing.named)
-        else range(_number(keys, routing.dense))
-    )
-    every, stride = (
-        keys.positive_int(key, default=1) if key else 1 for key in (routing.every, routing.stride)
-    )
-    return [
-        index < stop and index not in without and (index + 1) % every == 0 and index % stride == 0
-        for index in range(n_layers)
-    ]
-
-
 def _layer_numbers(keys: Reader, key: str) -> set[int]:
     """Return numbers of layers from 0, of a list or of text with commas between them (Step)."""
     if isinstance(keys.values[key], list):
@@ -676,38 +773,6 @@ def _layer_numbers(keys: Reader, key: str) -> set[int]:
     if not all(word.isascii() and word.isdigit() and len(word) < 9 for word in words if word):
         keys.refuse(key, "whole numbers from 0 with commas between them")
     return {int(word) for word in words if word}
-
-
-def routed_experts(config: ModelConfig) -> ExpertsShape:
-    """Return the sizes of experts; all shared ones of a layer are one wide expert."""
-    keys, routing = config.keys, config.routing
-    experts = routing.experts.split()
-    if keys.values.keys().isdisjoint(experts):
-        experts = [key for key in SAVED_EXPERTS_KEYS if keys.has(key)] or experts
-    n_experts = keys.positive_int(*experts)
-    top_k = _of_all_layers(config, *routing.top_k, maximum=n_experts)
-    width = _of_all_layers(config, *routing.width)
-    names, n_shared = routing.shared
-    if names:
-        n_shared = _of_all_layers(config, *names.split(), minimum=0, default=n_shared)
-    shared = n_shared or 0
-    if shared:
-        key, required = routing.each_shared
-        each = None if required else width
-        shared *= keys.positive_int(*key.split(), default=each) if key else width
-    names, default = routing.shared_width
-    if names:
-        shared = keys.positive_int(*names.split(), minimum=int(default is None), default=default)
-    return ExpertsShape(
-        config.hidden_size,
-        n_experts,
-        top_k,
-        width,
-        shared_width=shared,
-        shared_gate=routing.shared_gate,
-        correction_bias=_holds(keys, routing.correction_bias),
-        biases=routing.biases,
-    )
 
 
 def _of_all_layers(

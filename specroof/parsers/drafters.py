@@ -39,17 +39,14 @@ from specroof.architecture.model import (
 from specroof.errors import expect_word
 from specroof.parsers.decoder import (
     LayerWeights,
+    ModelConfig,
     head_counts,
     shared_cache_block,
     split_head_dim,
 )
 from specroof.parsers.families.latent import latent_block, latent_shape
-from specroof.parsers.formats import (
-    PLAIN_FORMATS,
-    read_quantization,
-)
+from specroof.parsers.formats import PLAIN_FORMATS, read_quantization
 from specroof.parsers.model_config import (
-    ModelConfig,
     activation_dtype,
     config_name,
     mtp_modules,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from importlib import import_module
 from pathlib import PurePath
@@ -11,16 +11,14 @@ from typing import Final, NoReturn
 from specroof.architecture.base import MIXES_BY_FILE
 from specroof.architecture.model import Architecture
 from specroof.errors import ConfigError, expect_word, reject
-from specroof.parsers.formats import PLAIN_FORMATS, Quantization, read_quantization
+from specroof.parsers.decoder import ModelConfig
+from specroof.parsers.formats import PLAIN_FORMATS, read_quantization
 from specroof.parsers.traits import (
     COSTLESS_KEYS,
     COSTLESS_NAMES,
     OTHER_PARTS,
     PARSERS,
     READ_ELSEWHERE,
-    USUAL_TRAITS,
-    ExpertTraits,
-    Traits,
     traits_of,
 )
 from specroof.reading.json_text import (
@@ -28,6 +26,7 @@ from specroof.reading.json_text import (
     MAX_SIZE,
     AskedObject,
     Reader,
+    StatedReader,
     printable,
     read_json,
     read_whole,
@@ -88,63 +87,6 @@ DSPARK_NOTE: Final = "DSpark drafter not counted among the model's weights"
 _STORAGE_IN_NAME: Final = re.compile(
     r"(?<![a-z0-9])(?:fp8|fp4|nvfp4|mxfp4|mxfp8|int8|int4|awq|gptq)(?![a-z0-9])", re.IGNORECASE
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ModelConfig:
-    """A config file, opened.
-
-    Parameters
-    ----------
-    name, family
-        What outputs call the model, and the `model_type` it is read as.
-    keys
-        The keys of the language model: those of `text_config`, or the root's.
-    root
-        The whole file.
-    quantization
-        How its matrices are stored.
-    activation_dtype
-        Of what flows between them.
-    notes
-        Sentences for the reader.
-    states_quantization
-        Whether the file itself has a `quantization_config`, sidecar or not.
-    is_foreign
-        Whether the file names another `model_type` than it is read as, or none.
-    traits
-        The row of its family.
-    """
-
-    name: str
-    family: str
-    keys: Reader
-    root: Reader
-    quantization: Quantization
-    activation_dtype: str
-    notes: tuple[str, ...] = ()
-    states_quantization: bool = False
-    is_foreign: bool = False
-    traits: Traits = USUAL_TRAITS
-
-    @property
-    def routing(self) -> ExpertTraits:
-        """What experts its family has, if it has some."""
-        return self.traits.routing or ExpertTraits("num_experts")
-
-    def of_row(self, traits: Traits) -> "ModelConfig":
-        """Return the config as one of a family with these traits, and its own names of keys."""
-        return replace(self, traits=traits, keys=replace(self.keys, spelled=traits.spelled))
-
-    @property
-    def hidden_size(self) -> int:
-        """Width of the residual stream."""
-        return self.keys.positive_int("hidden_size")
-
-    @property
-    def n_layers(self) -> int:
-        """Layers of the model, those of a draft head apart."""
-        return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
 
 
 def whole_of(file: Reader) -> Reader:
@@ -317,46 +259,6 @@ _ACTIVATION_KEYS: Final = (
     "activation_function",
     "activation",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StatedReader(Reader):
-    """The keys of a config of another type: sizes that it does not state are refused.
-
-    A default of 0 or 1 stands for a part that the model does not have, and holds.
-
-    Parameters
-    ----------
-    family
-        The `model_type` that it is read as.
-    unstated
-        Where keys that are missing are listed, in order; None refuses the first.
-    """
-
-    family: str = ""
-    unstated: dict[str, None] | None = None
-
-    def expect(self, key: str, default: object) -> None:
-        """Refuse a config without `key`, which has a default in its own family, or list the key."""
-        if self.unstated is None:
-            allowed = f"a value: no default of {self.family} holds for another type"
-            self.mistake(key, allowed, instead=default)
-        self.unstated[key] = None
-
-    def positive_int(
-        self, *keys: str, maximum: int = MAX_SIZE, minimum: int = 1, default: int | None = None
-    ) -> int:
-        """Return a whole number that the config states, or a `default` of 0 or 1."""
-        if default is not None and default > 1 and not any(self.has(key) for key in keys):
-            self.expect(self._own(keys[0]), default)
-        # a dataclass with slots is made anew, so that super() without arguments finds another
-        return Reader.positive_int(self, *keys, maximum=maximum, minimum=minimum, default=default)
-
-    def optional_int(self, key: str, *, missing: int | None = None) -> int | None:
-        """Return a whole number that the config states, or None."""
-        if missing is not None and key not in self.values:
-            self.expect(key, missing)
-        return Reader.optional_int(self, key, missing=missing)
 
 
 def parse_foreign(config: ModelConfig, unstated: dict[str, None] | None = None) -> Architecture:

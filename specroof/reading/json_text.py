@@ -619,6 +619,46 @@ class Reader:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class StatedReader(Reader):
+    """The keys of a config of another type: sizes that it does not state are refused.
+
+    A default of 0 or 1 stands for a part that the model does not have, and holds.
+
+    Parameters
+    ----------
+    family
+        The `model_type` that it is read as.
+    unstated
+        Where keys that are missing are listed, in order; None refuses the first.
+    """
+
+    family: str = ""
+    unstated: dict[str, None] | None = None
+
+    def expect(self, key: str, default: object) -> None:
+        """Refuse a config without `key`, which has a default in its own family, or list the key."""
+        if self.unstated is None:
+            allowed = f"a value: no default of {self.family} holds for another type"
+            self.mistake(key, allowed, instead=default)
+        self.unstated[key] = None
+
+    def positive_int(
+        self, *keys: str, maximum: int = MAX_SIZE, minimum: int = 1, default: int | None = None
+    ) -> int:
+        """Return a whole number that the config states, or a `default` of 0 or 1."""
+        if default is not None and default > 1 and not any(self.has(key) for key in keys):
+            self.expect(self._own(keys[0]), default)
+        # a dataclass with slots is made anew, so that super() without arguments finds another
+        return Reader.positive_int(self, *keys, maximum=maximum, minimum=minimum, default=default)
+
+    def optional_int(self, key: str, *, missing: int | None = None) -> int | None:
+        """Return a whole number that the config states, or None."""
+        if missing is not None and key not in self.values:
+            self.expect(key, missing)
+        return Reader.optional_int(self, key, missing=missing)
+
+
 def read_json(text: str, *, source: str) -> Reader:
     """Return the object that `text` holds.
 

@@ -19,15 +19,10 @@ from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,
     LayerWeights,
+    ModelConfig,
     attention_block,
-    attention_of,
-    decoder,
-    feed_forward_of,
     read_attention,
-    routed_experts,
-    same_part,
 )
-from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
 
 _CONV: Final = "conv"
@@ -51,7 +46,7 @@ def parse_lfm2(config: ModelConfig) -> Architecture:
         names = config.traits.mlp_names
         return weights.feed_forward(size, width, module=config.traits.mlp, names=names)
 
-    return _lfm2(config, kinds, same_part(config, feed_forward))
+    return _lfm2(config, kinds, config.same_part(feed_forward))
 
 
 def parse_lfm2_moe(config: ModelConfig) -> Architecture:
@@ -60,7 +55,7 @@ def parse_lfm2_moe(config: ModelConfig) -> Architecture:
     kinds = keys.texts("layer_types", allowed=(_CONV, _FULL), at_least=n_layers)[:n_layers]
     if not kinds:
         keys.refuse("layer_types", f"a list of {_CONV} and {_FULL}, one a layer")
-    return _lfm2(config, kinds, feed_forward_of(config))
+    return _lfm2(config, kinds, config.feed_forwards())
 
 
 def parse_lfm3(config: ModelConfig) -> Architecture:
@@ -87,7 +82,7 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
         return block.extended(*gating, n_params=second_norm)
 
     norms = hidden_size + second_norm
-    return decoder(config, LayerPart(kinds, mixer), feed_forward_of(config, norms))
+    return config.decoder(LayerPart(kinds, mixer), config.feed_forwards(norms))
 
 
 def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: LayerPart[Any]) -> Architecture:
@@ -102,7 +97,7 @@ def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: LayerPart[Any
             shape, lambda name: weights(f"self_attn.{_STORED.get(name, name)}")
         )
 
-    model = decoder(config, LayerPart(kinds, mixer), feed_forward)
+    model = config.decoder(LayerPart(kinds, mixer), feed_forward)
     # The published name of the key, which the configuration classes prefer.
     return replace(model, tied_embeddings=keys.flag("tie_embedding", default=model.tied_embeddings))
 
@@ -177,8 +172,7 @@ def parse_inkling(config: ModelConfig) -> Architecture:
     keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
     # configuration_inkling.py: sliding_window_size 512
     mixers = _inkling_mixers(keys, n_layers, window=512)
-    model = decoder(
-        config,
+    model = config.decoder(
         LayerPart(mixers, lambda mixer, _: _inkling_convolutions(mixer)),
         LayerPart(mixers, _inkling_attention),
         _inkling_feed_forward(config),
@@ -219,11 +213,10 @@ def parse_inkling2(config: ModelConfig) -> Architecture:
             n_params=scales + (sums - 1) * hidden_size + weighing,
         )
 
-    model = decoder(
-        config,
+    model = config.decoder(
         LayerPart(mixers, lambda mixer, _: _inkling_convolutions(mixer)),
         LayerPart([(mixer, index == 0) for index, mixer in enumerate(mixers)], attention),
-        feed_forward_of(config, 2 * hidden_size),
+        config.feed_forwards(2 * hidden_size),
         # behind the embedding and the last layer, and a weighted sum before the head
         vector_params=3 * hidden_size,
     )
@@ -315,7 +308,7 @@ def _inkling_feed_forward(config: ModelConfig) -> LayerPart[bool]:
         gate = weights.router("router", config.hidden_size, rows)
         return replace(block, linears=(gate, *block.linears[1:]))
 
-    return feed_forward_of(config).changed(changed)
+    return config.feed_forwards().changed(changed)
 
 
 # --- ZAYA1: attention behind convolutions of queries and keys, one expert a token -----------------
@@ -333,7 +326,7 @@ def parse_zaya(config: ModelConfig) -> Architecture:
         the convolutions; SGLang 0.5.23 keeps all 2048 of that token.
     """
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
-    usual, plain = attention_of(config)
+    usual, plain = config.attention()
     channels = (usual.n_heads + usual.n_kv_heads) * usual.head_dim
     # configuration_zaya.py: cca_time0 2, cca_time1 2, router_hidden_size 256
     kernel, second = (
@@ -353,7 +346,7 @@ def parse_zaya(config: ModelConfig) -> Architecture:
         return plain(shape, weights).extended(grouped, n_params=scaling + shape.n_kv_heads)
 
     keys.positive_int("num_experts_per_tok", maximum=1)
-    experts = routed_experts(config)
+    experts = config.routed_experts()
     width = keys.positive_int("router_hidden_size", default=256)
     rows = experts.n_experts + 1  # the last one stands for no expert
 
@@ -369,9 +362,8 @@ def parse_zaya(config: ModelConfig) -> Architecture:
         block = weights.experts(experts)
         return replace(block, linears=routers).extended(n_params=vectors)
 
-    model = decoder(
-        config,
-        same_part(config, lambda _: Block("attention", (), convolution, joins_next=True)),
+    model = config.decoder(
+        config.same_part(lambda _: Block("attention", (), convolution, joins_next=True)),
         LayerPart(
             [replace(usual, window=window if kind == _HYBRID_SLIDING else None) for kind in kinds],
             attention,

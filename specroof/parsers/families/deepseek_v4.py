@@ -24,10 +24,9 @@ from specroof.architecture.base import (
 from specroof.architecture.compressed import CompressedAttention, Compressor
 from specroof.architecture.draft_heads import replicated
 from specroof.architecture.model import Architecture, Block
-from specroof.parsers.decoder import LayerPart, LayerWeights, decoder, routed_experts
+from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig
 from specroof.parsers.families.latent import index_weights, read_indexer
 from specroof.parsers.formats import ModuleNames, Quantization, Rule
-from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 _SLIDING: Final = "sliding_attention"
@@ -100,7 +99,7 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
     config = replace(config, quantization=_quantization(config, expert_dtype))
     keys, n_layers = config.keys, config.n_layers
     shape = _shape(config)
-    experts = routed_experts(config)
+    experts = config.routed_experts()
     hashed = _hashed_layers(keys, n_layers)
 
     def attention(compression: _Compression, weights: LayerWeights) -> Block:
@@ -114,8 +113,7 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
         return block.extended(n_params=shape.mixing_vectors)
 
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(_compressions(keys, n_layers), attention),
         LayerPart(hashed, feed_forward),
         head_name="head",

@@ -14,14 +14,12 @@ from specroof.parsers.decoder import (
     ExpertsShape,
     LayerPart,
     LayerWeights,
+    ModelConfig,
     attention_block,
-    decoder,
     head_counts,
     read_attention,
-    routed_experts,
     shared_cache_block,
 )
-from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 
@@ -34,7 +32,7 @@ def parse_gemma4(config: ModelConfig) -> Architecture:
     per_layer_vocab = keys.positive_int("vocab_size_per_layer_input", default=262_144)
     experts = None
     if keys.flag("enable_moe_block", default=False):
-        experts = routed_experts(config)
+        experts = config.routed_experts()
     return _gemma4(config, experts, per_layer_dim, per_layer_vocab, window_default=512)
 
 
@@ -96,8 +94,7 @@ def _gemma4(
             block = replace(block, linears=(*first, *block.linears)).extended(n_params=size)
         return block
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart([*zip(shapes, shared, strict=True)], attention),
         LayerPart([wide if shares else width for shares in shared], feed_forward),
         # the last norm, and the one of all embeddings per layer
@@ -256,8 +253,7 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
         # a norm behind each
         return replace(block, linears=(*outer, *own, *block.linears)).extended(n_params=2 * size)
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart([*zip(windows, shared, strict=True)], attention),
         LayerPart([*zip(_widths(keys, n_layers), n_projections, strict=True)], feed_forward),
         # the last norm, and the one of all embeddings per layer

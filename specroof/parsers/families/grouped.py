@@ -16,12 +16,10 @@ from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     ExpertsShape,
     LayerWeights,
+    ModelConfig,
     attention_block,
-    decoder,
     decoder_of,
-    same_part,
 )
-from specroof.parsers.model_config import ModelConfig
 
 
 def parse_falcon(config: ModelConfig) -> Architecture:
@@ -72,12 +70,11 @@ def parse_dbrx(config: ModelConfig) -> Architecture:
         feed_forward.positive_int("moe_top_k", maximum=n_experts),
         feed_forward.positive_int("ffn_hidden_size"),
     )
-    return decoder(
-        config,
-        same_part(
-            config, lambda weights: attention_block(shape, weights, module="norm_attn_norm.attn")
+    return config.decoder(
+        config.same_part(
+            lambda weights: attention_block(shape, weights, module="norm_attn_norm.attn")
         ),
-        same_part(config, lambda weights: weights.experts(experts, config.routing.names)),
+        config.same_part(lambda weights: weights.experts(experts, config.routing.names)),
     )
 
 
@@ -116,10 +113,9 @@ def parse_opt(config: ModelConfig) -> Architecture:
         linears = weights.matrices("", TENSOR, *rows, bias=bias)
         return Block("feed_forward", linears, vector_params=norm_params)
 
-    return decoder(
-        config,
-        same_part(config, attention),
-        same_part(config, feed_forward),
+    return config.decoder(
+        config.same_part(attention),
+        config.same_part(feed_forward),
         vector_params=norm_params if final_norm else 0,
         lookup_params=positions * hidden_size,
     )

@@ -18,8 +18,7 @@ from specroof.parsers.decoder import (
     BlockBuilder,
     LayerPart,
     LayerWeights,
-    decoder,
-    feed_forward_of,
+    ModelConfig,
     stream_mixing,
 )
 from specroof.parsers.families.latent import (
@@ -32,7 +31,6 @@ from specroof.parsers.families.latent import (
     read_indexer,
     sharing,
 )
-from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
@@ -129,7 +127,7 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
     if keys.flag("mla_use_output_gate", default=False):
         latent = replace(latent, gate_dim=latent.value_dim)
     delta = _kimi_delta(keys)
-    feed_forward = feed_forward_of(config)
+    feed_forward = config.feed_forwards()
     # Per sublayer, and once behind the last: a projection to one number, and a norm.
     residual_params = 0
     if keys.has("attn_res_block_size"):  # Kimi K3, whose classes are not those of its text's type
@@ -139,8 +137,7 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         block = latent_block(latent, weights) if kind == _FULL else delta(weights)
         return block.extended(n_params=residual_params)
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(_kimi_kinds(config), mixer),
         feed_forward.changed(lambda _, block, __: block.extended(n_params=residual_params)),
         vector_params=hidden_size + residual_params,
@@ -201,10 +198,9 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
         return mixed(_pooled_block(full if indexer == FULL_INDEX else shared, weights))
 
     kinds = keys.layer_kinds(n_layers, (*[_LINEAR] * 3, _INDEXED), _FULL)
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart([*zip(kinds, indexer_kinds(keys, n_layers), strict=True)], mixer),
-        feed_forward_of(config).changed(lambda _, block, __: mixed(block)),
+        config.feed_forwards().changed(lambda _, block, __: mixed(block)),
     )
 
 
@@ -258,10 +254,9 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
     def mixer(kind: str, weights: LayerWeights) -> Block:
         return latent_block(latent, weights) if kind == _FULL else linear(weights)
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(_ling_kinds(keys, n_layers), mixer),
-        feed_forward_of(config),
+        config.feed_forwards(),
         state_dtype="fp32" if has_delta else None,
     )
 

@@ -30,14 +30,8 @@ from specroof.architecture.draft_heads import replicated
 from specroof.architecture.experts import Experts
 from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, Block
-from specroof.parsers.decoder import (
-    LayerPart,
-    LayerWeights,
-    decoder,
-    feed_forward_of,
-    stream_mixing,
-)
-from specroof.parsers.model_config import DSPARK_NOTE, ModelConfig
+from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig, stream_mixing
+from specroof.parsers.model_config import DSPARK_NOTE
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 
@@ -151,7 +145,7 @@ def read_indexer(keys: Reader) -> Indexer:
 
 
 def _latent_decoder(config: ModelConfig, attentions: Sequence[LatentShape]) -> Architecture:
-    return decoder(config, LayerPart(attentions, latent_block), feed_forward_of(config))
+    return config.decoder(LayerPart(attentions, latent_block), config.feed_forwards())
 
 
 def latent_block(shape: LatentShape, weights: LayerWeights, *, module: str = "self_attn") -> Block:
@@ -246,10 +240,9 @@ def parse_axk1(config: ModelConfig) -> Architecture:
     def normed(is_sparse: bool, block: Block, _: LayerWeights) -> Block:
         return block.extended(n_params=config.hidden_size if is_sparse else 0)
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart([latent_shape(config.keys)] * config.n_layers, latent_block),
-        feed_forward_of(config).changed(normed),
+        config.feed_forwards().changed(normed),
     )
 
 
@@ -280,10 +273,9 @@ def parse_axk2(config: ModelConfig) -> Architecture:
             return block
         return gated_norm(block, FEED_FORWARD_REPLICATED, weights, "post_attention_layernorm")
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart([_searching_shape(keys)] * config.n_layers, attention),
-        feed_forward_of(config).changed(feed_forward),
+        config.feed_forwards().changed(feed_forward),
     )
 
 
@@ -376,10 +368,9 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
 
     # Behind the last layer the streams become one: a matrix, a base of each, and a scale.
     head_mixing = n_streams * n_streams * hidden_size + n_streams + 1
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(_picking(full, kinds), attention),
-        feed_forward_of(config).changed(lambda _, block, __: mixed(block)),
+        config.feed_forwards().changed(lambda _, block, __: mixed(block)),
         vector_params=hidden_size + head_mixing,
     )
 
@@ -412,10 +403,9 @@ def parse_mistral_large4(config: ModelConfig) -> Architecture:
         return latent_block(shape, weights).extended(n_params=n_params)
 
     shapes = _picking(full, indexer_kinds(keys, n_layers))
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart([*zip(shapes, positions, strict=True)], attention),
-        feed_forward_of(config),
+        config.feed_forwards(),
         # Behind the final norm, a factor of each frequency of its positions.
         vector_params=hidden_size + full.rope_dim // 2,
         # The class leaves out `mtp_dspark.*`, which the checkpoint holds.
@@ -464,7 +454,7 @@ def parse_dots3_note(config: ModelConfig) -> Architecture:
         )
         for kind, shape in zip(kinds, _dots_shapes(keys, kinds), strict=True)
     ]
-    return decoder(config, LayerPart(shapes, attention), feed_forward_of(config))
+    return config.decoder(LayerPart(shapes, attention), config.feed_forwards())
 
 
 def _dots_kinds(keys: Reader, n_layers: int) -> list[str]:
@@ -572,8 +562,7 @@ def parse_longcat_flash(config: ModelConfig) -> Architecture:
         f"of the {picked} experts that a token picks, {top_k} are counted: "
         f"{n_rows - n_experts} of {n_rows} have no weights"
     )
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(halves, attention),
         LayerPart(halves, experts),
         LayerPart(halves, feed_forward),

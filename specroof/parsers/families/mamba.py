@@ -29,16 +29,12 @@ from specroof.parsers.decoder import (
     ExpertsShape,
     LayerPart,
     LayerWeights,
+    ModelConfig,
     attention_block,
-    decoder,
-    feed_forward_of,
     head_counts,
-    kinds_part,
     read_attention,
-    routed_experts,
-    same_part,
 )
-from specroof.parsers.model_config import DTYPES, ModelConfig
+from specroof.parsers.model_config import DTYPES
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 # --- The mixers -----------------------------------------------------------------------------------
@@ -168,7 +164,7 @@ def parse_mamba(config: ModelConfig) -> Architecture:
     expanded = keys.positive_int("mamba_expand", default=2) * hidden_size
     channels = keys.positive_int("intermediate_size", default=expanded)
     build = scan_builder(keys, hidden_size, channels, module="mixer")
-    return decoder(config, same_part(config, build), state_dtype=None)
+    return config.decoder(config.same_part(build), state_dtype=None)
 
 
 def parse_mamba2(config: ModelConfig) -> Architecture:
@@ -179,7 +175,7 @@ def parse_mamba2(config: ModelConfig) -> Architecture:
         keys.refuse("expand", f"hidden_size times it is {core.inner_dim}, all heads")
     bias = keys.flag("use_bias", default=False)
     build = mamba2_builder(hidden_size, core, in_bias=bias, out_bias=bias, module="mixer")
-    return decoder(config, same_part(config, build), state_dtype=None)
+    return config.decoder(config.same_part(build), state_dtype=None)
 
 
 def parse_jamba(config: ModelConfig) -> Architecture:
@@ -203,8 +199,8 @@ def parse_jamba(config: ModelConfig) -> Architecture:
             return weights.experts(experts, config.routing.names)
         return weights.feed_forward(hidden_size, width, module="feed_forward")
 
-    return decoder(
-        config, LayerPart(attends, mixer), LayerPart(sparse, feed_forward), state_dtype=None
+    return config.decoder(
+        LayerPart(attends, mixer), LayerPart(sparse, feed_forward), state_dtype=None
     )
 
 
@@ -225,7 +221,7 @@ def _every(
 def parse_falcon_h1(config: ModelConfig) -> Architecture:
     """Return a Falcon-H1: the outputs of both mixers are summed before devices exchange them."""
     keys, hidden_size = config.keys, config.hidden_size
-    feed_forward = feed_forward_of(config)
+    feed_forward = config.feed_forwards()
     # configuration_falcon_h1.py: attention_bias, mamba_proj_bias, projectors_bias and
     # mamba_rms_norm False
     mamba = mamba2_builder(
@@ -236,9 +232,8 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         out_bias=keys.flag("projectors_bias", default=False),
         beside=True,
     )
-    return decoder(
-        config,
-        same_part(config, mamba),
+    return config.decoder(
+        config.same_part(mamba),
         LayerPart([read_attention(keys, biased=True)] * config.n_layers, attention_block),
         feed_forward,
         state_dtype=None,
@@ -249,8 +244,8 @@ def parse_bamba(config: ModelConfig) -> Architecture:
     """Return a Bamba; without a list of layers with attention, all are Mamba."""
     attends = frozenset(config.keys.ints("attn_layer_indices"))
     mixers = ["attention" if n in attends else "mamba" for n in range(config.n_layers)]
-    mixer = kinds_part(config, mixers, _GRANITE_MIXERS)
-    return decoder(config, mixer, feed_forward_of(config), state_dtype=None)
+    mixer = config.kinds_part(mixers, _GRANITE_MIXERS)
+    return config.decoder(mixer, config.feed_forwards(), state_dtype=None)
 
 
 def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
@@ -261,10 +256,9 @@ def parse_granitemoehybrid(config: ModelConfig) -> Architecture:
     mixers = ["mamba"] * n_layers
     if key is not None:
         mixers = [_KINDS[kind] for kind in keys.texts(key, allowed=_MIXERS, at_least=n_layers)]
-    return decoder(
-        config,
-        kinds_part(config, mixers[:n_layers], _GRANITE_MIXERS),
-        same_part(config, _granite_feed_forward(config)),
+    return config.decoder(
+        config.kinds_part(mixers[:n_layers], _GRANITE_MIXERS),
+        config.same_part(_granite_feed_forward(config)),
         state_dtype=None,
     )
 
@@ -316,7 +310,7 @@ def _granite_feed_forward(config: ModelConfig) -> BlockBuilder:
     """Return the builder of experts with a shared one, or of the shared one where no others are."""
     keys, hidden_size = config.keys, config.hidden_size
     if keys.positive_int("num_local_experts", minimum=0):
-        shape, names = routed_experts(config), config.routing.names
+        shape, names = config.routed_experts(), config.routing.names
         return lambda weights: weights.experts(shape, names)
     width = keys.positive_int("shared_intermediate_size")
     matrix_names = ("input_linear", "output_linear")
@@ -346,7 +340,7 @@ def parse_nemotron_h(config: ModelConfig) -> Architecture:
     kinds = _nemotron_kinds(keys)
     # configuration_nemotron_h.py: mamba_ssm_cache_dtype float32
     state = keys.text("mamba_ssm_cache_dtype", allowed=DTYPES, default="float32")
-    return decoder(config, kinds_part(config, kinds, _NEMOTRON_MIXERS), state_dtype=DTYPES[state])
+    return config.decoder(config.kinds_part(kinds, _NEMOTRON_MIXERS), state_dtype=DTYPES[state])
 
 
 def _nemotron_kinds(keys: Reader) -> tuple[str, ...]:
@@ -402,7 +396,7 @@ def _nemotron_experts(config: ModelConfig) -> BlockBuilder:
     """Return the builder of expert layers; experts may work on a latent of the hidden state."""
     keys, hidden_size = config.keys, config.hidden_size
     latent = keys.optional_int("moe_latent_size")
-    shape = routed_experts(config)
+    shape = config.routed_experts()
     # configuration_nemotron_h.py: n_shared_experts 1, as in every published config.
     n_shared = keys.positive_int("n_shared_experts", minimum=0, maximum=1, default=1)
     shared_width = keys.positive_int("moe_shared_expert_intermediate_size") if n_shared else 0
@@ -502,7 +496,7 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
     def feed_forward(weights: LayerWeights) -> Block:
         return weights.feed_forward(hidden_size, inner, bias=True, module="mlp_block")
 
-    return decoder(config, LayerPart(attends, mixer), same_part(config, feed_forward))
+    return config.decoder(LayerPart(attends, mixer), config.same_part(feed_forward))
 
 
 # --- Zamba: Mamba in every layer, before which some layers run one of a few shared blocks ---------
@@ -638,4 +632,4 @@ def _zamba(
 
     shared_parts = (attention_adapters, attention, adapters, feed_forward)
     parts = (*(in_hybrid(build) for build in shared_parts), LayerPart(places, mixer))
-    return decoder(config, *parts, state_dtype=None)
+    return config.decoder(*parts, state_dtype=None)

@@ -18,13 +18,10 @@ from specroof.architecture.recurrent import LightningAttention
 from specroof.parsers.decoder import (
     LayerPart,
     LayerWeights,
+    ModelConfig,
     attention_block,
-    decoder,
-    feed_forward_of,
     read_attention,
-    same_part,
 )
-from specroof.parsers.model_config import ModelConfig
 from specroof.reading.json_text import Reader
 
 _FULL: Final = "full_attention"
@@ -41,10 +38,9 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
             return attention_block(attention, weights)
         return _lightning_block(attention.hidden_size, lightning, weights)
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(_attending(config.keys, config.n_layers), mixer),
-        feed_forward_of(config),
+        config.feed_forwards(),
         state_dtype=None,
     )
 
@@ -98,7 +94,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
         block = attention_block(attention, weights).extended(n_params=heads * attention.head_dim)
         return replace(block, norm_over_heads=whole)
 
-    return decoder(config, same_part(config, mixer), feed_forward_of(config))
+    return config.decoder(config.same_part(mixer), config.feed_forwards())
 
 
 # --- MiniMax-M3 -----------------------------------------------------------------------------------
@@ -137,7 +133,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
         # norms of index queries and keys
         return replace(block.extended(*linears, n_params=2 * core.indexer.head_dim), core=core)
 
-    return decoder(config, LayerPart(searching, mixer), feed_forward_of(config))
+    return config.decoder(LayerPart(searching, mixer), config.feed_forwards())
 
 
 def _indexer_linears(

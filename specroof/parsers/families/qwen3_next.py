@@ -24,17 +24,8 @@ from specroof.architecture.base import (
 from specroof.architecture.block_sparse import BlockSparseAttention
 from specroof.architecture.model import Architecture, Block
 from specroof.architecture.recurrent import GatedDeltaNet, ShortConvolution
-from specroof.parsers.decoder import (
-    BlockBuilder,
-    LayerPart,
-    LayerWeights,
-    attention_of,
-    decoder,
-    feed_forward_of,
-    routed_experts,
-    same_part,
-)
-from specroof.parsers.model_config import DTYPES, ModelConfig
+from specroof.parsers.decoder import BlockBuilder, LayerPart, LayerWeights, ModelConfig
+from specroof.parsers.model_config import DTYPES
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 LINEAR: Final = "linear_attention"
@@ -65,7 +56,7 @@ def parse_lara_mini(config: ModelConfig) -> Architecture:
 def _hybrid(config: ModelConfig, usual: Sequence[str]) -> Architecture:
     """Return a model of layers of the kinds that a list says, or of the `usual`, repeated."""
     keys = config.keys
-    shape, attention = attention_of(config)
+    shape, attention = config.attention()
     recurrent = delta_net(keys)
     kinds = keys.layer_kinds(config.n_layers, usual, FULL, LINEAR)
     window = keys.positive_int("sliding_window") if SLIDING in kinds else None
@@ -75,10 +66,9 @@ def _hybrid(config: ModelConfig, usual: Sequence[str]) -> Architecture:
             return delta_net_block(config.hidden_size, recurrent, weights)
         return attention(replace(shape, window=window if kind == SLIDING else None), weights)
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(kinds, mixer),
-        feed_forward_of(config),
+        config.feed_forwards(),
         state_dtype=_state_dtype(keys),
     )
 
@@ -195,7 +185,7 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
     kinds = [LINEAR if kind == LINEAR else FULL for kind in listed or ()]
     kinds = kinds or [*keys.layer_kinds(n_layers, _by_interval(keys))]
     recurrent, full = delta_net(keys), _full_builder(config)
-    experts = routed_experts(config)
+    experts = config.routed_experts()
     lookups, table_params = _lookups(keys, kinds, streams)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
@@ -207,11 +197,10 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         block = weights.experts(experts, config.routing.names)
         return streams.around(block, weights, FEED_FORWARD_REPLICATED)
 
-    return decoder(
-        config,
+    return config.decoder(
         lookups,
         LayerPart(kinds, mixer),
-        same_part(config, feed_forward),
+        config.same_part(feed_forward),
         vector_params=streams.mixer_params,
         lookup_params=table_params,
         state_dtype=_state_dtype(keys),
@@ -225,7 +214,7 @@ def _full_builder(config: ModelConfig) -> BlockBuilder:
     index key is the mean of a block.
     """
     keys = config.keys
-    shape, attention = attention_of(config)
+    shape, attention = config.attention()
     if not keys.has("indexer_n_heads"):
         return lambda weights: attention(shape, weights)
     # Qwen4ExpTextConfig.validate_architecture

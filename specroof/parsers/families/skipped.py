@@ -14,12 +14,10 @@ from specroof.parsers.decoder import (
     ExpertsShape,
     LayerPart,
     LayerWeights,
+    ModelConfig,
     attention_block,
-    attention_of,
-    decoder,
     read_attention,
 )
-from specroof.parsers.model_config import ModelConfig
 from specroof.parsers.traits import USUAL_NAMES
 from specroof.reading.json_text import MAX_LAYERS, MAX_SIZE, Reader
 
@@ -53,8 +51,7 @@ def parse_mllama(config: ModelConfig) -> Architecture:
         block = weights.feed_forward(hidden_size, width)
         return _skipped(block) if is_skipped else block
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(skipped, attention),
         LayerPart(skipped, feed_forward),
         lookup_params=_MORE_ROWS * hidden_size,
@@ -90,8 +87,7 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
         )
         return replace(weights.experts(experts), idle=of_images)
 
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart([read_attention(keys)] * config.n_layers, attention_block),
         LayerPart(sparse, feed_forward),
     )
@@ -189,7 +185,7 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
     widths = [
         _nas_size(block, "ffn", lambda part: _nas_width(part, hidden_size)) for block in blocks
     ]
-    return decoder(config, LayerPart(heads, attention), LayerPart(widths, feed_forward))
+    return config.decoder(LayerPart(heads, attention), LayerPart(widths, feed_forward))
 
 
 def _nas_size(block: Reader, key: str, read: Callable[[Reader], int]) -> int | None:
@@ -246,7 +242,7 @@ class _Visit:
 def parse_dory(config: ModelConfig) -> Architecture:
     """Return a Dory: weights that several loops share are stored once and read in each."""
     keys, hidden_size = config.keys, config.hidden_size
-    usual, plain = attention_of(config)
+    usual, plain = config.attention()
     width = keys.positive_int("intermediate_size")
     mlp_bias = keys.flag("mlp_bias", default=False)
     visits, sublayers = _dory_visits(keys, config.n_layers)
@@ -269,8 +265,7 @@ def parse_dory(config: ModelConfig) -> Architecture:
 
     n_again = sum(visit.again for visit in visits)
     notes = (f"layers that run again are counted as {n_again} more, stored once",)
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart(visits, attention),
         LayerPart(visits, feed_forward),
         vector_params=keys.positive_int("vocab_size"),  # a scale of each logit

@@ -19,13 +19,12 @@ from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import (
     LayerPart,
     LayerWeights,
+    ModelConfig,
     attention_block,
-    decoder,
-    feed_forward_of,
     read_attention,
 )
 from specroof.parsers.formats import ModuleNames, Quantization, Rule
-from specroof.parsers.model_config import ModelConfig, quantization_section
+from specroof.parsers.model_config import quantization_section
 from specroof.reading.json_text import Reader
 
 
@@ -41,10 +40,9 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     other = _mimo_sliding(keys, full) if any(sliding) else full
     # The family has no shared experts: transformers and SGLang have no code for them.
     keys.positive_int("n_shared_experts", minimum=0, maximum=0, default=0)
-    return decoder(
-        config,
+    return config.decoder(
         LayerPart([other if slides else full for slides in sliding], attention_block),
-        feed_forward_of(config),
+        config.feed_forwards(),
     )
 
 
@@ -131,7 +129,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
         gate = ("g_proj", attention.hidden_size, attention.n_heads)
         return block.extended(*weights.matrices("self_attn.", HEADS, gate))
 
-    return decoder(config, LayerPart(_step_attentions(config), mixer), feed_forward_of(config))
+    return config.decoder(LayerPart(_step_attentions(config), mixer), config.feed_forwards())
 
 
 def _step_attentions(config: ModelConfig) -> list[AttentionShape]:
@@ -224,7 +222,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
             f"chunked attention sees the current {chunk} tokens: its cost begins anew at every "
             "multiple of them"
         )
-    return decoder(config, LayerPart(mixers, mixer), feed_forward_of(config), notes=notes)
+    return config.decoder(LayerPart(mixers, mixer), config.feed_forwards(), notes=notes)
 
 
 def _llama_mixers(keys: Reader, n_layers: int) -> Sequence[str]:
