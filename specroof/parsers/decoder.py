@@ -183,6 +183,14 @@ class LayerWeights:
         shard = FEED_FORWARD_REPLICATED
         return Linear(name, hidden_size, rows, self.plain, shard, kind="router", bias=bias)
 
+    def attention(self, shape: AttentionShape, *, module: str = "self_attn") -> Block:
+        """Return grouped-query attention; `module` is what checkpoints call it inside a layer."""
+        # Phi-3 stores queries, keys and values as one matrix, and names that.
+        stored = {"o_proj": "o_proj"}
+        return grouped_query_block(
+            shape, lambda name: self(f"{module}.{name}", f"{module}.{stored.get(name, 'qkv_proj')}")
+        )
+
     def feed_forward(
         self,
         hidden_size: int,
@@ -231,17 +239,6 @@ def stream_mixing(block: Block, width: int, rows: int) -> Linear:
         ("attn_hc_fn", ATTENTION_REPLICATED) if attends else ("ffn_hc_fn", FEED_FORWARD_REPLICATED)
     )
     return Linear(name, width, rows, FP32, shard, kind="residual")
-
-
-def attention_block(
-    shape: AttentionShape, weights: LayerWeights, *, module: str = "self_attn"
-) -> Block:
-    """Return grouped-query attention; `module` is what the checkpoint calls it inside a layer."""
-    # Phi-3 stores queries, keys and values as one matrix, and names that.
-    stored = {"o_proj": "o_proj"}
-    return grouped_query_block(
-        shape, lambda name: weights(f"{module}.{name}", f"{module}.{stored.get(name, 'qkv_proj')}")
-    )
 
 
 def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
@@ -491,7 +488,7 @@ class ModelConfig:
         gate_dim = _gate_dim(keys, traits, usual.head_dim)
 
         def attention(shape: AttentionShape, weights: LayerWeights) -> Block:
-            block = attention_block(shape, weights)
+            block = weights.attention(shape)
             head_norms = 2 * (traits.norm_vectors - 1) * shape.head_dim if shape.qk_norm else 0
             if all_heads_norm:
                 head_norms = (shape.n_heads + shape.n_kv_heads) * shape.head_dim

@@ -20,7 +20,6 @@ from specroof.parsers.decoder import (
     LayerPart,
     LayerWeights,
     ModelConfig,
-    attention_block,
     read_attention,
 )
 from specroof.reading.json_text import Reader
@@ -77,7 +76,7 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
         if kind == _CONV:
             return convolution(weights).extended(n_params=second_norm)
         seen = window if kind == _SLIDING else None
-        block = attention_block(replace(shape, qk_norm=True, window=seen), weights)
+        block = weights.attention(replace(shape, qk_norm=True, window=seen))
         gating = weights.matrices("self_attn.", HEADS, *gates)
         return block.extended(*gating, n_params=second_norm)
 
@@ -240,7 +239,7 @@ def _inkling_convolutions(mixer: _InklingMixer) -> Block:
 def _inkling_attention(mixer: _InklingMixer, weights: LayerWeights) -> Block:
     shape = mixer.shape
     relative = ("r_proj", shape.hidden_size, shape.n_heads * mixer.relative_dim)
-    return attention_block(shape, weights).extended(
+    return weights.attention(shape).extended(
         *weights.matrices("self_attn.", HEADS, relative),
         n_params=mixer.relative_dim * mixer.extent,
     )

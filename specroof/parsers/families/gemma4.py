@@ -15,7 +15,6 @@ from specroof.parsers.decoder import (
     LayerPart,
     LayerWeights,
     ModelConfig,
-    attention_block,
     head_counts,
     read_attention,
     shared_cache_block,
@@ -70,7 +69,7 @@ def _gemma4(
     def attention(kind: tuple[AttentionShape, bool], weights: LayerWeights) -> Block:
         shape, shares = kind
         # a second norm stands behind it
-        block = attention_block(shape, weights).extended(n_params=size)
+        block = weights.attention(shape).extended(n_params=size)
         if shares:
             return shared_cache_block(shape, block)
         if keys_are_values and shape.window is None:
@@ -222,7 +221,7 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     def attention(kind: tuple[int | None, bool], weights: LayerWeights) -> Block:
         window, shares = kind
         layer = replace(shape, window=window)
-        block = attention_block(layer, weights)
+        block = weights.attention(layer)
         if shares:
             block = shared_cache_block(layer, block)
         mixing = tuple(

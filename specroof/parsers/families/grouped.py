@@ -13,13 +13,7 @@ from typing import Final
 from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import HEADS, TENSOR
 from specroof.architecture.model import Architecture, AttentionShape, Block
-from specroof.parsers.decoder import (
-    ExpertsShape,
-    LayerWeights,
-    ModelConfig,
-    attention_block,
-    decoder_of,
-)
+from specroof.parsers.decoder import ExpertsShape, LayerWeights, ModelConfig, decoder_of
 
 
 def parse_falcon(config: ModelConfig) -> Architecture:
@@ -71,9 +65,7 @@ def parse_dbrx(config: ModelConfig) -> Architecture:
         feed_forward.positive_int("ffn_hidden_size"),
     )
     return config.decoder(
-        config.same_part(
-            lambda weights: attention_block(shape, weights, module="norm_attn_norm.attn")
-        ),
+        config.same_part(lambda weights: weights.attention(shape, module="norm_attn_norm.attn")),
         config.same_part(lambda weights: weights.experts(experts, config.routing.names)),
     )
 

@@ -30,7 +30,6 @@ from specroof.parsers.decoder import (
     LayerPart,
     LayerWeights,
     ModelConfig,
-    attention_block,
     head_counts,
     read_attention,
 )
@@ -192,7 +191,7 @@ def parse_jamba(config: ModelConfig) -> Architecture:
     attention = read_attention(keys)
 
     def mixer(is_attention: bool, weights: LayerWeights) -> Block:
-        return attention_block(attention, weights) if is_attention else scan(weights)
+        return weights.attention(attention) if is_attention else scan(weights)
 
     def feed_forward(is_sparse: bool, weights: LayerWeights) -> Block:
         if is_sparse and n_experts > 1:
@@ -232,9 +231,10 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         out_bias=keys.flag("projectors_bias", default=False),
         beside=True,
     )
+    attention = read_attention(keys, biased=True)
     return config.decoder(
         config.same_part(mamba),
-        LayerPart([read_attention(keys, biased=True)] * config.n_layers, attention_block),
+        config.same_part(lambda weights: weights.attention(attention)),
         feed_forward,
         state_dtype=None,
     )
@@ -297,7 +297,7 @@ def _granite_mamba(config: ModelConfig) -> BlockBuilder:
 def _granite_attention(config: ModelConfig) -> BlockBuilder:
     # configuration_granitemoehybrid.py: attention_bias False
     shape = read_attention(config.keys, biased=True)
-    return lambda weights: attention_block(shape, weights)
+    return lambda weights: weights.attention(shape)
 
 
 _GRANITE_MIXERS: Final[dict[str, Callable[[ModelConfig], BlockBuilder]]] = {
@@ -379,7 +379,7 @@ def _nemotron_attention(config: ModelConfig) -> BlockBuilder:
     # attention_head_dim.
     head_dim = keys.positive_int("head_dim", "attention_head_dim", default=128)
     shape = read_attention(keys, head_dim, biased=True)
-    return lambda weights: attention_block(shape, weights, module="mixer")
+    return lambda weights: weights.attention(shape, module="mixer")
 
 
 def _nemotron_mlp(config: ModelConfig) -> BlockBuilder:
@@ -479,7 +479,7 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
 
     def mixer(is_attention: bool, weights: LayerWeights) -> Block:
         if is_attention:
-            return attention_block(shape, weights, module=_GRIFFIN_MODULE)
+            return weights.attention(shape, module=_GRIFFIN_MODULE)
         into = [(name, hidden_size, width) for name in ("linear_y", "linear_x")]
         linears = weights.matrices(f"{_GRIFFIN_MODULE}.", HEADS, *into, bias=True)
         # a matrix of each head makes each of both gates

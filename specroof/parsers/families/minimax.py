@@ -15,13 +15,7 @@ from specroof.architecture.base import ATTENTION_REPLICATED, HEADS, Linear, by_k
 from specroof.architecture.block_sparse import BlockSparseAttention
 from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.architecture.recurrent import LightningAttention
-from specroof.parsers.decoder import (
-    LayerPart,
-    LayerWeights,
-    ModelConfig,
-    attention_block,
-    read_attention,
-)
+from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig, read_attention
 from specroof.reading.json_text import Reader
 
 _FULL: Final = "full_attention"
@@ -35,7 +29,7 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
 
     def mixer(attends: bool, weights: LayerWeights) -> Block:
         if attends:
-            return attention_block(attention, weights)
+            return weights.attention(attention)
         return _lightning_block(attention.hidden_size, lightning, weights)
 
     return config.decoder(
@@ -91,7 +85,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
     heads = attention.n_heads + attention.n_kv_heads if whole else 2 * normed
 
     def mixer(weights: LayerWeights) -> Block:
-        block = attention_block(attention, weights).extended(n_params=heads * attention.head_dim)
+        block = weights.attention(attention).extended(n_params=heads * attention.head_dim)
         return replace(block, norm_over_heads=whole)
 
     return config.decoder(config.same_part(mixer), config.feed_forwards())
@@ -126,7 +120,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     core = _searching_core(keys, attention) if any(searching) else None
 
     def mixer(searches: bool, weights: LayerWeights) -> Block:
-        block = attention_block(attention, weights)
+        block = weights.attention(attention)
         if not searches or core is None:
             return block
         linears = _indexer_linears(core.indexer, config.hidden_size, weights)

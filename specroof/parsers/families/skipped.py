@@ -15,7 +15,6 @@ from specroof.parsers.decoder import (
     LayerPart,
     LayerWeights,
     ModelConfig,
-    attention_block,
     read_attention,
 )
 from specroof.parsers.traits import USUAL_NAMES
@@ -42,8 +41,8 @@ def parse_mllama(config: ModelConfig) -> Architecture:
 
     def attention(is_skipped: bool, weights: LayerWeights) -> Block:
         if not is_skipped:
-            return attention_block(shape, weights)
-        block = attention_block(replace(shape, qk_norm=True), weights, module="cross_attn")
+            return weights.attention(shape)
+        block = weights.attention(replace(shape, qk_norm=True), module="cross_attn")
         # with the gates of both branches
         return _skipped(replace(block, core=None).extended(n_params=2))
 
@@ -87,8 +86,9 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
         )
         return replace(weights.experts(experts), idle=of_images)
 
+    attention = read_attention(keys)
     return config.decoder(
-        LayerPart([read_attention(keys)] * config.n_layers, attention_block),
+        config.same_part(lambda weights: weights.attention(attention)),
         LayerPart(sparse, feed_forward),
     )
 
@@ -163,7 +163,7 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
             return None
         if n_kv_heads == _SQUARE:
             return square("attention", weights, HEADS, bias=shape.out_bias)
-        return attention_block(replace(shape, n_kv_heads=n_kv_heads), weights)
+        return weights.attention(replace(shape, n_kv_heads=n_kv_heads))
 
     def feed_forward(width: int | None, weights: LayerWeights) -> Block | None:
         if width is None:

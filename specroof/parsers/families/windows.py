@@ -16,13 +16,7 @@ from typing import Final
 from specroof.architecture.base import HEADS, WEIGHT_FORMATS
 from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.model import Architecture, AttentionShape, Block
-from specroof.parsers.decoder import (
-    LayerPart,
-    LayerWeights,
-    ModelConfig,
-    attention_block,
-    read_attention,
-)
+from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig, read_attention
 from specroof.parsers.formats import ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import quantization_section
 from specroof.reading.json_text import Reader
@@ -41,7 +35,10 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     # The family has no shared experts: transformers and SGLang have no code for them.
     keys.positive_int("n_shared_experts", minimum=0, maximum=0, default=0)
     return config.decoder(
-        LayerPart([other if slides else full for slides in sliding], attention_block),
+        LayerPart(
+            [other if slides else full for slides in sliding],
+            lambda shape, weights: weights.attention(shape),
+        ),
         config.feed_forwards(),
     )
 
@@ -122,7 +119,7 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
     gated = keys.flag("use_head_wise_attn_gate", default=True)
 
     def mixer(attention: AttentionShape, weights: LayerWeights) -> Block:
-        block = attention_block(attention, weights)
+        block = weights.attention(attention)
         if not gated:
             return block
         # one gate per head
@@ -209,7 +206,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
     chunk = keys.optional_int("attention_chunk_size", missing=8192)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        block = attention_block(attention, weights)
+        block = weights.attention(attention)
         if kind == _FULL or chunk is None:
             return block
         heads = attention.n_heads, attention.n_kv_heads, attention.head_dim
