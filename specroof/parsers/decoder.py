@@ -249,64 +249,9 @@ def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
     return replace(block, core=SharedCacheAttention(core))
 
 
-# --- Sizes that most families spell alike: heads of attention, and experts -----------------------
-
 #: What transformers calls the number of experts in files that it saves again: the `attribute_map`
 #: of a configuration class takes these names for the family's own.
 SAVED_EXPERTS_KEYS: Final = ("num_local_experts", "num_experts", "n_routed_experts")
-
-
-def head_counts(
-    keys: Reader, *, heads_default: int | None = None, kv_default: int | None = None
-) -> tuple[int, int]:
-    """Return query heads and KV heads, which divide them; defaults are those of a config class."""
-    n_heads = keys.positive_int("num_attention_heads", default=heads_default)
-    n_kv_heads = keys.divisor(
-        "num_key_value_heads", of=n_heads, called="num_attention_heads", default=kv_default
-    )
-    return n_heads, n_kv_heads
-
-
-def split_head_dim(keys: Reader) -> int:
-    """Return `head_dim`, or where it is missing the heads' share of the hidden size."""
-    if keys.has("head_dim"):
-        return keys.positive_int("head_dim")
-    hidden_size = keys.positive_int("hidden_size")
-    n_heads = keys.positive_int("num_attention_heads")
-    if hidden_size % n_heads:
-        allowed = f"a divisor of hidden_size ({hidden_size}), or a head_dim beside it"
-        keys.refuse("num_attention_heads", allowed)
-    return keys.positive_int("head_dim", default=hidden_size // n_heads)
-
-
-def read_attention(
-    keys: Reader,
-    head_dim: int | None = None,
-    *,
-    heads: tuple[int, int] | None = None,
-    biased: bool = False,
-) -> AttentionShape:
-    """Return the sizes of grouped-query attention, with neither head norms nor sinks.
-
-    Parameters
-    ----------
-    keys
-        The config.
-    head_dim
-        Width of a head; None reads it, or takes the heads' share of the hidden size.
-    heads
-        Query and KV heads; None reads them.
-    biased
-        Whether the family has `attention_bias`, on all four projections and false by default.
-    """
-    bias = biased and keys.flag("attention_bias", default=False)
-    return AttentionShape(
-        keys.positive_int("hidden_size"),
-        *(heads or head_counts(keys)),
-        head_dim or split_head_dim(keys),
-        qkv_bias=bias,
-        out_bias=bias,
-    )
 
 
 _Kind = TypeVar("_Kind", bound=Hashable)
@@ -398,6 +343,54 @@ class ModelConfig:
         """Layers of the model, those of a draft head apart."""
         return self.keys.positive_int("num_hidden_layers", maximum=MAX_LAYERS)
 
+    def head_counts(
+        self, *, heads_default: int | None = None, kv_default: int | None = None
+    ) -> tuple[int, int]:
+        """Return query heads and KV heads, which divide them; defaults are of a config class."""
+        n_heads = self.keys.positive_int("num_attention_heads", default=heads_default)
+        n_kv_heads = self.keys.divisor(
+            "num_key_value_heads", of=n_heads, called="num_attention_heads", default=kv_default
+        )
+        return n_heads, n_kv_heads
+
+    def split_head_dim(self) -> int:
+        """Return `head_dim`, or where it is missing the heads' share of the hidden size."""
+        if self.keys.has("head_dim"):
+            return self.keys.positive_int("head_dim")
+        hidden_size = self.keys.positive_int("hidden_size")
+        n_heads = self.keys.positive_int("num_attention_heads")
+        if hidden_size % n_heads:
+            allowed = f"a divisor of hidden_size ({hidden_size}), or a head_dim beside it"
+            self.keys.refuse("num_attention_heads", allowed)
+        return self.keys.positive_int("head_dim", default=hidden_size // n_heads)
+
+    def read_attention(
+        self,
+        head_dim: int | None = None,
+        *,
+        heads: tuple[int, int] | None = None,
+        biased: bool = False,
+    ) -> AttentionShape:
+        """Return the sizes of grouped-query attention, with neither head norms nor sinks.
+
+        Parameters
+        ----------
+        head_dim
+            Width of a head; None reads it, or takes the heads' share of the hidden size.
+        heads
+            Query and KV heads; None reads them.
+        biased
+            Whether the family has `attention_bias`, on all four projections and false by default.
+        """
+        bias = biased and self.keys.flag("attention_bias", default=False)
+        return AttentionShape(
+            self.keys.positive_int("hidden_size"),
+            *(heads or self.head_counts()),
+            head_dim or self.split_head_dim(),
+            qkv_bias=bias,
+            out_bias=bias,
+        )
+
     def same_part(self, build: BlockBuilder) -> LayerPart[None]:
         """Return a block that all layers have alike."""
         return LayerPart([None] * self.n_layers, lambda _, weights: build(weights))
@@ -481,7 +474,7 @@ class ModelConfig:
     ) -> tuple[AttentionShape, Callable[[AttentionShape, LayerWeights], Block]]:
         """Return the sizes of attention, and what makes the block of one with a window."""
         keys, traits, hidden_size = self.keys, self.traits, self.hidden_size
-        usual = _attention_shape(keys, traits)
+        usual = _attention_shape(self)
         parallel = _holds(keys, traits.parallel)
         norm_params, _ = _norm_params(self)
         all_heads_norm = traits.norm_span == "heads" and _holds(keys, traits.qk_norm)
@@ -689,7 +682,8 @@ def _number(keys: Reader, number: Number, *, maximum: int = MAX_LAYERS) -> int:
     return default or 0
 
 
-def _attention_shape(keys: Reader, traits: Traits) -> AttentionShape:
+def _attention_shape(config: ModelConfig) -> AttentionShape:
+    keys, traits = config.keys, config.traits
     n_heads = keys.positive_int("num_attention_heads", default=traits.heads)
     kv_heads = traits.kv_heads
     if kv_heads == "all":
@@ -698,11 +692,11 @@ def _attention_shape(keys: Reader, traits: Traits) -> AttentionShape:
         heads = n_heads, 1 if keys.flag("multi_query", default=True) else n_heads
     else:
         kv_default = n_heads if isinstance(kv_heads, str) else kv_heads
-        heads = head_counts(keys, heads_default=traits.heads, kv_default=kv_default)
+        heads = config.head_counts(heads_default=traits.heads, kv_default=kv_default)
     return AttentionShape(
         keys.positive_int("hidden_size"),
         *heads,
-        _head_dim(keys, heads[0], traits),
+        _head_dim(config, heads[0]),
         qkv_bias=_holds(keys, traits.qkv_bias),
         out_bias=_holds(keys, traits.out_bias),
         qk_norm=traits.norm_span == "head" and _holds(keys, traits.qk_norm),
@@ -741,8 +735,9 @@ def _gate_dim(keys: Reader, traits: Traits, head_dim: int) -> int:
     return 1
 
 
-def _head_dim(keys: Reader, n_heads: int, traits: Traits) -> int:
+def _head_dim(config: ModelConfig, n_heads: int) -> int:
     """Return the width of a head; null is the heads' share of the hidden size."""
+    keys, traits = config.keys, config.traits
     if not traits.head_dim_keys:
         hidden_size = keys.positive_int("hidden_size")
         return hidden_size // keys.divisor(
@@ -750,7 +745,7 @@ def _head_dim(keys: Reader, n_heads: int, traits: Traits) -> int:
         )
     if traits.states_head_dim:
         return keys.positive_int(*traits.head_dim_keys)
-    return keys.optional_int("head_dim", missing=traits.head_dim) or split_head_dim(keys)
+    return keys.optional_int("head_dim", missing=traits.head_dim) or config.split_head_dim()
 
 
 def _width(keys: Reader, hidden_size: int, traits: Traits) -> int:

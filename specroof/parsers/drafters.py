@@ -37,13 +37,7 @@ from specroof.architecture.model import (
     stack_layers,
 )
 from specroof.errors import expect_word
-from specroof.parsers.decoder import (
-    LayerWeights,
-    ModelConfig,
-    head_counts,
-    shared_cache_block,
-    split_head_dim,
-)
+from specroof.parsers.decoder import LayerWeights, ModelConfig, shared_cache_block
 from specroof.parsers.families.latent import latent_block, latent_shape
 from specroof.parsers.formats import PLAIN_FORMATS, read_quantization
 from specroof.parsers.model_config import (
@@ -120,8 +114,8 @@ def layer_shapes(config: DraftConfig, *, qk_norm: bool, causal: bool = True) -> 
         (`configuration_llama.py`).
     """
     keys = config.keys
-    heads = head_counts(keys, kv_default=keys.positive_int("num_attention_heads"))
-    head_dim = split_head_dim(keys)
+    heads = config.head_counts(kv_default=keys.positive_int("num_attention_heads"))
+    head_dim = config.split_head_dim()
     sinks = config.setting("attention_sink_bias")
     bias = keys.flag("attention_bias", default=False)
     shape = DraftShape(
@@ -372,7 +366,7 @@ def _assistant_layers(config: DraftConfig) -> list[Layer]:
     slides = keys.sliding_layers(config.n_layers)
     if not slides:
         keys.refuse("layer_types", "a list of full_attention and sliding_attention")
-    heads = head_counts(keys)
+    heads = config.head_counts()
     head_dim = keys.positive_int("head_dim", default=256)  # configuration_gemma4.py
     full_dim = keys.positive_int("global_head_dim", default=512)
     window = keys.positive_int("sliding_window", default=512)

@@ -15,13 +15,7 @@ from typing import Any, Final
 from specroof.architecture.base import HEADS, Linear
 from specroof.architecture.model import Architecture, AttentionShape, Block, grouped_query_block
 from specroof.architecture.recurrent import ShortConvolution
-from specroof.parsers.decoder import (
-    BlockBuilder,
-    LayerPart,
-    LayerWeights,
-    ModelConfig,
-    read_attention,
-)
+from specroof.parsers.decoder import BlockBuilder, LayerPart, LayerWeights, ModelConfig
 from specroof.reading.json_text import Reader
 
 _CONV: Final = "conv"
@@ -65,7 +59,7 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
         usual[index % 4] if index else _CONV for index in range(config.n_layers)
     )
     # configuration_lfm3.py: head_dim 128, sliding_window 256, conv_L_cache 7; both flags True
-    shape = read_attention(keys, keys.positive_int("head_dim", default=128), biased=True)
+    shape = config.read_attention(keys.positive_int("head_dim", default=128), biased=True)
     window = keys.optional_int("sliding_window", missing=256)
     gated = keys.flag("use_attention_gate", default=True)
     gates = (("g_proj", hidden_size, shape.n_heads),) if gated else ()
@@ -86,7 +80,7 @@ def parse_lfm3(config: ModelConfig) -> Architecture:
 
 def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: LayerPart[Any]) -> Architecture:
     keys = config.keys
-    shape = replace(read_attention(keys), qk_norm=True)
+    shape = replace(config.read_attention(), qk_norm=True)
     convolution = _convolution_builder(config, default_kernel=3)
 
     def mixer(kind: str, weights: LayerWeights) -> Block:

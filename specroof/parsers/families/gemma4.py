@@ -15,8 +15,6 @@ from specroof.parsers.decoder import (
     LayerPart,
     LayerWeights,
     ModelConfig,
-    head_counts,
-    read_attention,
     shared_cache_block,
 )
 from specroof.reading.json_text import MAX_LAYERS, Reader
@@ -64,7 +62,7 @@ def _gemma4(
     slides = [*(keys.sliding_layers(config.n_layers) or usual)[:-1], False]
     shared = shared_layers(keys, slides)
     keys_are_values = keys.flag("attention_k_eq_v", default=False)
-    shapes = _attentions(keys, slides, window_default, keys_are_values=keys_are_values)
+    shapes = _attentions(config, slides, window_default, keys_are_values=keys_are_values)
 
     def attention(kind: tuple[AttentionShape, bool], weights: LayerWeights) -> Block:
         shape, shares = kind
@@ -121,7 +119,7 @@ def shared_layers(keys: Reader, slides: Sequence[bool], *, default: int = 0) -> 
 
 
 def _attentions(
-    keys: Reader, slides: Sequence[bool], window_default: int, *, keys_are_values: bool
+    config: ModelConfig, slides: Sequence[bool], window_default: int, *, keys_are_values: bool
 ) -> list[AttentionShape]:
     """Return the attention of each layer, given whether it slides.
 
@@ -130,8 +128,9 @@ def _attentions(
         transformers 5.23 has saved say by ``per_layer_config`` which layers have heads of another
         width or number, and the keys that say so of full layers are then without meaning.
     """
+    keys = config.keys
     head_dim = keys.positive_int("head_dim", default=256)
-    usual = replace(read_attention(keys, head_dim, biased=True), qk_norm=True)
+    usual = replace(config.read_attention(head_dim, biased=True), qk_norm=True)
     window = keys.positive_int("sliding_window", default=window_default)
     layers = keys.layer_overrides(len(slides), ("head_dim", "num_key_value_heads"))
     if layers is None:
@@ -201,8 +200,8 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     # attention_bias False, sliding_window 512, num_kv_shared_layers 15, altup_num_inputs 4,
     # laurel_rank 64, hidden_size_per_layer_input 256, vocab_size_per_layer_input 262144.
     head_dim = keys.positive_int("head_dim", default=256)
-    heads = head_counts(keys, heads_default=8, kv_default=2)
-    shape = replace(read_attention(keys, head_dim, heads=heads, biased=True), qk_norm=True)
+    heads = config.head_counts(heads_default=8, kv_default=2)
+    shape = replace(config.read_attention(head_dim, heads=heads, biased=True), qk_norm=True)
     # Every fifth layer attends fully.
     usual = [(index + 1) % 5 != 0 for index in range(n_layers)]
     slides = keys.sliding_layers(n_layers) or usual

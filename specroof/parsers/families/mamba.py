@@ -30,8 +30,6 @@ from specroof.parsers.decoder import (
     LayerPart,
     LayerWeights,
     ModelConfig,
-    head_counts,
-    read_attention,
 )
 from specroof.parsers.model_config import DTYPES
 from specroof.reading.json_text import MAX_LAYERS, Reader
@@ -188,7 +186,7 @@ def parse_jamba(config: ModelConfig) -> Architecture:
     experts = ExpertsShape(hidden_size, n_experts, top_k, width)
     channels = keys.positive_int("mamba_expand", default=2) * hidden_size
     scan = scan_builder(keys, hidden_size, channels, normed=True)
-    attention = read_attention(keys)
+    attention = config.read_attention()
 
     def mixer(is_attention: bool, weights: LayerWeights) -> Block:
         return weights.attention(attention) if is_attention else scan(weights)
@@ -231,7 +229,7 @@ def parse_falcon_h1(config: ModelConfig) -> Architecture:
         out_bias=keys.flag("projectors_bias", default=False),
         beside=True,
     )
-    attention = read_attention(keys, biased=True)
+    attention = config.read_attention(biased=True)
     return config.decoder(
         config.same_part(mamba),
         config.same_part(lambda weights: weights.attention(attention)),
@@ -296,7 +294,7 @@ def _granite_mamba(config: ModelConfig) -> BlockBuilder:
 
 def _granite_attention(config: ModelConfig) -> BlockBuilder:
     # configuration_granitemoehybrid.py: attention_bias False
-    shape = read_attention(config.keys, biased=True)
+    shape = config.read_attention(biased=True)
     return lambda weights: weights.attention(shape)
 
 
@@ -378,7 +376,7 @@ def _nemotron_attention(config: ModelConfig) -> BlockBuilder:
     # configuration_nemotron_h.py: attention_bias False, head_dim 128; the first models call it
     # attention_head_dim.
     head_dim = keys.positive_int("head_dim", "attention_head_dim", default=128)
-    shape = read_attention(keys, head_dim, biased=True)
+    shape = config.read_attention(head_dim, biased=True)
     return lambda weights: weights.attention(shape, module="mixer")
 
 
@@ -464,7 +462,7 @@ def parse_recurrent_gemma(config: ModelConfig) -> Architecture:
     n_heads = keys.positive_int("num_attention_heads")
     shape = AttentionShape(
         hidden_size,
-        *head_counts(keys, kv_default=n_heads),
+        *config.head_counts(kv_default=n_heads),
         hidden_size // keys.divisor("num_attention_heads", of=hidden_size, called="hidden_size"),
         qkv_bias=keys.flag("attention_bias", default=False),
         out_bias=True,
@@ -539,7 +537,7 @@ def parse_zamba(config: ModelConfig) -> Architecture:
         kinds = tuple(listed[:n_layers])
     size = keys.positive_int("attention_hidden_size", default=2 * hidden_size)
     dim = keys.positive_int("attention_head_dim", default=_zamba_head_dim(keys, hidden_size))
-    shape = AttentionShape(hidden_size, *head_counts(keys), dim)
+    shape = AttentionShape(hidden_size, *config.head_counts(), dim)
     shared = _ZambaBlocks(shape, size, keys.positive_int("intermediate_size"))
     channels = keys.positive_int("mamba_expand", default=2) * hidden_size
     heads = keys.divisor("n_mamba_heads", of=channels, called="the Mamba channels", default=2)
@@ -551,7 +549,7 @@ def parse_zamba2(config: ModelConfig) -> Architecture:
     keys, hidden_size = config.keys, config.hidden_size
     kinds = keys.texts("layers_block_type", allowed=_ZAMBA_MIXERS)
     dim, n_heads = _zamba_head_dim(keys, hidden_size), keys.positive_int("num_attention_heads")
-    shape = AttentionShape(hidden_size, *head_counts(keys, kv_default=n_heads), dim)
+    shape = AttentionShape(hidden_size, *config.head_counts(kv_default=n_heads), dim)
     width = keys.positive_int("intermediate_size", default=4 * hidden_size)
     bias = keys.flag("add_bias_linear", default=False)
     in_attention = keys.flag("use_shared_attention_adapter", default=False)

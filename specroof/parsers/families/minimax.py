@@ -15,7 +15,7 @@ from specroof.architecture.base import ATTENTION_REPLICATED, HEADS, Linear, by_k
 from specroof.architecture.block_sparse import BlockSparseAttention
 from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.architecture.recurrent import LightningAttention
-from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig, read_attention
+from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig
 from specroof.reading.json_text import Reader
 
 _FULL: Final = "full_attention"
@@ -24,7 +24,7 @@ _LINEAR: Final = "linear_attention"
 
 def parse_minimax_m1(config: ModelConfig) -> Architecture:
     """Return a MiniMax-M1; `intermediate_size` is the width of an expert."""
-    attention = read_attention(config.keys)
+    attention = config.read_attention()
     lightning = LightningAttention(attention.n_heads, attention.head_dim)
 
     def mixer(attends: bool, weights: LayerWeights) -> Block:
@@ -76,7 +76,7 @@ def parse_minimax_m2(config: ModelConfig) -> Architecture:
         # 0 is the linear attention of MiniMax-M1, which no model of this type has.
         keys.refuse("attn_type_list", "1 for every layer")
     keys.positive_int("shared_intermediate_size", minimum=0, maximum=0, default=0)
-    attention = read_attention(keys, keys.positive_int("head_dim", default=_HEAD_DIM))
+    attention = config.read_attention(keys.positive_int("head_dim", default=_HEAD_DIM))
     # transformers: head norms and correction bias always; the checkpoints have switches for both.
     # MiniMaxM2Attention: q_norm and k_norm are "per_layer", as wide as the projections.
     kind = keys.text("qk_norm_type", allowed=("per_head", "per_layer"), default="per_layer")
@@ -114,7 +114,7 @@ def parse_minimax_m3(config: ModelConfig) -> Architecture:
     if keys.flag("attention_output_gate", default=False):
         keys.refuse("attention_output_gate", "false, as in the published checkpoint")
     # MiniMaxM3VLAttention has a norm of one head's width for queries and for keys.
-    attention = read_attention(keys, keys.positive_int("head_dim", default=_HEAD_DIM))
+    attention = config.read_attention(keys.positive_int("head_dim", default=_HEAD_DIM))
     attention = replace(attention, qk_norm=keys.flag("use_qk_norm", default=True))
     searching = _sparse_attention(keys, config.n_layers)
     core = _searching_core(keys, attention) if any(searching) else None

@@ -10,13 +10,7 @@ from typing import Final
 from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
 from specroof.architecture.base import HEADS, TENSOR, Linear, Shard
 from specroof.architecture.model import Architecture, Block
-from specroof.parsers.decoder import (
-    ExpertsShape,
-    LayerPart,
-    LayerWeights,
-    ModelConfig,
-    read_attention,
-)
+from specroof.parsers.decoder import ExpertsShape, LayerPart, LayerWeights, ModelConfig
 from specroof.parsers.traits import USUAL_NAMES
 from specroof.reading.json_text import MAX_LAYERS, MAX_SIZE, Reader
 
@@ -36,7 +30,7 @@ def parse_mllama(config: ModelConfig) -> Architecture:
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
     crossing = frozenset(keys.ints("cross_attention_layers") or (3, 8, 13, 18, 23, 28, 33, 38))
     skipped = [index in crossing for index in range(n_layers)]
-    shape = read_attention(keys)
+    shape = config.read_attention()
     width = keys.positive_int("intermediate_size")
 
     def attention(is_skipped: bool, weights: LayerWeights) -> Block:
@@ -86,7 +80,7 @@ def parse_ernie4_5_vl_moe(config: ModelConfig) -> Architecture:
         )
         return replace(weights.experts(experts), idle=of_images)
 
-    attention = read_attention(keys)
+    attention = config.read_attention()
     return config.decoder(
         config.same_part(lambda weights: weights.attention(attention)),
         LayerPart(sparse, feed_forward),
@@ -150,7 +144,7 @@ def parse_nemotron_nas(config: ModelConfig) -> Architecture:
     keys, hidden_size, n_layers = config.keys, config.hidden_size, config.n_layers
     n_heads = keys.positive_int("num_attention_heads")
     # The checkpoints' configuration_decilm.py, after configuration_llama.py: both biases False.
-    shape = read_attention(keys, heads=(n_heads, n_heads), biased=True)
+    shape = config.read_attention(heads=(n_heads, n_heads), biased=True)
     mlp_bias = keys.flag("mlp_bias", default=False)
 
     def square(name: str, weights: LayerWeights, shard: Shard, *, bias: bool) -> Block:

@@ -16,7 +16,7 @@ from typing import Final
 from specroof.architecture.base import HEADS, WEIGHT_FORMATS
 from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.model import Architecture, AttentionShape, Block
-from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig, read_attention
+from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig
 from specroof.parsers.formats import ModuleNames, Quantization, Rule
 from specroof.parsers.model_config import quantization_section
 from specroof.reading.json_text import Reader
@@ -30,7 +30,7 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
     usual = [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
     sliding = listed or keys.sliding_layers(n_layers) or usual
-    full = _mimo_full(keys)
+    full = _mimo_full(config)
     other = _mimo_sliding(keys, full) if any(sliding) else full
     # The family has no shared experts: transformers and SGLang have no code for them.
     keys.positive_int("n_shared_experts", minimum=0, maximum=0, default=0)
@@ -43,10 +43,11 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     )
 
 
-def _mimo_full(keys: Reader) -> AttentionShape:
+def _mimo_full(config: ModelConfig) -> AttentionShape:
+    keys = config.keys
     head_dim = keys.positive_int("head_dim")
     return replace(
-        read_attention(keys, head_dim),
+        config.read_attention(head_dim),
         # configuration_mimo_v2_flash.py: attention_bias False, never on the output
         qkv_bias=keys.flag("attention_bias", default=False),
         # SGLang: sinks where a flag says so
@@ -137,7 +138,7 @@ def _step_attentions(config: ModelConfig) -> list[AttentionShape]:
         keys.positive_int("num_attention_groups", "num_key_value_heads"),
     )
     # configuration_step3p7.py: attention_bias False, on all four projections
-    usual = read_attention(keys, heads=heads, biased=True)
+    usual = config.read_attention(heads=heads, biased=True)
     full = _step_checked(keys, replace(usual, qk_norm=True))
     # configuration_step3p7.py: without the list, which goes on with draft layers, all attend fully
     sliding = keys.sliding_layers(config.n_layers) or [False] * config.n_layers
@@ -201,7 +202,7 @@ def parse_llama4(config: ModelConfig) -> Architecture:
     # configuration_llama4.py: attention_bias False, head_dim 128, a share of hidden_size where it
     # is null. The norm of queries and keys (use_qk_norm) has no weights.
     head_dim = keys.optional_int("head_dim", missing=128)
-    attention = read_attention(keys, head_dim, biased=True)
+    attention = config.read_attention(head_dim, biased=True)
     # configuration_llama4.py: attention_chunk_size 8192; null means no chunks.
     chunk = keys.optional_int("attention_chunk_size", missing=8192)
 
