@@ -70,7 +70,7 @@ class RingAttention(HeadsAttention):
         return self.slots
 
     def costs(self, setting: PassSettings) -> list[OpCost]:
-        seen = (setting.forward, setting.options, self.slots)
+        seen = (setting, self.slots)
         pairs, read = counted_pairs(*seen), cached_tokens_read(*seen)
         return [heads_op(self, setting, pairs=pairs, read=read)]
 

@@ -9,11 +9,9 @@ from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     CacheDtypes,
     ContextExchange,
-    ForwardPass,
     Heads,
     Kept,
     OpCost,
-    Options,
     PassSettings,
     Shard,
     SoftmaxAttention,
@@ -123,9 +121,8 @@ class GroupedQueryAttention(HeadsAttention):
         >>> float(op.cache_bytes)  # 2 sequences * 8 heads * 256 elements * 2 bytes * 1004 tokens
         8224768.0
         """
-        forward, options = setting.forward, setting.options
-        pairs = counted_pairs(forward, options, self.window, causal=self.causal)
-        read = cached_tokens_read(forward, options, self.window)
+        pairs = counted_pairs(setting, self.window, causal=self.causal)
+        read = cached_tokens_read(setting, self.window)
         return [heads_op(self, setting, pairs=pairs, read=read)]
 
 
@@ -328,11 +325,11 @@ def _pairs_below(positions: Array, window: int | None) -> Array:
     return np.asarray(within * (within + 1) / 2 + window * (positions - within))
 
 
-def cached_tokens_read(forward: ForwardPass, options: Options, window: int | None = None) -> Array:
+def cached_tokens_read(setting: PassSettings, window: int | None = None) -> Array:
     """Return the cached positions of one sequence that a pass reads, whatever its query length.
 
     The first query of a pass sees ``window - 1`` cached positions, the later ones fewer. Where
-    `options` count the cached context alone, a full window of it is seen.
+    its options count the cached context alone, a full window of it is seen.
 
     Source
         One read for all queries: Pope et al. 2022, arXiv:2211.05102, section 3.3.
@@ -340,18 +337,20 @@ def cached_tokens_read(forward: ForwardPass, options: Options, window: int | Non
     Examples
     --------
     >>> verify = ForwardPass(batch_size=1, query_len=4, context_len=1000)
-    >>> float(cached_tokens_read(verify, Options(), window=128))
+    >>> setting = PassSettings(verify, Options(), "bf16", "fp32", "bf16")
+    >>> float(cached_tokens_read(setting, window=128))
     127.0
     """
+    context_len = setting.forward.context_len
     if window is None:
-        return forward.context_len
-    return np.minimum(forward.context_len, window - 1 if options.counts_all else window)
+        return context_len
+    return np.minimum(context_len, window - 1 if setting.options.counts_all else window)
 
 
 def counted_pairs(
-    forward: ForwardPass, options: Options, window: int | None = None, *, causal: bool = True
+    setting: PassSettings, window: int | None = None, *, causal: bool = True
 ) -> Array:
-    """Return the (query, key) pairs of one sequence that `options` count.
+    """Return the (query, key) pairs of one sequence that the options of a pass count.
 
     ``count="attention+ffn"`` leaves out the keys of the pass itself, as published estimators do.
     Where the pass is not `causal`, its positions see each other both ways.
@@ -363,31 +362,31 @@ def counted_pairs(
     Examples
     --------
     >>> verify = ForwardPass(batch_size=1, query_len=4, context_len=1000)
-    >>> (
-    ...     float(counted_pairs(verify, Options())),
-    ...     float(counted_pairs(verify, Options(count="attention+ffn"))),
-    ... )
-    (4010.0, 4000.0)
+    >>> for options in (Options(), Options(count="attention+ffn")):
+    ...     float(counted_pairs(PassSettings(verify, options, "bf16", "fp32", "bf16")))
+    4010.0
+    4000.0
     """
-    if options.counts_all:
+    forward = setting.forward
+    if setting.options.counts_all:
         attended = attended_tokens if causal else two_way_tokens
         return attended(forward.query_len, forward.context_len, window)
-    return np.asarray(forward.query_len * cached_tokens_read(forward, options, window))
+    return np.asarray(forward.query_len * cached_tokens_read(setting, window))
 
 
-def attention_flops(*, n_heads: int, pair_dims: int, batch_size: Array, pairs: Array) -> Array:
+def attention_flops(setting: PassSettings, n_heads: int, pair_dims: int, pairs: Array) -> Array:
     r"""Return the FLOP of scores and values, :math:`QK^\top` and :math:`PV`.
 
     .. math:: F = 2 \, B \, n_h \, (d_k + d_v) \, A
 
     Parameters
     ----------
+    setting
+        The pass, of B sequences.
     n_heads
         Query heads.
     pair_dims
         ``d_k + d_v``: multiply-adds per pair and head.
-    batch_size
-        Sequences.
     pairs
         (query, key) pairs per sequence, from `attended_tokens`.
 
@@ -400,11 +399,12 @@ def attention_flops(*, n_heads: int, pair_dims: int, batch_size: Array, pairs: A
 
     Examples
     --------
-    >>> sequence, pairs = np.array(1.0), attended_tokens(1, 4095)
-    >>> float(attention_flops(n_heads=32, pair_dims=256, batch_size=sequence, pairs=pairs))
+    >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4095)
+    >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
+    >>> float(attention_flops(setting, 32, 256, attended_tokens(1, 4095)))
     67108864.0
     """
-    return matmul_flops(n_heads * pair_dims * batch_size * pairs)
+    return matmul_flops(n_heads * pair_dims * setting.forward.batch_size * pairs)
 
 
 def thread_blocks(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Array:
@@ -616,15 +616,9 @@ def heads_op(core: HeadsAttention, setting: PassSettings, *, pairs: Array, read:
     (320.0, 160.0)
     """
     token_bytes = kv_token_bytes(core, setting.kv_dtype)
-    flops = attention_flops(
-        n_heads=core.n_heads,
-        pair_dims=core.head_dim + core.value_dim,
-        batch_size=setting.forward.batch_size,
-        pairs=pairs,
-    )
     return attention_op(
         setting,
-        flops=flops,
+        flops=attention_flops(setting, core.n_heads, core.head_dim + core.value_dim, pairs),
         read_bytes=np.asarray(token_bytes * read),
         new_bytes=token_bytes * setting.forward.query_len,
         shard=cache_only(core.n_kv_heads),

@@ -97,7 +97,7 @@ class BlockSparseAttention(HeadsAttention):
         scan = indexer_op(
             indexer,
             setting,
-            pairs=counted_pairs(forward, options),
+            pairs=counted_pairs(setting),
             read=forward.context_len,
             new=forward.query_len,
             key_bytes=_index_key_bytes(self, setting.kv_dtype),

@@ -125,18 +125,12 @@ class CompressedAttention(SoftmaxAttention):
         raw_bytes = entry_bytes(self, setting.kv_dtype, options.v4_attention)
         top_k = self.indexer.top_k if self.indexer else None
         dims = 2 * self.entry_dim + (self.rope_dim if options.v4_attention == "mla-like" else 0)
-        flops = attention_flops(
-            n_heads=self.n_heads,
-            pair_dims=dims,
-            batch_size=forward.batch_size,
-            pairs=counted_pairs(forward, options, self.window)
-            + _counted_entries(self, setting, top_k),
-        )
-        read = cached_tokens_read(forward, options, self.window)
+        pairs = counted_pairs(setting, self.window) + _counted_entries(self, setting, top_k)
+        read = cached_tokens_read(setting, self.window)
         # Rules say how the index is read.
         attention = attention_op(
             replace(setting, reading=setting.reading.of_chosen),
-            flops=flops,
+            flops=attention_flops(setting, self.n_heads, dims, pairs),
             read_bytes=raw_bytes * (read + _entries_at(self, forward.context_len, top_k)),
             new_bytes=raw_bytes
             * (forward.query_len + _entries_per_token(self) * forward.query_len),

@@ -133,26 +133,17 @@ class LatentAttention(SoftmaxAttention):
         >>> float(op.flops)  # one pair: 2 * 128 * (2 * 512 + 64)
         278528.0
         """
-        forward, options = setting.forward, setting.options
+        forward = setting.forward
         top_k = self.top_k
         token_bytes = latent_bytes(self, setting.kv_dtype)
         seen = self.window if top_k is None else top_k
-        pairs = counted_pairs(forward, options, seen, causal=self.causal)
-        flops = attention_flops(
-            n_heads=self.n_heads,
-            pair_dims=2 * self.latent_dim + self.rope_dim,
-            batch_size=forward.batch_size,
-            pairs=pairs,
-        )
+        pairs = counted_pairs(setting, seen, causal=self.causal)
+        pair_dims = 2 * self.latent_dim + self.rope_dim
+        flops = attention_flops(setting, self.n_heads, pair_dims, pairs)
         expansion = []
         as_prefill = setting.reading.kind == "prefill"
         if (forward.settled or as_prefill) and top_k is None and self.head_dims is not None:
-            expanded_flops = attention_flops(
-                n_heads=self.n_heads,
-                pair_dims=sum(self.head_dims),
-                batch_size=forward.batch_size,
-                pairs=pairs,
-            )
+            expanded_flops = attention_flops(setting, self.n_heads, sum(self.head_dims), pairs)
             projection = expansion_op(self, self.head_dims, setting)
             if forward.settled:
                 flops = np.minimum(flops, expanded_flops + projection.flops)
@@ -170,7 +161,7 @@ class LatentAttention(SoftmaxAttention):
         attention = attention_op(
             setting if top_k is None else replace(setting, reading=setting.reading.of_chosen),
             flops=flops,
-            read_bytes=token_bytes * cached_tokens_read(forward, options, seen),
+            read_bytes=token_bytes * cached_tokens_read(setting, seen),
             new_bytes=token_bytes * forward.query_len,
             shard=cache_only(1),
             n_heads=self.n_heads,
@@ -187,7 +178,7 @@ class LatentAttention(SoftmaxAttention):
         scan = indexer_op(
             self.indexer,
             setting,
-            pairs=counted_pairs(forward, options),
+            pairs=counted_pairs(setting),
             read=forward.context_len,
             new=forward.query_len,
         )
@@ -271,7 +262,7 @@ def expansion_op(
     (4194304.0, 20480.0)
     """
     forward = setting.forward
-    cached = forward.batch_size * cached_tokens_read(forward, setting.options, core.window)
+    cached = forward.batch_size * cached_tokens_read(setting, core.window)
     moved = 2 * core.n_heads * sum(head_dims) * dtype_bytes(setting.activation_dtype)
     projected_dims = core.n_heads * (sum(head_dims) - core.rope_dim)
     return core_op(
