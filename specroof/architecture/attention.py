@@ -336,6 +336,7 @@ def cached_tokens_read(setting: PassSettings, window: int | None = None) -> Arra
 
     Examples
     --------
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> verify = ForwardPass(batch_size=1, query_len=4, context_len=1000)
     >>> setting = PassSettings(verify, Options(), "bf16", "fp32", "bf16")
     >>> float(cached_tokens_read(setting, window=128))
@@ -361,6 +362,7 @@ def counted_pairs(
 
     Examples
     --------
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> verify = ForwardPass(batch_size=1, query_len=4, context_len=1000)
     >>> for options in (Options(), Options(count="attention+ffn")):
     ...     float(counted_pairs(PassSettings(verify, options, "bf16", "fp32", "bf16")))
@@ -399,6 +401,7 @@ def attention_flops(setting: PassSettings, n_heads: int, pair_dims: int, pairs: 
 
     Examples
     --------
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=4095)
     >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
     >>> float(attention_flops(setting, 32, 256, attended_tokens(1, 4095)))
@@ -427,7 +430,7 @@ def thread_blocks(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Ar
 
     Examples
     --------
-    >>> from specroof.architecture.base import CacheReading
+    >>> from specroof.architecture.base import CacheReading, ForwardPass, Options
     >>> verify = ForwardPass(batch_size=1, query_len=8, context_len=1000)
     >>> def blocks(**of_kernel):
     ...     reading = CacheReading("unsplit", **of_kernel)
@@ -453,7 +456,7 @@ def query_tiles(setting: PassSettings, *, n_heads: int, n_kv_heads: int) -> Arra
 
     Examples
     --------
-    >>> from specroof.architecture.base import CacheReading
+    >>> from specroof.architecture.base import CacheReading, ForwardPass, Options
     >>> verify = ForwardPass(batch_size=1, query_len=8, context_len=1000)
     >>> reading = CacheReading("unsplit", tile=16, packed=True)
     >>> setting = PassSettings(verify, Options(), "bf16", "fp32", "bf16", reading=reading)
@@ -495,6 +498,7 @@ def context_exchange(
 
     Examples
     --------
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> decode = ForwardPass(batch_size=2, query_len=1, context_len=9)
     >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
     >>> no, cached = np.zeros((), dtype=bool), np.zeros(())
@@ -546,7 +550,7 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
 
     Examples
     --------
-    >>> from specroof.architecture.base import CacheReading
+    >>> from specroof.architecture.base import CacheReading, ForwardPass, Options
     >>> verify = ForwardPass(batch_size=2, query_len=3, context_len=10)
     >>> def op(reading):
     ...     return attention_op(
@@ -608,6 +612,7 @@ def heads_op(core: HeadsAttention, setting: PassSettings, *, pairs: Array, read:
 
     Examples
     --------
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> core = GroupedQueryAttention(n_heads=2, n_kv_heads=1, head_dim=4, value_dim=4)
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=9)
     >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
@@ -667,6 +672,7 @@ def indexer_op(  # noqa: PLR0913 - what indexers differ in, by name
 
     Examples
     --------
+    >>> from specroof.architecture.base import ForwardPass, Options
     >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=100)
     >>> setting = PassSettings(decode, Options(), "fp8", "fp32", "bf16")
     >>> op = indexer_op(
