@@ -38,7 +38,7 @@ from specroof.architecture.model import (
 )
 from specroof.errors import expect_word
 from specroof.parsers.decoder import LayerWeights, ModelConfig, shared_cache_block
-from specroof.parsers.families.latent import latent_block, latent_shape
+from specroof.parsers.families.latent import LatentShape
 from specroof.parsers.formats import PLAIN_FORMATS, read_quantization
 from specroof.parsers.model_config import (
     activation_dtype,
@@ -545,7 +545,7 @@ def _latent_layers(config: DraftConfig, *, causal: bool) -> list[Layer]:
     """Return layers of latent attention (kimi-k3-dflash2), counted without a window."""
     keys, weights = config.keys, LayerWeights(config.quantization, 0)
     size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
-    attention = latent_block(latent_shape(keys), weights)
+    attention = LatentShape.read(keys).block(weights)
     attention = attention if causal else _both_ways(attention)
     layer = Layer((attention, weights.feed_forward(size, width)))
     return [layer] * config.n_layers

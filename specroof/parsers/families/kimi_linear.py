@@ -21,16 +21,7 @@ from specroof.parsers.decoder import (
     ModelConfig,
     stream_mixing,
 )
-from specroof.parsers.families.latent import (
-    FULL_INDEX,
-    LatentShape,
-    indexer_kinds,
-    latent_block,
-    latent_shape,
-    plain_latent_shape,
-    read_indexer,
-    sharing,
-)
+from specroof.parsers.families.latent import FULL_INDEX, LatentShape, indexer_kinds, read_indexer
 from specroof.reading.json_text import Reader
 
 _LINEAR: Final = "linear_attention"
@@ -122,7 +113,7 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         blocks, 0.3 MFLOP of a sublayer's 900; their weights are counted.
     """
     keys, hidden_size = config.keys, config.hidden_size
-    latent = latent_shape(keys)
+    latent = LatentShape.read(keys)
     # modeling_kimi_linear.py: no gate unless a key says so.
     if keys.flag("mla_use_output_gate", default=False):
         latent = replace(latent, gate_dim=latent.value_dim)
@@ -134,7 +125,7 @@ def parse_kimi_linear(config: ModelConfig) -> Architecture:
         config, residual_params = replace(config, family="kimi_k3"), 2 * hidden_size
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        block = latent_block(latent, weights) if kind == _FULL else delta(weights)
+        block = latent.block(weights) if kind == _FULL else delta(weights)
         return block.extended(n_params=residual_params)
 
     return config.decoder(
@@ -182,7 +173,7 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
     rows = (2 + n_streams) * n_streams if keys.flag("mhc", default=True) else 0
     delta = _kimi_delta(keys)
     full = _pooled_shape(keys)
-    shared = sharing(full)
+    shared = full.sharing()
 
     def mixed(block: Block) -> Block:
         if not rows:
@@ -210,12 +201,12 @@ def _pooled_shape(keys: Reader) -> LatentShape:
         keys.mistake("q_lora_rank", "a whole number from 1", instead=1)
     indexer = read_indexer(keys)
     pool = keys.divisor("index_kpool", of=indexer.top_k, called="index_topk", default=16)
-    return replace(latent_shape(keys, rotates=False), indexer=replace(indexer, key_tokens=pool))
+    return replace(LatentShape.read(keys, rotates=False), indexer=replace(indexer, key_tokens=pool))
 
 
 def _pooled_block(shape: LatentShape, weights: LayerWeights) -> Block:
     """Return latent attention, with what makes one index key of a pool: gates and positions."""
-    block, indexer = latent_block(shape, weights), shape.indexer
+    block, indexer = shape.block(weights), shape.indexer
     if indexer is None:
         return block
     gate = replicated("indexer_gate", shape.hidden_size, indexer.head_dim, weights.plain)
@@ -235,7 +226,7 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
     keys, n_layers = config.keys, config.n_layers
     has_delta = keys.has("short_conv_kernel_size")
     linear = _ling_delta(keys) if has_delta else _ling_lightning(keys)
-    latent = plain_latent_shape(keys)
+    latent = LatentShape.read_plain(keys)
     # A gate is as wide as the heads, or as their values.
     gate_dims = {"head_wise": 1, "element_wise": latent.value_dim}
     granularity = "gated_attention_proj_granularity_type"
@@ -252,7 +243,7 @@ def parse_bailing_hybrid(config: ModelConfig) -> Architecture:
         config = config.of_row(replace(config.traits, routing=routing))
 
     def mixer(kind: str, weights: LayerWeights) -> Block:
-        return latent_block(latent, weights) if kind == _FULL else linear(weights)
+        return latent.block(weights) if kind == _FULL else linear(weights)
 
     return config.decoder(
         LayerPart(_ling_kinds(keys, n_layers), mixer),

@@ -75,53 +75,88 @@ class LatentShape:
     gate_name: str = "g_proj"
     window: int | None = None
 
+    @staticmethod
+    def read(keys: Reader, *, value_dim: int | None = None, rotates: bool = True) -> "LatentShape":
+        """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once.
+
+        `value_dim` is the width of a head's value where no key says so; None refuses such a config.
+        Where no key `rotates`, the width of that part is 0, and stated.
+        """
+        if "q_lora_rank" not in keys.values:
+            # Null means something (no compression), so leaving the key out does not.
+            keys.mistake("q_lora_rank", "a whole number from 1, or null", instead=1)
+        shape = LatentShape.read_plain(keys, value_dim=value_dim, rotates=rotates)
+        return replace(shape, query_rank=keys.optional_int("q_lora_rank"))
+
+    @staticmethod
+    def read_plain(
+        keys: Reader, *, value_dim: int | None = None, rotates: bool = True
+    ) -> "LatentShape":
+        """Return the sizes of latent attention whose queries are projected at once."""
+        keys.pass_over("head_dim num_key_value_heads qk_head_dim")  # the cache has no heads
+        return LatentShape(
+            keys.positive_int("hidden_size"),
+            keys.positive_int("num_attention_heads"),
+            None,
+            keys.positive_int("kv_lora_rank"),
+            keys.positive_int("qk_nope_head_dim"),
+            keys.positive_int("qk_rope_head_dim")
+            if rotates
+            else keys.positive_int("qk_rope_head_dim", minimum=0, maximum=0),
+            keys.positive_int("v_head_dim", default=value_dim),
+            # configuration_deepseek_v3.py: attention_bias False
+            bias=keys.flag("attention_bias", default=False),
+        )
+
+    def sharing(self) -> "LatentShape":
+        """Return attention to what an earlier layer's indexer has picked."""
+        top_k = self.indexer.top_k if self.indexer else None
+        return replace(self, indexer=None, shared_top_k=top_k)
+
+    def block(self, weights: LayerWeights, *, module: str = "self_attn") -> Block:
+        """Return latent attention with its projections; `module` is what the checkpoint calls it.
+
+        The up-projection of the latent is one matrix here and is absorbed into queries and outputs
+        by engines when they decode: the same weights and, per new token, the same arithmetic.
+        """
+        linears = tuple(
+            Linear(name, in_features, out_features, weights(f"{module}.{name}"), shard, bias=bias)
+            for name, in_features, out_features, shard, bias in _latent_matrices(self)
+        )
+        norms = self.hidden_size + (self.query_rank or 0) + self.latent_dim
+        index_norm = 2 * self.indexer.head_dim if self.indexer else 0  # weight and bias
+        gate = (self.gate_name, self.hidden_size, self.n_heads * self.gate_dim)
+        return Block(
+            "attention",
+            (
+                *linears,
+                *_indexer_linears(self, weights),
+                *weights.matrices(f"{module}.", HEADS, *((gate,) if self.gate_dim else ())),
+            ),
+            LatentAttention(
+                self.n_heads,
+                self.latent_dim,
+                self.rope_dim,
+                self.indexer,
+                self.shared_top_k,
+                head_dims=(self.nope_dim + self.rope_dim, self.value_dim),
+                window=self.window,
+            ),
+            vector_params=norms + index_norm,
+        )
+
 
 def parse_latent(config: ModelConfig) -> Architecture:
     """Return a model whose layers attend alike, to all tokens.
 
     `num_key_value_heads` says nothing about its cache; V2-Lite does not compress its queries.
     """
-    return _latent_decoder(config, [latent_shape(config.keys)] * config.n_layers)
+    return _latent_decoder(config, [LatentShape.read(config.keys)] * config.n_layers)
 
 
 def parse_deepseek_v32(config: ModelConfig) -> Architecture:
     """Return a DeepSeek-V3.2: every layer attends to the tokens that its indexer picks."""
     return _latent_decoder(config, [_searching_shape(config.keys)] * config.n_layers)
-
-
-def latent_shape(
-    keys: Reader, *, value_dim: int | None = None, rotates: bool = True
-) -> LatentShape:
-    """Return the sizes of latent attention; a null `q_lora_rank` projects queries at once.
-
-    `value_dim` is the width of a head's value where no key says so; None refuses such a config.
-    Where no key `rotates`, the width of that part is 0, and stated.
-    """
-    if "q_lora_rank" not in keys.values:
-        # Null means something (no compression), so leaving the key out does not.
-        keys.mistake("q_lora_rank", "a whole number from 1, or null", instead=1)
-    shape = plain_latent_shape(keys, value_dim=value_dim, rotates=rotates)
-    return replace(shape, query_rank=keys.optional_int("q_lora_rank"))
-
-
-def plain_latent_shape(
-    keys: Reader, *, value_dim: int | None = None, rotates: bool = True
-) -> LatentShape:
-    """Return the sizes of latent attention whose queries are projected at once."""
-    keys.pass_over("head_dim num_key_value_heads qk_head_dim")  # the cache has no heads
-    return LatentShape(
-        keys.positive_int("hidden_size"),
-        keys.positive_int("num_attention_heads"),
-        None,
-        keys.positive_int("kv_lora_rank"),
-        keys.positive_int("qk_nope_head_dim"),
-        keys.positive_int("qk_rope_head_dim")
-        if rotates
-        else keys.positive_int("qk_rope_head_dim", minimum=0, maximum=0),
-        keys.positive_int("v_head_dim", default=value_dim),
-        # configuration_deepseek_v3.py: attention_bias False
-        bias=keys.flag("attention_bias", default=False),
-    )
 
 
 def _searching_shape(keys: Reader) -> LatentShape:
@@ -132,7 +167,7 @@ def _searching_shape(keys: Reader) -> LatentShape:
     if not keys.has("q_lora_rank"):
         keys.mistake("q_lora_rank", "a whole number from 1", instead=1)
     keys.texts("layer_types", allowed=("deepseek_sparse_attention", "indexed_attention"))
-    return replace(latent_shape(keys), indexer=read_indexer(keys))
+    return replace(LatentShape.read(keys), indexer=read_indexer(keys))
 
 
 def read_indexer(keys: Reader) -> Indexer:
@@ -145,40 +180,7 @@ def read_indexer(keys: Reader) -> Indexer:
 
 
 def _latent_decoder(config: ModelConfig, attentions: Sequence[LatentShape]) -> Architecture:
-    return config.decoder(LayerPart(attentions, latent_block), config.feed_forwards())
-
-
-def latent_block(shape: LatentShape, weights: LayerWeights, *, module: str = "self_attn") -> Block:
-    """Return latent attention with its projections; `module` is what the checkpoint calls it.
-
-    The up-projection of the latent is one matrix here and is absorbed into queries and outputs
-    by engines when they decode: the same weights and, per new token, the same arithmetic.
-    """
-    linears = tuple(
-        Linear(name, in_features, out_features, weights(f"{module}.{name}"), shard, bias=bias)
-        for name, in_features, out_features, shard, bias in _latent_matrices(shape)
-    )
-    norms = shape.hidden_size + (shape.query_rank or 0) + shape.latent_dim
-    index_norm = 2 * shape.indexer.head_dim if shape.indexer else 0  # weight and bias
-    gate = (shape.gate_name, shape.hidden_size, shape.n_heads * shape.gate_dim)
-    return Block(
-        "attention",
-        (
-            *linears,
-            *_indexer_linears(shape, weights),
-            *weights.matrices(f"{module}.", HEADS, *((gate,) if shape.gate_dim else ())),
-        ),
-        LatentAttention(
-            shape.n_heads,
-            shape.latent_dim,
-            shape.rope_dim,
-            shape.indexer,
-            shape.shared_top_k,
-            head_dims=(shape.nope_dim + shape.rope_dim, shape.value_dim),
-            window=shape.window,
-        ),
-        vector_params=norms + index_norm,
-    )
+    return config.decoder(LayerPart(attentions, LatentShape.block), config.feed_forwards())
 
 
 def _latent_matrices(shape: LatentShape) -> Iterator[tuple[str, int, int, Shard, bool]]:
@@ -224,7 +226,7 @@ def index_weights(hidden_size: int, indexer: Indexer, weights: LayerWeights) -> 
 def parse_minicpm3(config: ModelConfig) -> Architecture:
     """Return a MiniCPM3, a dense one."""
     value_dim = config.hidden_size // config.keys.positive_int("num_attention_heads")
-    shape = latent_shape(config.keys, value_dim=value_dim)
+    shape = LatentShape.read(config.keys, value_dim=value_dim)
     return _latent_decoder(config, [shape] * config.n_layers)
 
 
@@ -241,7 +243,7 @@ def parse_axk1(config: ModelConfig) -> Architecture:
         return block.extended(n_params=config.hidden_size if is_sparse else 0)
 
     return config.decoder(
-        LayerPart([latent_shape(config.keys)] * config.n_layers, latent_block),
+        LayerPart([LatentShape.read(config.keys)] * config.n_layers, LatentShape.block),
         config.feed_forwards().changed(normed),
     )
 
@@ -260,7 +262,7 @@ def parse_axk2(config: ModelConfig) -> Architecture:
         return block.extended(*weights.matrices(f"{norm}.mlp.", shard, *rows))
 
     def attention(shape: LatentShape, weights: LayerWeights) -> Block:
-        block = latent_block(shape, weights)
+        block = shape.block(weights)
         rows = shape.n_heads * (shape.nope_dim + shape.rope_dim + shape.value_dim)
         taken, form = 2 * (shape.query_rank or 0), weights("self_attn.q_gate_proj")
         fused = Linear("q_gate_proj", taken, rows, form, HEADS)
@@ -304,14 +306,8 @@ def parse_glm_moe_dsa(config: ModelConfig) -> Architecture:
 
 def _picking(full: LatentShape, kinds: Sequence[str]) -> list[LatentShape]:
     """Return the attention of each layer, which runs its indexer or takes over a selection."""
-    shared = sharing(full)
+    shared = full.sharing()
     return [full if kind == FULL_INDEX else shared for kind in kinds]
-
-
-def sharing(full: LatentShape) -> LatentShape:
-    """Return attention to what an earlier layer's indexer has picked."""
-    top_k = full.indexer.top_k if full.indexer else None
-    return replace(full, indexer=None, shared_top_k=top_k)
 
 
 def _listed_indexers(keys: Reader, n_layers: int) -> Sequence[str] | None:
@@ -364,7 +360,7 @@ def parse_hy_v4(config: ModelConfig) -> Architecture:
         return block.extended(mixing, n_params=2 * n_streams + 2)
 
     def attention(shape: LatentShape, weights: LayerWeights) -> Block:
-        return mixed(latent_block(shape, weights).extended(n_params=n_sinks))
+        return mixed(shape.block(weights).extended(n_params=n_sinks))
 
     # Behind the last layer the streams become one: a matrix, a base of each, and a scale.
     head_mixing = n_streams * n_streams * hidden_size + n_streams + 1
@@ -383,7 +379,7 @@ def parse_mistral_large4(config: ModelConfig) -> Architecture:
     """
     keys, n_layers, hidden_size = config.keys, config.n_layers, config.hidden_size
     keys.texts("layer_types", allowed=("indexed_attention",))
-    full = replace(plain_latent_shape(keys), indexer=read_indexer(keys))
+    full = replace(LatentShape.read_plain(keys), indexer=read_indexer(keys))
     if keys.has("kv_source_layers") and [*keys.ints("kv_source_layers")] != [*range(n_layers)]:
         keys.refuse("kv_source_layers", "each layer's own number: no cache is shared")
     # MistralLarge4TextConfig.__post_init__
@@ -400,7 +396,7 @@ def parse_mistral_large4(config: ModelConfig) -> Architecture:
         n_params = 2 * shape.n_heads
         if shape.indexer:
             n_params += 2 * shape.indexer.n_heads + 2 * hidden_size
-        return latent_block(shape, weights).extended(n_params=n_params)
+        return shape.block(weights).extended(n_params=n_params)
 
     shapes = _picking(full, indexer_kinds(keys, n_layers))
     return config.decoder(
@@ -443,7 +439,7 @@ def parse_dots3_note(config: ModelConfig) -> Architecture:
 
     def attention(shape: LatentShape, weights: LayerWeights) -> Block:
         # and a norm of the rotary key
-        return latent_block(shape, weights).extended(n_params=shape.rope_dim)
+        return shape.block(weights).extended(n_params=shape.rope_dim)
 
     shapes = [
         replace(
@@ -517,7 +513,7 @@ def parse_longcat_flash(config: ModelConfig) -> Architecture:
     """
     keys, hidden_size = config.keys, config.hidden_size
     n_layers = keys.positive_int("num_layers", maximum=MAX_LAYERS // 2)
-    latent = latent_shape(keys)
+    latent = LatentShape.read(keys)
     width = keys.positive_int("intermediate_size", "ffn_hidden_size")
     n_experts = keys.positive_int("n_routed_experts")
     # configuration_longcat_flash.py: zero_expert_num 256
@@ -532,7 +528,7 @@ def parse_longcat_flash(config: ModelConfig) -> Architecture:
         return LayerWeights(config.quantization, half // 2)
 
     def attention(half: int, _: LayerWeights) -> Block:
-        return latent_block(latent, formats(half), module=f"self_attn.{half % 2}")
+        return latent.block(formats(half), module=f"self_attn.{half % 2}")
 
     def experts(half: int, _: LayerWeights) -> Block | None:
         if half % 2:
