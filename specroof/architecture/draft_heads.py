@@ -16,14 +16,7 @@ from typing import Any, Final
 
 from specroof.architecture.base import ATTENTION_REPLICATED, BF16, TENSOR, Linear, WeightFormat
 from specroof.architecture.compressed import CompressedAttention
-from specroof.architecture.model import (
-    Architecture,
-    AttentionShape,
-    Block,
-    Layer,
-    gated_pair,
-    grouped_query_block,
-)
+from specroof.architecture.model import Architecture, AttentionShape, Block, Layer, gated_pair
 from specroof.errors import reject
 from specroof.units import dtype_bytes
 
@@ -66,8 +59,8 @@ def draft_layer(
     >>> [linear.matrix_params for linear in draft_layer(llama).blocks[0].linears]
     [16777216, 4194304, 4194304, 16777216]
     """
-    attention = grouped_query_block(
-        shape, lambda _: shape.weight, in_features=in_features, opening_norm=opening_norm
+    attention = shape.block(
+        lambda _: shape.weight, in_features=in_features, opening_norm=opening_norm
     )
     pair = gated_pair(shape.hidden_size, shape.width, shape.weight, shape.weight)
     return Layer((attention, Block("feed_forward", pair, vector_params=shape.hidden_size)))

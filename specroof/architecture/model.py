@@ -501,56 +501,53 @@ class AttentionShape:
     window: int | None = None
     causal: bool = True
 
+    def block(
+        self,
+        weight_of: Callable[[str], WeightFormat],
+        *,
+        in_features: int | None = None,
+        opening_norm: bool = True,
+    ) -> Block:
+        """Return grouped-query attention with its projections, and the norm before it.
 
-def grouped_query_block(
-    shape: AttentionShape,
-    weight_of: Callable[[str], WeightFormat],
-    *,
-    in_features: int | None = None,
-    opening_norm: bool = True,
-) -> Block:
-    """Return grouped-query attention with its projections, and the norm before it.
-
-    Parameters
-    ----------
-    shape
-        Its sizes.
-    weight_of
-        The format of a projection by its name.
-    in_features
-        Width of what queries, keys and values take, where it differs from the residual stream.
-    opening_norm
-        Whether a norm stands before it.
-    """
-    width, value_dim = in_features or shape.hidden_size, shape.value_dim or shape.head_dim
-    kv_shard = by_kv_heads(shape.n_kv_heads)
-    query_width = (2 if shape.gated else 1) * shape.n_heads * shape.head_dim
-    projections = [
-        Linear(name, width, out_features, weight_of(name), shard, bias=shape.qkv_bias)
-        for name, out_features, shard in (
-            ("q_proj", query_width, HEADS),
-            ("k_proj", shape.n_kv_heads * shape.head_dim, kv_shard),
-            ("v_proj", shape.n_kv_heads * value_dim, kv_shard),
+        Parameters
+        ----------
+        weight_of
+            The format of a projection by its name.
+        in_features
+            Width of what queries, keys and values take, where it differs from the residual stream.
+        opening_norm
+            Whether a norm stands before it.
+        """
+        width, value_dim = in_features or self.hidden_size, self.value_dim or self.head_dim
+        kv_shard = by_kv_heads(self.n_kv_heads)
+        query_width = (2 if self.gated else 1) * self.n_heads * self.head_dim
+        projections = [
+            Linear(name, width, out_features, weight_of(name), shard, bias=self.qkv_bias)
+            for name, out_features, shard in (
+                ("q_proj", query_width, HEADS),
+                ("k_proj", self.n_kv_heads * self.head_dim, kv_shard),
+                ("v_proj", self.n_kv_heads * value_dim, kv_shard),
+            )
+        ]
+        out = Linear(
+            "o_proj",
+            self.n_heads * value_dim,
+            self.hidden_size,
+            weight_of("o_proj"),
+            HEADS,
+            bias=self.out_bias,
         )
-    ]
-    out = Linear(
-        "o_proj",
-        shape.n_heads * value_dim,
-        shape.hidden_size,
-        weight_of("o_proj"),
-        HEADS,
-        bias=shape.out_bias,
-    )
-    head_norms = 2 * shape.head_dim if shape.qk_norm else 0
-    sinks = shape.n_heads if shape.sinks else 0
-    return Block(
-        "attention",
-        (*projections, out),
-        GroupedQueryAttention(
-            shape.n_heads, shape.n_kv_heads, shape.head_dim, value_dim, shape.window, shape.causal
-        ),
-        vector_params=(width if opening_norm else 0) + head_norms + sinks,
-    )
+        head_norms = 2 * self.head_dim if self.qk_norm else 0
+        sinks = self.n_heads if self.sinks else 0
+        return Block(
+            "attention",
+            (*projections, out),
+            GroupedQueryAttention(
+                self.n_heads, self.n_kv_heads, self.head_dim, value_dim, self.window, self.causal
+            ),
+            vector_params=(width if opening_norm else 0) + head_norms + sinks,
+        )
 
 
 def gated_pair(

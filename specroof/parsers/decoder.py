@@ -23,7 +23,6 @@ from specroof.architecture.model import (
     Layer,
     VisionTower,
     gated_pair,
-    grouped_query_block,
     ordered_layers,
 )
 from specroof.parsers.formats import Quantization
@@ -187,8 +186,8 @@ class LayerWeights:
         """Return grouped-query attention; `module` is what checkpoints call it inside a layer."""
         # Phi-3 stores queries, keys and values as one matrix, and names that.
         stored = {"o_proj": "o_proj"}
-        return grouped_query_block(
-            shape, lambda name: self(f"{module}.{name}", f"{module}.{stored.get(name, 'qkv_proj')}")
+        return shape.block(
+            lambda name: self(f"{module}.{name}", f"{module}.{stored.get(name, 'qkv_proj')}")
         )
 
     def feed_forward(

@@ -33,7 +33,6 @@ from specroof.architecture.model import (
     Block,
     Layer,
     gated_pair,
-    grouped_query_block,
     stack_layers,
 )
 from specroof.errors import expect_word
@@ -375,7 +374,7 @@ def _assistant_layers(config: DraftConfig) -> list[Layer]:
     sliding = replace(full, head_dim=head_dim, window=window)
 
     def layer(shape: AttentionShape) -> Layer:
-        attention = shared_cache_block(shape, grouped_query_block(shape, lambda _: weight))
+        attention = shared_cache_block(shape, shape.block(lambda _: weight))
         pair = gated_pair(size, width, weight, weight)
         # a second norm behind attention; and behind the feed-forward, with a scale of the layer
         feed_forward = Block("feed_forward", pair, vector_params=2 * size + 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from specroof.architecture.base import HEADS, Linear
-from specroof.architecture.model import Architecture, AttentionShape, Block, grouped_query_block
+from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.architecture.recurrent import ShortConvolution
 from specroof.parsers.decoder import BlockBuilder, LayerPart, LayerWeights, ModelConfig
 from specroof.reading.json_text import Reader
@@ -86,9 +86,7 @@ def _lfm2(config: ModelConfig, kinds: Sequence[str], feed_forward: LayerPart[Any
     def mixer(kind: str, weights: LayerWeights) -> Block:
         if kind == _CONV:
             return convolution(weights)
-        return grouped_query_block(
-            shape, lambda name: weights(f"self_attn.{_STORED.get(name, name)}")
-        )
+        return shape.block(lambda name: weights(f"self_attn.{_STORED.get(name, name)}"))
 
     model = config.decoder(LayerPart(kinds, mixer), feed_forward)
     # The published name of the key, which the configuration classes prefer.

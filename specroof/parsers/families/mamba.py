@@ -22,7 +22,7 @@ from specroof.architecture.base import (
     Linear,
 )
 from specroof.architecture.experts import Experts
-from specroof.architecture.model import Architecture, AttentionShape, Block, grouped_query_block
+from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.architecture.recurrent import Mamba2, SelectiveScan
 from specroof.parsers.decoder import (
     BlockBuilder,
@@ -588,8 +588,7 @@ def _zamba(
     places = [(index in holders) if kind == "hybrid" else None for index, kind in enumerate(kinds)]
 
     def attention(stored: bool, weights: LayerWeights) -> Block:
-        block = grouped_query_block(
-            shared.shape,
+        block = shared.shape.block(
             lambda name: weights(f"{_ZAMBA_MODULE}.self_attn.{name}"),
             in_features=size,
         )
