@@ -513,14 +513,13 @@ def context_exchange(
 
 
 def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
+    core: SoftmaxAttention,
     setting: PassSettings,
     *,
     flops: Array,
     read_bytes: Array,
     new_bytes: Array,
-    shard: Shard,
-    n_heads: int,
-    head_dims: tuple[int, int],
+    value_dim: int,
     kind: str = "attention",
 ) -> OpCost:
     r"""Return the operation that attends a cache.
@@ -529,16 +528,15 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
 
     Parameters
     ----------
-    setting
-        The pass, its dtypes, and how its kernel reads the cache.
+    core, setting
+        Its heads, over whose cache devices divide; the pass, its dtypes, and how its kernel reads
+        the cache.
     flops
         Of the whole batch.
     read_bytes, new_bytes
         Cached bytes per sequence that one reading takes, and that the pass adds.
-    shard
-        How the cache divides.
-    n_heads, head_dims
-        Query heads, and the widths of a query and of an output, before any projection.
+    value_dim
+        Width of an output of a head, before any projection.
     kind
         ``"attention"`` or ``"latent_attention"``, whose kernels reach more.
 
@@ -552,15 +550,15 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     --------
     >>> from specroof.architecture.base import CacheReading, ForwardPass, Options
     >>> verify = ForwardPass(batch_size=2, query_len=3, context_len=10)
+    >>> core = GroupedQueryAttention(2, n_kv_heads=1, head_dim=8, value_dim=8)
     >>> def op(reading):
     ...     return attention_op(
+    ...         core,
     ...         PassSettings(verify, Options(), "bf16", "fp32", "bf16", reading=reading),
     ...         flops=np.array(9.0),
     ...         read_bytes=np.array(40.0),
     ...         new_bytes=np.array(4.0),
-    ...         shard=cache_only(1),
-    ...         n_heads=2,
-    ...         head_dims=(8, 8),
+    ...         value_dim=8,
     ...     )
     >>> [float(op(CacheReading(kind)).cache_bytes) for kind in ("once", "per-position")]
     [88.0, 248.0]
@@ -568,14 +566,14 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
     >>> float(few.flops), float(few.blocks)  # 3 of 12 rows are used; 2 heads of 2 sequences
     (36.0, 4.0)
     """
-    forward = setting.forward
+    forward, (n_heads, n_kv_heads, head_dim) = setting.forward, core.heads
     written = new_bytes if setting.options.counts_all else np.zeros(())
     read = setting.cache_passes * read_bytes
     blocks, tiles = None, np.ones(())
     if setting.reading.kind in {"unsplit", "prefill"}:
         unsplit = setting.reads_apart
-        tiles = query_tiles(setting, n_heads=n_heads, n_kv_heads=shard.cache_ways)
-        n_blocks = thread_blocks(setting, n_heads=n_heads, n_kv_heads=shard.cache_ways)
+        tiles = query_tiles(setting, n_heads=n_heads, n_kv_heads=n_kv_heads)
+        n_blocks = thread_blocks(setting, n_heads=n_heads, n_kv_heads=n_kv_heads)
         filled = n_heads * forward.query_len / (n_blocks * setting.reading.tile)
         flops = np.asarray(flops / np.where(unsplit, filled, 1.0))
         blocks = np.where(unsplit, forward.batch_size * n_blocks, np.inf)
@@ -585,12 +583,13 @@ def attention_op(  # noqa: PLR0913 - what kinds of attention differ in, by name
         exchange = context_exchange(
             setting,
             n_heads=n_heads,
-            head_dims=head_dims,
+            head_dims=(head_dim, value_dim),
             cached_bytes=np.asarray(forward.batch_size * read_bytes),
             gathers=setting.gathers_context if of_latents else np.zeros((), dtype=bool),
         )
     moved = np.asarray(forward.batch_size * (read + written))
     seen = {"blocks": blocks, "tiles": tiles, "context": exchange}
+    shard = cache_only(n_kv_heads)
     return core_op(setting, "core", kind, flops=flops, cache_bytes=moved, shard=shard, **seen)
 
 
@@ -622,13 +621,12 @@ def heads_op(core: HeadsAttention, setting: PassSettings, *, pairs: Array, read:
     """
     token_bytes = kv_token_bytes(core, setting.kv_dtype)
     return attention_op(
+        core,
         setting,
         flops=attention_flops(setting, core.n_heads, core.head_dim + core.value_dim, pairs),
         read_bytes=np.asarray(token_bytes * read),
         new_bytes=token_bytes * setting.forward.query_len,
-        shard=cache_only(core.n_kv_heads),
-        n_heads=core.n_heads,
-        head_dims=(core.head_dim, core.value_dim),
+        value_dim=core.value_dim,
     )
 
 

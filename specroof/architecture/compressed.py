@@ -129,14 +129,13 @@ class CompressedAttention(SoftmaxAttention):
         read = cached_tokens_read(setting, self.window)
         # Rules say how the index is read.
         attention = attention_op(
+            self,
             replace(setting, reading=setting.reading.of_chosen),
             flops=attention_flops(setting, self.n_heads, dims, pairs),
             read_bytes=raw_bytes * (read + _entries_at(self, forward.context_len, top_k)),
             new_bytes=raw_bytes
             * (forward.query_len + _entries_per_token(self) * forward.query_len),
-            shard=cache_only(1),
-            n_heads=self.n_heads,
-            head_dims=(self.entry_dim, self.entry_dim),
+            value_dim=self.entry_dim,
         )
         picked = PickedKeys(self.kernel, self.n_heads, np.ones(()), np.zeros((), dtype=bool))
         attention = replace(attention, picked=picked)

@@ -159,13 +159,12 @@ class LatentAttention(SoftmaxAttention):
                 expansion = [projection]
         # Of sparse attention, rules say how the index is read.
         attention = attention_op(
+            self,
             setting if top_k is None else replace(setting, reading=setting.reading.of_chosen),
             flops=flops,
             read_bytes=token_bytes * cached_tokens_read(setting, seen),
             new_bytes=token_bytes * forward.query_len,
-            shard=cache_only(1),
-            n_heads=self.n_heads,
-            head_dims=(self.latent_dim + self.rope_dim, self.latent_dim),
+            value_dim=self.latent_dim,
             kind="latent_attention",
         )
         if top_k is not None:
