@@ -24,7 +24,7 @@ NO_FORMULAS: frozenset[str] = frozenset(
     f"specroof.{module}.{name}"
     for module, names in {
         "acceptance.curve": (
-            "draft_lengths number_from numbers_from drafts_of length_of some "
+            "draft_lengths number_from numbers_from length_of some "
             # what the constructors of curves tabulate; each constructor names its source
             "constant_law listed_law decay_law beta_law survival_of_rates rates_of_survival"
         ),
