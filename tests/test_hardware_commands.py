@@ -18,6 +18,7 @@ FILLED_IN: dict[str, str] = table("filled_in")
 def test_a_new_file_is_sound_once_it_is_filled_in(tmp_path: Path, *, is_whole: bool) -> None:
     path = tmp_path / "mine.yaml"
     assert invoked("hardware new 'My: \"chip\"' -o", path).stderr == f"wrote {path}\n"
+    assert f"{path} is there already; allowed: a new file" in refused("hardware new Mine -o", path)
     blank = refused("hardware check", path)
     empty = ("sources.peak.flops_per_s", "peak.flops_per_s.bf16", "peak.memory_bytes is")
     assert all(name in blank for name in empty)  # all at once

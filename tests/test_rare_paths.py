@@ -14,8 +14,15 @@ import specroof
 from benchmark_points import MODEL
 from fitting import shared_fit
 from server_pages import Life, vllm_page
-from specroof import OptionError, load_drafter, load_hardware, speedup_curve
-from specroof.drafters.base import chain_proposals
+from specroof import (
+    MeasurementError,
+    OptionError,
+    constant_acceptance,
+    load_drafter,
+    load_hardware,
+    speedup_curve,
+)
+from specroof.acceptance.sampling import resampled_acceptance
 from specroof.engines import calibrated_yaml
 from specroof.evidence.bundled import load_measurements
 from specroof.plot import study_figures
@@ -27,7 +34,6 @@ from specroof.questions.sweep import _stop, sweep_text
 from specroof.report.layout import on_screen, show_notes
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.overview import Overview
-from specroof.speedup.result import tokens_spread
 
 pytestmark = pytest.mark.slow
 
@@ -173,13 +179,6 @@ def test_answers_say_what_they_hold() -> None:
     assert any("requests" in one or "room" in one for one in told.warnings)
     assert _stop(0, False, "context 4096", False).startswith("no room")
     assert _stop(2.5, True, "b200", True) == "2.5/s, unclear (b200)"
-
-
-def test_an_acceptance_without_a_band_is_taken_at_its_word() -> None:
-    tokens: Any = SimpleNamespace(max_draft_len=None, tokens_per_round=lambda d: np.ones(len(d)))
-    low, high = tokens_spread(tokens, [0, 1, 2])
-    assert low.tolist() == high.tolist() == [0, 0, 0]
-    assert chain_proposals(tokens, np.array([1])).verify_len.tolist() == [2]
 
 
 # --- What only some calls of questions say --------------------------------------------------------
@@ -351,3 +350,48 @@ def test_a_page_of_all_models_packs_a_model_and_another_one_a_chip_as_well() -> 
     assert whole == {"0": ("a", ["h100", "b200"]), "1": ("b", ["h100", "b200"])}
     assert single["1-0"] == ("b", ["h100"])
     assert len(single) == 4
+
+
+def test_an_acceptance_that_no_usual_target_allows_is_of_a_nearly_certain_one() -> None:
+    known = replace(constant_acceptance(0.9999), temperature=1.0, rule="rejection")
+    colder = resampled_acceptance(known, 0.5, "rejection")
+    assert 0.999 < colder.survival(1) <= 1
+
+
+def test_a_training_is_on_devices_without_the_power_cap() -> None:
+    asked: Any = {"samples": 100_000, "concurrency": 8, "input_len": 512, "output_len": 128}
+    free, capped = (
+        specroof.train(MODEL, "rtx-5090", drafter="eagle3", power_cap=cap, **asked)
+        for cap in (None, 400.0)
+    )
+    first, second = (one.to_dict()["choice"]["training"] for one in (free, capped))
+    assert len(capped.notes) > len(free.notes)
+    assert first["drafter_hours"] == second["drafter_hours"]
+
+
+def test_policies_stand_in_the_text_of_advice_and_leave_targets_alone() -> None:
+    load: Any = {"input_len": 512, "output_len": 64, "concurrency": 8, "requests": 16}
+    answers: Any = (
+        specroof.advise(
+            MODEL, "h100", drafters="eagle3,accept=0.7", policies=True, tpot_ms=limit, **load
+        )
+        for limit in (None, 100.0)
+    )
+    one, held = answers
+    assert all(row.policy in str(one) for row in one.policies.rows)
+    assert len(held.notes) > len(one.notes)
+
+
+def test_a_drafter_of_unknown_size_has_no_memory_and_says_so() -> None:
+    spec = "autoregressive,accept=0.7,cost=0.1"
+    plain, drafting = specroof.capacity(MODEL, "h100", drafters=spec).rows
+    assert plain.weight_bytes == drafting.weight_bytes
+    assert drafting.draft_weight_bytes is None
+
+
+def test_numbers_of_an_empty_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "entropies.txt"
+    path.write_text("\n")
+    how: Any = {"drafters": "eagle3,accept=0.7,temperature=1", "lengths": "lognormal=200/800"}
+    with pytest.raises(MeasurementError, match="holds no number"):
+        specroof.rollout(MODEL, "h100", n_requests=8, entropy=path, **how)

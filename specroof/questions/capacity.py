@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -116,7 +116,7 @@ class CapacityRow(q.Row):
     prompts_limit: Annotated[float | None, q.PROMPTS_LIMIT] = None
     drafted_tokens_limit: Annotated[float | None, q.DRAFTED_TOKENS_LIMIT] = None
     running_limit: Annotated[float, q.RUNNING_LIMIT]
-    served: ServedRoom
+    served: ServedRoom = field(repr=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
