@@ -35,6 +35,9 @@ def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
         ("Qwen/Qwen3-8B", CHIP, "eagle3,accept=0.6", {"batch": 4}),
         ("Qwen/Qwen3-8B", CHIP, "eagle3,accept=0.6", {"batch": 4000}),
         ("Qwen/Qwen3-30B-A3B", CHIP, "eagle3,accept=0.2", {"batch": 4}),
+        # Of published acceptance, and of acceptance assumed from other models.
+        ("deepseek-ai/DeepSeek-V3.2", "h200", "mtp", {"tp": 8, "batch": 16, "context": 8192}),
+        ("Qwen/Qwen3-8B", CHIP, "mtp", {"batch": 4}),
     ],
 )  # fmt: skip
 def test_the_decision_is_that_of_predict(
@@ -44,6 +47,7 @@ def test_the_decision_is_that_of_predict(
     (row,) = asked.rows
     found: Any = explain(model, chip, drafter=spec, **more)
     assert found.decision == asked.text().splitlines()[1]
+    assert {note for note in asked.notes if note.startswith("acceptance of")} <= {*found.notes}
     told = found.to_dict()["case"]["round"]
     assert (told["decision"], told["reason"]) == (row.decision, row.reason)
     band = row.bands.get("tried_speedup", (None, None))

@@ -74,7 +74,7 @@ class ExplainRequest(DeploymentRequest):
         DrafterLike | None,
         p.like(
             p.OneDrafter,
-            about="Compare a round of this drafter, given with its acceptance, with a plain step.",
+            about="Compare a round of this drafter with a plain step.",
         ),
     ] = None
     draft_len: p.DraftLen = None
@@ -312,7 +312,7 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     if request.prefill or request.query_len is not None:
         name = "prefill" if request.prefill else "query_len"
         refuse(name, getattr(request, name), "without a drafter, whose drafts are verified")
-    (drafter,) = request.sampled_drafters(request.drafter_or_usual(drafter_like))
+    (drafter,) = request.drafters_with_acceptance(request.drafter_or_usual(drafter_like))
     deployment = request.resolved()
     max_draft_len = longest_draft(
         drafter, acceptance_of(drafter), request.draft_len, name="draft_len"
