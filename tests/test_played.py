@@ -421,6 +421,15 @@ def test_clients_are_back_before_a_step_and_their_first_token_is_a_little_late(
     assert two.latency_s == pytest.approx([tokens + reach_s] * 2)
 
 
+def test_a_prompt_leaves_a_pipeline_after_the_next_pass_has_entered() -> None:
+    # Passes of 3 s, 2 of which fill an empty pipeline; rounds of 1 s.
+    filling = Grid([1.0, 2.0], [0.0, 1.0], np.full((2, 2), 2.0))
+    prices = replace(flat_prices(prompt_s=3.0), filling_s=filling)
+    two = play(prices, trace([0, 3], [10, 10], [4, 2]), SHARES, 2)
+    # At 3 s the first decodes beside the second's prompt, whose next pass enters at 4 s.
+    assert [*two.first_s, *two.end_s] == [3.0, 6.0, 6.0, 7.0]
+
+
 def test_lengths_are_drawn_evenly_and_by_the_seed() -> None:
     requests = closed_loop(
         Workload(1000, 100, prefix_hit_rate=0.5), 400, length_range=(0.8, 1.0), seed=1

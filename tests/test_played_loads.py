@@ -142,6 +142,17 @@ def test_a_full_server_answers_what_the_steady_state_says(engine: str, output_le
     assert served == pytest.approx(one.stable_rate[[0, 3]], rel=0.07)
 
 
+def test_prompts_fill_a_pipeline_that_decodes_no_second_time() -> None:
+    # vllm v1/engine/core.py, step_with_batch_queue: the next pass is begun before one is through.
+    asked: dict[str, Any] = ASKED | {"draft_len": [3], "pp": 4, "concurrency": 8}
+    asked |= {"input_len": 4000, "output_len": 200}
+    (seen,), (steady,) = (
+        predict(MODEL, CHIP, **asked, **more).rows for more in ({"requests": 480}, {"steady": True})
+    )
+    assert seen.plain_tokens_per_s == pytest.approx(steady.plain_tokens_per_s, rel=0.03)
+    assert seen.tokens_per_s == pytest.approx(steady.tokens_per_s, rel=0.03)
+
+
 def test_releases_that_guess_lengths_run_more_at_once() -> None:
     # sglang 0.5.14, schedule_policy.py:509: a share of what is still to come, of any request.
     load: dict[str, Any] = {"input_len": 100, "output_len": 3000, "concurrency": 200}

@@ -635,6 +635,12 @@ class PassLatency:
         return [part for part in summed if part[2] > 0]
 
     @property
+    def filling_s(self) -> Array:
+        """What a pass of prompts takes less in a pipeline that others keep full; 0 of one stage."""
+        through_s = self.total_s - self.waiting_s
+        return np.minimum(self.waiting_s, np.maximum(through_s - self.stage_s, 0.0))
+
+    @property
     def total_s(self) -> Array:
         """All of the pass."""
         # What depends on the context is in the work alone: the others are added up without it.

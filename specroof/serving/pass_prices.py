@@ -13,7 +13,7 @@ from specroof.latency.model import Work
 from specroof.latency.setup import Deployment
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.workload import prefill_pass
-from specroof.speedup.curve import engine_pass_s, proposals, round_times
+from specroof.speedup.curve import engine_pass_s, pass_latency, proposals, round_times
 
 #: Steps between the points of an axis. Passes are linear in long contexts and in many tokens; small
 #: batches and passes are padded, and decide at which size arithmetic takes over from memory.
@@ -100,11 +100,11 @@ class PassPrices:
 
     A pass that prompts share with decoding takes
 
-    .. math:: p(T, a) + s(B, T) + c(B, S)
+    .. math:: p(T, a) - f(T, a) + s(B, T) + c(B, S)
 
-    seconds: of T tokens of prompts alone, each of which attends to a positions on average; what B
-    decoding requests add to the matrices of such a pass; and what their contexts S and their drafts
-    add.
+    seconds: of T tokens of prompts alone, each of which attends to a positions on average, less
+    what these take to fill a pipeline; what B decoding requests add to the matrices of such a pass;
+    and what their contexts S and their drafts add.
 
     Parameters
     ----------
@@ -120,6 +120,8 @@ class PassPrices:
         Tokens of a pass that each decoding request takes.
     survival
         Chances that the first d drafts of a round are all accepted; empty for plain decoding.
+    filling_s
+        f, over tokens and the mean positions that they attend to; None without a pipeline.
     request_overhead_s
         That each request keeps all others waiting.
     request_latency_s
@@ -134,6 +136,7 @@ class PassPrices:
     context_s: Grid
     positions: float = 1.0
     survival: tuple[float, ...] = ()
+    filling_s: Grid | None = None
     request_overhead_s: float = 0.0
     request_latency_s: float = 0.0
     tokenize_s: float = 0.0
@@ -154,6 +157,8 @@ class PassPrices:
             Of prompts, and the mean positions that one attends to: those before it.
         """
         prompts_s = self.prompt_s.at(tokens, attended)
+        if self.filling_s is not None:
+            prompts_s -= self.filling_s.at(tokens, attended)
         return prompts_s + self.sharing_s.at(batch, tokens) + self.context_s.at(batch, context)
 
     def times(self, passes: float, rounds: float = 1.0) -> "PassPrices":
@@ -162,6 +167,7 @@ class PassPrices:
             self,
             round_s=self.round_s.times(passes * rounds),
             prompt_s=self.prompt_s.times(passes),
+            filling_s=self.filling_s and self.filling_s.times(passes),
             sharing_s=self.sharing_s.times(passes),
             context_s=self.context_s.times(passes * rounds),
         )
@@ -243,16 +249,19 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     # Where tokens attend to little, the pass is of several short prompts.
     prompts = np.maximum(length / (2 * attended), 1.0)
     before = np.maximum(attended - length / 2, 0.0)
-    prompt_s = engine_pass_s(
+    prompt = pass_latency(
         deployment, prefill_pass(length / prompts, batch_size=prompts, context_len=before)
     )
     alone = prefill_pass(tokens[None, :, None])
     bare = ForwardPass(batch[..., None], positions, 0.0)
     mixed_s = engine_pass_s(deployment, bare, Work(deployment.model, alone, kind="prompts"))
     # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.
-    sharing_s = np.maximum(mixed_s - engine_pass_s(deployment, alone), 0.0)
+    bare_prompt = pass_latency(deployment, alone)
+    sharing_s = np.maximum(mixed_s - (bare_prompt.total_s - bare_prompt.filling_s), 0.0)
     context_s = beside_s - engine_pass_s(deployment, bare)
-    prompt_grid = _grid(tokens, attended, prompt_s)
+    prompt_grid, filling_grid = _grid(tokens, attended, prompt.total_s), None
+    if deployment.setup.placement.pipeline_parallel > 1:
+        filling_grid = _grid(tokens, attended, prompt.filling_s)
 
     def priced(drafts: int) -> PassPrices:
         # A tree's gain by depth need not fall: the order does not change the mean.
@@ -264,6 +273,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
             context_s=_grid(batches, contexts, context_s[..., drafts]),
             positions=float(positions[drafts]),
             survival=tuple(survival.tolist()),
+            filling_s=filling_grid,
             **fields_of(engine, "request_overhead_s", "request_latency_s", "tokenize_s"),
         )
 

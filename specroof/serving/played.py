@@ -268,6 +268,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         Clients of a closed loop are back with the next request after `Requests.turnaround_s`, where
         answers are long: what a request takes besides passes then makes their first token late.
     Ignores
+        that passes of prompts alone, too, follow one another in a pipeline: each fills it anew;
         blocks that a cache of prefixes keeps of a request that lost its memory; of a limit of
         running requests the pass that a server with overlap takes to see that one has ended; and
         that SGLang without a cache of prefixes counts on what ends before others.
@@ -344,7 +345,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         ratio = _FIRST_RATIO if ends_alone else 1.0
     sent_s: list[float] = []
     reached_s: list[float] = []
-    started_s, first_s, end_s = [0.0] * count, [0.0] * count, [0.0] * count
+    started_s, first_s, end_s, left_s = ([0.0] * count for _ in range(4))
     event_s: list[float] = []
     running: list[int] = []
     n_sent = n_reached = n_started = n_first = n_ended = 0
@@ -500,8 +501,11 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             seen_s = clock
             unseen_rounds = 0
             clock += prices.prompt_s.at(tokens, attended / tokens)
-            committed = 0.0
+            committed = leaves_s = 0.0
             if batch and rules.shares_passes:
+                if prices.filling_s is not None:
+                    leaves_s = prices.filling_s.at(tokens, attended / tokens)
+                    clock -= leaves_s
                 clock += prices.sharing_s.line(batch, tokens)
                 clock += prices.context_s.line(batch, cached_len / batch)
                 committed = tokens_per_round if rules.drafts_beside else 1.0
@@ -562,7 +566,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         batch -= ended
         for number in through:
             if number == n_first:
-                first_s[number] = clock
+                first_s[number], left_s[number] = clock, leaves_s
                 n_first += 1
             if decoded_len[number] > 0:
                 target, growth = decoded + decoded_len[number], growths[number]
@@ -591,6 +595,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             n_leaving = ended
         else:
             leaving_len = 0.0
+    # The others go on while a prompt leaves the stages behind the first: its request alone waits.
+    late_s = np.array(left_s)
     # Of events at the same time the last one holds.
     times = np.array(event_s)
     last = np.append(np.diff(times) > 0, True)
@@ -598,8 +604,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         sent_s=np.array(sent_s),
         reached_s=np.array(reached_s),
         started_s=np.array(started_s),
-        first_s=np.array(first_s) + latency_s - reach_s,
-        end_s=np.array(end_s),
+        first_s=np.array(first_s) + late_s + latency_s - reach_s,
+        end_s=np.array(end_s) + late_s,
         output_len=requests.output_len,
         event_s=times[last],
         running=np.array(running, dtype=np.float64)[last],
