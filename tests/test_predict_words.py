@@ -62,6 +62,16 @@ def test_lengths_stand_side_by_side() -> None:
     assert re.search(r"^ +4096 +1 +[\d.]+x +- +-  eagle3", short, re.MULTILINE)
 
 
+def test_sentences_have_loads_in_order_and_rows_as_they_are_asked_for() -> None:
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=.7", "input_len": 900, "output_len": 90}
+    up, down = (
+        predict("Qwen/Qwen3-8B", "h100", **asked, steady=True, concurrency=loads)
+        for loads in ([2, 8, 99], [99, 2, 8])
+    )
+    assert [row.concurrency for row in down.rows] == [99, 2, 8]
+    assert up.text().splitlines()[1] == down.text().splitlines()[1]
+
+
 def test_contexts_beyond_those_of_an_acceptance_have_no_decision() -> None:
     profile = "qwen3-8b/eagle3/gsm8k@1024+qwen3-8b/eagle3/mbpp@16384"
     asked: dict[str, Any] = {"batch_size": [1, 8], "drafters": f"eagle3,profile={profile}"}

@@ -319,6 +319,8 @@ def decision_line(rows: Sequence[LoadRow], at: Sequence[str] = (), unit: str | N
     unit
         Of `at`; None for that of the loads.
     """
+    if not at:  # loads in order, whatever the order of the question
+        rows = sorted(rows, key=lambda row: (row.context_len or 0.0, row.load))
     first, last = rows[0], rows[-1]
     if unit is None:
         unit = next((word for key, word in _UNITS.items() if getattr(first, key) is not None), "")
