@@ -51,6 +51,25 @@ def test_flags_and_engines_are_understood_in_others_words() -> None:
     assert answered(f"{BASE} --batch 1..8") == answered(f"{BASE} --batch 1,2,4,8")
 
 
+@pytest.mark.parametrize(
+    ("model", "idle"),
+    [
+        ("Qwen/Qwen3-8B", {"experts", "state-dtype", "recurrent-state"}),
+        ("Qwen/Qwen3-30B-A3B", {"state-dtype", "recurrent-state"}),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", set()),
+    ],
+)
+def test_options_that_change_nothing_are_said(model: str, idle: set[str]) -> None:
+    given = {"experts": "replacement", "state-dtype": "fp32", "recurrent-state": "read"}
+    base = f"explain {model} -H b200 --tp 2 --batch 8 --query-len 4"
+    plain = answered(base)["case"]["total_s"]
+    for flag, word in given.items():
+        found = answered(f"{base} --{flag} {word}")
+        assert any(f"--{flag} changes nothing" in note for note in found["notes"]) == (flag in idle)
+        if flag in idle:
+            assert found["case"]["total_s"] == plain
+
+
 def test_lengths_stand_side_by_side() -> None:
     printed = run(f"{BASE} --batch 4 --show-draft-len 3,1,20")
     curve = predict(

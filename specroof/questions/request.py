@@ -11,7 +11,7 @@ import math
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, wraps
@@ -21,8 +21,9 @@ import numpy as np
 
 from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, whole_within
+from specroof.cost import Options, state_bytes
 from specroof.drafters import SERVED_KINDS, Drafter
-from specroof.errors import OptionError, not_modelled, refuse, reject
+from specroof.errors import OptionError, Urgent, not_modelled, refuse, reject
 from specroof.frameworks import BOUND_TO, LEAST_CAPABILITY, RUNS, SERVERS, release, release_of
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
@@ -386,6 +387,21 @@ def _about(request: Callable[..., object], rows: Mapping[str, p.Parameter]) -> s
 PLACED: Final = tuple(field.name for field in fields(Placement))
 
 
+def _idle_notes(model: Architecture, options: Options) -> Iterator[Urgent]:
+    """Yield for each option that is given what the model lacks for it to change anything."""
+    has_state = state_bytes(model) > 0
+    parts = {
+        "experts": ("experts", model.has_experts),
+        "state_dtype": ("recurrent state", has_state),
+        "recurrent_state": ("recurrent state", has_state),
+    }
+    for name in changed_options(options):
+        part, has_part = parts.get(name, ("", True))
+        if not has_part:
+            flag = name.replace("_", "-")
+            yield Urgent(f"{model.name} has no {part}: --{flag} changes nothing in its passes")
+
+
 def expect_runs_on(name: str, server: str | None, hardware: HardwareProfile) -> None:
     """Refuse a server that runs on chips of another vendor alone, or on newer ones.
 
@@ -411,7 +427,9 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
     @cached_property
     def architecture(self) -> Architecture:
         """The model that is asked about, read once."""
-        return model_of(self.model, self.family)
+        model = model_of(self.model, self.family)
+        idle = _idle_notes(model, options_of(self.options))
+        return replace(model, notes=(*model.notes, *idle))
 
     def resolved(self) -> Deployment:
         """Return the model and the setup in which it runs, each built once.
