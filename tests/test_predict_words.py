@@ -111,6 +111,8 @@ def test_every_question_says_where_no_acceptance_is_known() -> None:
     rolled = rollout("Qwen/Qwen3-8B", "h100", lengths=[500, 900], **asked)
     assert [(row.decision, row.reason) for row in rolled.rows[1:]] == [(None, "acceptance")] * 2
     assert "decision: unknown" in str(rolled)
+    (chart,) = rolled.figures().values()
+    assert "unknown" in chart.get_suptitle()
     words = f"advise Qwen/Qwen3-8B -H h100 --framework vllm --drafter {spec} --input-len 20000"
     words += " --output-len 500 --concurrency 4"
     assert answered(words)["choice"]["decision"] is None

@@ -395,3 +395,37 @@ def test_numbers_of_an_empty_file_are_refused(tmp_path: Path) -> None:
     how: Any = {"drafters": "eagle3,accept=0.7,temperature=1", "lengths": "lognormal=200/800"}
     with pytest.raises(MeasurementError, match="holds no number"):
         specroof.rollout(MODEL, "h100", n_requests=8, entropy=path, **how)
+
+
+def test_a_rate_beyond_the_server_has_no_least_acceptance() -> None:
+    asked: Any = {"drafter": EAGLE, "rate": 500, "input_len": 1000, "output_len": 200}
+    found = specroof.breakeven(QWEN, "h100", requests=100, **asked)
+    assert [row.reason for row in found.rows] == ["unsustained"]
+    assert "more requests" in found.text()
+
+
+def test_chips_of_a_rollout_are_as_sure_as_their_own_evidence() -> None:
+    chips = {"h100": "hopper", "a100": "ampere"}
+    found = specroof.rollout(
+        QWEN, [*chips], drafters=EAGLE, lengths="lognormal=200/800", n_requests=8
+    )
+    assert all(load_hardware(chip).name in found.sureness for chip in chips)
+
+
+def test_an_engine_of_ones_own_is_the_default_for_every_server() -> None:
+    h100 = load_hardware("h100")
+    mine = replace(h100, default_engine="mine", engines={"mine": h100.engine("vllm")})
+    given: Any = ({}, {"framework": "vllm"}, {"engine": "mine"})
+    rows = [specroof.predict(QWEN, mine, drafters=EAGLE, **how).rows for how in given]
+    assert rows[0] == rows[1] == rows[2]
+
+
+def test_kernels_of_few_rows_on_a_chip_without_fp32_are_told() -> None:
+    card = load_hardware("rtx-4090")
+    flops = {name: rate for name, rate in card.peak.flops_per_s.items() if name != "fp32"}
+    bare = replace(card, peak=replace(card.peak, flops_per_s=flops))
+    told, silent = (
+        specroof.explain(QWEN, chip, engine="llama.cpp", options={"weight_dtype": "q4_k_m"}).notes
+        for chip in (bare, card)
+    )
+    assert any("flops_per_s" in note for note in {*told} - {*silent})

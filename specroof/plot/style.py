@@ -88,9 +88,8 @@ def new_chart(title: str, *, width: float, height: float) -> Chart:
     below = [line for text in asked for line in textwrap.wrap(text, int(width * _ASKED_PITCH))]
     rows = len(lines) + len(below)
     chart = Chart(figsize=(width, height + _TITLE_LINE * rows), layout="constrained")
-    if rows:
-        # Blank lines of the title keep the room of what stands below it.
-        chart.suptitle("\n".join([*lines, *[" "] * len(below)]))
+    # Blank lines of the title keep the room of what stands below it.
+    chart.suptitle("\n".join([*lines, *[" "] * len(below)]))
     if below:
         down = ScaledTranslation(0, -0.06 - _TITLE_LINE * len(lines), chart.dpi_scale_trans)
         where = chart.transFigure + down

@@ -908,7 +908,7 @@ def rollout_chart(answer: Rollout) -> Any:
     best = max(answer.rows, key=lambda row: row.speedup)
     where = f" on {best.hardware}" if len(answer.setups) > 1 else ""
     found = "Drafts end these answers no sooner"
-    if {row.reason for row in answer.rows} == {"acceptance"}:
+    if {row.reason for row in answer.rows if row.policy != "off"} == {"acceptance"}:
         found = ACCEPTANCE_UNKNOWN.capitalize()
     if best.drafter:
         how = "a fixed length" if best.policy == "fixed" else "a schedule"
