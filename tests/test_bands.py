@@ -204,6 +204,13 @@ def test_bands_of_strange_placements_widen_on_strange_chips_too() -> None:
     assert near is not None
     wider = far.widened(near.speedup_drift, near.drift).spread_as(["pp"])
     assert evidence_engine(deployment).bands == wider.bands != far.bands
+    # Stages that take turns do what one device does.
+    one, split = (
+        Deployment(MODEL, engine_setup(CHIP, "llama.cpp", place, None))
+        for place in (Placement(1), stages)
+    )
+    assert evidence_engine(split).bands == evidence_engine(one).bands
+    assert deployment_words(split)["placements"] == ("layers",)
     # Engines without evidence speak for themselves.
     deployment = Deployment(MODEL, engine_setup(CHIP, "ideal", Placement(1), None))
     assert evidence_engine(deployment) is deployment.setup.engine

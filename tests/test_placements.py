@@ -23,10 +23,11 @@ from specroof.architecture.base import TENSOR, Linear
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import storage
 from specroof.errors import OptionError
+from specroof.frameworks import release
 from specroof.hardware.engine import Collective, EngineProfile
 from specroof.hardware.profile import Interconnect
 from specroof.latency.model import Work, micro_batches, model_latency, model_work
-from specroof.latency.pass_seconds import PassLatency, Pipeline, staged
+from specroof.latency.pass_seconds import PassLatency, Pipeline, pass_time, staged
 from specroof.latency.setup import (
     Setup,
     check_placement,
@@ -35,6 +36,7 @@ from specroof.latency.setup import (
     engine_setup,
 )
 from specroof.questions.advise import hosts_of
+from specroof.serving.capacity import expect_spreads
 from specroof.serving.launch import Speculation, follows_load, launch, server_command
 from specroof.serving.workload import prefill_pass
 from strategies import device
@@ -234,12 +236,58 @@ def test_hops_inside_a_node_and_out_of_it_by_hand() -> None:
 
 
 def test_sequences_come_in_as_many_micro_batches_as_there_are_stages() -> None:
-    assert micro_batches([1, 2, 3, 100], Placement(pipeline_parallel=3)).tolist() == [1, 2, 3, 3]
-    grouped = Placement(4, 1, 4, pipeline_parallel=3)
+    stages = setup_of(Placement(pipeline_parallel=3))
+    assert micro_batches([1, 2, 3, 100], stages).tolist() == [1, 2, 3, 3]
+    grouped = setup_of(Placement(4, 1, 4, pipeline_parallel=3))
     assert micro_batches([4, 8, 12], grouped).tolist() == [1, 2, 3]
     # 12 sequences in 3: each as a pass of 4.
     many = pass_of(Placement(1, pipeline_parallel=3), ForwardPass(12, 1, 1000))
     assert float(many.work_s) == float(pass_of(Placement(1), ForwardPass(4, 1, 1000)).work_s)
+
+
+TURNS = replace(ENGINE, framework="llama.cpp")
+
+
+@given(batch=st.integers(1, 600), positions=st.integers(1, 9), stages=st.sampled_from([2, 3, 6]))
+def test_stages_that_take_turns_take_what_one_device_takes_and_their_borders(
+    batch: int, positions: int, stages: int
+) -> None:
+    # Each border: 64 elements of four bytes for each token; and a token back.
+    forward = ForwardPass(batch, positions, 100)
+    message_s = SHORTEST + FURTHER + batch * positions * 64 * 4 / LINK
+    alone = float(pass_of(Placement(1), forward, TURNS).total_s)
+    found = float(pass_of(Placement(1, pipeline_parallel=stages), forward, TURNS).total_s)
+    expected = alone + (stages - 1) * message_s + SHORTEST + FURTHER
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_prompts_overlap_in_stages_that_take_turns_by_micro_batches() -> None:
+    # n_ubatch is 512; not more pieces than stages.
+    setup = setup_of(Placement(1, pipeline_parallel=3), TURNS)
+    beside = ForwardPass(batch_size=2, query_len=4, context_len=100)
+    for tokens, count in ((400, 1), (1024, 2), (2048, 3)):
+        prompt = ForwardPass(1, tokens, 0, head_len=1, settled=True)
+        mixed = model_work(TOY, setup, beside, beside=[Work(TOY, prompt, kind="prompts")])
+        for work in (model_work(TOY, setup, prompt), mixed):
+            assert work.pipeline is not None
+            assert float(np.asarray(work.pipeline.micro_batches)) == count
+            latency = pass_time(work, TURNS)
+            through_s = float(latency.total_s - latency.waiting_s)
+            waited_s = (count - 1) * float(np.asarray(latency.stage_s))
+            assert float(latency.total_s) == pytest.approx(through_s + waited_s)
+
+
+@pytest.mark.parametrize("spec", ["eagle3,accept=0.8", "ngram,accept=0.8,round-s=0"])
+def test_rounds_of_any_batch_gain_nothing_from_stages_that_take_turns(spec: str) -> None:
+    one, two, four = (
+        speedup_curve(
+            "Qwen/Qwen3-8B", load_hardware("rtx-4090"), drafter=load_drafter(spec),
+            batch_size=[1, 8, 64, 512], context_len=1000, max_draft_len=3, engine="llama.cpp",
+            placement=Placement(pipeline_parallel=stages),
+        )
+        for stages in (1, 2, 4)
+    )  # fmt: skip
+    assert np.all((one.round_s < two.round_s) & (two.round_s < four.round_s))
 
 
 @pytest.mark.parametrize("spec", ["eagle3,accept=0.8", "ngram,accept=0.8,round-s=0"])
@@ -303,6 +351,7 @@ def test_a_placement_that_no_framework_has_is_refused() -> None:
         check_placement(TOY, Placement(1, pipeline_parallel=7))
     with pytest.raises(OptionError, match=r"28 query heads .*: groups of 1, 2, 4, 28$"):
         check_placement(load_model("Qwen/Qwen2.5-7B"), Placement(8))
+    expect_spreads(release("lmstudio"), Placement(pipeline_parallel=2))  # as it runs without a flag
 
 
 def plan(kind: str, family: str = "llama", **more: Any) -> Speculation:

@@ -634,6 +634,9 @@ class Release:
         Families that it has no class for.
     chip_limits
         Chips that it runs quantised checkpoints, and some kernels, on alone.
+    micro_batch_tokens
+        Tokens of a micro-batch of prompts, where one pass at a time is in the stages of a pipeline;
+        0 where each stage has a pass of its own.
     whole_families
         Families whose layers it does not spread over devices by tensor parallelism.
     one_stage_families
@@ -729,6 +732,7 @@ class Release:
     staged: tuple[Refusal, ...] = ()
     no_models: _Names = ()
     chip_limits: tuple[ChipLimit, ...] = ()
+    micro_batch_tokens: int = 0
     whole_families: _Names = ()
     one_stage_families: _Names = ()
     read_as_mtp: _Names = ()

@@ -880,17 +880,18 @@ def without_launches(model: Architecture, setup: Setup) -> Setup | None:
     return replace(setup, engine=replace(setup.engine, graphs=graphs))
 
 
-def micro_batches(batch_size: npt.ArrayLike, placement: Placement) -> Array:
+def micro_batches(batch_size: npt.ArrayLike, setup: Setup) -> Array:
     """Return how many micro-batches the sequences of a batch go through a pipeline in.
 
-    As many as stages, but none without a sequence for each group of data-parallel attention.
+    As many as passes are in flight, but none without a sequence for each group of data-parallel
+    attention.
 
     Parameters
     ----------
     batch_size
         Sequences in flight, over all micro-batches.
-    placement
-        Its stages, and groups of attention.
+    setup
+        Its stages and groups of attention, and the server.
 
     Ignores
         that a sequence stays in the micro-batch in which its prompt ended, so that these are
@@ -899,16 +900,23 @@ def micro_batches(batch_size: npt.ArrayLike, placement: Placement) -> Array:
     Source
         vLLM 0.33.0 ``config/vllm.py``, ``max_concurrent_batches``, and
         ``v1/core/sched/async_scheduler.py``, ``next_decode_eligible_step``; SGLang 0.5.23
-        ``managers/scheduler_pp_mixin.py``.
+        ``managers/scheduler_pp_mixin.py``. llama.cpp ``src/llama-context.cpp``, ``decode``: a batch
+        of up to ``n_ubatch`` tokens is one graph, and the next waits for its logits.
 
     Examples
     --------
-    >>> micro_batches([1, 3, 64], Placement(pipeline_parallel=4)).tolist()
+    >>> from specroof import load_hardware
+    >>> from specroof.latency.setup import engine_setup
+    >>> stages = Placement(pipeline_parallel=4)
+    >>> for engine in ("vllm", "llama.cpp"):
+    ...     setup = engine_setup(load_hardware("rtx-4090"), engine, stages, None)
+    ...     micro_batches([1, 3, 64], setup).tolist()
     [1.0, 3.0, 4.0]
+    [1.0, 1.0, 1.0]
     """
     batch = np.asarray(batch_size, dtype=np.float64)
-    groups = placement.attention_data_parallel
-    return np.asarray(np.clip(batch / groups, 1.0, placement.pipeline_parallel))
+    groups = setup.placement.attention_data_parallel
+    return np.asarray(np.clip(batch / groups, 1.0, setup.passes_in_flight))
 
 
 def _staged_work(
@@ -920,22 +928,26 @@ def _staged_work(
 ) -> PassWork:
     """Return what one micro-batch of a pass does in all stages, with what they send one another.
 
-    Prompts are cut along their tokens, as both frameworks chunk them, and decoding by sequences.
+    Prompts are cut along their tokens, as servers chunk them, and decoding by sequences.
 
     Counts
-        hidden states and the residual beside them, two tensors.
+        hidden states and the residual beside them, two tensors; llama.cpp's one has four bytes.
     Source
         vLLM 0.33.0 ``model_executor/models/llama.py``, ``make_empty_intermediate_tensors``; SGLang
-        0.5.23 ``models/llama.py``, ``PPProxyTensors``.
+        0.5.23 ``models/llama.py``, ``PPProxyTensors``; llama.cpp ``src/llama-context.cpp``,
+        ``pipeline_parallel``.
     """
     placement = setup.placement
     stages = placement.pipeline_parallel
     prompts = [work.forward_pass for work in beside if work.kind == "prompts"]
     count: Array | float = float(stages)
     if not (forward.settled or prompts):
-        count = micro_batches(forward.batch_size, placement)
+        count = micro_batches(forward.batch_size, setup)
+    elif most := setup.release.micro_batch_tokens:
+        whole_prompts = [forward] if forward.settled else prompts
+        count = np.clip(sum(prompt.tokens for prompt in whole_prompts) / most, 1.0, stages)
     if forward.settled:
-        whole_len, forward = forward.query_len, _chunk(forward, stages)
+        whole_len, forward = forward.query_len, _chunk(forward, count)
         count = whole_len / forward.query_len
     else:
         # Prompts fill all stages: few requests beside them are a fraction of one in each.
@@ -944,7 +956,7 @@ def _staged_work(
     beside = [
         replace(
             work,
-            forward_pass=_chunk(work.forward_pass, stages)
+            forward_pass=_chunk(work.forward_pass, count)
             if work.kind == "prompts"
             else replace(work.forward_pass, batch_size=work.forward_pass.batch_size / count),
         )
@@ -952,18 +964,19 @@ def _staged_work(
     ]
     inside = replace(setup, placement=replace(placement, pipeline_parallel=1, nodes=None))
     work = model_work(model, inside, forward, beside=beside, by_sequence=by_sequence)
-    tokens = forward.tokens + sum(prompt.tokens / stages for prompt in prompts)
+    tokens = forward.tokens + sum(prompt.tokens / count for prompt in prompts)
     message_bytes = 2 * tokens * (model.hidden_size * dtype_bytes(model.activation_dtype))
     hops = Exchange(BlockExchange("stage", message_bytes), 1, setup.hardware, placement)
     exchanges = [replace(exchange, placement=placement) for exchange in work.exchanges]
+    fills = forward.settled or setup.passes_in_flight == 1
     return replace(
         work,
         exchanges=[*exchanges, hops],
-        pipeline=Pipeline(-(-model.n_layers // stages) / model.n_layers, count, forward.settled),
+        pipeline=Pipeline(-(-model.n_layers // stages) / model.n_layers, count, fills),
     )
 
 
-def _chunk(forward: ForwardPass, pieces: int) -> ForwardPass:
+def _chunk(forward: ForwardPass, pieces: Array | float) -> ForwardPass:
     """Return the mean of equal pieces of a prompt that follow one another."""
     length = np.maximum(forward.query_len / pieces, np.minimum(forward.query_len, 1.0))
     before = (forward.query_len - length) / 2
@@ -1339,12 +1352,14 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
         yield f"{place.devices} devices are {nodes} nodes of {place.devices // nodes}{far}"
     if stages > 1:
         most = -(-model.n_layers // stages)
+        flight = f"up to {stages} micro-batches in flight"
+        if tokens := setup.release.micro_batch_tokens:
+            flight = f"one after another but for prompts of more than {tokens} tokens"
         yield (
-            f"{stages} stages of at most {most} of {model.n_layers} layers, up to {stages} "
-            f"micro-batches in flight, drafts on the last stage; operations are those of a "
-            f"micro-batch"
+            f"{stages} stages of at most {most} of {model.n_layers} layers, {flight}, drafts on "
+            f"the last stage; operations are those of a micro-batch"
         )
-    if setup.engine.bands and (nodes > 1 or stages > 1):
+    if setup.engine.bands and (nodes > 1 or setup.passes_in_flight > 1):
         yield "bands are wider, since nobody measured such a placement"
     for n_experts in {
         block.experts.n_experts for _, block in model.counted_blocks if block.experts

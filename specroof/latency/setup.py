@@ -66,6 +66,11 @@ class Setup:
         return ServerSettings() if self.server is None else self.server.stated
 
     @property
+    def passes_in_flight(self) -> int:
+        """Passes over other sequences that are in the stages of a pipeline at a time."""
+        return 1 if self.release.micro_batch_tokens else self.placement.pipeline_parallel
+
+    @property
     def release(self) -> Release:
         """What is known of the server whose rules count, in its version; else of its newest."""
         rules, server = self.engine.rules, self.server

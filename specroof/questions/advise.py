@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -895,6 +896,11 @@ def _no_room(
             request.worker(request.architecture, profile, 2)
         except OptionError as refusal:  # it is not memory that more devices lack
             most, why = "1", f", and {str(refusal).partition('; allowed')[0]}"
+            for power in range(1, joined_devices(profile).bit_length()):
+                staged = replace(request, pipeline_parallel=2**power)
+                with suppress(OptionError):
+                    if not enough and server_on(staged, profile, 1):
+                        enough = {f"--pp {2**power}"}
     return f"{request.architecture.name} does not fit on {most} x {profile.name}{why}", enough
 
 

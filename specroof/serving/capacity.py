@@ -298,6 +298,9 @@ def in_server(
         lacks = f"none of the first {hosted} layers of {model.name} has experts"
         allowed = "0, or enough layers to reach some with experts"
         reject(f"n_cpu_moe is {hosted}, and {lacks}", allowed)
+    if hosted and setup.placement.pipeline_parallel > 1:
+        what = f"n_cpu_moe is {hosted}, which leaves the later stages of pipeline_parallel larger"
+        reject(f"{what}, and their memory is not counted", "one of the two")
     facts = release(f"{setup.engine.rules}@{version}") if version else setup.release
     place = ServerSite(model, setup.hardware, setup.placement, facts)
     stated = user_settings.state_dtype or options.state_dtype
@@ -337,16 +340,23 @@ def expect_spreads(facts: Release, placement: Placement) -> None:
     Raises
     ------
     OptionError
-        For the first degree above 1 that its command does not say.
+        For the first degree above 1 that its command does not say, or not beside another one.
 
     Source
         The file of the release; a roofline, which nobody starts, takes every placement.
     """
+    keys: dict[str, str] = {}
     for degree in DEGREES if facts.command.start else ():
         key = "nodes" if degree == "hosts" else degree
         number = getattr(placement, key) or 1
-        if number > 1 and not facts.command.spreads(degree):
+        if number == 1:
+            continue
+        if not facts.command.spreads(degree):
             reject(f"{key} is {number}, and {facts.name} has no flag for it", "1")
+        flag = (*facts.command.placement.get(degree, ()), degree)[0]
+        if keys.setdefault(flag, key) != key:  # the flag takes one value
+            what = f"{key} is {number}, and {facts.name} has one {flag} for it and {keys[flag]}"
+            reject(what, "one of the two")
 
 
 def _expect_families(facts: Release, model: Architecture, placement: Placement) -> None:
@@ -356,14 +366,15 @@ def _expect_families(facts: Release, model: Architecture, placement: Placement) 
         what = f"makes of {model.name}, which is dense, as many servers that share nothing"
         allowed = f"1, tensor_parallel of {placement.group_size}, and the load of one server"
         reject(f"attention_data_parallel is {groups}, and {name} {what}", allowed)
-    for degree, what, families in (
-        ("tensor_parallel", "tensor parallelism", facts.whole_families),
-        ("pipeline_parallel", "pipeline", facts.one_stage_families),
+    stages = ", or pipeline_parallel" if facts.command.spreads("pipeline_parallel") else ""
+    for degree, what, families, instead in (
+        ("tensor_parallel", "tensor parallelism", facts.whole_families, stages),
+        ("pipeline_parallel", "pipeline", facts.one_stage_families, ""),
     ):
         count = getattr(placement, degree)
         if count > 1 and model.family.removesuffix("_text") in families:
             lacks = f"{name} has no {what} for models of the family {model.family}"
-            reject(f"{degree} is {count}, and {lacks}", "1")
+            reject(f"{degree} is {count}, and {lacks}", f"1{instead}")
 
 
 def expect_chip(facts: Release, model: Architecture, setup: Setup) -> None:

@@ -443,9 +443,9 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         decode_s = seconds(served, decode_pass)
         mixed_s = seconds(served, beside, Work(served.model, mean_chunk, kind="prompts"))
         own_s = seconds(served, beside, Work(served.model, own_chunk, kind="prompts"))
-        # The next pass enters a pipeline of M stages as soon as the first stage is free. Only the
-        # request itself waits until its prompt has left the other M - 1.
-        stages = served.setup.placement.pipeline_parallel
+        # The next pass enters a pipeline with M in flight as soon as the first stage is free. The
+        # request itself waits until its prompt has left the other M - 1 stages.
+        stages = served.setup.passes_in_flight
         leaving_s = state.pieces * own_s * ((stages - 1) / stages)
         # What a round takes besides its pass: drafting, and what the engine adds.
         extra_s = round_s - decode_s

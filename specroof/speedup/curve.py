@@ -311,7 +311,7 @@ def staged_round_time(
     latency = pass_time(work, setup.engine, setup.options.granularity)
     through_s = round_time(latency.total_s - latency.waiting_s, drafting, engine_s)
     busy_s = round_time(np.asarray(latency.stage_s), drafting, engine_s)
-    return np.maximum(through_s, micro_batches(verification.batch_size, setup.placement) * busy_s)
+    return np.maximum(through_s, micro_batches(verification.batch_size, setup) * busy_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -360,7 +360,7 @@ def round_times(
     target_s = (verify_s[..., :1], verify_s)
     placement, together = served.setup.placement, batches
     if placement.pipeline_parallel > 1:  # rounds are of micro-batches
-        together = batches / micro_batches(batches, placement)
+        together = batches / micro_batches(batches, served.setup)
     load = (contexts, together, draft_lens)
     drafting = draft_time(served, drafter, proposed, load, target_s, passes)
     added_s = engine_round_s(served.setup, drafter, proposed, together)

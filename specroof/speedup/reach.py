@@ -31,6 +31,7 @@ _PLACED: Final = {
     "dp-attention": "data-parallel attention",
     "dcp": "decode context parallelism",
     "pp": "pipeline parallelism",
+    "layers": "a split of layers",
     "nodes": "several nodes",
     SPLIT: "prefill workers",
 }
@@ -52,12 +53,15 @@ def deployment_words(deployment: Deployment) -> dict[str, tuple[str, ...]]:
     {'attention': ('latent_attention',), 'formats': ('fp8-block',), 'placements': ('tp', 'ep')}
     """
     model, setup = deployment.model, deployment.setup
+    spread = setup.placement.words
+    if setup.passes_in_flight == 1:  # stages that take turns are as one device
+        spread = tuple("layers" if word == "pp" else word for word in spread)
     return {
         "attention": tuple(
             sorted({core.label for _, core in model.counted_cores if core.kernel != "experts"})
         ),
         "formats": (setup.options.weight_dtype or model.weight_format,),
-        "placements": (*setup.placement.words, *[SPLIT] * setup.decodes_only),
+        "placements": (*spread, *[SPLIT] * setup.decodes_only),
     }
 
 

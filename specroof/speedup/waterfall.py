@@ -152,7 +152,7 @@ def round_parts(
     proposed = proposals(drafter, accepted, np.array([draft_len]))
     placement, together = deployment.setup.placement, np.array([batch])
     if placement.pipeline_parallel > 1:
-        together = together / micro_batches(together, placement)
+        together = together / micro_batches(together, deployment.setup)
     engine_s = float(engine_round_s(deployment.setup, drafter, proposed, together)[0])
     # What the target waits for: of drafting beside the verification, what outlasts it.
     drafting_s = float(curve.round_s[at] - curve.verify_s[at]) - engine_s
