@@ -12,6 +12,7 @@ import pytest
 
 from commands import invoked
 from specroof import adaptive, advise
+from specroof.errors import OptionError
 from specroof.frameworks import release
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
@@ -179,6 +180,18 @@ def test_a_round_costs_what_is_drafted_and_verified() -> None:
     # Nobody drafts: a plain step at every length.
     assert costs.seconds([0, 0, 0], np.array([0, 0])) == pytest.approx([1.0, 1.0, 1.0])
     assert (costs.batch_size, costs.max_draft_len) == (2, 2)
+
+
+def test_policies_gain_in_stages_that_take_turns_what_they_gain_on_one_card() -> None:
+    told: dict[str, Any] = {"drafter": "eagle3,accept=0.7", "batch_size": 2, "n_rounds": 500}
+    one, two = (
+        adaptive(MODEL, "rtx-4090", engine="llama.cpp", pipeline_parallel=stages, **told)
+        for stages in (1, 2)
+    )
+    gains = [row.gain for row in one.rows]
+    assert [row.gain for row in two.rows] == pytest.approx(gains, abs=0.01)
+    with pytest.raises(OptionError, match="rounds in stages are no sum"):
+        adaptive(MODEL, CHIP, engine="vllm", pipeline_parallel=2, **told)
 
 
 def test_a_block_is_drafted_for_every_sequence() -> None:

@@ -453,10 +453,10 @@ def _costs(
     Raises
     ------
     OptionError
-        For drafts that are made while the target verifies, and in a pipeline, where the last stage
-        drafts for one micro-batch while others are verified: then a round is no sum.
+        For drafts that are made while the target verifies, and in a full pipeline: the last stage
+        drafts for one micro-batch while others are verified, so that a round is no sum.
     """
-    stages = deployment.setup.placement.pipeline_parallel
+    stages = deployment.setup.passes_in_flight
     if stages > 1:
         refuse("pipeline_parallel", stages, "1: rounds in stages are no sum of their parts")
     load = Load(np.arange(1.0, max(sizes) + 1).tolist(), [context_len])
