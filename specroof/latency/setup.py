@@ -657,7 +657,8 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
 
     Ignores
         AITER on AMD, which can; EAGLE heads of the target's own grouped-query attention, which
-        vLLM spreads too.
+        vLLM spreads too; that llama.cpp splits a draft model's layers as its target's, unless it is
+        told one device (``common/speculative.cpp``, ``common_base_params_to_speculative``).
     Source
         vLLM 0.33.0 ``v1/worker/gpu/spec_decode/dflash/speculator.py`` (``use_mla``),
         ``v1/worker/gpu/model_runner.py``, ``get_kv_cache_spec``, and ``v1/attention/backend.py``,
