@@ -269,7 +269,7 @@ def test_a_target_is_met_only_if_its_band_says_so(
         requests = SimpleNamespace(**waits_s)
         one: Any = SimpleNamespace(end_to_end=requests, figure_ends={name: band, other: None})
         if p99 is not None:
-            requests.figures = {f"p99_{name}": np.array([[p99]]), f"p99_{other}": quick_s}
+            vars(requests).update({f"p99_{name}": np.array([[p99]]), f"p99_{other}": quick_s})
         assert Targets(**{f"{name[:4]}_ms": 1000.0}).outcomes(one) == [outcome]
         assert Targets().outcomes(one) == ["no" if math.isnan(mean) else "yes"]
 
