@@ -461,6 +461,8 @@ def test_a_chip_that_a_release_does_not_run_the_checkpoint_on_is_refused(
         *(("exaone", f"sglang@{version}") for version in ("0.5.9", "0.5.14", "0.5.23")),
         ("ernie4_5", "sglang@0.5.9"),
         ("unlimited_ocr_text", "sglang@0.5.23"),
+        # utils/hf_transformers/config.py:271 runs it as DeepseekOCRForCausalLM.
+        *(("deepseek_ocr2_text", f"sglang@{version}") for version in ("0.5.9", "0.5.14", "0.5.23")),
     ],
 )
 def test_a_family_without_a_pipeline_runs_in_one_stage(family: str, framework: str) -> None:
@@ -468,6 +470,31 @@ def test_a_family_without_a_pipeline_runs_in_one_stage(family: str, framework: s
     setup = engine_setup(load_hardware("h200"), server, Placement(pipeline_parallel=2), None)
     with pytest.raises(OptionError, match=f"no pipeline for models of the family {family}"):
         in_server(replace(model, family=family), setup, ServerSettings(), version)
+
+
+# srt/models: LlamaAttention and Transformers' cut heads over all devices (llama.py:181);
+# phimoe.py:288 and zaya.py:908 refuse groups; exaone4.py gathers their tokens from 0.5.23 on,
+# minimax_m2.py from 0.5.14 on.
+@pytest.mark.parametrize(
+    ("families", "first"),
+    [
+        ("llama gemma4 qwen2 phimoe zaya bloom", 3),
+        ("exaone4", 2),
+        ("minimax_m2", 1),
+        ("qwen3 deepseek_v3 llama4_text", 0),
+    ],
+)
+def test_attention_runs_in_groups_where_heads_are_cut_in_them(families: str, first: int) -> None:
+    place = Placement(tensor_parallel=2, attention_data_parallel=2)
+    setup = engine_setup(load_hardware("h200"), "sglang", place, None)
+    for family in families.split():
+        model = replace(load_model("Qwen/Qwen3-8B"), family=family)
+        for nth, version in enumerate(("0.5.9", "0.5.14", "0.5.23")):
+            if nth >= first:
+                in_server(model, setup, ServerSettings(), version)
+                continue
+            with pytest.raises(OptionError, match=f"no groups of attention .* family {family}"):
+                in_server(model, setup, ServerSettings(), version)
 
 
 # vLLM reads sparse latents from 9.0 on, and runs MXFP4 from 8.0 on; SGLang starts from 7.5 on.

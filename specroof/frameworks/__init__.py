@@ -641,6 +641,8 @@ class Release:
         Families whose layers it does not spread over devices by tensor parallelism.
     one_stage_families
         Families that it does not run in a pipeline.
+    grouped_families
+        Families of which it runs attention in groups; empty for all.
     read_as_mtp, read_as_mtp_with_layers
         Families of draft models that it reads as layers for mtp; the second ones where they have
         such layers.
@@ -735,6 +737,7 @@ class Release:
     micro_batch_tokens: int = 0
     whole_families: _Names = ()
     one_stage_families: _Names = ()
+    grouped_families: _Names = ()
     read_as_mtp: _Names = ()
     read_as_mtp_with_layers: _Names = ()
     workers: Workers | None = None

@@ -367,12 +367,14 @@ def _expect_families(facts: Release, model: Architecture, placement: Placement) 
         allowed = f"1, tensor_parallel of {placement.group_size}, and the load of one server"
         reject(f"attention_data_parallel is {groups}, and {name} {what}", allowed)
     stages = ", or pipeline_parallel" if facts.command.spreads("pipeline_parallel") else ""
-    for degree, what, families, instead in (
-        ("tensor_parallel", "tensor parallelism", facts.whole_families, stages),
-        ("pipeline_parallel", "pipeline", facts.one_stage_families, ""),
+    family, grouped = model.family.removesuffix("_text"), facts.grouped_families
+    for degree, what, runs, instead in (
+        ("tensor_parallel", "tensor parallelism", family not in facts.whole_families, stages),
+        ("pipeline_parallel", "pipeline", family not in facts.one_stage_families, ""),
+        ("attention_data_parallel", "groups of attention", not grouped or family in grouped, ""),
     ):
         count = getattr(placement, degree)
-        if count > 1 and model.family.removesuffix("_text") in families:
+        if count > 1 and not runs:
             lacks = f"{name} has no {what} for models of the family {model.family}"
             reject(f"{degree} is {count}, and {lacks}", f"1{instead}")
 
