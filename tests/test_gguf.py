@@ -160,11 +160,13 @@ def test_what_is_no_part_of_the_model_is_left_out_and_said(
     assert len(model.notes) == bool(more)
 
 
-@pytest.mark.parametrize("file", ["drafting_qwen35", "drafting_glm"])
+@pytest.mark.parametrize("file", ["drafting_qwen35", "drafting_glm", "drafting_glm_flash"])
 def test_a_draft_layer_is_that_of_the_config_with_the_bytes_of_the_file(file: str) -> None:
     metadata, tensors, drafted, config = drafting(file, "q4_0")
     wide = [(name, shape, "q8_0" if "eh_proj" in name else form) for name, shape, form in drafted]
-    head = parse_gguf_mtp([header(metadata, [*tensors, *wide])], name="m")
+    file_header = header(metadata, [*tensors, *wide])
+    head = parse_gguf_mtp([file_header], name="m")
+    assert parse_gguf([file_header], name="m").family == config["model_type"]
     usual = parse_drafter_config(json.dumps(config), source="m.json", kind="mtp")
     assert isinstance(usual, DraftHead)
     assert (head.kind, head.name, head.modules) == ("mtp", "m MTP", 1)

@@ -518,8 +518,12 @@ def _latent_config(header: GgufHeader) -> dict[str, object]:
     mla = "_mla" if "deepseek2.attention.key_length_mla" in header.metadata else ""
     rotary = _size(header, "deepseek2.rope.dimension_count")
     picked = any(name.endswith(".exp_probs_b.bias") for name in header.tensors)
+    family = "deepseek_v3" if picked else "deepseek_v2"
+    # conversion/deepseek.py:240 drops the draft layers of those, glm.py:251 none of GLM-4.7-Flash.
+    if "deepseek2.nextn_predict_layers" in header.metadata:
+        family = "glm4_moe_lite"
     return {
-        "model_type": "deepseek_v3" if picked else "deepseek_v2",
+        "model_type": family,
         "q_lora_rank": header.metadata.get("deepseek2.attention.q_lora_rank"),
         "qk_nope_head_dim": _size(header, f"deepseek2.attention.key_length{mla}") - rotary,
         "v_head_dim": _size(header, f"deepseek2.attention.value_length{mla}"),
