@@ -147,18 +147,17 @@ def test_requests_that_arrive_are_answered_by_fewer_servers() -> None:
         train(MODEL, "h100", **ASKED, **asked, rate=rate, tokens_per_day=1e9).rows[-1]
         for rate in (4, 1000)
     )
-    # Of more requests than are answered without drafts, the length is tried that answers most.
-    assert math.isnan(many.speedup)
+    assert math.isnan(many.speedup)  # more than are answered without drafts
     for row in (few, many):
         rates = 1 / present(row.plain_largest_stable_rate) - 1 / present(row.largest_stable_rate)
         assert row.saved_hours_per_day == pytest.approx(rates / 64 / 3600 * 1e9)
         assert row.requests_until_paid == pytest.approx((row.tokens_until_paid or 0) / 64)
-    # At a rate that both answer 3 drafts are soonest, which answer fewer than 2.
-    drafter = f"eagle3,accept-length={few.accept_length}@3"
-    (soonest,) = predict(MODEL, "h100", drafters=drafter, **asked, rate=4).rows
-    assert (soonest.draft_len, few.draft_len, many.draft_len) == (3, 2, 2)
-    assert present(soonest.largest_stable_rate) < present(few.largest_stable_rate)
-    assert few.saved_hours_per_day == many.saved_hours_per_day
+    # The drafts are those that predict chooses, and so is the rate that is answered with them.
+    for row, rate in ((few, 4), (many, 1000)):
+        drafter = f"eagle3,accept-length={row.accept_length}@3"
+        (alone,) = predict(MODEL, "h100", drafters=drafter, **asked, rate=rate).rows
+        assert row.draft_len == alone.draft_len
+        assert row.largest_stable_rate == pytest.approx(alone.largest_stable_rate, rel=0.01)
     trace = {"arrival_s": [0, 1], "input_len": [512, 512], "output_len": [64, 64]}
     refused = of_call(OptionError, train, MODEL, "h100", **ASKED, trace=trace)
     assert refused.startswith("trace is")

@@ -48,7 +48,6 @@ from specroof.report.layout import page, wrapped
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
-from specroof.speedup.result import best_index, within_measured
 from specroof.units import Bounds, format_count, format_drafts, format_si
 
 #: Output tokens a day, if not given: three traffics.
@@ -358,8 +357,8 @@ def train(request: TrainRequest) -> Trained:
         notes.append(f"answers are written with {_ANSWERS_IN_FLIGHT} requests in flight a server")
     if request.rate is not None:
         notes.append(
-            "requests that arrive have the drafts of which the server answers most, and savings are "
-            "those at the largest rate that it answers"
+            "requests that arrive have the drafts that predict chooses at their rate, and savings are "
+            "those at the largest rate that the server answers with them"
         )
     if request.power_cap is not None:
         notes.append("devices train without the power cap, which is the server's")
@@ -561,13 +560,10 @@ class _Saves:
 
         The figures by the names of `LoadRow`, the hours without drafts, the gain with the ends of
         its band. Requests that arrive make as many tokens with drafts as without, on fewer servers:
-        at the largest rate that each answers, with the drafts of which it answers most.
+        at the largest rate that each answers, with the drafts that are chosen at theirs.
         """
-        played, workload, most = found.played, self.load.steady.workload, None
-        if played is not None and self.load.rate:
-            gain = within_measured(played.stable_gain[0], found.curve.measured_draft_len)
-            most = 1 + int(best_index(gain[1:]))
-        fields = next(load_fields(found, self.load, self.money, decided(found, most)))
+        played, workload = found.played, self.load.steady.workload
+        fields = next(load_fields(found, self.load, self.money, decided(found)))
         if played is not None and self.load.rate and workload is not None:
             speed = float(played.stable_rate[0]) * workload.output_len
             gains = tuple(played.stable_gain[:, fields["tried_draft_len"]].tolist())
