@@ -19,6 +19,9 @@ MANIFEST: Final = "specroof-manifest.json"
 
 _ALLOWED: Final = "a file in a folder that can be written to"
 
+#: Files without a name that are held open at once; systems allow some hundreds.
+_MOST_OPEN: Final = 64
+
 #: The name of a temporary holds its owner: a machine, and a process there.
 _TEMPORARY: Final = re.compile(r"\.specroof-(?P<host>.+)-(?P<process>\d{1,9})-[0-9a-f]{8}\.tmp")
 
@@ -28,7 +31,7 @@ _Listed = tuple[str, str]
 
 @dataclass(slots=True)
 class _Staged:
-    """The content of a place, on its disk already under another name.
+    """The content of a place, on its disk already and not to be seen there yet.
 
     Parameters
     ----------
@@ -39,16 +42,19 @@ class _Staged:
     target
         Where a regular file goes, links followed; None of a device, a FIFO, standard output.
     temporary
-        The hidden name that the file has until then.
+        The name that the file has or will have for a moment.
+    descriptor
+        The file itself as long as it has no name.
     """
 
     path: Path
     data: bytes
     target: Path | None = None
     temporary: Path = field(default_factory=Path)
+    descriptor: int | None = None
 
     def write(self) -> None:
-        """Put the content on the disk of its place."""
+        """Put the content on the disk of its place, under no name where the system can do that."""
         if self.target is not None:
             with self.opened(self.target) as file:
                 file.write(self.data)
@@ -59,7 +65,9 @@ class _Staged:
         """Yield the file for the content, which is on the disk where the block ends well."""
         name = f".specroof-{os.uname().nodename}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
         self.temporary = target.parent / name
-        with self.temporary.open("xb") as file:
+        is_named = self.descriptor is None
+        place = self.temporary if self.descriptor is None else self.descriptor
+        with open(place, "xb" if is_named else "wb", closefd=is_named) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -68,11 +76,17 @@ class _Staged:
         """Move the content to its place in one step; pour it into a device, pipe or socket."""
         if self.target is None:
             _pour(self.path, self.data)
-        else:
-            self.temporary.replace(self.target)
+            return
+        if self.descriptor is not None:
+            link = f"/proc/self/fd/{self.descriptor}"
+            # With a folder, which an absolute path ignores, Python follows the link.
+            os.link(link, self.temporary, src_dir_fd=self.descriptor, follow_symlinks=True)
+        self.temporary.replace(self.target)
 
     def discard(self) -> None:
         """Leave nothing behind; after `appear` there is nothing."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
         if self.target is not None:
             with contextlib.suppress(OSError):
                 self.temporary.unlink()
@@ -104,8 +118,9 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     - Each place changes in one step. A run that is killed in between leaves each file whole, of
       this run or of an earlier one, and at most some of this run beside others of an earlier one
       (`write_folder` says which).
-    - A killed run leaves nothing else but hidden temporaries. The next run in that folder takes
-      them away.
+    - A killed run leaves nothing else where the system has files without names (Linux, on its
+      own disks, up to 64 files at once), but for one that was just being named; elsewhere hidden
+      temporaries. The next run in that folder takes them away.
     - A symbolic link stays, and the file that it leads to is replaced. Other names of that file
       (hard links, as backups have them) keep the old content, for nothing is written in place.
     - Files keep their mode and, where that is allowed, their owner; new ones have the mode that the
@@ -189,6 +204,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         reject(f"{path}: is a pipe, socket or device", _ALLOWED, OutputError)
     staged = _Staged(path, b"", target)
     try:
+        staged.descriptor = _nameless(target.parent)
         with staged.opened(target) as file:
             yield file
             _keep_mode(target, file.fileno())
@@ -219,6 +235,8 @@ def _staging(files: Mapping[Path, bytes]) -> Iterator[list[_Staged]]:
                     reject(f"{path}: two outputs go there", "a file for each", OutputError)
                 if file.target is not None:
                     targets.add(file.target)
+                    if len(files) <= _MOST_OPEN:
+                        file.descriptor = _nameless(file.target.parent)
                 staged.append(file)
                 file.write()
         for folder in {target.parent for target in targets}:
@@ -294,6 +312,25 @@ def _pour(path: Path, data: bytes) -> None:
     same = stat.S_ISREG(state.st_mode)
     with open(1 if same else path, "wb", closefd=not same) as file:
         file.write(data)
+
+
+def _nameless(folder: Path) -> int | None:
+    """Return a file without a name on the disk of a folder, or None where the system has none.
+
+    Source
+        open(2) of Linux, O_TMPFILE.
+    """
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None:
+        return None
+    try:
+        descriptor = os.open(folder, flag | os.O_WRONLY, 0o666)
+    except OSError:  # network disks, old kernels
+        return None
+    if Path(f"/proc/self/fd/{descriptor}").exists():  # by which it gets its name
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def _keep_mode(target: Path, descriptor: int) -> None:
