@@ -54,6 +54,11 @@ def saved(tmp_path: Path) -> Any:
     return save
 
 
+def two(life: Life, page: Any = sglang_page, **how: Any) -> tuple[str, str]:
+    """Return the pages of a server before and after half a minute."""
+    return page(life, **how), page(life.at(1030.0), **how)
+
+
 def of(paths: list[Path], **told: Any) -> Diagnosis:
     return doctor(SERVED, CHIP, pages=paths, wait_s=30.0, **told)
 
@@ -145,7 +150,7 @@ def test_an_idle_server_is_predicted_for_as_long_as_it_decodes(
     saved: Any, share: float, ended: bool
 ) -> None:
     life = replace(LIFE, running=share, ended=ended)
-    found: Any = of(saved(vllm_page(life), vllm_page(life.at(1030.0))), drafter="eagle3")
+    found: Any = of(saved(*two(life, vllm_page)), drafter="eagle3")
     _, round_, rate = found.rows
     # Little: of as many requests and as many tokens per round, tokens go by the time of a round.
     assert (1 + rate.off) * (1 + round_.off) == pytest.approx(1, abs=0.01)
@@ -213,7 +218,7 @@ def test_a_server_of_llama_cpp_is_read(saved: Any) -> None:
 
 def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> None:
     short = replace(LIFE, survival=(0.95, 0.9), running=1.0)
-    found: Any = of(saved(vllm_page(short), vllm_page(short.at(1030.0))), drafter="eagle3")
+    found: Any = of(saved(*two(short, vllm_page)), drafter="eagle3")
     (curve,) = found.prediction.curves
     # 18/19 of those before are accepted of each further draft.
     rate = 0.9 / 0.95
@@ -277,7 +282,7 @@ def test_without_a_drafter_it_measures_alone(saved: Any) -> None:
 
 def test_a_plain_server_is_told_what_drafting_would_gain(saved: Any) -> None:
     plain = replace(LIFE, survival=(), round_s=0.012)
-    paths = saved(vllm_page(plain, off=True), vllm_page(plain.at(1030.0), off=True))
+    paths = saved(*two(plain, vllm_page, off=True))
     found = of(paths, drafter="eagle3,accept-length=3.2@5")
     assert found.advice[0].startswith("speculation is off now; at 40 running requests K=")
     assert ["drafts", "per", "round", "off"] in [one.split() for one in found.text().split("\n")]
@@ -291,9 +296,7 @@ def test_a_plain_server_is_told_what_drafting_would_gain(saved: Any) -> None:
 
 def test_nothing_decoded_is_said(saved: Any) -> None:
     quiet = replace(LIFE, running=0.0, ended=False)
-    found: Any = of(
-        saved(vllm_page(quiet), vllm_page(quiet.at(1030.0))), drafter="eagle3,accept=0.8"
-    )
+    found: Any = of(saved(*two(quiet, vllm_page)), drafter="eagle3,accept=0.8")
     assert any(note.startswith("no round was counted") for note in found.notes)
     assert found.observed.round_s is None
     assert [one.off for one in found.rows] == [None] * 3
@@ -303,7 +306,7 @@ def test_nothing_decoded_is_said(saved: Any) -> None:
 
 def test_drafts_that_pay_nowhere_are_turned_off(saved: Any) -> None:
     hopeless = replace(LIFE, survival=(0.02, 0.001, 0.0))
-    paths = saved(vllm_page(hopeless), vllm_page(hopeless.at(1030.0)))
+    paths = saved(*two(hopeless, vllm_page))
     found = of(paths, drafter="eagle3")
     assert found.advice[0].startswith("K=3 now; at 40 running requests no draft is best: K=3")
     assert found.flags is None
@@ -313,7 +316,7 @@ def test_drafts_that_pay_nowhere_are_turned_off(saved: Any) -> None:
 def test_loads_without_room_for_drafts_are_no_reason_to_turn_them_off(saved: Any) -> None:
     # SGLang runs 48 requests where it drafts: it never comes to 64, where no draft has room.
     good = replace(LIFE, running=8.0, survival=(0.95, 0.9, 0.85))
-    paths = saved(sglang_page(good), sglang_page(good.at(1030.0)))
+    paths = saved(*two(good))
     found: Any = of(paths, drafter="eagle3", context_len=256)
     assert found.change.schedule[-1][1] <= 48
     assert "turn it off" not in " ".join(found.advice)
@@ -323,7 +326,7 @@ def test_loads_without_room_for_drafts_are_no_reason_to_turn_them_off(saved: Any
 
 def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
     crowd = replace(LIFE, running=5000.0)
-    found = of(saved(vllm_page(crowd), vllm_page(crowd.at(1030.0))), drafter="eagle3")
+    found = of(saved(*two(crowd, vllm_page)), drafter="eagle3")
     assert found.change is None
     # 5000 requests of 3250 tokens, 144 KiB each, are 2.2 TiB; the acceptance was counted.
     assert "memory would not hold 5000 requests at context 3250" in found.advice[0]
@@ -333,7 +336,7 @@ def test_a_load_beyond_the_room_has_no_advice(saved: Any) -> None:
 
 def test_drafts_beyond_the_grid_have_no_figure(saved: Any) -> None:
     deep = replace(LIFE, survival=tuple(0.9**depth for depth in range(1, 21)))
-    found = of(saved(vllm_page(deep), vllm_page(deep.at(1030.0))), drafter="eagle3")
+    found = of(saved(*two(deep, vllm_page)), drafter="eagle3")
     assert "no figure" in found.advice[0]
     assert found.to_dict()["choice"]["change"]["now"] is None
     assert found.rows[1].predicted is None
@@ -379,10 +382,6 @@ def test_replicas_share_a_load_and_ranks_of_one_model_do_not(saved: Any) -> None
 
 CROWD = replace(LIFE, running=58.0, survival=(0.8, 0.6, 0.38))
 ROOMY = {"max_running_requests": 128, "internal_states": []}
-
-
-def two(life: Life) -> tuple[str, str]:
-    return sglang_page(life), sglang_page(life.at(1030.0))
 
 
 def test_a_server_that_shows_no_draft_length_is_not_called_off(saved: Any) -> None:

@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,14 +15,9 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_refusal_is_caught_as_one(kind: type[SpecroofError]) -> None:
-    assert issubclass(kind, SpecroofError)
-
-
-def test_a_bad_argument_is_a_value_error_too() -> None:
-    with pytest.raises(ValueError, match="batch_size"):
-        raise OptionError("batch_size is 0")
+def test_every_refusal_is_caught_as_one_and_a_bad_argument_as_a_value_error_too() -> None:
+    assert all(issubclass(kind, SpecroofError) for kind in KINDS)
+    assert issubclass(OptionError, ValueError)
 
 
 @given(st.sampled_from(KINDS), st.text())

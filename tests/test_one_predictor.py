@@ -16,7 +16,8 @@ def functions_that(reads: set[str]) -> set[str]:
     """Return the functions of the package whose code names all of some attributes."""
     found = set()
     for file in PACKAGE.rglob("*.py"):
-        for node in nodes(file):
+        text = file.read_text(encoding="utf-8")
+        for node in nodes(file) if all(name in text for name in reads) else ():
             if isinstance(node, ast.FunctionDef):
                 named = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
                 if reads <= named:

@@ -421,10 +421,7 @@ def test_charts_of_requests_say_that_prefills_are_counted() -> None:
 def test_the_legend_names_what_differs_and_the_title_what_does_not() -> None:
     one = curve([1, 1.5], drafter="ideal")
     other = replace(
-        one,
-        model="Example-70B",
-        placement=Placement(4, 4, 2, 2, 2),
-        batch_size=np.array([2.0]),
+        one, model="Example-70B", placement=Placement(4, 4, 2, 2, 2), batch_size=np.array([2.0])
     )
     figure = plot_speedup_by_draft_len([one, other])
     first, second = (" ".join(text.split()) for text in legend_texts(figure)[:2])

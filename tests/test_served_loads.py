@@ -164,12 +164,7 @@ def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key:
         replace(LOAD, shortest=0.8),
         replace(LOAD, quantization="fp8", kv_cache="fp8"),
         replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, expert_parallel=4),
-        replace(
-            LOAD,
-            model="Qwen/Qwen3-30B-A3B",
-            tensor_parallel=4,
-            attention_data_parallel=4,
-        ),
+        replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, attention_data_parallel=4),
     ],
 )
 def test_a_load_is_scored_by_what_predict_says(load: Measurement) -> None:
@@ -450,9 +445,7 @@ def test_a_load_is_predicted_by_a_profile_without_its_group(
     assert atom == load_hardware("mi250x").engine()
 
 
-def test_totals_without_the_chip_are_of_the_fit_without_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_totals_without_the_chip_are_of_the_fit_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     stored(monkeypatch, ["served chip h100"], ["served engine vllm"])
     found = served_validation([LOAD])
     assert found.other_totals.keys() == {"shipped", "family", "chip", "engine", "setup"}

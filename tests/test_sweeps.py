@@ -207,13 +207,12 @@ write_sweep(sys.argv[1], sys.argv[2], form=sys.argv[3])
 """
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(
-    tmp_path: Path, study: str, end: signal.Signals
+    tmp_path: Path, study: str
 ) -> None:
     write_sweep(study, tmp_path / "whole", form="csv")
     dice = np.random.default_rng(13)
-    for _ in range(3):
+    for end in (signal.SIGKILL, signal.SIGTERM) * 2:
         process: Any = subprocess.Popen(
             [sys.executable, "-c", KILLED, study, str(tmp_path / "parts"), "csv"],
             stdout=subprocess.PIPE,

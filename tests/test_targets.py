@@ -16,11 +16,12 @@ import pytest
 from specroof.catalog import local_engines
 from specroof.evidence import load_splits
 from specroof.questions.validate import split_json
-from specroof.scoring.local import REPORTS, draft_len_regrets, left_out_engine, local_scores
+from specroof.scoring.local import REPORTS, draft_len_regrets, left_out_engine
 from specroof.scoring.local import errors_of as local_errors_of
 from specroof.scoring.scores import Scored
 from specroof.scoring.served import FIGURES, TPOT_RATIO, ServedValidation, chip_family, errors_over
 from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_score
+from specroof.scoring.stored import stored_local
 from tables import missed
 
 NVIDIA = ("hopper", "blackwell")
@@ -198,8 +199,8 @@ Scores = tuple[Scored, ...]
 
 
 @pytest.fixture(scope="module")
-def scores() -> Scores:
-    return local_scores()
+def scores(stored: dict[str, Any]) -> Scores:
+    return stored_local(stored)
 
 
 def test_left_out_fits_have_not_seen_the_model(scores: Scores) -> None:

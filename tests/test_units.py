@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import units
-from specroof.units import (
-    DTYPE_BYTES,
-    WIDER_DTYPES,
-    dtype_bytes,
-    format_binary_bytes,
-    format_si,
-)
+from specroof.units import DTYPE_BYTES, WIDER_DTYPES, dtype_bytes, format_binary_bytes, format_si
 from tables import rows
 
 

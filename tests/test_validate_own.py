@@ -304,11 +304,7 @@ CARD = "NVIDIA GeForce RTX 4090"
     ],
 )
 def test_llama_bench_says_what_it_ran_on(
-    chip: str,
-    changes: dict[str, Any],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    chip: str, changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     one = {"n_prompt": 1, "n_gen": 0, "avg_ns": 7.5e6, "gpu_info": CARD, "n_gpu_layers": -1}
