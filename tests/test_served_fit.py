@@ -55,7 +55,7 @@ def shared() -> dict[str, float]:
 @pytest.fixture(scope="module")
 def loads() -> list[Measurement]:
     """Return some loads of vLLM on Hopper and of SGLang on CDNA4."""
-    wanted = {("vllm", "hopper"): 24, ("sglang", "cdna4"): 24}
+    wanted = {("vllm", "hopper"): 12, ("sglang", "cdna4"): 12}
     found: list[Measurement] = []
     for pair, count in wanted.items():
         found += [load for load in fitted_loads() if PAIRS[pair_of(load)] == pair][:count]
