@@ -83,19 +83,36 @@ def test_a_notebook_asks_one_question_in_ten_cells_and_is_stored_with_outputs(pa
     assert errors(notebook) == []
 
 
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[NotebookClient]:
+    """Yield a kernel for all notebooks: to start one takes longer than most of them run."""
+    client = NotebookClient(
+        nbformat.v4.new_notebook(),  # type: ignore[no-untyped-call]
+        timeout=None,
+        kernel_name="python3",
+        record_timing=False,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        # Charts are shown in the notebook, and no coverage is measured in the kernel.
+        for name in ("MPLBACKEND", "COVERAGE_PROCESS_CONFIG"):
+            patch.delenv(name, raising=False)
+        with client.setup_kernel():
+            yield client
+
+
 @pytest.mark.slow
 @every_notebook
-@pytest.mark.usefixtures("children_uncovered")
 def test_a_notebook_runs_and_says_what_is_stored(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, kernel: NotebookClient
 ) -> None:
-    monkeypatch.delenv("MPLBACKEND", raising=False)  # charts are shown in the notebook
     # SPECROOF_STORE=1 keeps what it says now: the prose beside it is to be read again then.
     notebook, stored = read(path), figures(read(path))
-    NotebookClient(
-        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": tmp_path}},
-        record_timing=False,
-    ).execute()  # fmt: skip
+    anew = f"import os\nos.chdir({str(tmp_path)!r})\nget_ipython().reset()"
+    kernel.nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(anew)])  # type: ignore[no-untyped-call]
+    kernel.execute_cell(kernel.nb.cells[0], 0, store_history=False)
+    kernel.nb = notebook
+    for number, cell in enumerate(notebook.cells):
+        kernel.execute_cell(cell, number)
     assert errors(notebook) == []
     if os.environ.get("SPECROOF_STORE"):
         notebook.metadata["language_info"] = read(path).metadata["language_info"]
