@@ -128,7 +128,8 @@ def test_a_cubic_is_met_between_knots_by_parabolas_slopes() -> None:
 
 
 def test_a_drafter_that_no_grid_says_exactly_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
+    asked: dict[str, Any] = {"engines": "sglang", "tensor_parallel": 1, "steady": True}
+    found = specroof.explore("Qwen/Qwen3-8B", "b200", **asked, **SMALL)
     cell = found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1]
     assert set(cell.drafting) == {"mtp", "eagle3", "dflash", "ngram"}
     with monkeypatch.context() as patched:  # too few seconds are off as too many are
@@ -193,12 +194,13 @@ def test_a_drafter_that_a_model_cannot_have_is_left_out(monkeypatch: pytest.Monk
         raise specroof.OptionError("no such drafter")
 
     monkeypatch.setattr(explore_question, "draft_time", refuse)
-    found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
+    found = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, steady=True, **SMALL)
     assert not found.section("Qwen/Qwen3-8B", "b200").cells["sglang", 1].drafting
 
 
 def test_a_section_holds_what_fits_and_nothing_else() -> None:
-    found = specroof.explore("deepseek-ai/DeepSeek-V4-Pro", ["b200", "dgx-spark"], **SMALL)
+    asked: dict[str, Any] = {"steady": True, **SMALL}
+    found = specroof.explore("deepseek-ai/DeepSeek-V4-Pro", ["b200", "dgx-spark"], **asked)
     section = found.section("deepseek-ai/DeepSeek-V4-Pro", "b200")
     # 860 GB of weights lie on eight devices of 178 GiB, not on four; the textbook has no memory.
     servers = {key for key in section.cells if key[0] != "ideal"}
@@ -207,7 +209,7 @@ def test_a_section_holds_what_fits_and_nothing_else() -> None:
     assert section.default_engine == "sglang"
     alone = found.section("deepseek-ai/DeepSeek-V4-Pro", "dgx-spark")  # it has no link
     assert {devices for _, devices in alone.cells} == {1}
-    odd = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=[1, 3], **SMALL)
+    odd = specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=[1, 3], **asked)
     assert {n for _, n in odd.section("Qwen/Qwen3-8B", "b200").cells} == {1}  # of 32 heads
 
 
@@ -230,7 +232,7 @@ def test_presets_are_not_told_of_drafts_that_have_no_room(monkeypatch: pytest.Mo
 
 def test_a_page_has_the_usual_acceptance_of_each_server() -> None:
     names = ["Qwen/Qwen3-4B", "deepseek-ai/DeepSeek-R1"]  # the one measured by rejection sampling
-    found = specroof.explore(names, "b200", tensor_parallel=1, steady=True, **SMALL)
+    found = specroof.explore(names, "b200", engines="ideal", tensor_parallel=1, **SMALL)
     usual = unpacked(tables(found.page)["packed"])[0]["shared"]["usual"]
     lengths = np.arange(1, 4)
     for (m, name), kind in itertools.product(enumerate(names), ("eagle3", "mtp")):
@@ -272,7 +274,7 @@ def test_models_whose_grids_come_out_alike_share_a_file() -> None:
 
 @pytest.fixture(scope="module")
 def small() -> specroof.Answer:
-    return specroof.explore("Qwen/Qwen3-8B", "b200", tensor_parallel=1, **SMALL)
+    return specroof.explore("Qwen/Qwen3-8B", "b200", engines="sglang", tensor_parallel=1, **SMALL)
 
 
 def test_a_page_runs_its_own_scripts_only(small: Any) -> None:
@@ -304,7 +306,7 @@ def test_a_page_begins_with_the_drafter_that_advise_asks_about(name: str) -> Non
     )
     begun = {*advised.drafters}
     kinds = begun_kinds(specroof.load_model(name))
-    found = specroof.explore([name], "b200", tensor_parallel=8, steady=True, **SMALL)
+    found = specroof.explore([name], "b200", engines="ideal", tensor_parallel=8, **SMALL)
     usual = unpacked(tables(found.page)["packed"])[0]["shared"]["usual"]
     rows = (usual["rows"][usual["of_models"][kind][0]]["name"] for kind in kinds)
     assert {f"{kind},profile={row}" for kind, row in zip(kinds, rows, strict=True)} == begun

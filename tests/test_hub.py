@@ -256,26 +256,23 @@ def hub(tmp_path: Path) -> Iterator[Deployment]:
     server.server_close()
 
 
+def rows_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [shown for line in done.stdout.splitlines() for shown in json.loads(line)["rows"]]
+
+
 def row(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    (shown,) = json.loads(done.stdout)["rows"]
-    return dict(shown)
+    (shown,) = rows_of(done)
+    return shown
 
 
-def refusals(done: subprocess.CompletedProcess[str]) -> list[str]:
-    assert (done.returncode, done.stdout) == (2, "")
-    lines = done.stderr.splitlines()
-    assert all(line.startswith("specroof: ") for line in lines)
-    return lines
-
-
-def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    (line,) = refusals(done)
-    return line
-
-
-def refused_so(hub: Deployment, says: dict[str, str]) -> None:
+def refused_so(hub: Deployment, says: dict[str, str], **environment: str) -> None:
     """Hold the line that each name leaves against what it should say."""
-    for line, (name, said) in zip(refusals(hub.show(*says)), says.items(), strict=True):
+    done = hub.show(*says, **environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    for line, (name, said) in zip(done.stderr.splitlines(), says.items(), strict=True):
+        repository = "/".join(name.partition(":")[0].split("/")[:2])
+        assert line.startswith("specroof: ")
+        assert repository[:60] in line.replace("models--org--", "org/"), name
         assert said in line, name
 
 
@@ -286,58 +283,43 @@ def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Deployment) -> N
     assert {path.rsplit("/", 1)[1] for path in asked} == {"config.json", "hf_quant_config.json"}
     again = hub.show("org/plain", HF_HUB_OFFLINE="1")
     assert row(again) == first
+    # A sidecar that no call has asked for counts as absent.
+    (marker,) = hub.cache.rglob(".no_exist/*/hf_quant_config.json")  # only our client leaves it
+    marker.unlink()
+    without = row(hub.show("org/plain", HF_HUB_OFFLINE="1"))
+    assert "no hf_quant_config.json in the cache" in without["notes"].pop()
+    assert without == first
     assert set(Hub.requests) == asked
 
 
-def test_offline_a_sidecar_that_no_call_asked_for_counts_as_absent(hub: Deployment) -> None:
-    first = hub.show("org/plain")
-    (marker,) = hub.cache.rglob(".no_exist/*/hf_quant_config.json")  # only our client leaves it
-    marker.unlink()
-    again = row(hub.show("org/plain", HF_HUB_OFFLINE="1"))
-    note = again["notes"].pop()
-    assert "no hf_quant_config.json in the cache" in note
-    assert again == row(first)
-
-
 def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Deployment) -> None:
-    plain, quantised = (row(hub.show(f"org/{name}")) for name in ("plain", "sidecar"))
+    names = ("org/plain", "org/sidecar", "org/weak")
+    plain, quantised, weak = rows_of(hub.show(*names))
     assert quantised["weight_bytes"] < plain["weight_bytes"]
+    assert weak["layers"] == 3  # whose tag is spelt as other servers do
 
 
 def test_a_gguf_file_is_read_by_ranges_and_kept_nowhere(hub: Deployment) -> None:
-    shown = row(hub.show("org/gguf/Tiny-Q8_0.gguf"))
+    """The first file of a format, as llama.cpp has it: no later part of another one."""
+    shown, by_format = rows_of(hub.show("org/gguf/Tiny-Q8_0.gguf", "org/gguf:q8_0"))
     layer = 256 * (2 * 256 + 2 * 64 + 3 * 512)
     assert shown["weight_formats"] == {"q8_0 x int8": 2 * layer + 256 * 1000}
-    assert [first for first, _ in Hub.ranges] == [0, 2**20]
-    assert sum(length for _, length in Hub.ranges) <= len(GGUF)
+    assert by_format == shown | {"name": "org/gguf:q8_0"}
+    assert [first for first, _ in Hub.ranges] == [0, 2**20] * 2
+    assert sum(length for _, length in Hub.ranges) <= 2 * len(GGUF)
     assert [path for path in hub.cache.rglob("*.gguf") if path.is_file()] == []
 
 
-def test_a_gguf_file_is_found_by_its_format(hub: Deployment) -> None:
-    """The first file of a format, as llama.cpp has it: no later part of another one."""
-    by_format, by_name = (row(hub.show(f"org/gguf{name}")) for name in (":q8_0", "/Tiny-Q8_0.gguf"))
-    assert by_format == by_name | {"name": "org/gguf:q8_0"}
-    line = refusal(hub.show("org/gguf:Q6_K"))
-    assert "no GGUF file of Q6_K" in line
-    assert "Tiny-Q8_0.gguf" in line
-    assert "mmproj" not in line
-    refused_so(hub, {"org/plain:Q8_0": "no GGUF files", "org/nowhere:Q8_0": "no such repository"})
-
-
-def test_another_host_that_keeps_a_file_gets_no_key(hub: Deployment) -> None:
-    shown = row(hub.show("org/elsewhere/Tiny-Q8_0.gguf", HF_TOKEN=TOKEN))
-    assert shown["layers"] == 2
+def test_a_token_opens_what_is_closed_without_and_goes_to_no_other_host(hub: Deployment) -> None:
+    names = ("org/secret", "org/elsewhere/Tiny-Q8_0.gguf")
+    secret, elsewhere = rows_of(hub.show(*names, HF_TOKEN=TOKEN))
+    assert (secret["layers"], elsewhere["layers"]) == (3, 2)
     assert Hub.keys == [None, None]
 
 
-def test_a_token_opens_what_is_closed_without(hub: Deployment) -> None:
-    assert "HF_TOKEN" in refusal(hub.show("org/secret"))
-    assert hub.show("org/secret", HF_TOKEN=TOKEN).returncode == 0
-
-
-@pytest.mark.parametrize("part", ["gguf_files", "hub_answers"])
-def test_what_the_hub_refuses_is_one_line(hub: Deployment, part: str) -> None:
-    refused_so(hub, dict(rows("refusals", part)))
+def test_what_the_hub_refuses_is_one_line(hub: Deployment) -> None:
+    said = [*rows("refusals", "gguf_files"), *rows("refusals", "hub_answers")]
+    refused_so(hub, {"org/secret": "HF_TOKEN"} | dict(said))
 
 
 def test_a_server_that_misbehaves_is_one_line(hub: Deployment) -> None:
@@ -348,10 +330,11 @@ def test_a_server_that_misbehaves_is_one_line(hub: Deployment) -> None:
     assert sum(file.stat().st_size for file in hub.cache.rglob("*") if file.is_file()) < 10**5
 
 
-def test_a_server_that_fails_is_asked_once(hub: Deployment) -> None:
+def test_a_server_that_fails_is_asked_once_and_no_name_that_it_cannot_have(hub: Deployment) -> None:
     asked = product((500, 503, 504), ("", "/model.gguf", ":Q4_K_M"))
     says = {f"org/fails-{status}{end}": f"answered with status {status}" for status, end in asked}
-    refused_so(hub, says)
+    names = ("org/a--b", "org/a..b", "org/x.git", "org/" + "x" * 97)
+    refused_so(hub, says | dict.fromkeys(names, "allowed: a Hub name (ORG/NAME)"))
     assert len(Hub.requests) == len(says)
 
 
@@ -360,13 +343,6 @@ def test_a_server_that_names_files_outside_of_the_cache_is_refused(hub: Deployme
     outside = [path for path in hub.cache.rglob("*") if path.name.startswith("escaped")]
     assert outside == []
     assert {path.name for path in hub.cache.iterdir()} <= {"hub", "xet"}
-    assert row(hub.show("org/weak"))["layers"] == 3  # whose tag is spelt as other servers do
-
-
-def test_a_name_that_no_repository_can_have_is_one_line(hub: Deployment) -> None:
-    names = ("org/a--b", "org/a..b", "org/x.git", "org/" + "x" * 97)
-    refused_so(hub, dict.fromkeys(names, "allowed: a Hub name (ORG/NAME)"))
-    assert Hub.requests == []
 
 
 def test_without_a_network_or_a_cache_it_is_one_line(hub: Deployment) -> None:
@@ -377,7 +353,5 @@ def test_without_a_network_or_a_cache_it_is_one_line(hub: Deployment) -> None:
         ("HF_HUB_OFFLINE", "1", "HF_HUB_OFFLINE"),
         ("HF_HOME", str(taken), str(taken)),
     ):
-        line = refusal(hub.show("org/plain", **{variable: value}))
-        assert line.startswith("specroof: org/plain: ")
-        assert said in line
+        refused_so(hub, {"org/plain": said}, **{variable: value})
     assert Hub.requests == []
