@@ -94,7 +94,7 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
 
     def long() -> specroof.Answer:
         return specroof.predict(
-            "Qwen/Qwen3-8B", "h100", drafters="ideal", batch_size=range(1, 9000)
+            "Qwen/Qwen3-8B", "h100", drafters="ideal", batch_size=range(1, 3000)
         )
 
     row = questions(can_read=False)["predict"]
@@ -288,10 +288,12 @@ def with_server(talk: Callable[[Any], Awaitable[None]], *words: str, **variables
 
 
 @pytest.mark.slow
-def test_a_client_gets_what_the_command_prints_and_no_call_is_lost() -> None:
+def test_a_client_gets_what_the_command_prints_and_reaches_what_is_allowed_alone(
+    tmp_path: Path, model_configs_folder: Path
+) -> None:
     words = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --batch 1,8"
 
-    async def talk(client: Any) -> None:
+    async def printed(client: Any) -> None:
         tools = (await client.list_tools()).tools
         assert [tool.name for tool in tools] == [*questions(can_read=False)]
         answer = await client.call_tool("predict", PREDICT)
@@ -301,13 +303,6 @@ def test_a_client_gets_what_the_command_prints_and_no_call_is_lost() -> None:
             batch = await client.call_tool("capacity", QWEN | {"context_len": 100 + number})
             assert batch.structured_content["case"]["load"]["context_len"] == 100 + number
 
-    with_server(talk)
-
-
-@pytest.mark.slow
-def test_a_question_reaches_no_file_and_no_network_unless_allowed(
-    tmp_path: Path, model_configs_folder: Path
-) -> None:
     config = (model_configs_folder / "Qwen--Qwen3-8B.json").read_text(encoding="utf-8")
     inside, outside = tmp_path / "inside", tmp_path / "outside.json"
     inside.mkdir()
@@ -324,6 +319,7 @@ def test_a_question_reaches_no_file_and_no_network_unless_allowed(
         return text
 
     async def nothing(client: Any) -> None:
+        await printed(client)
         here, around = "/etc/hostname", tmp_path / "inside" / ".." / "outside.json"
         for name, given in (
             ("drafters", f"eagle3,accept=0.7,config={outside}"),
