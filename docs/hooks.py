@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from answers import made_from
+from charted import CHARTED
 from mkdocs.structure.files import File, Files
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -74,15 +75,6 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-#: Pages with the chart of the first command that they show, which may have several.
-CHARTED: Final = {
-    **dict.fromkeys(("index", "guides/advise", "guides/breakeven", "guides/frontier"), ""),
-    **dict.fromkeys(("guides/capacity", "guides/loads", "guides/split", "guides/explain"), ""),
-    **dict.fromkeys(("guides/local-machines", "commands/rollout", "commands/train"), ""),
-    "commands/worth": "",
-    "guides/adaptive": "-policies",
-    "guides/predict": "-by-batch",
-}
 _COMMAND: Final = re.compile(r"^\$ specroof ((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from unittest.mock import patch
@@ -38,21 +38,25 @@ def files_of(text: str) -> list[tuple[str, str]]:
     return _FILE.findall(text)
 
 
-def replayed(text: str) -> list[tuple[str, str]]:
+def replayed(text: str, more: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Return each command of a page, and what it prints now.
 
-    They run in the order of the page, in one folder that holds the files that the page shows.
+    They run in the order of the page, in one folder that holds the files that the page shows; the
+    first of them with more words.
     """
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for name, content in files_of(text):
             Path(name).write_text(content, encoding="utf-8")
-        return [(command, _printed(command)) for command, _ in sessions(text)]
+        return [
+            (command, _printed(command, () if number else more))
+            for number, (command, _) in enumerate(sessions(text))
+        ]
 
 
-def _printed(command: str) -> str:
+def _printed(command: str, more: Sequence[str]) -> str:
     called, _, lines = command.replace("\\\n", " ").partition(" | head -")
     with patch("specroof.cli.screen_width", lambda: 110):
-        done = CliRunner().invoke(app, shlex.split(called)[1:])
+        done = CliRunner().invoke(app, [*shlex.split(called)[1:], *more])
     if done.exit_code:
         message = f"{command}: exit code {done.exit_code}\n{done.output}"
         raise AssertionError(message)

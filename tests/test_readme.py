@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from charted import CHARTED
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -33,8 +34,12 @@ QUESTIONS = "docs/pages/questions.md"
 @pytest.mark.long
 @pytest.mark.usefixtures("asked_for_validated")
 @pytest.mark.parametrize("page", SHOWING)
-def test_what_a_page_shows_is_what_its_commands_print(page: str) -> None:
-    assert replayed(TEXTS[page]) == sessions(TEXTS[page])
+def test_what_a_page_shows_is_what_its_commands_print(page: str, tmp_path: Path) -> None:
+    ending = CHARTED.get(page.removeprefix("docs/pages/").removesuffix(".md"))
+    chart = tmp_path / f"chart{ending}.png"
+    more = [] if ending is None else ["--plot", str(tmp_path / "chart.png")]
+    assert replayed(TEXTS[page], more) == sessions(TEXTS[page])
+    assert ending is None or chart.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_stale_session_is_written_again_and_all_else_stays() -> None:
