@@ -42,14 +42,7 @@ from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import OptionError
 from specroof.parsers import parse_config
 from specroof.units import DTYPE_BYTES
-from strategies import (
-    architectures,
-    contexts,
-    formats,
-    forward_pass,
-    options,
-    passes,
-)
+from strategies import architectures, contexts, formats, forward_pass, options, passes
 
 
 def model_of(name: str, *blocks: Block, count: int = 1) -> Architecture:

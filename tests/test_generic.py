@@ -14,12 +14,7 @@ from specroof import load_hardware
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence import STEP, kind_of, load_measurements
 from specroof.hardware.engine import _MEASURED_KINDS, IDEAL_ENGINE, Collective
-from specroof.hardware.profile import (
-    GenericEngines,
-    HardwareProfile,
-    parse_generic,
-    parse_hardware,
-)
+from specroof.hardware.profile import GenericEngines, HardwareProfile, parse_generic, parse_hardware
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.objects import borrowed_engine
@@ -42,10 +37,7 @@ PREDICT = "predict Qwen/Qwen3-8B --drafter eagle3,accept=0.7 --max-draft-len 3"
 # --- what it is made of --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("chip", "family"),
-    rows("values", "chip_families"),
-)
+@pytest.mark.parametrize(("chip", "family"), rows("values", "chip_families"))
 def test_shares_are_those_of_the_family(chip: str, family: str) -> None:
     assert generic_family(chip) == family
     engine = load_hardware(chip).engine("generic")

@@ -7,12 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from published_drafters import (
-    a_round,
-    pass_seconds_on,
-    published_dflash,
-    published_mtp,
-)
+from published_drafters import a_round, pass_seconds_on, published_dflash, published_mtp
 from published_models import published, published_hardware, published_options, simulated_qwen36
 from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance

@@ -221,8 +221,7 @@ def test_no_round_between_the_reads_is_said(page: Callable[[Life], str]) -> None
 
 
 @pytest.mark.parametrize(
-    ("ended", "why"),
-    [(False, "no request ended"), (True, "this release counts no verifications")],
+    ("ended", "why"), [(False, "no request ended"), (True, "this release counts no verifications")]
 )
 def test_the_length_that_sglang_shows_stands_in_for_verifications(ended: bool, why: str) -> None:
     # 0.5.9 has no counter of them: its metrics_collector.py names none.

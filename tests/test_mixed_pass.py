@@ -74,7 +74,7 @@ def test_what_prompts_have_a_part_in_runs_as_their_kernels_do() -> None:
     # Both batches go through one matrix; their sequences attend each in kernels of their own.
     kernels = {(one.op.kind, one.settled) for one in work.ops}
     assert kernels == {
-        *(("dense", True), ("head", True), ("attention", True), ("attention", False)),
+        *(("dense", True), ("head", True), ("attention", True), ("attention", False))
     }
 
 

@@ -166,8 +166,7 @@ SAID: Final[dict[str, Callable[[Architecture], Any]]] = {
 
 
 @pytest.mark.parametrize(
-    ("what", "name", "changes", "expected"),
-    [(what, *row) for what in SAID for row in LAYERS[what]],
+    ("what", "name", "changes", "expected"), [(what, *row) for what in SAID for row in LAYERS[what]]
 )
 def test_what_a_config_says_by_hand(what: str, name: str, changes: Config, expected: Any) -> None:
     found = SAID[what](parse(row_of(name, changes)))

@@ -297,10 +297,7 @@ def test_what_fits_has_the_sizes_of_the_model(real_configs: Path) -> None:
     assert n_fit >= 60
 
 
-@pytest.mark.parametrize(
-    ("keys", "reached"),
-    rows("values", "scaled_positions"),
-)
+@pytest.mark.parametrize(("keys", "reached"), rows("values", "scaled_positions"))
 def test_positions_reach_as_far_as_they_are_scaled(keys: Config, reached: int | None) -> None:
     assert parse(TINY | keys).positions == reached
 
@@ -603,10 +600,7 @@ def quark(weight: object, inputs: object = None, **more: object) -> Config:
     return {"quant_method": "quark", "global_quant_config": scheme, **more}
 
 
-@pytest.mark.parametrize(
-    "section",
-    rows("values", "sections_with_lists"),
-)
+@pytest.mark.parametrize("section", rows("values", "sections_with_lists"))
 def test_listed_modules_are_left_alone(section: Config) -> None:
     found = linears(quantized(TINY, section))
     assert found["o_proj"].weight.name == "bf16"

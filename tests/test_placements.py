@@ -102,10 +102,7 @@ def test_nodes_hold_whole_stages_or_are_filled_by_one(
         assert found.nodes == (nodes or allowed[0])
 
 
-@pytest.mark.parametrize(
-    ("chip", "placement", "nodes", "hosts"),
-    rows("values", "nodes_and_hosts"),
-)
+@pytest.mark.parametrize(("chip", "placement", "nodes", "hosts"), rows("values", "nodes_and_hosts"))
 def test_a_setup_knows_its_nodes_and_hosts(
     chip: str, placement: dict[str, int], nodes: int, hosts: int
 ) -> None:

@@ -645,11 +645,7 @@ def test_vllm_schedules_suffix_trees_alone_without_overlap() -> None:
     words = {node.value for node in ast.walk(lacks) if isinstance(node, ast.Constant)}
     synchronous: list[str] = release("vllm").memory.synchronous_kinds  # type: ignore[attr-defined]
     # DFlash and DSpark are named as those whose parallel drafting it has.
-    assert {*priced_kinds("vllm")} & words == {
-        *synchronous,
-        "dflash",
-        "dspark",
-    }
+    assert {*priced_kinds("vllm")} & words == {*synchronous, "dflash", "dspark"}
     assert "method in ('suffix', 'custom_class')" in ast.unparse(lacks)
 
 
