@@ -1,4 +1,4 @@
-"""A model as numbers: what it stores, by hand and layer by layer; experts by enumeration."""
+"""A model as numbers: layers that are merged, experts by enumeration. Sizes: published ones."""
 
 from dataclasses import replace
 from itertools import combinations, product
@@ -8,68 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.architecture.attention import GroupedQueryAttention
+from specroof import load_model
 from specroof.architecture.base import WEIGHT_FORMATS, Linear, OpCost
 from specroof.architecture.experts import Experts, distinct_experts
-from specroof.architecture.model import Architecture, Block, Layer, stack_layers
+from specroof.architecture.model import Block, Layer, stack_layers
 from strategies import batches, contexts, experts, forward_pass, setting, small
 from tables import present
 
-MXFP4 = WEIGHT_FORMATS["mxfp4"]
 
-#: One dense layer and two of experts; hidden size 8, vocabulary 10.
-MOE = Architecture(
-    name="moe",
-    family="mixtral",
-    hidden_size=8,
-    vocab_size=10,
-    layers=(
-        Layer(
-            (
-                Block(
-                    "attention",
-                    (Linear("q_proj", 8, 16, bias=True), Linear("o_proj", 16, 8, groups=4)),
-                    GroupedQueryAttention(4, 2, 4, 4),
-                    vector_params=8,
-                ),
-                Block("feed_forward", (Linear("up_proj", 8, 32, MXFP4),)),
-            )
-        ),
-        Layer(
-            (
-                Block(
-                    "feed_forward",
-                    (Linear("router", 8, 4, kind="router"),),
-                    Experts(4, 1, 8, 16, MXFP4, bias_params=3, n_shared=1),
-                ),
-            ),
-            count=2,
-        ),
-    ),
-    head=Linear("lm_head", 8, 10, kind="head"),
-    vector_params=8,
-)
+def test_experts_by_hand() -> None:
+    # An expert of 3 * 8 * 16 weights, in MXFP4 17 bytes for 32 of them, and 3 biases in bf16.
+    core = Experts(4, 1, 8, 16, WEIGHT_FORMATS["mxfp4"], bias_params=3, n_shared=1)
+    assert core.n_params == 5 * (384 + 3)
+    assert core.idle_params == 3 * (384 + 3)
+    assert core.stored_bytes == 5 * (384 * 17 / 32 + 3 * 2)
 
 
-def test_elements_by_hand() -> None:
-    # q_proj 8 * 16 + 16 biases, o_proj 16 * 8 / 4, norm 8: 184. up_proj 256.
-    # Router 32; an expert 3 * 8 * 16 + 3 biases = 387, five of them: 1967. Two such layers.
-    # Embedding and head 80 each, final norm 8.
-    assert MOE.n_params == 184 + 256 + 2 * 1967 + 80 + 80 + 8
-    # A token visits one of four routed experts, and the shared one.
-    assert MOE.n_active_params == MOE.n_params - 2 * 3 * 387
-    assert MOE.n_layers == 3
-    assert MOE.embedding_params == 80
-
-
-def test_bytes_by_hand() -> None:
-    # In bf16: q_proj 128 + 16, o_proj 32, norm 8 and 8, two routers of 32, embedding, head 80.
-    in_bf16 = 144 + 32 + 8 + 8 + 64 + 80 + 80
-    # In MXFP4, 17 bytes per 32 weights: up_proj 256, ten experts of 384. Their biases in bf16.
-    in_mxfp4 = (256 + 10 * 384) * 17 / 32
-    assert MOE.weight_bytes == 2 * in_bf16 + in_mxfp4 + 2 * 10 * 3
-    # The embedding is stored like activations.
-    assert replace(MOE, activation_dtype="fp32").weight_bytes - MOE.weight_bytes == 80 * 2
+def test_an_embedding_is_stored_like_activations() -> None:
+    model = load_model("Qwen/Qwen3-8B")
+    wide = replace(model, activation_dtype="fp32")
+    assert wide.weight_bytes - model.weight_bytes == 2 * 151_936 * 4096
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4))))

@@ -748,17 +748,17 @@ def moved(
     ("model", "chip", "engine", "grid", "draws", "mean", "share", "most"),
     [
         # Where the profile holds, noise hardly moves any prediction.
-        (MODEL, B200, FITTED, PLAIN_12, 4, 0.01, 1, 0.05),
-        (MODEL, B200, FITTED, BOTH_16, 4, 0.01, 1, 0.05),
-        (MIXTURE, B200, FITTED, PLAIN_12, 4, 0.01, 1, 0.05),
+        (MODEL, B200, FITTED, PLAIN_12, 2, 0.01, 1, 0.05),
+        (MODEL, B200, FITTED, BOTH_16, 2, 0.01, 1, 0.05),
+        (MIXTURE, B200, FITTED, PLAIN_12, 2, 0.01, 1, 0.05),
         # On another machine it seldom moves more: four to six figures from so many points.
-        (MODEL, B200, FASTER, PLAIN_12, 6, 0.02, 0.95, 0.05),
-        (MODEL, B200, FASTER, BOTH_16, 4, 0.02, 0.95, 0.05),
+        (MODEL, B200, FASTER, PLAIN_12, 3, 0.02, 0.95, 0.05),
+        (MODEL, B200, FASTER, BOTH_16, 2, 0.02, 0.95, 0.05),
         # Three noisy points can hardly show that the machine is not that of the profile, which is
         # 10% off here: what they leave is no worse than their noise.
-        (MODEL, B200, FASTER, THREE, 20, 0.05, 0.95, 0.1),
+        (MODEL, B200, FASTER, THREE, 10, 0.05, 0.95, 0.1),
         # A chip without a profile has nothing to hold a fit.
-        (MODEL, CHIP, TRUE, PLAIN_12, 10, 0.025, 0.95, 0.06),
+        (MODEL, CHIP, TRUE, PLAIN_12, 5, 0.025, 0.95, 0.06),
     ],
 )
 def test_noise_of_five_percent_moves_predictions_by_less(
@@ -779,7 +779,7 @@ def predictions(found: Calibration, others: Sequence[Measurement]) -> list[float
     return list(predicted_tokens_per_s(others, Deployment(MODEL, setup), DRAFTER))
 
 
-GRID_24: dict[str, Any] = {"batches": (1, 8, 64, 256), "contexts": (512, 8192), "drafts": (0, 3, 7)}
+GRID_12: dict[str, Any] = {"batches": (1, 64), "contexts": (512, 8192), "drafts": (0, 3, 7)}
 ELSEWHERE: dict[str, Any] = {"batches": (2, 32), "contexts": (2048,), "drafts": (0, 5)}
 OVERHEADS = (
     "round_overhead_s",
@@ -806,7 +806,7 @@ STATED: dict[str, Any] = dict(zip(OVERHEADS, (2e-3, 5e-5, 3e-4, 0.02), strict=Tr
 def test_the_overheads_of_a_round_and_request_are_recovered_together(
     known: EngineProfile, true: EngineProfile
 ) -> None:
-    bench = points(**GRID_24, engine=true, prefills=True)
+    bench = points(**GRID_12, engine=true, prefills=True)
     found = calibrate(bench, MODEL, replace(B200, engines={"sglang": known}), drafter=DRAFTER)
     fitted = {one.name: one.value for one in found.fitted}
     assert {name: fitted[name] for name in OVERHEADS} == pytest.approx(

@@ -260,7 +260,6 @@ MLA_LIKE = Options(v4_attention="mla-like")
 
 #: The layers of DeepSeek-V4-Pro: 128 query heads over entries of 448 plain and 64 rotary elements.
 CSA = CompressedAttention(128, 512, 64, window=128, ratio=4, indexer=Indexer(64, 128, 1024))
-WINDOW_ONLY = CompressedAttention(128, 512, 64, window=128, ratio=0)
 
 
 def entries_before(position: int, ratio: int) -> int:
@@ -355,10 +354,3 @@ def test_rings_move_what_a_simulation_moves(
     assert float(ring.cache_bytes) == pytest.approx(batch * moved)
     assert ring.flops == 0
     assert ring.weight_bytes == 0
-
-
-def test_rings_of_a_sequence_by_hand() -> None:
-    # Two rings of eight tokens, 1024 and 256 float32 values each.
-    core = replace(CSA, compressors=(Compressor(8, 1024), Compressor(8, 256)))
-    assert kept(core, 0).state_bytes == (8 * 1024 + 8 * 256) * 4
-    assert kept(WINDOW_ONLY, 0).state_bytes == 0

@@ -103,11 +103,6 @@ def test_bytes_of_a_state_as_published_and_by_hand(
     assert recurrent_state_bytes(core, state_dtype, conv_dtype) == n_bytes
 
 
-def test_parameters_of_the_convolution_by_hand() -> None:
-    assert SUPER.n_params == 10_240 * 4 + 10_240  # taps and bias
-    assert M1.n_params == M1.stored_bytes == 0
-
-
 class Counter:
     """Multiply-adds, counted as they are done."""
 

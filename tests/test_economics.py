@@ -7,7 +7,6 @@ import pytest
 
 from specroof import ProfileError, hardware_names, load_hardware, predict
 from specroof.hardware.profile import DevicePower, DevicePrice, parse_hardware
-from specroof.hardware.written import calibrated_yaml
 from specroof.outcomes.rows import costs_of
 from specroof.questions.sweep import summary_columns
 from specroof.speedup.price import Money, joules_per_million_tokens, usd_per_million_tokens
@@ -70,13 +69,6 @@ def test_every_bundled_price_and_power_has_a_source() -> None:
 def test_bad_money_and_watts_are_refused(old: str, new: str, message: str) -> None:
     with pytest.raises(ProfileError, match=rf"^mine.yaml: {message}"):
         parse_hardware(FILE.replace(old, new), source="mine.yaml")
-
-
-def test_a_calibrated_file_keeps_price_and_power() -> None:
-    chip = load_hardware("b200")
-    text = calibrated_yaml(chip, chip.engine("sglang"), name="mine", source="me")
-    again = parse_hardware(text, source="again")
-    assert (again.price, again.power) == (chip.price, chip.power)
 
 
 # --- the hours of the devices over the tokens that they made -------------------------------------

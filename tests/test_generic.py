@@ -13,7 +13,7 @@ from fitting.parameters import fitted_parameters
 from specroof import load_hardware
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence import STEP, kind_of, load_measurements
-from specroof.hardware.engine import _MEASURED_KINDS, IDEAL_ENGINE, Collective
+from specroof.hardware.engine import IDEAL_ENGINE, Collective
 from specroof.hardware.profile import GenericEngines, HardwareProfile, parse_generic, parse_hardware
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
@@ -201,11 +201,6 @@ def test_strange_chips_are_shown_and_counted_in_no_total(validated: Validation) 
     assert "NVIDIA L40S" in validated.strange_chips
     assert validated.generic_total.n == validated.total.n
     assert not any(is_fitted(name) for name in ("l40s", "arc-pro-b60"))
-
-
-def test_kinds_that_somebody_measured_are_those_of_the_generic_engine() -> None:
-    reach = present(load_hardware("l40s").engine("generic").reach)
-    assert reach.drafters == _MEASURED_KINDS
 
 
 def test_left_out_fits_have_not_seen_what_they_predict() -> None:

@@ -106,17 +106,6 @@ def attending(core: Core) -> Architecture:
 # --- the roofline --------------------------------------------------------------------------------
 
 
-def test_an_operation_takes_the_longer_of_arithmetic_and_memory() -> None:
-    # 100 FLOP at 10 per second; 1 + 2 + 3 bytes at 2 per second; three times.
-    hardware = device({"bf16": 10.0}, 2.0)
-    latency = timed(operation(100, 1, 2, 3, count=3), hardware=hardware)
-    (op,) = latency.ops
-    assert [float(op.compute_s), float(op.memory_s), float(op.seconds)] == [30, 9, 30]
-    assert latency.total_s == latency.work_s == 30
-    (op,) = timed(operation(10, 10, 20, 30), hardware=hardware).ops
-    assert [float(op.compute_s), float(op.memory_s), float(op.seconds)] == [1, 30, 30]
-
-
 def test_granularities_by_hand() -> None:
     # Seconds of arithmetic and memory: bf16 (3, 1) and (1, 4), fp8 (2, 0.5). Without fp8 units all
     # of it is bf16 work in one bucket.

@@ -573,16 +573,6 @@ def test_a_load_that_cannot_be_is_refused() -> None:
         assert "prices" in refusal(OptionError, play, schedule, load, STOPS, 8)
 
 
-def test_percentiles_are_those_of_numpy() -> None:
-    run = play(flat_prices(), open_loop(Workload(8, 4), 0.4, 200), STOPS, 2)
-    assert "200 requests" in repr(run)
-    for name, cuts in run.summary().items():
-        values = getattr(run, name)
-        assert cuts["mean"] == pytest.approx(values.mean())
-        for cut in (50, 90, 99):
-            assert cuts[f"p{cut}"] == pytest.approx(np.percentile(values, cut))
-
-
 # --- prices of passes between the points of a grid ------------------------------------------------
 
 #: Dense, latent attention and experts, windows, recurrent layers; all three schedulers.

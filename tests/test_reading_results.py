@@ -120,9 +120,6 @@ def test_results_of_two_tools_are_no_one_run() -> None:
         refuse_mixed([one("inferencex"), one("vllm"), one("sglang")])
 
 
-# --- results of llama.cpp's tools ----------------------------------------------------------------
-
-
 # --- lines --------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import HEADS, TENSOR, Core, Linear
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
-from specroof.cost import ForwardPass, Options
+from specroof.cost import Options
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.errors import OptionError
@@ -303,20 +303,6 @@ def test_a_drafter_sees_the_round_it_is_for() -> None:
     for name, values in expected.items():
         asked = np.broadcast_to(getattr(one, name), found.round_s.shape)
         np.testing.assert_array_equal(asked, np.broadcast_to(values, asked.shape))
-
-
-def test_a_drafter_times_its_own_model_where_the_target_runs() -> None:
-    small = dense(out_features=4)
-    hardware = device({"bf16": 512.0}, 8.0, engine=real_engine(pass_overhead_s=3.0))
-
-    def draft(round_: Round) -> DraftTime:
-        forward = ForwardPass(round_.batch_size, 1, round_.context_len)
-        return DraftTime(round_.draft_len * round_.pass_s(small, forward))
-
-    where: dict[str, Any] = {"hardware": hardware, "engine": "real", "placement": Placement(2)}
-    found = curve(Drafter("model", draft), HALF, **where, max_draft_len=3)
-    # 16 * 4 weights of 2 bytes over two devices of 8 bytes/s: 8 s, and 3 s of the engine.
-    assert found.draft_s[0, 0].tolist() == [0, 11, 22, 33]
 
 
 # --- grids ---------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_a_dynamic_tree_keeps_what_sorting_every_child_would(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rate", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("rate", [0.0, 0.7])
 def test_the_largest_dynamic_trees_take_seconds(rate: float) -> None:
     # Sorting the 160 000 children of each level took over 100 s.
     grow = partial(dynamic_tree, top_k=400, n_nodes=512)

@@ -245,10 +245,6 @@ def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:
     assert not mixed.rules.shares_passes
 
 
-def test_a_server_without_a_cache_has_no_hits() -> None:
-    assert np.all(whole_of("sglang", server="prefix-cache=off", prefix_hit_rate=0).ttft_s > 0)
-
-
 def test_lengths_of_a_steady_state_are_at_least_a_token() -> None:
     load = Load([1.0], [1.0], Workload(1, 2), length_range=(0.2, 0.4))
     assert load.steady.workload == Workload(1, 1)
