@@ -295,6 +295,14 @@ def _stacks(hidden_size: int, sawtooth: bool) -> SearchStrategy[list[Layer]]:
 lookup_sizes = st.sampled_from([0, 64])
 
 
+def of_cores(*cores: Core | tuple[Core, int], **keys: Any) -> Architecture:
+    """Return a model of layers with nothing but a core each, and how many of them."""
+    counted = [core if isinstance(core, tuple) else (core, 1) for core in cores]
+    layers = tuple(Layer((Block("attention", (), core),), count) for core, count in counted)
+    head = Linear("lm_head", 8, 10, kind="head")
+    return Architecture("cores", "llama", 8, 10, layers, head, **keys)
+
+
 @st.composite
 def architectures(draw: DrawFn, *, sawtooth: bool = True) -> Architecture:
     hidden_size = draw(hidden_sizes)

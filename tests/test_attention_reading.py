@@ -9,7 +9,6 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from specroof import (
-    Architecture,
     ForwardPass,
     Options,
     Placement,
@@ -18,11 +17,10 @@ from specroof import (
     load_model,
 )
 from specroof.architecture.attention import GroupedQueryAttention, Indexer, SharedCacheAttention
-from specroof.architecture.base import READINGS, CacheReading, Core, Linear, OpCost
+from specroof.architecture.base import READINGS, CacheReading, Core, OpCost
 from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.latent import LatentAttention
-from specroof.architecture.model import Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import forward_cost, storage
 from specroof.errors import OptionError
@@ -42,7 +40,7 @@ from specroof.latency.setup import (
     served_options,
 )
 from specroof.serving.capacity import in_server
-from strategies import device
+from strategies import device, of_cores
 from tables import present, rows
 
 LLAMA = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
@@ -54,11 +52,6 @@ LATENT = LatentAttention(16, latent_dim=512, rope_dim=64, head_dims=(192, 128))
 SPARSE = replace(LATENT, indexer=Indexer(n_heads=64, head_dim=128, top_k=2048))
 V4 = CompressedAttention(128, entry_dim=512, rope_dim=64, window=128, ratio=128)
 RECURRENT = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
-
-
-def model_of(*cores: Core) -> Architecture:
-    layers = tuple(Layer((Block("attention", (), core),)) for core in cores)
-    return Architecture("cores", "llama", 8, 9, layers, Linear("lm_head", 8, 0))
 
 
 def setup_of(chip: str, engine: str, **options: Any) -> Setup:
@@ -77,11 +70,11 @@ READ = rows("values", "cache_readings")
 def test_a_server_reads_the_cache_as_its_sources_say(expected: str) -> None:
     for engine, chip, name in READ[expected]:
         core = CORES[name]
-        reading = attention_reading(model_of(core), setup_of(chip, engine))(core)
+        reading = attention_reading(of_cores(core), setup_of(chip, engine))(core)
         assert reading.kind == expected, (engine, chip, name)
     # vllm: FLASH_ATTN 2 has no fp8 cache, FLASHINFER has, and splits it.
     narrow = setup_of("a100-80gb", "vllm", kv_dtype="fp8")
-    assert attention_reading(model_of(LLAMA), narrow)(LLAMA).kind == "once"
+    assert attention_reading(of_cores(LLAMA), narrow)(LLAMA).kind == "once"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +91,7 @@ def test_a_server_reads_the_cache_as_its_sources_say(expected: str) -> None:
 def test_some_numbers_of_positions_are_read_once(
     chip: str, core: Core, read_once: set[int]
 ) -> None:
-    reading = attention_reading(model_of(core), setup_of(chip, "vllm"))(core)
+    reading = attention_reading(of_cores(core), setup_of(chip, "vllm"))(core)
     assert reading.kind in {"unsplit", "per-position"}
     assert set(reading.once_at) == read_once
 
@@ -106,17 +99,17 @@ def test_some_numbers_of_positions_are_read_once(
 @pytest.mark.parametrize("kind", READINGS)
 def test_what_a_user_states_comes_first_but_on_the_ideal_engine(kind: str) -> None:
     setup = setup_of("a100-80gb", "vllm", verify_attention=kind)
-    assert attention_reading(model_of(LLAMA), setup)(LLAMA).kind == kind
-    assert attention_reading(model_of(SPARSE), setup)(SPARSE).kind == "per-position"
+    assert attention_reading(of_cores(LLAMA), setup)(LLAMA).kind == kind
+    assert attention_reading(of_cores(SPARSE), setup)(SPARSE).kind == "per-position"
     ideal = setup_of("a100-80gb", "ideal", verify_attention=kind)
-    assert attention_reading(model_of(LLAMA), ideal)(LLAMA).kind == "once"
+    assert attention_reading(of_cores(LLAMA), ideal)(LLAMA).kind == "once"
     # A drafter has kernels of its own.
-    drafts = drafting_setup(model_of(LLAMA), setup)
-    assert attention_reading(model_of(LLAMA), drafts)(LLAMA).kind == "unsplit"
+    drafts = drafting_setup(of_cores(LLAMA), setup)
+    assert attention_reading(of_cores(LLAMA), drafts)(LLAMA).kind == "unsplit"
 
 
 def core_op(core: Core, reading: CacheReading, **pass_: Any) -> OpCost:
-    *_, op, _ = forward_cost(model_of(core), ForwardPass(**pass_), reading=lambda _: reading)
+    *_, op, _ = forward_cost(of_cores(core), ForwardPass(**pass_), reading=lambda _: reading)
     return op
 
 
@@ -148,7 +141,7 @@ def test_index_keys_of_each_reading() -> None:
     def scanned(reading: CacheReading) -> tuple[float, float]:
         verify = ForwardPass(batch_size=1, query_len=4, context_len=10_000)
         scan, attention, _ = forward_cost(
-            model_of(SPARSE), verify, Options(index_dtype="fp8"), reading=lambda _: reading
+            of_cores(SPARSE), verify, Options(index_dtype="fp8"), reading=lambda _: reading
         )
         return float(scan.cache_bytes), float(attention.cache_bytes)
 
@@ -243,7 +236,7 @@ def test_a_verification_as_a_prefill() -> None:
     # (2 * 512 * 16 * 256), and keys of 192 and values of 128 in 16 heads, written and read.
     verify = ForwardPass(batch_size=1, query_len=4, context_len=16_384)
     reading = CacheReading("prefill", tile=128)
-    expansion, attention, _ = forward_cost(model_of(LATENT), verify, reading=lambda _: reading)
+    expansion, attention, _ = forward_cost(of_cores(LATENT), verify, reading=lambda _: reading)
     assert float(expansion.flops) / 16_384 == 2 * 512 * 16 * 256
     assert float(expansion.cache_bytes) / 16_384 == 2 * 16 * (192 + 128) * 2
     pairs = 4 * 16_384 + 4 * 5 / 2
@@ -251,8 +244,8 @@ def test_a_verification_as_a_prefill() -> None:
     assert float(present(attention.blocks)) == 16
     # A plain step expands nothing, nor does a prompt, whose kernel is priced as ever.
     for other in (ForwardPass(1, 1, 16_384), ForwardPass(1, 512, 16_384, settled=True)):
-        none, core, _ = forward_cost(model_of(LATENT), other, reading=lambda _: reading)
-        once, _ = forward_cost(model_of(LATENT), other)
+        none, core, _ = forward_cost(of_cores(LATENT), other, reading=lambda _: reading)
+        once, _ = forward_cost(of_cores(LATENT), other)
         assert float(none.flops) == float(none.cache_bytes) == 0
         assert float(core.flops) == float(once.flops)
 
@@ -260,7 +253,7 @@ def test_a_verification_as_a_prefill() -> None:
 def test_a_drafter_that_reads_a_few_accepted_positions_again_runs_no_prompt() -> None:
     def moved(query_len: int) -> float:
         again = ForwardPass(1, query_len, 1000, settled=True)
-        op, _ = forward_cost(model_of(LLAMA), again, reading=lambda _: CacheReading("per-position"))
+        op, _ = forward_cost(of_cores(LLAMA), again, reading=lambda _: CacheReading("per-position"))
         return float(op.cache_bytes)
 
     assert moved(3) == 4096 * 3003
@@ -292,7 +285,7 @@ def test_idle_multiprocessors_take_their_share_with_them() -> None:
         verify = ForwardPass(batch_size=1, query_len=query_len, context_len=1000)
         engine = EngineProfile(name="vllm")
         setup = Setup(chip_of(multiprocessors), engine, placement or Placement(), Options())
-        op = pass_time(model_work(model_of(core), setup, verify), engine).ops[0]
+        op = pass_time(model_work(of_cores(core), setup, verify), engine).ops[0]
         return float(op.compute_s), float(op.memory_s), op.op.kind
 
     busy = found(32)
@@ -329,14 +322,14 @@ def test_flash_attention_2_as_measured(
     # Nothing is fitted to these: tiles and blocks are the kernel's, the shares those of Ampere.
     setup = setup_of("rtx-3090", "vllm")
     verify = ForwardPass(batch_size=1, query_len=8, context_len=context_len)
-    op = pass_time(model_work(model_of(core), setup, verify), setup.engine).ops[0]
+    op = pass_time(model_work(of_cores(core), setup, verify), setup.engine).ops[0]
     assert float(op.seconds) == pytest.approx(measured_s, rel=0.2)
 
 
 def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
     setup = Setup(chip_of(64), EngineProfile(name="vllm"), Placement(2), Options())
     grids = ForwardPass(1, POSITIONS, 1000), ForwardPass(1, 4, 1000), ForwardPass(1, 1, 1000)
-    work = [model_work(model_of(LLAMA), setup, grid) for grid in grids]
+    work = [model_work(of_cores(LLAMA), setup, grid) for grid in grids]
     assert [len(one.exchanges) for one in work] == [1, 1, 1]
     kinds = [[(op.op.kind, op.unsplit is not None) for op in one.ops[:-1]] for one in work]
     assert kinds == [[("attention", True)], [(UNSPLIT, False)], [("attention", False)]]
@@ -349,10 +342,10 @@ def test_a_grid_that_runs_two_kernels_takes_as_long_as_its_points() -> None:
     }
     engine = EngineProfile(name="vllm", overlap_norm=2, memory_frac=0.8, **reached)
     setup = Setup(chip_of(64), engine, Placement(1), Options())
-    work = model_work(model_of(LLAMA), setup, ForwardPass(1, POSITIONS, 1000))
+    work = model_work(of_cores(LLAMA), setup, ForwardPass(1, POSITIONS, 1000))
     each = [
         float(
-            pass_time(model_work(model_of(LLAMA), setup, ForwardPass(1, n, 1000)), engine).total_s
+            pass_time(model_work(of_cores(LLAMA), setup, ForwardPass(1, n, 1000)), engine).total_s
         )
         for n in POSITIONS
     ]
@@ -444,7 +437,7 @@ def linked_setup(framework: str, placement: Placement, chip: str = "b200", **opt
 
 
 def work_of(core: Core, setup: Setup, forward: ForwardPass) -> PassWork:
-    return model_work(model_of(core), setup, forward)
+    return model_work(of_cores(core), setup, forward)
 
 
 def read_bytes(work: PassWork, kind: str) -> float:
@@ -527,7 +520,7 @@ def test_thread_blocks_of_all_heads_that_share_a_context_run_on_each_device() ->
 
 
 def test_memory_of_a_token_divides_and_state_does_not() -> None:
-    model = model_of(LATENT, STATE)
+    model = of_cores(LATENT, STATE)
     one, many = (
         float(device_bytes(storage(model, 1000), Placement(8, decode_context_parallel=n), 1))
         for n in (1, 8)
@@ -540,16 +533,16 @@ def test_a_drafter_of_its_own_heads_caches_the_whole_context_on_each_device() ->
         return linked_setup(framework, Placement(8, decode_context_parallel=4), chip)
 
     # vllm v1/worker/gpu/spec_decode/dflash/speculator.py, use_mla
-    assert draft_placement(model_of(LATENT), setup("vllm")).decode_context_parallel == 4
-    assert draft_placement(model_of(HEADS), setup("vllm")).decode_context_parallel == 1
+    assert draft_placement(of_cores(LATENT), setup("vllm")).decode_context_parallel == 4
+    assert draft_placement(of_cores(HEADS), setup("vllm")).decode_context_parallel == 1
     # sglang configs/model_config.py: drafts never join the group
-    assert draft_placement(model_of(LATENT), setup("sglang")).decode_context_parallel == 1
+    assert draft_placement(of_cores(LATENT), setup("sglang")).decode_context_parallel == 1
     # vllm v1/attention/backend.py, supports_non_causal_dcp: FLASHINFER_MLA on Blackwell
-    block = model_of(replace(LATENT, causal=False))
+    block = of_cores(replace(LATENT, causal=False))
     assert draft_placement(block, setup("vllm")).decode_context_parallel == 4
     with pytest.raises(OptionError, match=r"decode_context_parallel is 4.*; allowed: 1, or"):
         draft_placement(block, setup("vllm", "h200"))
-    assert drafting_setup(model_of(HEADS), setup("vllm")).placement == Placement(8)
+    assert drafting_setup(of_cores(HEADS), setup("vllm")).placement == Placement(8)
 
 
 def test_layers_of_a_drafter_in_sglang_are_as_wide_and_whole() -> None:
@@ -568,7 +561,7 @@ def test_layers_of_a_drafter_in_sglang_are_as_wide_and_whole() -> None:
 def test_backends_that_take_one_position_of_a_spread_context(chip: str, expected: str) -> None:
     placement = Placement(8, decode_context_parallel=8)
     setup = engine_setup(load_hardware(chip), "vllm", placement, None)
-    reading = attention_reading(model_of(LATENT), setup)(LATENT)
+    reading = attention_reading(of_cores(LATENT), setup)(LATENT)
     assert reading.spread
     assert reading.kind == expected
 
@@ -592,6 +585,6 @@ def test_attention_whose_cache_cannot_be_spread_is_refused(
     core: Core, placement: Placement, allowed: str
 ) -> None:
     # Several kinds of attention are spread as each can be.
-    check_placement(model_of(HEADS, STATE, LATENT), Placement(8, decode_context_parallel=4))
+    check_placement(of_cores(HEADS, STATE, LATENT), Placement(8, decode_context_parallel=4))
     with pytest.raises(OptionError, match=rf"decode_context_parallel is .*; allowed: {allowed}$"):
-        check_placement(model_of(core), placement)
+        check_placement(of_cores(core), placement)

@@ -756,7 +756,7 @@ def moved(
         (MODEL, B200, FASTER, BOTH_16, 2, 0.02, 0.95, 0.05),
         # Three noisy points can hardly show that the machine is not that of the profile, which is
         # 10% off here: what they leave is no worse than their noise.
-        (MODEL, B200, FASTER, THREE, 10, 0.05, 0.95, 0.1),
+        (MODEL, B200, FASTER, THREE, 20, 0.05, 0.95, 0.1),
         # A chip without a profile has nothing to hold a fit.
         (MODEL, CHIP, TRUE, PLAIN_12, 5, 0.025, 0.95, 0.06),
     ],

@@ -19,7 +19,6 @@ from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     CHOICES,
     Core,
-    Linear,
     OpCost,
     Options,
     Shard,
@@ -29,7 +28,6 @@ from specroof.architecture.block_sparse import BlockSparseAttention
 from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.compressed import CompressedAttention, Compressor, entry_bytes
 from specroof.architecture.latent import LatentAttention
-from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import forward_cost, kv_bytes_per_token, storage
 from specroof.cost.forward import kv_cache_bytes
 from strategies import (
@@ -43,6 +41,7 @@ from strategies import (
     grouped_queries,
     kept,
     latents,
+    of_cores,
     setting,
     shared_latents,
     sliding_latents,
@@ -185,13 +184,7 @@ def test_a_shared_cache_is_read_by_each_layer_and_stored_once(
     core: GroupedQueryAttention, context: int, count: str
 ) -> None:
     shared: list[Core] = [SharedCacheAttention(core)] * 3
-    alone, with_readers = (
-        Architecture("toy", "llama", 8, 9, tuple(layers), Linear("lm_head", 8, 9))
-        for layers in (
-            [Layer((Block("attention", (), one),)) for one in cores]
-            for cores in ([core], [core, *shared])
-        )
-    )
+    alone, with_readers = of_cores(core), of_cores(core, *shared)
     assert kv_cache_bytes(alone, context) == kv_cache_bytes(with_readers, context)
     assert sum(part.sequence_bytes for part in storage(with_readers, context)) == kv_cache_bytes(
         alone, context
@@ -238,19 +231,13 @@ def test_a_key_that_stands_for_a_block_is_scanned_and_stored_once_a_block(
     assert stored == pytest.approx(keys + context / core.block_len * 2 * core.indexer.head_dim)
 
 
-def stack(core: BlockSparseAttention | LatentAttention) -> Architecture:
-    """Return two layers with nothing but a core each."""
-    layer = Layer((Block("attention", (), core),), 2)
-    return Architecture("stack", "llama", 8, 10, (layer,), Linear("lm_head", 8, 10, kind="head"))
-
-
 def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
     assert costs(M3, 1, 1, 0)[0].shard == Shard("attention", 4, 4, 1)  # whose heads do
-    parts = [part for part in storage(stack(M3), 1000.0) if part.sequence_bytes > 0]
+    parts = [part for part in storage(of_cores((M3, 2)), 1000.0) if part.sequence_bytes > 0]
     stored = {part.shard: float(part.sequence_bytes) for part in parts}
     assert stored == {ATTENTION_REPLICATED: 2 * 256_000, cache_only(4): 2 * 2_048_000}
     assert kept(M3, 1000).repeated_bytes == 256_000
-    assert kv_bytes_per_token(stack(M3)) == 2 * 2304
+    assert kv_bytes_per_token(of_cores((M3, 2))) == 2 * 2304
 
 
 # --- DeepSeek-V4: windows, compressed entries and rings ------------------------------------------

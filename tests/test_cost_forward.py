@@ -15,7 +15,6 @@ from specroof.architecture.base import (
     FEED_FORWARD_REPLICATED,
     HEADS,
     TENSOR,
-    Core,
     Linear,
     cache_element_bytes,
     cache_only,
@@ -42,7 +41,7 @@ from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import OptionError
 from specroof.parsers import parse_config
 from specroof.units import DTYPE_BYTES
-from strategies import architectures, contexts, formats, forward_pass, options, passes
+from strategies import architectures, contexts, formats, forward_pass, of_cores, options, passes
 
 
 def model_of(name: str, *blocks: Block, count: int = 1) -> Architecture:
@@ -220,14 +219,6 @@ NAN, INFINITY = float("nan"), float("inf")
 # --- what a model takes up: weights, caches that grow, states that do not ------------------------
 
 
-def stack(*cores: tuple[Core, int], kv_dtype: str = "bf16") -> Architecture:
-    """Return a model of layers with nothing but a core each, and how many of them."""
-    layers = tuple(Layer((Block("attention", (), core),), count) for core, count in cores)
-    return Architecture(
-        "stack", "llama", 8, 10, layers, Linear("lm_head", 8, 10, kind="head"), kv_dtype=kv_dtype
-    )
-
-
 FULL = GroupedQueryAttention(32, 8, 128, 128)
 WINDOW = GroupedQueryAttention(64, 8, 64, 64, window=128)
 LATENT = LatentAttention(128, 512, 64)
@@ -260,15 +251,15 @@ def test_latents_of_both_published_layouts_by_hand() -> None:
     ("model", "per_token", "at_4096"),
     [
         # Llama-3.1-8B: 32 layers of 8 heads * 256 elements * 2 bytes.
-        (stack((FULL, 32)), 131_072, 4096 * 131_072),
+        (of_cores((FULL, 32)), 131_072, 4096 * 131_072),
         # Windows of 128 are full long before: 12 layers of 8 * 128 * 2 bytes.
-        (stack((WINDOW, 12)), 0, 12 * 128 * 2048),
-        (stack((LATENT, 61)), 61 * 1152, 4096 * 61 * 1152),
+        (of_cores((WINDOW, 12)), 0, 12 * 128 * 2048),
+        (of_cores((LATENT, 61)), 61 * 1152, 4096 * 61 * 1152),
         # An entry of 1024 and its key of 256 bytes serve four tokens; 128 raw entries beside.
-        (stack((CSA, 2)), 2 * 320, 2 * (128 * 1024 + 1024 * 1280)),
+        (of_cores((CSA, 2)), 2 * 320, 2 * (128 * 1024 + 1024 * 1280)),
         # Recurrent states and experts cache nothing.
-        (stack((DELTA, 3), (Experts(4, 2, 8, 8), 1)), 0, 0),
-        (stack((FULL, 1), (WINDOW, 1)), 4096, 4096 * 4096 + 128 * 2048),
+        (of_cores((DELTA, 3), (Experts(4, 2, 8, 8), 1)), 0, 0),
+        (of_cores((FULL, 1), (WINDOW, 1)), 4096, 4096 * 4096 + 128 * 2048),
     ],
 )
 def test_caches_by_hand(model: Architecture, per_token: float, at_4096: float) -> None:
@@ -306,17 +297,19 @@ def test_parts_divide_like_their_operations() -> None:
     # The embedding of 10 * 8, which each group of attention has, and the head, as large, in bf16.
     vocabulary = (160.0, 0.0, HEADS), (160.0, 0.0, HEADS)
     nothing = (0.0, 0.0, HEADS)
-    assert shards(stack((FULL, 2))) == [nothing, *vocabulary, (0, 8192, cache_only(8))]
-    assert shards(stack((LATENT, 1))) == [nothing, *vocabulary, (0, 1152, cache_only(1))]
+    assert shards(of_cores((FULL, 2))) == [nothing, *vocabulary, (0, 8192, cache_only(8))]
+    assert shards(of_cores((LATENT, 1))) == [nothing, *vocabulary, (0, 1152, cache_only(1))]
     # 32 KiB of ring and one raw entry: every device of a group holds all of it.
-    assert shards(stack((CSA, 1))) == [nothing, *vocabulary, (0, 1024 + 32_768, cache_only(1))]
+    assert shards(of_cores((CSA, 1))) == [nothing, *vocabulary, (0, 1024 + 32_768, cache_only(1))]
     # Linear attention divides by heads, its filters of 8192 * 4 in bf16 as well as its state.
-    assert shards(stack((DELTA, 1))) == [*((65_536, 0, HEADS), *vocabulary, (0, 2_146_304, HEADS))]
+    assert shards(of_cores((DELTA, 1))) == [
+        *((65_536, 0, HEADS), *vocabulary, (0, 2_146_304, HEADS))
+    ]
     experts = Layer((Block("feed_forward", (), Experts(4, 2, 8, 8)),))
-    moe = replace(stack(), layers=(experts,))
+    moe = replace(of_cores(), layers=(experts,))
     assert shards(moe) == [(4 * 3 * 64 * 2, 0, TENSOR), *vocabulary]
     # A tied head is the embedding.
-    assert shards(replace(stack(), tied_embeddings=True)) == [vocabulary[0], nothing]
+    assert shards(replace(of_cores(), tied_embeddings=True)) == [vocabulary[0], nothing]
 
 
 # --- the first layers, as an early exit drafts with them: LayerSkip, Kangaroo --------------------

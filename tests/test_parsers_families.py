@@ -105,13 +105,6 @@ def row_of(name: str, changes: Config) -> Config:
 # --- layers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["windows"])
-def test_windows_are_those_of_the_class(
-    name: str, changes: Config, expected: dict[int | None, int]
-) -> None:
-    assert windows(parse(row_of(name, changes))) == expected
-
-
 @pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["kinds"])
 def test_kinds_of_layers_follow_lists_strides_and_defaults(
     name: str, changes: Config, expected: dict[str, int]
@@ -158,7 +151,7 @@ def test_states_beside_those_of_another_config(
     assert state_bytes(first, wide) - state_bytes(second, wide) == difference
 
 
-#: What a model says of itself in one number, or in one word.
+#: What a model says of itself, by the part of the rows.
 SAID: Final[dict[str, Callable[[Architecture], Any]]] = {
     "tied": lambda model: model.tied_embeddings,
     "totals": lambda model: model.n_params,
@@ -166,6 +159,10 @@ SAID: Final[dict[str, Callable[[Architecture], Any]]] = {
     "biases": lambda model: sorted(name for name, one in linears(model).items() if one.bias),
     "notes": lambda model: [*left_out(model)],
     "cores": cores,
+    "windows": windows,
+    "vectors": lambda model: [
+        [one.vector_params for one in layer.blocks] for layer in model.layers
+    ],
 }
 
 
@@ -211,12 +208,6 @@ def test_matrices_of_a_layer(
     assert {
         matrix: [*found[matrix]] if matrix in found else None for matrix in expected
     } == expected
-
-
-@pytest.mark.parametrize(("name", "changes", "expected"), LAYERS["vectors"])
-def test_vectors_of_distinct_layers(name: str, changes: Config, expected: list[list[int]]) -> None:
-    layers = parse(row_of(name, changes)).layers
-    assert [[block.vector_params for block in layer.blocks] for layer in layers] == expected
 
 
 @pytest.mark.parametrize(("name", "changes", "tokens", "expected"), LAYERS["cached_bytes"])

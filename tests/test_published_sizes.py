@@ -44,11 +44,10 @@ def bundled(checkpoint: str) -> Architecture:
     return read_config(FOLDER / f"{checkpoint.replace('/', '--')}.json")
 
 
-def over(rows: str) -> pytest.MarkDecorator:
-    """Parametrise a test over the rows of one part of the file."""
-    return pytest.mark.parametrize(
-        "row", PUBLISHED[rows], ids=[row["checkpoint"] for row in PUBLISHED[rows]]
-    )
+def over(*parts: str) -> pytest.MarkDecorator:
+    """Parametrise a test over the rows of some parts of the file."""
+    rows = [row for part in parts for row in PUBLISHED[part]]
+    return pytest.mark.parametrize("row", rows, ids=[row["checkpoint"] for row in rows])
 
 
 #: The whole file that says what a bundled one says, where it goes by another name.
@@ -117,8 +116,8 @@ def beside(row: dict[str, Any]) -> float:
 # --- sizes ---------------------------------------------------------------------------------------
 
 
-@over("elements")
-def test_elements_are_those_of_the_checkpoint(row: dict[str, Any]) -> None:
+@over("elements", "class_elements")
+def test_elements_are_those_of_the_checkpoint_or_its_class(row: dict[str, Any]) -> None:
     model = bundled(row["checkpoint"])
     assert model.n_params + beside(row) == row["value"]
     assert model.n_active_params == row.get("active", model.n_active_params)
@@ -128,12 +127,6 @@ def test_elements_are_those_of_the_checkpoint(row: dict[str, Any]) -> None:
 def test_builds_of_one_model_have_its_elements(row: dict[str, Any]) -> None:
     model, other = bundled(row["checkpoint"]), bundled(row["like"])
     assert (model.n_params, model.n_active_params) == (other.n_params, other.n_active_params)
-
-
-@over("class_elements")
-def test_elements_are_those_of_the_class(row: dict[str, Any]) -> None:
-    model = bundled(row["checkpoint"])
-    assert (model.n_params, model.n_active_params) == (row["value"], row["active"])
 
 
 @over("gibibytes")

@@ -642,12 +642,11 @@ def test_studies_take_workers(tmp_path: Path) -> None:
     assert (split.case, split.records) == (own.case, own.records)
     assert one.split is None
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({**STUDY, "targets": TARGETS}))
-    for form in ("parquet", "csv"):
-        run(f"sweep {tmp_path}/study.yaml -o {tmp_path}/{form} --format {form}")
+    run(f"sweep {tmp_path}/study.yaml -o {tmp_path}/results --format parquet")
     # A sweep of other workers is another one.
     again = yaml.safe_dump({**STUDY, "targets": [TARGETS[0] | {"link": 1e9}, TARGETS[1]]})
     (tmp_path / "study.yaml").write_text(again)
-    assert "split_sha256" in refused(f"sweep {tmp_path}/study.yaml -o {tmp_path}/csv")
+    assert "split_sha256" in refused(f"sweep {tmp_path}/study.yaml -o {tmp_path}/results")
     first, second = found.overviews()
     assert (first.devices, second.devices) == (6, 2)
     # Prices are of all devices.
