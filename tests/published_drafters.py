@@ -8,7 +8,7 @@ import numpy as np
 
 from published_models import matrix
 from specroof.architecture.base import TENSOR, Linear
-from specroof.architecture.draft_heads import DraftHead, draft_model
+from specroof.architecture.draft_heads import DraftHead, DraftShape, draft_layer, draft_model
 from specroof.architecture.experts import Experts
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import ForwardPass, Options
@@ -19,6 +19,18 @@ from specroof.speedup.curve import drafter_pass_s, engine_pass_s
 
 #: Qwen3.6-35B-A3B's LM head, counted under every option: width and vocabulary.
 PUBLISHED_HEAD: Final = Linear("lm_head", 2048, 248_320, shard=TENSOR, kind="dense")
+
+
+#: A small layer of a drafter, and of the targets beside it.
+SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
+
+
+def target_of(layers: int = 4, vocab_size: int = 1000, **sizes: int) -> Architecture:
+    """Return a small target of so many layers, of which some sizes are others."""
+    shape = replace(SHAPE, **sizes)
+    stack = [Layer(draft_layer(shape).blocks, layers)]
+    model = draft_model("target", "llama", shape.hidden_size, stack, head_rows=vocab_size)
+    return replace(model, vocab_size=vocab_size)
 
 
 def published_mtp() -> DraftHead:

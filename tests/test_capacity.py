@@ -293,7 +293,7 @@ def test_tensorrt_llm_takes_a_share_of_what_is_free() -> None:
 @pytest.mark.parametrize(
     "model", ["Qwen/Qwen3-8B", "Qwen/Qwen3.5-4B", "openai/gpt-oss-20b", "google/gemma-3-4b-it"]
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(context=st.integers(16, 100_000), more=st.integers(1, 50_000), drafts=st.integers(1, 14))
 def test_longer_contexts_and_drafts_leave_room_for_fewer(
     framework: str, model: str, context: int, more: int, drafts: int
@@ -313,7 +313,7 @@ def test_longer_contexts_and_drafts_leave_room_for_fewer(
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(gib=st.integers(60, 159), more=st.integers(0, 60))
 def test_more_memory_is_room_for_no_fewer(framework: str, gib: int, more: int) -> None:
     # Of the same settings: larger chips take longer chunks by default, and capture more.

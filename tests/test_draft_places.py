@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from published_drafters import Ledger, a_round
+from published_drafters import Ledger, a_round, target_of
 from specroof import forward_latency, load_drafter, load_hardware, load_model, speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.architecture.base import WEIGHT_FORMATS
-from specroof.architecture.draft_heads import DraftShape, draft_layer, draft_model
-from specroof.architecture.model import Architecture, Layer
 from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime
 from specroof.drafters.heads import Where, head_drafter, overlapped_time
@@ -27,19 +25,10 @@ from specroof.serving.launch import launch
 from specroof.speedup.result import SpeedupCurve
 from strategies import device, real_engine
 
-SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
 FAST: Final = device({"bf16": 1e15, "fp16": 1e15}, 1e12)
 SLOW: Final = replace(device({"bf16": 1e15, "fp16": 1e15}, 1e11), name="slow device")
 times = st.floats(0, 100)
 shares = st.floats(0, 1)
-
-
-def target_of(layers: int, n_heads: int = 4) -> Architecture:
-    shape = replace(SHAPE, n_heads=n_heads)
-    model = draft_model(
-        f"{layers} layers", "llama", 64, [Layer(draft_layer(shape).blocks, layers)], head_rows=500
-    )
-    return replace(model, vocab_size=500)
 
 
 TARGET, SMALL = target_of(40), target_of(4)

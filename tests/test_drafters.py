@@ -15,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betaincc
 
-from published_drafters import Ledger, a_round, pass_seconds_on
+from published_drafters import SHAPE, Ledger, a_round, pass_seconds_on, target_of
 from specroof import errors, predict, speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.draft_heads import (
     DraftHead,
-    DraftShape,
     MedusaHeads,
     block_head,
     draft_layer,
@@ -54,16 +53,8 @@ def round_of(draft_len: Any, *, cost_of: str = "decode") -> Round:
     def pass_s(*_: object) -> Any:
         raise AssertionError("a fixed share needs no pass")
 
-    return Round(
-        draft_len=np.asarray(draft_len, dtype=np.float64),
-        batch_size=np.array(8.0),
-        context_len=np.array(100.0),
-        tokens_per_round=np.array(2.0),
-        decode_s=np.array(3.0),
-        verify_s=np.array(7.0),
-        cost_of=cost_of,
-        pass_s=pass_s,
-    )
+    asked = a_round(TARGET, pass_s, draft_len=draft_len, verify_s=7.0)
+    return replace(asked, decode_s=np.array(3.0), cost_of=cost_of)
 
 
 def serial_s(drafter: Drafter, draft_len: int, *, cost_of: str = "decode") -> float:
@@ -224,16 +215,8 @@ def test_configs_that_are_nowhere_are_refused(spec: str, error: str, said: str) 
 # --- what a round of each kind asks for: passes, positions, context, head ------------------------
 
 SIZE, VOCABULARY = 64, 1000
-SHAPE: Final = DraftShape(SIZE, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
 #: One byte per second and no end of arithmetic: seconds are bytes.
 MEMORY_ONLY: Final = device({"bf16": 1e21, "fp16": 1e21}, 1.0)
-
-
-def target_of(hidden_size: int = SIZE, vocab_size: int = VOCABULARY) -> Architecture:
-    shape = replace(SHAPE, hidden_size=hidden_size)
-    layers = [Layer(draft_layer(shape).blocks, 4)]
-    model = draft_model("target", "llama", hidden_size, layers, head_rows=vocab_size)
-    return replace(model, vocab_size=vocab_size)
 
 
 TARGET: Final = target_of()

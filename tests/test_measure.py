@@ -385,19 +385,16 @@ def test_a_tool_that_fails_is_one_line_here_and_in_the_script(
         time_passes.main([str(gguf), f"--tool={bench}", "--seconds=1"])
 
 
-def test_the_script_says_in_one_line_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match=r"^no-bench: not found on PATH$"):
-        time_passes.main(["model.gguf", "--tool=no-bench"])
-    with pytest.raises(SystemExit, match=r"absent.gguf: is no file"):
-        time_passes.main(["absent.gguf", f"--tool={tool(tmp_path, FAKE)}"])
-
-
 def test_a_tool_or_a_file_that_is_not_there_is_one_line(tmp_path: Path, gguf: Path) -> None:
     with pytest.raises(MeasurementError, match=r"no-bench: not found on PATH.*--script"):
         specroof.measure(gguf, CPU, tool="no-bench")
     bench = tool(tmp_path, FAKE)
     with pytest.raises(MeasurementError, match=r"absent.gguf: is no file; llama-bench reads"):
         timed_here.timed_here("absent.gguf", str(bench), "", [0], 1.0)
+    with pytest.raises(SystemExit, match=r"^no-bench: not found on PATH$"):
+        time_passes.main(["model.gguf", "--tool=no-bench"])
+    with pytest.raises(SystemExit, match=r"absent.gguf: is no file"):
+        time_passes.main(["absent.gguf", f"--tool={bench}"])
 
 
 def test_what_is_wrong_at_once_is_said_before_a_tool_runs(

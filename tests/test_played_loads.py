@@ -741,17 +741,6 @@ def test_every_question_says_so(rate: float, decision: str, reason: str | None) 
         assert told["largest_stable_rate"] == pytest.approx(26.1, abs=0.05)
 
 
-def test_a_study_has_a_throughput_and_no_speedup_there() -> None:
-    requests = {"input_len": 1000, "output_len": 200, "rate": [KEPT_UP, BEYOND], "requests": 60}
-    study = {"format_version": 1, "drafters": [LONG], "workload": requests}
-    study["targets"] = [{"model": MODEL, "hardware": CHIP, "engine": "vllm"}]
-    _, table, *_ = str(sweep(study)).split("\n\n")
-    _, kept_up, beyond, *_ = [line.split("  ") for line in table.splitlines()]
-    assert any(cell.endswith("x") for cell in kept_up)
-    assert "-" in [cell.strip() for cell in beyond]
-    assert "nan" not in table
-
-
 def test_the_largest_rate_is_where_a_longer_load_waits_no_longer() -> None:
     # By play: at a rate that the server keeps up with, ten times the requests wait as long.
     def wait_s(rate: float, count: int) -> Any:
