@@ -25,7 +25,7 @@ PUBLISHED_HEAD: Final = Linear("lm_head", 2048, 248_320, shard=TENSOR, kind="den
 SHAPE: Final = DraftShape(64, n_heads=4, n_kv_heads=2, head_dim=16, width=128)
 
 
-def target_of(layers: int = 4, vocab_size: int = 1000, **sizes: int) -> Architecture:
+def target_of(layers: int = 4, vocab_size: int = 1000, **sizes: Any) -> Architecture:
     """Return a small target of so many layers, of which some sizes are others."""
     shape = replace(SHAPE, **sizes)
     stack = [Layer(draft_layer(shape).blocks, layers)]

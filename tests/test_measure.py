@@ -20,10 +20,10 @@ import pytest
 import specroof
 from commands import refused, run
 from gguf_files import gguf_bytes
+from published_drafters import a_round
 from specroof import (
     ForwardPass,
     Options,
-    Round,
     constant_acceptance,
     load_drafter,
     load_hardware,
@@ -603,11 +603,9 @@ def test_a_draft_model_reads_two_tokens_where_all_drafts_were_accepted() -> None
         return np.asarray(seconds[float(forward.query_len)])
 
     drafter = load_drafter("model,config=Qwen/Qwen3-0.6B,accept=0.9")
-    one = np.ones(1)
-    asked = Round(
-        draft_len=3 * one, batch_size=one, context_len=100 * one, tokens_per_round=3 * one,
-        decode_s=one, verify_s=one, cost_of="decode", pass_s=pass_seconds,
-        target=load_model("Qwen/Qwen3-8B"), all_accepted=0.25 * one,
+    asked = a_round(
+        load_model("Qwen/Qwen3-8B"), pass_seconds, draft_len=[3], context_len=[100],
+        tokens_per_round=[3], all_accepted=np.array([0.25]),
     )  # fmt: skip
     assert drafter.draft(asked).serial_s == pytest.approx(1 + 0.25 * 4 + 2)  # two more drafts
     assert seen == [(1, 100), (2, 99), (1, 101.5)]  # behind those, the mean of later ones

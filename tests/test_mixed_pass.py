@@ -2,22 +2,19 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from published_drafters import Ledger, a_round, target_of
 from specroof import load_hardware, load_model
-from specroof.acceptance import constant_acceptance
 from specroof.architecture.base import Linear
 from specroof.architecture.experts import distinct_experts
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.cost.forward import joined_costs
-from specroof.drafters import Round
-from specroof.drafters.base import chain_proposals
 from specroof.hardware.engine import CapturedGraphs, Collective, EngineProfile
 from specroof.hardware.profile import Placement
 from specroof.latency.model import Work, model_latency, model_work
@@ -186,26 +183,15 @@ def test_weights_of_one_shape_and_value_are_one() -> None:
     assert weighted_total([]).tolist() == 0
 
 
-def a_round(context_len: Any) -> Round:
-    draft_len = np.array([1.0, 2.0, 3.0])
-    chain = chain_proposals(constant_acceptance(0.5), draft_len)
-    return Round(
-        draft_len=draft_len,
-        batch_size=np.array([[1.0], [8.0]]),
-        context_len=np.asarray(context_len, dtype=float)[:, None, None],
-        tokens_per_round=chain.tokens_per_round,
-        decode_s=np.ones(()),
-        verify_s=np.ones(()),
-        cost_of="decode",
-        pass_s=lambda _model, forward, *_beside: np.zeros(forward.tokens.shape),
-    )
-
-
 def test_what_is_read_again_has_an_axis_of_contexts_only_where_they_matter() -> None:
     # Drafts of 1, 2 and 3 at 0.5: 1.5, 1.75 and 1.875 tokens; one fits into a context of 0.
     committed = [1.5, 1.75, 1.875]
-    assert a_round([1, 100]).read_len.tolist() == committed
-    assert a_round([0, 100]).read_len.tolist() == [[[1.0, 1.0, 1.0]], [committed]]
+    for first, read_len in ((1, committed), (0, [[[1.0, 1.0, 1.0]], [committed]])):
+        asked = a_round(
+            target_of(), Ledger(), draft_len=[1, 2, 3], batch_size=[[1], [8]],
+            context_len=[[[first]], [[100]]], tokens_per_round=committed,
+        )  # fmt: skip
+        assert asked.read_len.tolist() == read_len
 
 
 def test_a_pass_of_one_sequence_keeps_what_else_it_is() -> None:
