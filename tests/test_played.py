@@ -398,6 +398,7 @@ def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
 def test_clients_send_the_next_request_when_they_have_an_answer() -> None:
     requests = closed_loop(Workload(50, 30), 5, 40, length_range=(0.5, 1.0), seed=2)
     run = play(drawn_prices(np.random.default_rng(1)), requests, SHARES, 100)
+    assert "40 requests" in repr(run)
     # Of five clients, each with a request in flight but while the others finish.
     assert run.latency_s.sum() / run.duration_s == pytest.approx(5, abs=0.5)
     assert run.tokens_per_s == pytest.approx(run.output_len.sum() / run.end_s.max())

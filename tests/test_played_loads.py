@@ -675,6 +675,7 @@ workload:
     first, *_ = found.overviews()
     assert first.batch_size.tolist() == [2, 8, 60]
     assert np.isfinite(first.best_speedup).tolist() == [[True, True, False]]  # unsustained
+    assert "nan" not in str(found)
     said = run(f"sweep {path} --dry-run").splitlines()[0].split()
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
 
