@@ -217,7 +217,7 @@ def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
     with pytest.raises(OptionError, match=r"on 1 x NVIDIA RTX PRO 6000.*no tensor parallelism"):
         advise(
             "deepseek-ai/DeepSeek-R1", "rtx-pro-6000", framework="llama.cpp",
-            options=Options(weight_dtype="q4_k_m"), **(SMALL | {"drafters": "mtp,accept=0.7"}),
+            options=Options(weight_dtype="q4_k_m"), **(SMALL | {"drafters": "ngram,accept=0.7"}),
         )  # fmt: skip
     found = advise("Qwen/Qwen2.5-72B-Instruct", ["jetson-thor", "b200"], **SMALL)
     assert len(found.chips) == 1

@@ -112,7 +112,7 @@ def test_every_question_says_where_no_acceptance_is_known() -> None:
     assert [(row.decision, row.reason) for row in rolled.rows[1:]] == [(None, "acceptance")] * 2
     assert "decision: unknown" in str(rolled)
     (chart,) = rolled.figures().values()
-    assert "unknown" in chart.get_suptitle()
+    assert "Nothing is known" in chart.get_suptitle()
     words = f"advise Qwen/Qwen3-8B -H h100 --framework vllm --drafter {spec} --input-len 20000"
     words += " --output-len 500 --concurrency 4"
     assert answered(words)["choice"]["decision"] is None

@@ -247,7 +247,8 @@ def test_an_entropy_that_falls_moves_the_acceptance_of_each_step() -> None:
     )
     assert [row.bands for row in steps.rows] == [row.bands for row in stated.rows]
     first = steps.drafters[0].steps[0]
-    assert steps.rows[1].speedup == first.speedup == stated.drafters[0].steps[0].speedup
+    assert first.speedup == stated.drafters[0].steps[0].speedup
+    assert steps.rows[1].speedup == pytest.approx(first.speedup, rel=1e-12)
     # A draft that is looked up has all probability on one token, so rejection is greedy's.
     looked_up = "ngram,accept=0.6,temperature=1"
     greedy, drawn = (
