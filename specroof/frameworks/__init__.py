@@ -634,9 +634,11 @@ class Release:
         Families that it has no class for.
     chip_limits
         Chips that it runs quantised checkpoints, and some kernels, on alone.
-    micro_batch_tokens
-        Tokens of a micro-batch of prompts, where one pass at a time is in the stages of a pipeline;
-        0 where each stage has a pass of its own.
+    part_tokens
+        Tokens of a pass, whose logits are kept; 0 where nothing is.
+    stages_take_turns
+        Whether one pass at a time is in the stages of a pipeline, its parts one after another;
+        else each stage has a pass of its own.
     whole_families
         Families whose layers it does not spread over devices by tensor parallelism.
     one_stage_families
@@ -734,7 +736,8 @@ class Release:
     staged: tuple[Refusal, ...] = ()
     no_models: _Names = ()
     chip_limits: tuple[ChipLimit, ...] = ()
-    micro_batch_tokens: int = 0
+    part_tokens: int = 0
+    stages_take_turns: bool = False
     whole_families: _Names = ()
     one_stage_families: _Names = ()
     grouped_families: _Names = ()
@@ -795,14 +798,11 @@ class ShareRelease(Release):
     ----------
     defaults
         Of settings; those of a server that drafts run other numbers of requests.
-    part_tokens
-        Tokens of a pass, whose logits are kept; 0 where nothing is.
     whole_memory
         Whether a server has all of a device's memory, as in the textbook.
     """
 
     defaults: _Defaults
-    part_tokens: int = 0
     whole_memory: bool = False
 
 

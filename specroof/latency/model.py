@@ -943,9 +943,9 @@ def _staged_work(
     count: Array | float = float(stages)
     if not (forward.settled or prompts):
         count = micro_batches(forward.batch_size, setup)
-    elif most := setup.release.micro_batch_tokens:
-        whole_prompts = [forward] if forward.settled else prompts
-        count = np.clip(sum(prompt.tokens for prompt in whole_prompts) / most, 1.0, stages)
+    elif setup.release.stages_take_turns:
+        tokens = sum(prompt.tokens for prompt in ([forward] if forward.settled else prompts))
+        count = np.clip(tokens / setup.release.part_tokens, 1.0, stages)
     if forward.settled:
         whole_len, forward = forward.query_len, _chunk(forward, count)
         count = whole_len / forward.query_len
@@ -1353,8 +1353,9 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     if stages > 1:
         most = -(-model.n_layers // stages)
         flight = f"up to {stages} micro-batches in flight"
-        if tokens := setup.release.micro_batch_tokens:
-            flight = f"one after another but for prompts of more than {tokens} tokens"
+        if setup.release.stages_take_turns:
+            longer = f"prompts of more than {setup.release.part_tokens} tokens"
+            flight = f"one after another but for {longer}"
         yield (
             f"{stages} stages of at most {most} of {model.n_layers} layers, {flight}, drafts on "
             f"the last stage; operations are those of a micro-batch"

@@ -68,7 +68,7 @@ class Setup:
     @property
     def passes_in_flight(self) -> int:
         """Passes over other sequences that are in the stages of a pipeline at a time."""
-        return 1 if self.release.micro_batch_tokens else self.placement.pipeline_parallel
+        return 1 if self.release.stages_take_turns else self.placement.pipeline_parallel
 
     @property
     def release(self) -> Release:

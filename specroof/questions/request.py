@@ -428,8 +428,8 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
     def architecture(self) -> Architecture:
         """The model that is asked about, read once."""
         model = model_of(self.model, self.family)
-        idle = _idle_notes(model, options_of(self.options))
-        return replace(model, notes=(*model.notes, *idle))
+        idle = tuple(_idle_notes(model, options_of(self.options)))
+        return replace(model, notes=model.notes + idle) if idle else model
 
     def resolved(self) -> Deployment:
         """Return the model and the setup in which it runs, each built once.

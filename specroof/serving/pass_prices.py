@@ -121,7 +121,7 @@ class PassPrices:
     survival
         Chances that the first d drafts of a round are all accepted; empty for plain decoding.
     filling_s
-        f, over tokens and the mean positions that they attend to; None without a pipeline.
+        f, over tokens and the mean positions that they attend to; None where no pipeline is full.
     request_overhead_s
         That each request keeps all others waiting.
     request_latency_s
@@ -257,11 +257,13 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     mixed_s = engine_pass_s(deployment, bare, Work(deployment.model, alone, kind="prompts"))
     # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.
     bare_prompt = pass_latency(deployment, alone)
-    sharing_s = np.maximum(mixed_s - (bare_prompt.total_s - bare_prompt.filling_s), 0.0)
+    # Where stages take turns, no other pass keeps them full.
+    is_full = deployment.setup.passes_in_flight > 1
+    filled_s = bare_prompt.filling_s if is_full else 0.0
+    sharing_s = np.maximum(mixed_s - (bare_prompt.total_s - filled_s), 0.0)
     context_s = beside_s - engine_pass_s(deployment, bare)
-    prompt_grid, filling_grid = _grid(tokens, attended, prompt.total_s), None
-    if deployment.setup.placement.pipeline_parallel > 1:
-        filling_grid = _grid(tokens, attended, prompt.filling_s)
+    prompt_grid = _grid(tokens, attended, prompt.total_s)
+    filling_grid = _grid(tokens, attended, prompt.filling_s) if is_full else None
 
     def priced(drafts: int) -> PassPrices:
         # A tree's gain by depth need not fall: the order does not change the mean.

@@ -345,6 +345,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         ratio = _FIRST_RATIO if ends_alone else 1.0
     sent_s: list[float] = []
     reached_s: list[float] = []
+    answered_s: list[float] = []  # in the order in which they end
     started_s, first_s, end_s, left_s = ([0.0] * count for _ in range(4))
     event_s: list[float] = []
     running: list[int] = []
@@ -380,6 +381,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             for arrives_s in arrival_s[n_sent : min(n_ended + concurrency, count)]:
                 # The host reads one text after another.
                 sends_s = max(arrives_s, clock)
+                if len(sent_s) >= concurrency:  # by the client of the one that ended then
+                    sends_s = max(sends_s, answered_s[len(sent_s) - concurrency])
                 tokenized_s = max(sends_s + reaches_s[len(sent_s)], tokenized_s)
                 sent_s.append(sends_s)
                 tokenized_s += tokenize_s * input_len[len(reached_s)]
@@ -562,6 +565,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                 promised_len -= bound_len[number]
                 leaving_len += full_len[number]
                 end_s[number] = clock
+                answered_s.append(clock + left_s[number])
                 ended += 1
         batch -= ended
         for number in through:
@@ -583,6 +587,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             else:
                 leaving_len += full_len[number]
                 end_s[number] = clock
+                answered_s.append(clock + left_s[number])
                 ended += 1
         if ended:
             n_ended += ended
