@@ -153,7 +153,9 @@ def test_prompts_fill_a_pipeline_that_decodes_no_second_time() -> None:
     assert seen.tokens_per_s == pytest.approx(steady.tokens_per_s, rel=0.03)
 
 
-@pytest.mark.parametrize(("engine", "chip", "stages"), [("vllm", CHIP, 4), ("llama.cpp", "l40s", 2)])
+@pytest.mark.parametrize(
+    ("engine", "chip", "stages"), [("vllm", CHIP, 4), ("llama.cpp", "l40s", 2)]
+)
 def test_clients_of_a_pipeline_are_back_when_they_are_answered(
     engine: str, chip: str, stages: int
 ) -> None:
