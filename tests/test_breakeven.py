@@ -570,6 +570,17 @@ def test_a_coarse_crossing_takes_the_ends_and_no_more_than_halving_does() -> Non
     assert len(tried) <= 16  # halving alone takes more than 40
 
 
+def test_seconds_that_are_a_straight_line_are_met_at_the_first_interpolation() -> None:
+    tried: list[float] = []
+
+    def gain(x: float) -> tuple[float, int]:
+        tried.append(x)
+        return 1 / (1.5 - x), 1
+
+    assert crossing(gain, 1.25, (0.0, 1.0)).value == pytest.approx(0.7, rel=1e-12)
+    assert len(tried) <= 2 + 1 + 3  # the ends, half, and those that see that it is met
+
+
 def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
     assert crossing(lambda x: (1 + x, 1), 2.0, (0.0, 1.0)).value == 1.0
     assert crossing(lambda x: (1 + x, 1), 1.0, (0.0, 1.0)).answer == "always"

@@ -16,6 +16,7 @@ from specroof.acceptance import (
     Acceptance,
     acceptance_from_length,
     constant_acceptance,
+    context_acceptance,
     histogram_acceptance,
     rate_acceptance,
     survival_acceptance,
@@ -500,3 +501,11 @@ def test_without_captured_sizes_of_tokens_nothing_beats_the_ideal_drafter(engine
     engines = {name: replace(one, graphs=None) for name, one in B300.engines.items()}
     lookup, ideal = speedups(replace(B300, engines=engines), engine)
     assert np.all(lookup.speedup <= ideal.speedup)
+
+
+def test_beyond_the_contexts_of_its_acceptance_nobody_knows_what_one_draft_gains() -> None:
+    measured = context_acceptance({1000.0: HALF, 2000.0: constant_acceptance(0.4)})
+    grid: dict[str, Any] = {"context_len": [999, 1500], "batch_size": [1, 8]}
+    one = curve(TENTH, measured, max_draft_len=1, **grid)
+    assert one.acceptance_unknown.tolist() == [[True, True], [False, False]]
+    assert not curve(TENTH, measured, max_draft_len=0, **grid).acceptance_unknown.any()

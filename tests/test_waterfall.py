@@ -7,7 +7,7 @@ import pytest
 
 import specroof
 from specroof import explain
-from specroof.speedup.waterfall import DRAFTING, ENGINE, RoundParts, group_seconds
+from specroof.speedup.waterfall import DRAFTING, ENGINE, OTHERS, RoundParts, group_seconds
 from tables import present, rows
 
 CHIP = "h100"
@@ -48,6 +48,17 @@ def test_parts_add_up_to_the_round_of_the_curve(case: str, draft_len: int) -> No
         draft_s, verify_s = float(in_line.draft_s[at]), float(curve.verify_s[at])
         felt_s = 0.6 * max(draft_s, verify_s) + 0.4 * (draft_s + verify_s) - verify_s
         assert parts.added_s[DRAFTING] == pytest.approx(felt_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+def test_drafts_that_take_no_time_add_none(stages: int) -> None:
+    found = explain(
+        "Qwen/Qwen3-8B", CHIP, drafter="ideal", draft_len=3, batch_size=64,
+        pipeline_parallel=stages, engine="vllm",
+    )  # fmt: skip
+    added = present(found.round).added_s
+    assert DRAFTING not in added
+    assert (added.get(OTHERS, 0.0) > 0) is (stages > 1)
 
 
 @pytest.mark.parametrize("granularity", ["op", "dtype", "pass"])

@@ -18,6 +18,7 @@ from specroof.speedup.result import SpeedupCurve, speedup_of
 
 DRAFTING: Final = "drafting"
 ENGINE: Final = "engine, per round"
+OTHERS: Final = "other micro-batches"
 #: What kinds of operation are called; `dense` stands for all that are not named.
 _GROUPS: Final = {
     "experts": "experts",
@@ -117,7 +118,7 @@ def group_seconds(latency: PassLatency) -> dict[str, Array]:
         found["overlap between operations"] = latency.work_s - summed_s
     found["collectives"] = latency.communication_s
     found["engine, per pass"] = latency.overhead_s
-    found["other micro-batches"] = np.asarray(latency.waiting_s)
+    found[OTHERS] = np.asarray(latency.waiting_s)
     return {name: seconds for name, seconds in found.items() if np.any(seconds)}
 
 
@@ -154,11 +155,14 @@ def round_parts(
     if placement.pipeline_parallel > 1:
         together = together / micro_batches(together, deployment.setup)
     engine_s = float(engine_round_s(deployment.setup, drafter, proposed, together)[0])
-    # What the target waits for: of drafting beside the verification, what outlasts it.
-    drafting_s = float(curve.round_s[at] - curve.verify_s[at]) - engine_s
-    added = {DRAFTING: drafting_s}
+    # What the target waits for: of drafting beside the verification, what outlasts it; in the last
+    # stage of a pipeline the rounds of other micro-batches too.
+    waited_s = float(curve.round_s[at] - curve.verify_s[at]) - engine_s
+    added = {DRAFTING: min(waited_s, float(curve.draft_s[at]))}
     added |= {name: verified.get(name, 0.0) - plain.get(name, 0.0) for name in plain | verified}
     added[ENGINE] = engine_s
+    if placement.pipeline_parallel > 1:
+        added[OTHERS] = added.get(OTHERS, 0.0) + waited_s - added[DRAFTING]
     parts = RoundParts(
         drafter=drafter.name,
         draft_len=draft_len,
