@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from benchmark_points import CHIP, DRAFTER, MODEL, TRUE, points
+from commands import invoked, refused, run
 from specroof import load_drafter, load_hardware, load_model, predict, validate
-from specroof.cli import app
 from specroof.engines import predicted_tokens_per_s
 from specroof.engines.calibration import own_cases
 from specroof.engines.record import Record
@@ -212,28 +211,23 @@ def test_the_chart_draws_each_point_twice() -> None:
 # --- the command ---------------------------------------------------------------------------------
 
 
-def run(*words: object) -> Any:
-    return CliRunner().invoke(app, [str(word) for word in words])
+WORDS = "-H b200 --model Qwen/Qwen3-8B"
 
 
-WORDS = ("-H", "b200", "--model", "Qwen/Qwen3-8B")
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(("words", "message"), rows("refusals", "own_results"))
-def test_what_cannot_be_compared_is_refused_in_one_line(
-    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_cannot_be_compared_is_refused_in_one_line(words: list[str], message: str) -> None:
     Path("b.csv").write_text(BENCH, encoding="utf-8")
     Path("c.csv").write_text(BENCH, encoding="utf-8")
     Path("fast.csv").write_text(BENCH.replace("900", "1e6"), encoding="utf-8")
     other = {"model_id": "Qwen/Qwen3-4B", "max_concurrency": 8, "duration": 1, "completed": 9}
     other |= {"total_input_tokens": 900, "total_output_tokens": 800, "output_throughput": 800}
     Path("other.json").write_text(json.dumps(other), encoding="utf-8")
-    done = run("validate", *words, "--plot", "no.png")
-    assert done.exit_code == 2
-    (line,) = done.stderr.splitlines()
-    assert message in line
+    assert message in refused("validate", *words, "--plot no.png")
     assert not Path("no.png").exists()
 
 
@@ -266,24 +260,16 @@ def test_requests_that_wait_for_room_take_no_time_of_those_that_run() -> None:
 
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
-def test_what_cannot_be_taken_together_is_refused(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_what_cannot_be_taken_together_is_refused(command: str) -> None:
     both = (results("v.jsonl", VLLM), results("s.jsonl", SGLANG))
-    told = run(command, *both, *WORDS)
-    assert told.exit_code == 2
-    assert told.stderr == (
-        "specroof: s.jsonl, line 1: is of sglang, and v.jsonl, line 1 of vllm; allowed: results of "
-        "one tool, the others in a separate run\n"
+    assert refused(command, *both, WORDS).startswith(
+        "s.jsonl, line 1: is of sglang, and v.jsonl, line 1 of vllm; allowed: results of one tool"
     )
     server = {**SERVER, "speculative_algorithm": "NGRAM"}
     server |= {"speculative_num_draft_tokens": 4, "speculative_eagle_topk": 1}
     fast = {**SGLANG, "server_info": server, "accept_length": 2.5}
-    told = run(command, results("n.jsonl", fast), *WORDS, "--drafter", "eagle3 ,accept=0.5")
-    assert told.exit_code == 2
-    (line,) = told.stderr.splitlines()
-    assert "n.jsonl, line 1: speculative_algorithm is 'NGRAM', and --drafter is of kind" in line
+    line = refused(command, results("n.jsonl", fast), WORDS, "--drafter 'eagle3 ,accept=0.5'")
+    assert line.startswith("n.jsonl, line 1: speculative_algorithm is 'NGRAM', and --drafter is")
 
 
 CARD = "NVIDIA GeForce RTX 4090"
@@ -303,66 +289,31 @@ CARD = "NVIDIA GeForce RTX 4090"
         ("cpu-2ch-ddr5", {"n_gpu_layers": 0, "avg_ns": 9e7}, ""),
     ],
 )
-def test_llama_bench_says_what_it_ran_on(
-    chip: str, changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_llama_bench_says_what_it_ran_on(chip: str, changes: dict[str, Any], said: str) -> None:
     one = {"n_prompt": 1, "n_gen": 0, "avg_ns": 7.5e6, "gpu_info": CARD, "n_gpu_layers": -1}
     Path("b.json").write_text(json.dumps([one | changes]), encoding="utf-8")
-    words = ("-H", chip, "--model", "Qwen/Qwen3-8B", "--weights", "q4_k_m")
-    told = run("validate", "b.json", *words)
+    told = invoked(f"validate b.json -H {chip} --model Qwen/Qwen3-8B --weights q4_k_m")
     assert said in told.output
     is_refused = bool(said) and not said.startswith("note")
     assert told.exit_code == (2 if is_refused else 0), told.output
     assert ("another chip" in told.output) == said.startswith("note")
 
 
-# What CUDA, Metal and Vulkan call cards, by the chip that each is.
-NAMED_BY_DRIVERS = {
-    "h100": "NVIDIA H100 80GB HBM3",
-    "h100-nvl": "NVIDIA H100 NVL",
-    "h100-pcie": "NVIDIA H100 PCIe",
-    "h200": "NVIDIA H200",
-    "h200-nvl": "NVIDIA H200 NVL",
-    "gh200": "NVIDIA GH200 480GB",
-    "a100-80gb": "NVIDIA A100-SXM4-80GB",
-    "a100-40gb": "NVIDIA A100-SXM4-40GB",
-    "a100-pcie": "NVIDIA A100 80GB PCIe",
-    "v100": "Tesla V100-SXM2-32GB",
-    "rtx-4080": "NVIDIA GeForce RTX 4080",
-    "rtx-4080-super": "NVIDIA GeForce RTX 4080 SUPER",
-    "rtx-4090": f"{CARD}, AMD Radeon(TM) Graphics",
-    None: f"{CARD} Laptop GPU",
-    "rtx-5070": "NVIDIA GeForce RTX 5070",
-    "rtx-5070-ti": "NVIDIA GeForce RTX 5070 Ti",
-    "rtx-pro-6000": "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
-    "m3": "Apple M3",
-    "m3-ultra": "Apple M3 Ultra",
-    "m4": "Apple M4",
-    "m4-max": "Apple M4 Max",
-    "mi50": "AMD Instinct MI50/MI60",
-    "rx-7900-xtx": "AMD Radeon RX 7900 XTX (RADV NAVI31)",
-    "ryzen-ai-max-395": "AMD Radeon(TM) 8060S Graphics",
-}
-
-
 def test_a_driver_names_one_chip() -> None:
     point = Measurement(place="b.json", batch_size=1.0, context_len=1.0, tokens_per_s=1.0)
-    for chip in filter(None, NAMED_BY_DRIVERS):
+    named_by_drivers = rows("values", "named_by_drivers")
+    for chip in filter(None, named_by_drivers):
         profile = load_hardware(chip)
         silent = [
             named
-            for named, gpus in NAMED_BY_DRIVERS.items()
+            for named, gpus in named_by_drivers.items()
             if not other_chip_notes([replace(point, gpus=gpus)], profile)
         ]
         assert silent == [chip]
 
 
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
-def test_formats_are_options_of_both_commands(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_formats_are_options_of_both_commands(command: str) -> None:
     server = {**SERVER, "quantization": "fp8", "kv_cache_dtype": "fp8_e4m3"}
     lines = [
         {**SGLANG, "max_concurrency": n, "completed": 4 * n, "total_input_tokens": 4096 * n,
@@ -370,43 +321,30 @@ def test_formats_are_options_of_both_commands(
         for n in (1, 2, 3)
     ]  # fmt: skip
     bench = results("s.jsonl", *lines)
-    assert "quantization is 'fp8'" in run(command, bench, *WORDS).stderr
-    half = run(command, bench, *WORDS, "--weights", "fp8")
-    assert (half.exit_code, "kv_cache_dtype is 'fp8_e4m3'" in half.stderr) == (2, True)
-    formats = ("--weights", "fp8", "--kv-cache", "fp8")
-    told = run(command, bench, *WORDS, *formats, "--drafter", "mtp", "--notes")
-    assert told.exit_code == 0, told.output
-    for said in (
-        "drafter 'mtp' changes nothing",
-        "weights priced as fp8",
-        "KV cache priced as fp8",
+    for formats, message in (
+        ("", "quantization is 'fp8'"),
+        ("--weights fp8", "kv_cache_dtype is 'fp8_e4m3'"),
+        ("--weights fp9", "--weights is 'fp9'; allowed: bf16"),
     ):
-        assert f"note: {said}" in told.stdout
-    wrong = run(command, bench, *WORDS, "--weights", "fp9")
-    assert "--weights is 'fp9'; allowed: bf16" in wrong.stderr
+        assert message in refused(command, bench, WORDS, formats)
+    told = run(command, bench, WORDS, "--weights fp8 --kv-cache fp8 --drafter mtp --notes")
+    for said in ("drafter 'mtp' changes nothing", "weights priced as", "KV cache priced as fp8"):
+        assert f"note: {said}" in told
 
 
-def test_errors_on_the_very_file_are_in_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_errors_on_the_very_file_are_in_sample() -> None:
+    fitted = "note: in-sample: engine calibrated was fitted to the results of"
+    own = "--model Qwen/Qwen3-8B -H mine.yaml"
     Path("b.csv").write_text(BENCH + "1,2048,0,150\n64,2048,0,5000\n", encoding="utf-8")
-    assert run("calibrate", "b.csv", *WORDS, "-o", "mine.yaml").exit_code == 0
-    told = run("validate", "b.csv", "-H", "mine.yaml", "--model", "Qwen/Qwen3-8B").stdout
-    assert "note: in-sample: engine calibrated was fitted to the results of b.csv" in told
+    run("calibrate b.csv -o mine.yaml", WORDS)
+    assert f"{fitted} b.csv" in run("validate b.csv", own)
     # What a file holds counts, not its name.
     Path("b.csv").rename("copy.csv")
-    told = run("validate", "copy.csv", "-H", "mine.yaml", "--model", "Qwen/Qwen3-8B").stdout
-    assert "was fitted to the results of copy.csv" in told
-    Path("copy.csv").rename("b.csv")
+    assert f"{fitted} copy.csv" in run("validate copy.csv", own)
     Path("c.csv").write_text(BENCH.replace("8,2048,0,900", "4,2048,0,510"), encoding="utf-8")
-    assert run("calibrate", "b.csv", "c.csv", *WORDS, "-o", "all.yaml").exit_code == 0
-    asked = ["-H", "all.yaml", "--model", "Qwen/Qwen3-8B"]
-    notes = run("validate", "b.csv", "c.csv", *asked).stdout.split("note: in-sample: ")
-    assert [note.split(", so")[0] for note in notes[1:]] == [
-        "engine calibrated was fitted to the results of b.csv, c.csv"
-    ]
-    assert "in-sample" not in run("validate", "b.csv", *WORDS).stdout
+    run("calibrate copy.csv c.csv -o mine.yaml", WORDS)
+    assert run("validate copy.csv c.csv", own).count(f"{fitted} copy.csv, c.csv, so") == 1
+    assert "in-sample" not in run("validate copy.csv", WORDS)
 
 
 @pytest.mark.slow
@@ -414,10 +352,7 @@ def test_errors_on_the_very_file_are_in_sample(
 @pytest.mark.parametrize("command", ["validate", "calibrate"])
 @pytest.mark.parametrize("hostile", ["1e308", "1e-308", "1e6", "0.01"])
 @pytest.mark.parametrize("column", range(7))
-def test_no_figure_makes_numpy_speak(
-    command: str, hostile: str, column: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_no_figure_makes_numpy_speak(command: str, hostile: str, column: int) -> None:
     rows = [
         [str(batch), "4500", str(drafts), str(150 * batch), "2" if drafts else "", "4000", "1000"]
         for batch in (1, 8, 64)
@@ -426,6 +361,6 @@ def test_no_figure_makes_numpy_speak(
     rows[1][column] = hostile
     header = "batch_size,context_len,draft_len,tokens_per_s,acceptance_length,input_len,output_len"
     Path("b.csv").write_text("\n".join([header, *map(",".join, rows)]), encoding="utf-8")
-    done = run(command, "b.csv", *WORDS, "--drafter", "eagle3")  # a warning is an error here
+    done = invoked(command, "b.csv", WORDS, "--drafter eagle3")  # a warning is an error here
     assert done.exit_code in {0, 2}, done.exception
     assert len(done.stderr.splitlines()) == (1 if done.exit_code else 0)
