@@ -31,7 +31,7 @@ from specroof.hardware.engine import (
     Reach,
     SparseKernel,
 )
-from specroof.hardware.profile import HardwareProfile, Peak, Placement
+from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.model import (
     Work,
     activation_bytes,
@@ -50,23 +50,12 @@ from specroof.latency.model import (
 from specroof.latency.pass_seconds import OpLatency, PassShape, PassWork, overlapped_s, pass_time
 from specroof.latency.setup import Setup, drafting_engine, engine_setup, reading_notes
 from specroof.serving.workload import prefill_pass
+from strategies import device, real_engine
 from tables import rows
 
 
-def chip(engine: EngineProfile | None = None, **changes: Any) -> HardwareProfile:
-    content: dict[str, Any] = {
-        "format_version": 1,
-        "name": "unit",
-        "sources": {},
-        "peak": Peak(flops_per_s={"bf16": 1.0}, memory_bytes_per_s=1.0, memory_bytes=1e18),
-        "engines": {} if engine is None else {engine.name: engine},
-        **changes,
-    }
-    return HardwareProfile(**content)
-
-
-def real(**figures: Any) -> EngineProfile:
-    return EngineProfile(name="real", **figures)
+def chip(engine: EngineProfile | None = None, peak: float = 1.0) -> HardwareProfile:
+    return device({"bf16": peak}, memory_bytes_per_s=peak, memory_bytes=1e18, engine=engine)
 
 
 def operation(kind: str, flops: float, moved: float) -> OpCost:
@@ -75,7 +64,7 @@ def operation(kind: str, flops: float, moved: float) -> OpCost:
 
 
 def setup_of(hardware: HardwareProfile | None = None, /, **figures: Any) -> Setup:
-    engine = real(**figures)
+    engine = real_engine(**figures)
     chips = replace(hardware, engines={"real": engine}) if hardware else chip(engine)
     return engine_setup(chips, "real", None, None)
 
@@ -146,16 +135,13 @@ def test_what_an_engine_adds_has_a_name(
 ) -> None:
     if "graphs" in figures:
         figures = {"graphs": CapturedGraphs(**figures["graphs"])}
-    found = pass_time(PassWork([], [], SHAPE), real(**figures))
+    found = pass_time(PassWork([], [], SHAPE), real_engine(**figures))
     assert {one: float(each) for one, each in found.overheads_s.items()} == {name: 2 * how_many}
     assert found.beside_ops_s == [(name, "overhead", 2.0 * how_many)]
     assert float(found.total_s) == float(found.overhead_s) == 2 * how_many
 
 
-@pytest.mark.parametrize(
-    ("name", "chip_name", "weights", "kinds"),
-    rows("values", "layer_kinds"),
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "chip_name", "weights", "kinds"), rows("values", "layer_kinds"))
 def test_kinds_of_layers_of_published_models(
     name: str, chip_name: str, weights: str | None, kinds: dict[str, int | None]
 ) -> None:
@@ -169,7 +155,7 @@ def test_a_pass_over_prompts_lasts_no_less_than_its_launches() -> None:
     h200 = load_hardware("h200")
 
     def seconds(launch_s: float, new_tokens: int) -> float:
-        engine = real(pass_overhead_s=1e-3, prefill_launch_s=launch_s)
+        engine = real_engine(pass_overhead_s=1e-3, prefill_launch_s=launch_s)
         setup = engine_setup(replace(h200, engines={"real": engine}), "real", Placement(8), None)
         both = prefill_pass(new_tokens), ForwardPass(1, 1, 1024)
         prompt, step = (float(model_latency(model, setup, one).total_s) for one in both)
@@ -320,8 +306,7 @@ def test_the_fuller_of_two_groups_counts_once() -> None:
 
 def test_beyond_the_largest_graph_launching_is_a_floor() -> None:
     batch = ForwardPass(np.array([1.0, 2.0]), 1, 0)
-    peak = Peak(flops_per_s={"bf16": 64.0}, memory_bytes_per_s=64.0, memory_bytes=1e9)
-    fast = chip(peak=peak)
+    fast = chip(peak=64.0)
     model = toy(None, Linear("q_proj", 4, 8), count=3)  # 64 FLOP and 64 bytes a layer and token
     # Three layers of a matmul with 20 around it, and the head.
     graphs = CapturedGraphs(sizes=(1,), eager_kernel_s=300 / (3 * 21 + 1))
@@ -390,22 +375,18 @@ def test_a_serial_head_pays_for_its_steps_and_their_sequences() -> None:
 
 # --- experts -------------------------------------------------------------------------------------
 
-# Finn 2026, "Width vs. depth": distinct experts of Qwen3.6-35B-A3B, 256 experts, top 8.
-RUNS = {2: 13.27, 3: 17.81, 4: 21.85, 6: 29.07, 8: 35.42, 12: 46.18, 16: 55.05}
-BATCHES = {2: 15.36, 3: 22.15, 4: 28.5, 6: 39.94, 8: 50.08, 12: 67.3, 16: 81.54}
 
-
-def test_locality_reproduces_the_published_runs_and_batches() -> None:
-    for published, off, is_run in ((RUNS, 0.015, True), (BATCHES, 0.05, False)):
-        for count, distinct in published.items():
-            batch, run = (1.0, float(count)) if is_run else (float(count), 1.0)
-            visits = independent_tokens(np.array(batch), np.array(run), (0.737, 0.909))
-            assert float(distinct_experts(visits, 256, 8)) == pytest.approx(distinct, rel=off)
+@pytest.mark.parametrize(("batch", "run", "distinct", "off"), rows("values", "distinct_experts"))
+def test_locality_reproduces_the_published_runs_and_batches(
+    batch: float, run: float, distinct: float, off: float
+) -> None:
+    visits = independent_tokens(np.array(batch), np.array(run), (0.737, 0.909))
+    assert float(distinct_experts(visits, 256, 8)) == pytest.approx(distinct, rel=off)
 
 
 def test_an_engine_brings_its_locality_unless_a_way_to_count_is_asked_for() -> None:
     experts = Experts(n_experts=64, top_k=2, in_features=4, hidden_features=4)
-    hardware = chip(real(expert_locality=ExpertLocality(run=0.5, batch=0.75)))
+    hardware = chip(real_engine(expert_locality=ExpertLocality(run=0.5, batch=0.75)))
     forward = ForwardPass(16, 4, 0)
 
     def hit(engine: str, way: str | None = None) -> float:
@@ -456,8 +437,7 @@ def test_timed_experts_have_a_floor(
     kernel = ExpertKernel(floor_s=5.0, expert_s=0.25, memory_frac=0.5, compute_frac=0.5, tokens=6)
     figures = {"kind_compute_frac": {"experts": 0.1}, "expert_kernels": {"bf16": kernel}}
     options = Options(granularity=granularity)
-    peak = Peak(flops_per_s={"bf16": 1.0}, memory_bytes_per_s=1e9, memory_bytes=1e18)
-    hardware = chip(real(**figures), peak=peak)
+    hardware = device({"bf16": 1.0}, memory_bytes_per_s=1e9, engine=real_engine(**figures))
     setup = engine_setup(hardware, "real", None, options)
     forward = ForwardPass(6, 1, 0, **changes)
     taken = model_latency(model, setup, forward)
@@ -499,7 +479,7 @@ def test_experts_in_nvfp4_take_as_long_as_on_the_former_chip(
 def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
     kernel = ExpertKernel(floor_s=5.0, expert_s=0.0, memory_frac=1.0, compute_frac=1.0, tokens=6)
     tile = SparseKernel(head_tile=128, compute_frac=0.5)
-    engine = real(
+    engine = real_engine(
         expert_kernels={"bf16": kernel, "int4": replace(kernel, floor_s=7.0)},
         sparse_kernels={"bf16": tile, "fp8": replace(tile, head_tile=64, compute_frac=0.125)},
     )
@@ -529,38 +509,23 @@ def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
 
 SPARSE = LatentAttention(64, 512, 64, Indexer(n_heads=32, head_dim=128, top_k=2048))
 ENTRIES = CompressedAttention(64, entry_dim=512, rope_dim=64, window=128, ratio=128)
-EIGHT, SPREAD = Placement(8), Placement(8, decode_context_parallel=8)
 
 
 @pytest.mark.parametrize(
-    ("forward", "placement", "kernel", "server", "times"),
-    [
-        # 8 heads of a device of 64 that are computed: FlashMLA's on Hopper.
-        (ForwardPass(1, 4096, 0, settled=True), EIGHT, {}, "tensorrt-llm", 8),
-        (ForwardPass(1, 4096, 0, settled=True), Placement(), {}, "tensorrt-llm", 1),
-        # Where each device has an eighth of the context, it has all heads.
-        (ForwardPass(1, 4096, 0, settled=True), SPREAD, {}, "tensorrt-llm", 1),
-        # Query i of a prompt of 1023 sees i tokens, 512 in the mean, of 2048 that are computed.
-        (ForwardPass(1, 1023, 0, settled=True), EIGHT, {"all_slots": True}, "tensorrt-llm", 32),
-        # A server that attends such prompts without an index; of more tokens it needs one.
-        (ForwardPass(1, 1023, 0, settled=True), EIGHT, {"all_slots": True}, "vllm", 1),
-        (ForwardPass(1, 2048, 0, settled=True), EIGHT, {}, "vllm", 1),
-        (ForwardPass(1, 2049, 0, settled=True), EIGHT, {}, "vllm", 8),
-        # A decoding query that sees 1024 tokens.
-        (ForwardPass(4, 1, 1023), EIGHT, {"all_slots": True, "decodes": True}, "vllm", 16),
-        (ForwardPass(4, 1, 1023), EIGHT, {"all_slots": True}, "vllm", 0.5),
-    ],
+    ("forward", "placement", "kernel", "server", "times"), rows("values", "tiles_of_heads")
 )
 def test_kernels_of_picked_tokens_compute_whole_tiles_of_heads(
-    forward: ForwardPass, placement: Placement, kernel: dict[str, bool], server: str, times: float
-) -> None:
+    forward: dict[str, Any], placement: dict[str, int], kernel: dict[str, bool],
+    server: str, times: float,
+) -> None:  # fmt: skip
     sparse = SparseKernel(head_tile=64, compute_frac=0.25, **kernel)
+    where, asked = Placement(**placement), ForwardPass(**forward)
 
     def attended(core: Core, **kernels: Any) -> OpLatency:
         kind = "attention" if core is ENTRIES else "latent_attention"
         shares = {"kind_compute_frac": {kind: 0.5}, "kind_memory_frac": {kind: 0.5}}
-        setup = replace(setup_of(framework=server, **shares, **kernels), placement=placement)
-        ops = model_latency(toy(core), setup, forward).ops
+        setup = replace(setup_of(framework=server, **shares, **kernels), placement=where)
+        ops = model_latency(toy(core), setup, asked).ops
         return next(op for op in ops if op.op.kind == kind)
 
     plain, timed = attended(SPARSE), attended(SPARSE, sparse_kernels={"bf16": sparse})
@@ -570,8 +535,8 @@ def test_kernels_of_picked_tokens_compute_whole_tiles_of_heads(
     assert float(other.compute_s) == float(plain.compute_s)
     # Compressed entries have a kernel of their own, and no prompt that is attended densely.
     entries = attended(ENTRIES, sparse_kernels={"compressed": sparse})
-    if forward.settled:
-        tiles = 8 if placement is EIGHT else 1
+    if asked.settled:
+        tiles = 8 if placement == {"tensor_parallel": 8} else 1
         found = float(entries.compute_s / attended(ENTRIES).compute_s)
         assert found == pytest.approx(tiles * 0.5 / 0.25)
 
@@ -609,7 +574,7 @@ def test_experts_over_prompts_have_the_share_that_was_timed(
         "bf16": ExpertTile(rows=16, compute_frac=0.25, few_frac=0.2),
         "int4": ExpertTile(rows=64, compute_frac=0.4),
     }
-    engine = real(
+    engine = real_engine(
         kind_compute_frac={"experts": 0.1},
         expert_tile=ExpertTile(rows=16, compute_frac=0.5),
         prefill_expert_tiles=timed,
@@ -625,7 +590,7 @@ def test_experts_over_prompts_have_the_share_that_was_timed(
 
 
 def test_an_engine_keeps_state_its_own_way_unless_asked() -> None:
-    hardware = chip(real(recurrent_state="snapshot-copy"))
+    hardware = chip(real_engine(recurrent_state="snapshot-copy"))
     model, verify = toy(DELTA), ForwardPass(1, 4, 0)
 
     def moved(mode: str | None, engine: str) -> float:
@@ -687,27 +652,13 @@ def test_a_release_of_vllm_that_waits_for_its_host_has_longer_steps() -> None:
         chip.engine("vllm@0.5")
 
 
-def test_a_pass_cannot_be_narrower_than_its_tokens() -> None:
-    with pytest.raises(ValueError, match="matmul_len"):
-        ForwardPass(1, 4, 0, matmul_len=3)
-
-
 def place(chip: str, engine: str, *sizes: int, **more: Any) -> Setup:
     spread = {key: more.pop(key) for key in [*more] if key.endswith("parallel")}
     placement = Placement(*sizes, **spread)
     return engine_setup(load_hardware(chip), engine, placement, Options(**more))
 
 
-@pytest.mark.parametrize(
-    ("model", "where", "more", "key"),
-    [
-        *rows("values", "priced_otherwise"),
-        # Triton's MAX_3D_QUERY_LEN; native_next_n_supported of deep_gemm on Hopper: 1, 2 and 4.
-        ("google/gemma-4-E2B", ["a10", "vllm", 4], {}, "of more than 8 positions does not"),
-        ("deepseek-ai/DeepSeek-V3.2", ["h200", "vllm", 8], {}, "of 3 or more than 4 positions"),
-        ("Qwen/Qwen3-8B", ["a10", "vllm", 4], {}, "a verification does not"),
-    ],
-)
+@pytest.mark.parametrize(("model", "where", "more", "key"), rows("values", "priced_otherwise"))
 def test_what_is_priced_otherwise_is_said(
     model: str, where: list[Any], more: dict[str, Any], key: str
 ) -> None:
@@ -724,6 +675,6 @@ def test_what_is_priced_otherwise_is_said(
     )
     assert not any(key in note for other in quiet for note in notes(other))
     error = ExpectedError(speedup_mean=0.061, speedup_median=0.05, plain_median=0.07)
-    fitted = chip(real(expected_error=error), sources={"engines.real": "a fit"})
+    fitted = replace(chip(real_engine(expected_error=error)), sources={"engines.real": "a fit"})
     (note,) = engine_notes(engine_setup(fitted, "real", None, None))
     assert all(figure in note for figure in ("a fit", "6.1%", "5.0%", "7.0%"))
