@@ -16,7 +16,7 @@ from specroof.evidence.measurement import Measurement
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.metrics import counted
 from specroof.serving.observed import observed
-from tables import refusal, rows
+from tables import reads, refusal, rows
 from tiny_configs import changed
 
 FILES = Path(__file__).parent / "data" / "clients"
@@ -41,23 +41,15 @@ def test_a_result_is_the_run_behind_it(
         assert {field: getattr(point, field) for field in expected} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("name", ["aiperf-0.13.0-drafts.json", "sglang-0.5.23-bench-drafts.log"])
-def test_acceptance_of_drafts_without_a_length_is_refused(name: str) -> None:
-    with pytest.raises(MeasurementError, match=rf"{name}, line \d: .*--draft-len"):
-        read(name)
+@pytest.mark.parametrize(("name", "says"), rows("refusals", "client_files"))
+def test_a_file_without_a_load_or_a_length_of_drafts_is_refused(name: str, says: str) -> None:
+    line = refusal(MeasurementError, read, name)
+    assert reads(line, f"{name}{says}"), line
 
 
 @pytest.mark.parametrize(("text", "tool"), rows("refusals", "other_files"))
 def test_a_file_of_a_known_tool_without_a_load_is_refused_by_name(text: str, tool: str) -> None:
     assert tool in refusal(MeasurementError, read_benchmark, text, source="f")
-
-
-@pytest.mark.parametrize("tool", ["aiperf-0.13.0", "genai-perf-0.0.16"])
-def test_a_table_without_its_load_is_refused_by_name(tool: str) -> None:
-    line = refusal(MeasurementError, read, f"{tool}.csv")
-    lacks = f"is {tool.rpartition('-')[0]}'s CSV, which lacks the requests in flight; allowed: "
-    assert line.startswith(f"{tool}.csv: {lacks}")
-    assert "JSON" in line
 
 
 def with_keys(name: str, changes: dict[str, Any]) -> str:
@@ -83,11 +75,11 @@ def test_requests_of_warming_up_are_no_load() -> None:
 
 
 def table_with(name: tuple[str, str, str], cell: str) -> str:
-    rows = list(csv.reader(io.StringIO(text_of("guidellm-0.8.1.csv"))))
-    column = list(zip(*rows[:3], strict=True)).index(name)
-    rows[3][column] = cell
+    lines = list(csv.reader(io.StringIO(text_of("guidellm-0.8.1.csv"))))
+    column = list(zip(*lines[:3], strict=True)).index(name)
+    lines[3][column] = cell
     out = io.StringIO()
-    csv.writer(out).writerows(rows)
+    csv.writer(out).writerows(lines)
     return out.getvalue()
 
 
@@ -104,9 +96,13 @@ RATE = ("Token Throughput", "Successful Output Tokens/Sec", "Mean")
         (f"Run Info,{'x' * 140_000}\n", "field larger than field limit"),
         ("Run Info,Run ID\n", "is an empty list"),
         ("Run Info,Run Info\nID,ID\n,\n", "has two columns of Run Info ID; allowed: one"),
+        (
+            text_of("vllm-0.33.0-bench.log")[:400],
+            "line 1: the table has no end; allowed: a line of =",
+        ),
     ],
 )
-def test_a_table_of_guidellm_is_refused_by_its_cell(text: str, says: str) -> None:
+def test_a_broken_table_is_refused_by_its_cell(text: str, says: str) -> None:
     assert says in refusal(MeasurementError, read_benchmark, text, source="f")
 
 
@@ -201,12 +197,6 @@ def test_a_printed_table_is_refused_as_the_saved_result_is(
     assert says in refusal(MeasurementError, read_benchmark, changes, source="f")
 
 
-def test_a_table_that_is_cut_off_is_refused() -> None:
-    cut = text_of("vllm-0.33.0-bench.log")[:400]
-    line = refusal(MeasurementError, read_benchmark, cut, source="f")
-    assert "line 1: the table has no end; allowed: a line of =" in line
-
-
 def test_a_limit_that_is_not_set_is_none() -> None:
     text = text_of("sglang-0.5.23-bench.log")
     limit = "Max request concurrency:                 4      "
@@ -262,16 +252,14 @@ def test_what_the_user_states_of_drafts_holds_where_a_result_is_silent() -> None
 def test_a_silent_result_is_noted_or_taken_as_stated(tmp_path: Path) -> None:
     file = tmp_path / "v.json"
     file.write_text(json.dumps(VLLM))
-    assert any(
-        "does not say whether" in note for note in validate(file, "Qwen/Qwen3-8B", "h100").notes
-    )
-    drafted = validate(
-        file, "Qwen/Qwen3-8B", "h100", drafter="eagle3,accept-length=2.2@3", draft_len=3
-    )
-    assert not any("does not say whether" in note for note in drafted.notes)
-    assert not any("changes nothing" in note for note in drafted.notes)
+    asked: Any = {"results": file, "model": "Qwen/Qwen3-8B", "hardware": "h100"}
+    assert "does not say whether" in "".join(validate(**asked).notes)
+    asked |= {"draft_len": 3}
+    drafted = "".join(validate(**asked, drafter="eagle3,accept-length=2.2@3").notes)
+    assert "does not say whether" not in drafted
+    assert "changes nothing" not in drafted
     with pytest.raises(MeasurementError, match=r"line 1: .*3 drafts.*acceptance length"):
-        validate(file, "Qwen/Qwen3-8B", "h100", drafter="eagle3", draft_len=3)
+        validate(**asked, drafter="eagle3")
 
 
 def test_a_mean_of_drafts_that_vary_holds_what_was_accepted() -> None:
@@ -296,10 +284,7 @@ def test_rounds_of_a_log_whose_drafts_vary_are_counted() -> None:
     ("name", "survival", "n_rounds", "note"),
     [
         ("aiperf-0.13.0-drafts.json", (60 / 80, 36 / 80, 20 / 80), 64 * 80, ""),
-        (
-            *("vllm-0.33.0-bench-drafts.json", (422 / 738, 255 / 738, 160 / 738), 738),
-            "drafts vary (mean 2.96 of 3)",
-        ),
+        ("vllm-0.33.0-bench-drafts.json", (422 / 738, 255 / 738, 160 / 738), 738, "mean 2.96 of 3"),
         ("vllm-0.33.0-ngram-after.txt", None, 805, "drafts vary (mean 3.95 of 4)"),
     ],
 )
@@ -317,10 +302,8 @@ def test_acceptance_of_several_results_is_that_of_all_their_rounds() -> None:
         VLLM | DRAFTS | {"spec_decode_num_drafts": n, SHARES: shares}
         for n, shares in [(100, [0.8, 0.6, 0.4]), (100, [0.5]), (10_000, [0.5, 0.3, 0.2])]
     )
-    for text in (
-        json.dumps([short, longer]),
-        "\n".join(map(json.dumps, (VLLM, short, longer))),  # a run without drafts says nothing
-    ):
+    with_plain = "\n".join(map(json.dumps, (VLLM, short, longer)))  # which says nothing of drafts
+    for text in (json.dumps([short, longer]), with_plain):
         (profile,) = parse_profiles(text, "f")
         # 80 and 5000 first drafts of 10 100, 60 and 3000 second, 40 and 2000 third.
         assert profile.survival == pytest.approx((5080 / 10_100, 3060 / 10_100, 2040 / 10_100))
@@ -328,9 +311,8 @@ def test_acceptance_of_several_results_is_that_of_all_their_rounds() -> None:
     (profile,) = parse_profiles(json.dumps([short, shorter]), "f")
     assert profile.survival == pytest.approx((0.65, 0.3, 0.2))  # refused beyond their ends
     for key, value in {"model_id": "another", "spec_decode_num_drafts": None}.items():
-        assert key in refusal(
-            OptionError, parse_profiles, json.dumps([short, longer | {key: value}]), "f"
-        )
+        text = json.dumps([short, longer | {key: value}])
+        assert key in refusal(OptionError, parse_profiles, text, "f")
 
 
 @pytest.mark.parametrize(
@@ -368,12 +350,8 @@ def test_rounds_that_found_nothing_are_in_vllms_own_counters() -> None:
     assert seen.tokens_per_round == pytest.approx(2000 / 989)
     assert seen.draft_len == pytest.approx(2020 / 512)
     assert seen.round_s == pytest.approx(0.02)
-    found: Any = doctor(
-        *("Qwen/Qwen3-8B", "h100"),
-        pages=[FILES / name for name in names],
-        drafter="ngram",
-        wait_s=5.62,
-    )
+    files = [FILES / name for name in names]
+    found: Any = doctor("Qwen/Qwen3-8B", "h100", pages=files, drafter="ngram", wait_s=5.62)
     assert found.change.longer is None
     assert found.change.best.draft_len <= 4
     assert "in 52% of 989 rounds of requests" in str(found)

@@ -8,7 +8,8 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -32,10 +33,9 @@ from specroof import (
 from specroof.drafters.base import chain_proposals
 from specroof.errors import MeasurementError, SpecroofError
 from specroof.evidence import time_passes, timed_here
-from specroof.hardware.engine import EngineProfile
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.model import model_latency
-from specroof.latency.setup import engine_setup
+from specroof.latency.setup import Setup, engine_setup
 from specroof.questions.measure import Measured
 from tables import refusal, rows
 
@@ -198,10 +198,7 @@ def test_results_of_another_file_or_cache_are_refused(
         '"model_type"', '"model_filename": "a-Q8_0.gguf", "model_type"'
     )
     options = Options(weight_dtype=told.get("weights"), kv_dtype=told.get("kv"))
-    if not says:
-        specroof.calibrate({"bench.json": text}, model, CPU, options=options)
-        return
-    with pytest.raises(MeasurementError, match=re.escape(says)):
+    with pytest.raises(MeasurementError, match=re.escape(says)) if says else nullcontext():
         specroof.calibrate({"bench.json": text}, model, CPU, options=options)
 
 
@@ -232,15 +229,9 @@ def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
         assert f"measure {named} {told} --results passes.json" in said
     chip = specroof.load_hardware(CPU)
     assert chip.name in specroof.measure(gguf, chip, script=True).notes[1]
-    ran = subprocess.run(
-        [sys.executable, "-I", script, gguf, f"--tool={bench}", "--seconds=1"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
+    words = [sys.executable, "-I", script, gguf, f"--tool={bench}", "--seconds=1"]
     passes = tmp_path / "passes.json"
-    passes.write_text(ran.stdout, encoding="utf-8")
+    passes.write_bytes(subprocess.run(words, capture_output=True, check=True).stdout)
     answer = specroof.measure(gguf, CPU, results=passes)
     assert [row["rows"] for row in answer.records] == [*STEPS]
     script_answer = specroof.measure(gguf, CPU, script=True)
@@ -453,26 +444,17 @@ def sleeper(tmp_path: Path) -> Path:
     )
 
 
-def has_ended(bench: Path) -> bool:
-    """Whether the tool has gone, as far as it had begun."""
-    pid = Path(f"{bench}.pid")
-    if not pid.exists():
-        return True
-    try:
-        os.kill(int(pid.read_text()), 0)
-    except ProcessLookupError:
-        return True
-    state = Path(f"/proc/{pid.read_text()}/stat")
-    return not state.exists() or state.read_text().split()[2] == "Z"
-
-
 def wait_for_end(bench: Path) -> None:
     """Wait until the tool has gone: the kernel takes a moment."""
-    for _ in range(200):
-        if has_ended(bench):
-            return
-        time.sleep(0.05)
-    pytest.fail("the tool runs on")
+    with suppress(FileNotFoundError, ProcessLookupError):  # it had not begun, or has gone
+        for _ in range(200):
+            pid = int(Path(f"{bench}.pid").read_text())
+            os.kill(pid, 0)
+            state = Path(f"/proc/{pid}/stat")
+            if state.exists() and state.read_text().split()[2] == "Z":
+                return
+            time.sleep(0.05)
+        pytest.fail("the tool runs on")
 
 
 def test_a_tool_that_does_not_end_is_ended(
@@ -506,40 +488,45 @@ def test_an_interrupt_ends_the_tool(
 # --- Kernels of few rows, beside those that an engine has ----------------------------------------
 
 
-def machine(
-    chip: str, slower: dict[int, float], form: str
-) -> tuple[HardwareProfile, EngineProfile]:
-    """A chip, and its llama.cpp whose kernels take so many times the arithmetic by rows."""
-    profile = load_hardware(chip)
-    engine = engine_setup(profile, "llama.cpp", None, Options(weight_dtype=form)).engine
-    kernels = {
-        f"{name}-{rows}": replace(kernel, rows=rows, compute_frac=kernel.compute_frac / times)
-        for rows, times in slower.items()
-        for name, kernel in engine.row_kernels.items()
-        if rows <= (kernel.rows or rows)
+def passes_of(
+    model: specroof.Architecture, setup: Setup, counts: Iterable[int], off: float = 1.0
+) -> str:
+    """What `llama-bench` prints of passes that take so many times what is predicted."""
+    printed = []
+    for count in counts:
+        latency = model_latency(model, setup, ForwardPass(1, count, 512, head_len=1))
+        line = {"n_prompt": count, "n_gen": 0, "n_depth": 512}
+        printed.append(line | {"avg_ns": 1e9 * off * float(latency.total_s)})
+    return json.dumps(printed)
+
+
+def shares_of_4_bits(setup: Setup, count: int) -> dict[str, float]:
+    """Shares of the kernels that take weights of 4.5 bits, by what they are of."""
+    return {
+        work: next(
+            kernel.compute_frac
+            for kernel in setup.engine.row_kernels.values()
+            if kernel.of == work and count <= (kernel.rows or count) and (kernel.bits or 64) >= 4.5
+        )
+        for work in ("dense", "experts")
     }
-    return profile, replace(engine, row_kernels={**kernels, **engine.row_kernels})
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B"])
 def test_kernels_of_a_format_get_steps_and_others_keep_theirs(name: str) -> None:
-    form, slower = "q8_0", {1: 1.0, 2: 6.0, 4: 3.0, 8: 9.0, 12: 4.0}
-    chip, engine = machine("strix-halo", slower, form)
-    model = load_model(name)
-    setup = replace(
-        engine_setup(chip, "llama.cpp", None, Options(weight_dtype=form)), engine=engine
-    )
-    seconds = {
-        rows: float(model_latency(model, setup, ForwardPass(1, rows, 512, head_len=1)).total_s)
-        for rows in slower
+    options, slower = Options(weight_dtype="q8_0"), {1: 1.0, 2: 6.0, 4: 3.0, 8: 9.0, 12: 4.0}
+    chip, model = load_hardware("strix-halo"), load_model(name)
+    setup = engine_setup(chip, "llama.cpp", None, options)
+    # A machine whose kernels take so many times the arithmetic by rows.
+    kernels = {
+        f"{label}-{count}": replace(kernel, rows=count, compute_frac=kernel.compute_frac / times)
+        for count, times in slower.items()
+        for label, kernel in setup.engine.row_kernels.items()
+        if count <= (kernel.rows or count)
     }
-    bench = [
-        {"n_prompt": rows, "n_gen": 0, "n_depth": 512, "avg_ns": 1e9 * s}
-        for rows, s in seconds.items()
-    ]
-    answer = specroof.calibrate(
-        {"bench.json": json.dumps(bench)}, name, "strix-halo", options=Options(weight_dtype=form)
-    )
+    engine = replace(setup.engine, row_kernels={**kernels, **setup.engine.row_kernels})
+    bench = passes_of(model, replace(setup, engine=engine), slower)
+    answer = specroof.calibrate({"bench.json": bench}, name, "strix-halo", options=options)
     mine, base = answer.hardware, chip.engine("llama.cpp")
     for residual in answer.calibration.residuals:
         assert abs(residual.off) < 5e-3
@@ -552,41 +539,18 @@ def test_kernels_of_a_format_get_steps_and_others_keep_theirs(name: str) -> None
     # A model of four-bit weights computes in the kernels that the profile has, but for its 8 bits.
     for width in (4, 16):
         few, own = (
-            dict(
-                model_work_by_bits(
-                    engine_setup(hardware, label, None, Options(weight_dtype="q4_0")), width
-                )
-            )
-            for hardware, label in ((chip, base.name), (mine, None))
+            shares_of_4_bits(engine_setup(*where, None, Options(weight_dtype="q4_0")), width)
+            for where in ((chip, base.name), (mine, None))
         )
         assert few == own
 
 
-def model_work_by_bits(setup: Any, rows: int) -> Iterator[tuple[str, float]]:
-    """Shares of the kernels that take weights of 4.5 bits, by what they are of."""
-    for work in ("dense", "experts"):
-        kernel = next(
-            kernel
-            for kernel in setup.engine.row_kernels.values()
-            if kernel.of == work and rows <= (kernel.rows or rows) and (kernel.bits or 64) >= 4.5
-        )
-        yield work, kernel.compute_frac
-
-
 def test_a_smooth_machine_gets_no_steps() -> None:
-    chip = load_hardware("rtx-4090")
-    setup = engine_setup(chip, "llama.cpp", None, Options(weight_dtype="q4_0"))
-    model = load_model("Qwen/Qwen3-8B")
-    bench = [
-        {"n_prompt": rows, "n_gen": 0, "n_depth": 512, "avg_ns": 1.02e9 * seconds}
-        for rows in (1, 2, 4, 8, 16)
-        for seconds in [
-            float(model_latency(model, setup, ForwardPass(1, rows, 512, head_len=1)).total_s)
-        ]
-    ]
-    answer = specroof.calibrate(
-        {"b.json": json.dumps(bench)}, model, chip, options=Options(weight_dtype="q4_0")
-    )
+    chip, model = load_hardware("rtx-4090"), load_model("Qwen/Qwen3-8B")
+    options = Options(weight_dtype="q4_0")
+    setup = engine_setup(chip, "llama.cpp", None, options)
+    bench = passes_of(model, setup, (1, 2, 4, 8, 16), off=1.02)
+    answer = specroof.calibrate({"b.json": bench}, model, chip, options=options)
     assert "row_kernels" in dict(answer.calibration.kept)
     assert answer.calibration.engine.row_kernels == setup.engine.row_kernels
 
