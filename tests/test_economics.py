@@ -60,8 +60,7 @@ def test_every_bundled_price_and_power_has_a_source() -> None:
             assert "https://" in chip.sources["power.board_watts"]
             assert 7 <= chip.power.board_watts <= 2000  # a Jetson, and a B300
     # What is unknown is none.
-    assert {load_hardware(name).price for name in ("b300", "gaudi3", "trainium2")} == {None}
-    assert load_hardware("tpu-v5e").power is None
+    assert load_hardware("b300").price is load_hardware("tpu-v5e").power is None
     assert DevicePower(board_watts=300.0).watts == 300
 
 

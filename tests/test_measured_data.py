@@ -16,9 +16,9 @@ from specroof.evidence.bundled import load_measurements, parse_measurements
 from specroof.evidence.measurement import Measurement, plausible, refuse_repeats
 from tables import refusal, rows
 
-FILES = sorted((Path(specroof.__file__).parent / "evidence" / "measurements").glob("*.csv"))
-SERVED = sorted((FILES[0].parent / "served").glob("*.csv"))
-SPLIT = sorted((FILES[0].parent / "split").glob("*.csv"))
+FOLDER = Path(specroof.__file__).parent / "evidence" / "measurements"
+FILES = sorted(file for kind in (".", "served", "split") for file in (FOLDER / kind).glob("*.csv"))
+MODAL = FOLDER / "modal.csv"
 HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
 
 
@@ -40,15 +40,13 @@ def test_every_table_holds_the_rows_of_its_source() -> None:
 def test_what_is_no_table_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "measurements"
     folder.mkdir()
-    (folder / "modal.csv").write_bytes(
-        next(file for file in FILES if file.stem == "modal").read_bytes()
-    )
+    (folder / "modal.csv").write_bytes(MODAL.read_bytes())
     (folder / "README.md").write_text("no table")
     monkeypatch.setattr("specroof.evidence.bundled.resources.files", lambda _: tmp_path)
     assert {point.source for point in load_measurements.__wrapped__()} == {"modal"}
 
 
-@pytest.mark.parametrize("file", [*FILES, *SERVED, *SPLIT], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_table_says_where_it_comes_from(file: Path) -> None:
     lines = file.read_text(encoding="utf-8").splitlines()
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
@@ -156,14 +154,9 @@ def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:
             assert point.speedup == pytest.approx(ratio, rel=0.02), point
 
 
-def bundled_table() -> str:
-    folder = Path(specroof.__file__).parent / "evidence" / "measurements"
-    return (folder / "modal.csv").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize(("good", "bad", "says"), rows("refusals", "measured_tables"))
 def test_a_broken_table_is_refused_with_its_file_and_line(good: str, bad: str, says: str) -> None:
-    text = bundled_table()
+    text = MODAL.read_text(encoding="utf-8")
     assert good in text
     broken = text.replace(good, bad, 1)
     line = refusal(MeasurementError, parse_measurements, broken, source="modal", file="modal.csv")

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -21,22 +22,13 @@ POINT: dict[str, Any] = {
 }
 
 
-def point(
-    kind: str = "eagle3",
-    draft_model: str | None = "org/eagle 3",
-    draft_len: int = 5,
-    block: int | None = None,
-    **more: Any,
-) -> MockPoint:
-    plan = Speculation(
-        kind=kind, schedule=((1, 8, draft_len),), draft_model=draft_model, block=block
-    )
-    return MockPoint(speculation=plan, **{**POINT, **more})
+def point(kind: str = "eagle3", **more: Any) -> MockPoint:
+    plan = Speculation(kind=kind, schedule=((1, 8, 5),), draft_model="org/eagle 3", block=None)
+    return MockPoint(speculation=plan, **POINT | more)
 
 
 def flags(command: str) -> dict[str, str]:
-    words = shlex.split(command)
-    pairs = zip(words, [*words[1:], "--"], strict=True)
+    pairs = pairwise([*shlex.split(command), "--"])
     return {
         word: "" if after.startswith("--") else after for word, after in pairs if word[0] == "-"
     }

@@ -18,11 +18,9 @@ from tables import rows
 
 pytestmark = pytest.mark.slow
 
-PREDICT = "predict Qwen/Qwen3-8B -H b200 --batch 1,32 --drafter eagle3,accept-length=2.8@3"
-WORDS = PREDICT.split()
-
-
 DRAFTER = "--drafter eagle3,accept-length=2.8@3"
+PREDICT = f"predict Qwen/Qwen3-8B -H b200 --batch 1,32 {DRAFTER}"
+WORDS = PREDICT.split()
 LOADS = f"{DRAFTER} --concurrency 1,32 --input-len 1000 --output-len 500"
 
 
