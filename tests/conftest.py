@@ -83,12 +83,6 @@ def _data_folder(name: str) -> Path:
     return next(folder for folder in folders if folder.is_dir())
 
 
-@pytest.fixture
-def children_uncovered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure no coverage in processes that a test starts: it makes them slower by half."""
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-
-
 @pytest.fixture(scope="session")
 def hardware_folder() -> Path:
     """Return the folder of the bundled hardware profiles."""

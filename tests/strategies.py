@@ -98,7 +98,6 @@ LATENT: dict[str, Any] = {
 }
 few_tokens = st.integers(1, 40)
 
-
 grouped_queries = st.builds(GroupedQueryAttention, **GROUPED, window=windows)
 latents = st.builds(LatentAttention, **LATENT, indexer=st.one_of(st.none(), indexers))
 shared_latents = st.builds(LatentAttention, **LATENT, shared_top_k=few_tokens)
@@ -115,7 +114,6 @@ block_sparse = st.builds(
     block_len=st.integers(1, 9),
 )
 shared_caches = st.builds(SharedCacheAttention, grouped_queries)
-
 
 compressors = st.builds(Compressor, rows=small, row_dim=widths)
 ratios = st.sampled_from([0, 2, 4, 7])
@@ -142,52 +140,44 @@ def compressed_attention(draw: DrawFn) -> CompressedAttention:
     )
 
 
+#: What a short convolution in front of a recurrence is made of.
+CONVOLVED: dict[str, Any] = {"conv_kernel": st.integers(2, 5), "conv_columns": st.integers(1, 6)}
 delta_nets = st.builds(
     GatedDeltaNet,
-    n_key_heads=st.sampled_from([8, 16]),
+    n_key_heads=head_counts,
     n_value_heads=st.sampled_from([8, 16, 32]),
     key_dim=widths,
     value_dim=widths,
-    conv_kernel=st.integers(2, 5),
-    conv_columns=st.integers(1, 6),
+    **CONVOLVED,
 )
 mambas = st.builds(
     Mamba2,
-    n_heads=st.sampled_from([8, 16]),
+    n_heads=head_counts,
     head_dim=widths,
     state_dim=widths,
     n_groups=st.sampled_from([1, 2, 8]),
-    conv_kernel=st.integers(2, 5),
-    conv_columns=st.integers(1, 6),
-    conv_bias=st.booleans(),
+    conv_bias=flags,
+    **CONVOLVED,
 )
-kimi_deltas = st.builds(
-    KimiDeltaAttention,
-    n_heads=st.sampled_from([8, 16]),
-    head_dim=widths,
-    conv_kernel=st.integers(2, 5),
-    conv_columns=st.integers(1, 6),
-)
-lightnings = st.builds(LightningAttention, n_heads=st.sampled_from([8, 16]), head_dim=widths)
+kimi_deltas = st.builds(KimiDeltaAttention, n_heads=head_counts, head_dim=widths, **CONVOLVED)
+lightnings = st.builds(LightningAttention, n_heads=head_counts, head_dim=widths)
 short_convolutions = st.builds(
     ShortConvolution,
     channels=st.sampled_from([16, 64]),
     conv_kernel=st.integers(2, 8),
     conv_columns=st.integers(1, 7),
-    conv_bias=st.booleans(),
+    conv_bias=flags,
 )
 scans = st.builds(
     SelectiveScan,
     channels=st.sampled_from([16, 64]),
     state_dim=st.sampled_from([1, 8, 16]),
-    conv_kernel=st.integers(2, 5),
-    conv_columns=st.integers(1, 6),
-    conv_bias=st.booleans(),
+    conv_bias=flags,
+    **CONVOLVED,
 )
 recurrents: SearchStrategy[RecurrentCore] = st.one_of(
     delta_nets, mambas, kimi_deltas, lightnings, short_convolutions, scans
 )
-
 
 expert_counts = st.integers(1, 24)
 chosen_experts = {n: st.integers(1, n) for n in range(1, 25)}
@@ -195,6 +185,9 @@ matrix_counts = st.sampled_from([2, 3])
 shared_experts = st.integers(0, 2)
 
 
+# Strategies that depend on nothing that was drawn are made once: a draw that makes its own takes
+# several times as long.
+@cache
 @st.composite
 def experts(draw: DrawFn, in_features: int = 16) -> Experts:
     n_experts = draw(expert_counts)
@@ -211,7 +204,6 @@ def experts(draw: DrawFn, in_features: int = 16) -> Experts:
 
 # --- blocks and models ---------------------------------------------------------------------------
 
-
 rising = (
     grouped_queries,
     latents,
@@ -225,10 +217,14 @@ rising_cores: SearchStrategy[Core] = st.one_of(*rising)
 all_cores: SearchStrategy[Core] = st.one_of(*rising, block_sparse, chunked)
 
 
-# Strategies that depend on nothing that was drawn are made once: a draw that makes its own takes
-# several times as long.
+@cache
 @st.composite
-def _mixers(draw: DrawFn, hidden_size: int, sawtooth: bool) -> Block:
+def mixers(draw: DrawFn, hidden_size: int, *, sawtooth: bool = True) -> Block:
+    """Draw a block of attention or linear attention, with projections that shard differently.
+
+    Where a block or chunk of keys begins anew, attention reads less behind a longer context: such
+    a `sawtooth` may be left out.
+    """
     core = draw(all_cores if sawtooth else rising_cores)
     n_kv_heads = getattr(core, "n_kv_heads", None)
     key_shard = ATTENTION_REPLICATED if n_kv_heads is None else by_kv_heads(n_kv_heads)
@@ -246,36 +242,17 @@ def _mixers(draw: DrawFn, hidden_size: int, sawtooth: bool) -> Block:
 
 
 @cache
-def mixers(hidden_size: int, *, sawtooth: bool = True) -> SearchStrategy[Block]:
-    """Draw a block of attention or linear attention, with projections that shard differently.
-
-    Where a block or chunk of keys begins anew, attention reads less behind a longer context: such
-    a `sawtooth` may be left out.
-    """
-    return _mixers(hidden_size, sawtooth)
-
-
 @st.composite
-def _feed_forwards(draw: DrawFn, hidden_size: int) -> Block:
+def feed_forwards(draw: DrawFn, hidden_size: int) -> Block:
+    """Draw a dense feed-forward, or a router with experts."""
     if draw(flags):
         up = Linear("up_proj", hidden_size, draw(widths), draw(formats), TENSOR)
         return Block("feed_forward", (up,), vector_params=hidden_size)
-    core = draw(_experts_of(hidden_size))
+    core = draw(experts(hidden_size))
     router = Linear(
         "router", hidden_size, core.n_experts, shard=FEED_FORWARD_REPLICATED, kind="router"
     )
     return Block("feed_forward", (router,), core, vector_params=hidden_size)
-
-
-@cache
-def _experts_of(hidden_size: int) -> SearchStrategy[Experts]:
-    return experts(hidden_size)
-
-
-@cache
-def feed_forwards(hidden_size: int) -> SearchStrategy[Block]:
-    """Draw a dense feed-forward, or a router with experts."""
-    return _feed_forwards(hidden_size)
 
 
 @cache
