@@ -35,18 +35,6 @@ def compared(bench: Sequence[Measurement], sources: Sequence[str] | None = None)
     return own_validation(named, Deployment(MODEL, SETUP), DRAFTER)
 
 
-def test_results_as_predicted_have_no_error() -> None:
-    found = compared(points(drafts=(0, 3, 7)))
-    total = found.total
-    assert total.n == len(found.points) == 18
-    assert total.speedup_mean_error == pytest.approx(0)
-    assert total.decode_mean_error == pytest.approx(0)
-    assert total.verdict_accuracy == 1
-    assert total.regret_mean == pytest.approx(0)
-    assert found.total.tokens_per_s_mean_error == pytest.approx(0)
-    assert (found.ideal_total.tokens_per_s_mean_error or 0) > 0.3
-
-
 def test_errors_and_speedups_by_hand() -> None:
     plain, fast = points((8,), (2048,), (0, 3))
     bench = [
@@ -65,6 +53,7 @@ def test_errors_and_speedups_by_hand() -> None:
     assert found.total.speedup_mean_error == pytest.approx(0.5)
     assert found.total.decode_mean_error == pytest.approx(0.25)
     assert found.total.tokens_per_s_mean_error == pytest.approx((0.25 + 0.375) / 2)
+    assert (found.ideal_total.decode_mean_error or 0) > 0.5
 
 
 def test_a_band_that_holds_1_decides_nothing() -> None:
@@ -178,18 +167,12 @@ def test_what_memory_does_not_hold_is_not_simulated() -> None:
     assert predicted_tokens_per_s(bench, served, None).tolist() == steady.tolist()
 
 
-def test_arms_may_lie_in_two_files() -> None:
-    found = compared(points((8,), (2048,), (0, 3)), ["plain.csv", "fast.csv"])
-    assert list(found.sources) == ["plain.csv", "fast.csv"]
-    assert found.sources["plain.csv"].speedup_mean_error is None
-    assert found.sources["fast.csv"].speedup_mean_error == pytest.approx(0)
-    assert found.sources["fast.csv"].decode_mean_error is None
-
-
 def test_a_row_has_what_is_measured_predicted_and_ideal() -> None:
     found = compared(points((8,), (2048,), (0, 3)), ["a.csv", "b.csv"])
-    first, _ = own_json(found)["sources"]
+    first, second = own_json(found)["sources"]
     assert (first["source"], first["n"], first["speedup_mean_error"]) == ("a.csv", 1, None)
+    assert (second["source"], second["n"], second["decode_mean_error"]) == ("b.csv", 1, None)
+    assert second["speedup_mean_error"] == pytest.approx(0)
     plain, point = (row.record for row in map(own_row, found.points, found.ideal))
     assert (plain["source"], point["source"]) == ("a.csv", "b.csv")
     assert point["place"] == "bench.csv, line 1"
