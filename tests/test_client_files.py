@@ -125,15 +125,7 @@ def test_several_models_are_none(name: str, two: dict[str, Any]) -> None:
 # --- what is not said of drafts ------------------------------------------------------------------
 
 VLLM = rows("values", "vllm_client")
-#: What vLLM 0.33.0's client adds where the server counts drafts (`vllm/benchmarks/serve.py`).
-DRAFTS = {
-    "spec_decode_acceptance_rate": 60.0,
-    "spec_decode_acceptance_length": 2.2,
-    "spec_decode_num_drafts": 6000,
-    "spec_decode_draft_tokens": 12_000,
-    "spec_decode_accepted_tokens": 7200,
-    "spec_decode_per_position_acceptance_rates": [0.8, 0.4],
-}
+DRAFTS = rows("values", "vllm_client_drafts")
 SHARES = "spec_decode_per_position_acceptance_rates"
 OTHER = VLLM | {"max_concurrency": 4}
 

@@ -393,20 +393,8 @@ def test_what_is_wrong_at_once_is_said_before_a_tool_runs(
 ) -> None:
     bench = tool(tmp_path, FAKE)
     asked: dict[str, Any] = {"model": gguf, "hardware": CPU, "tool": str(bench)}
-    wrong: dict[str, list[Any]] = {
-        "model": ["absent.gguf", "a\0.gguf"],
-        "hardware": ["no-chip"],
-        "engine": ["no-engine"],
-        "engine_name": ["ideal", "Two Words"],
-        "tool": ["llama\0bench"],
-        "tool_args": ['"', "a\0b"],
-        "seconds": [0],
-        "drafter": ["ngram,accept=2"],
-        "options": [5],
-    }
-    for name, values in wrong.items():
-        for value in values:
-            assert refusal(SpecroofError, specroof.measure, **asked | {name: value})
+    for name, value in rows("refusals", "wrong_measurements"):
+        assert refusal(SpecroofError, specroof.measure, **asked | {name: value})
     for place in (tmp_path / "nowhere" / "mine.yaml", tmp_path):
         refused("measure", gguf, f"-H {CPU} --tool", bench, "-o", place)
     monkeypatch.setitem(sys.modules, "scipy.optimize", None)

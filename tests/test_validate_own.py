@@ -255,25 +255,10 @@ def test_what_cannot_be_taken_together_is_refused(command: str) -> None:
     assert line.startswith("n.jsonl, line 1: speculative_algorithm is 'NGRAM', and --drafter is")
 
 
-CARD = "NVIDIA GeForce RTX 4090"
-
-
-@pytest.mark.parametrize(
-    ("chip", "changes", "said"),
-    [
-        ("rtx-4090", {}, ""),
-        ("rtx-4090", {"gpu_info": "NVIDIA H100 80GB HBM3"}, "note: results are of 'NVIDIA H100 80"),
-        ("rtx-4090", {"gpu_info": f"{CARD}, {CARD}", "split_mode": "none"}, ""),
-        ("rtx-4090", {"gpu_info": f"{CARD}, {CARD}"}, f"result 1: gpu_info is '{CARD}, {CARD}'"),
-        ("rtx-4090", {"gpu_info": ""}, "0 layers ran on GPUs (gpu_info is ''), and Qwen3-8B is"),
-        ("rtx-4090", {"n_gpu_layers": 36}, "36 layers ran on GPUs"),  # of 36 and the output
-        ("rtx-4090", {"n_gpu_layers": 37}, ""),
-        ("cpu-2ch-ddr5", {}, "Qwen3-8B is predicted on a CPU"),
-        ("cpu-2ch-ddr5", {"n_gpu_layers": 0, "avg_ns": 9e7}, ""),
-    ],
-)
+@pytest.mark.parametrize(("chip", "changes", "said"), rows("values", "cards_of_llama_bench"))
 def test_llama_bench_says_what_it_ran_on(chip: str, changes: dict[str, Any], said: str) -> None:
-    one = {"n_prompt": 1, "n_gen": 0, "avg_ns": 7.5e6, "gpu_info": CARD, "n_gpu_layers": -1}
+    card = "NVIDIA GeForce RTX 4090"
+    one = {"n_prompt": 1, "n_gen": 0, "avg_ns": 7.5e6, "gpu_info": card, "n_gpu_layers": -1}
     Path("b.json").write_text(json.dumps([one | changes]), encoding="utf-8")
     told = invoked(f"validate b.json -H {chip} --model Qwen/Qwen3-8B --weights q4_k_m")
     assert said in told.output
