@@ -64,14 +64,12 @@ def test_a_result_without_its_parts_is_refused_by_key(
     assert says in refusal(MeasurementError, read_benchmark, text, source="f", draft_len=3)
 
 
-def test_requests_of_warming_up_are_no_load() -> None:
-    warmup, profiling = (
-        {"kind": kind, "type": "concurrency", "concurrency": clients}
-        for kind, clients in (("warmup", 2), ("profiling", 8))
-    )
-    text = with_keys("aiperf-0.13.0.json", {"input_config/phases": [warmup, profiling]})
-    (point,) = read_benchmark(text, source="f")
-    assert point.concurrency == 8
+@pytest.mark.parametrize(("name", "changes", "expected"), rows("results", "changed_files"))
+def test_what_a_result_says_otherwise_is_read(
+    name: str, changes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    (point,) = read_benchmark(with_keys(name, changes), source="f")
+    assert {field: getattr(point, field) for field in expected} == expected
 
 
 def table_with(name: tuple[str, str, str], cell: str) -> str:
@@ -114,12 +112,6 @@ def test_ways_of_guidellm_to_send_requests(way: str, asked: float | None) -> Non
     text = with_keys("guidellm-0.8.1.json", {"benchmarks/0/config/strategy": told})
     point, _ = read_benchmark(text, source="f")
     assert (point.batch_size, point.concurrency) == (1.0, asked)
-
-
-@pytest.mark.parametrize(("name", "two"), rows("refusals", "several_models"))
-def test_several_models_are_none(name: str, two: dict[str, Any]) -> None:
-    (point,) = read_benchmark(with_keys(name, two), source="f")
-    assert point.model is None
 
 
 # --- what is not said of drafts ------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -252,47 +253,30 @@ class Clock:
         self.now += STEPS.get(tokens, 1000) / 1e3
 
 
-class Anything:
-    def __getitem__(self, _: object) -> float:
-        return 0.0
-
-
-def fake_torch(clock: Clock, *, cuda: bool, mps: bool) -> dict[str, Any]:
+def fake_torch(clock: Clock, device: str) -> dict[str, Any]:
     """Modules of transformers, whose passes move the clock and whose cache is a length."""
 
     class Cache:
         def crop(self, depth: int) -> None:
             assert depth in {1, 64}
 
-    class Network:
-        device = ""
+    def passed(words: int, *, past_key_values: Cache, use_cache: bool) -> MagicMock:
+        assert use_cache
+        assert isinstance(past_key_values, Cache)
+        clock.run(words)
+        return MagicMock()
 
-        def to(self, device: str) -> "Network":
-            Network.device = device
-            return self
-
-        def eval(self) -> "Network":
-            return self
-
-        def __call__(self, words: int, *, past_key_values: Cache, use_cache: bool) -> Any:
-            assert use_cache
-            assert isinstance(past_key_values, Cache)
-            clock.run(words)
-            return SimpleNamespace(logits=Anything())
-
-    class Inference:
-        def __enter__(self) -> None: ...
-        def __exit__(self, *_: object) -> None: ...
-
+    network = Mock(side_effect=passed)
+    network.to, network.eval = {device: network}.__getitem__, lambda: network
     torch: Any = ModuleType("torch")
-    torch.cuda = SimpleNamespace(is_available=lambda: cuda)
-    torch.backends = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: mps))
-    torch.inference_mode = Inference
-    torch.full = lambda shape, _, device: shape[1] if device == Network.device else None
+    torch.cuda = SimpleNamespace(is_available=lambda: device == "cuda")
+    torch.backends = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: device == "mps"))
+    torch.inference_mode = nullcontext
+    torch.full = lambda shape, _, **on: shape[1] if on == {"device": device} else None
     transformers: Any = ModuleType("transformers")
     transformers.DynamicCache = Cache
     transformers.AutoModelForCausalLM = SimpleNamespace(
-        from_pretrained=lambda _, dtype: Network() if dtype == "auto" else None
+        from_pretrained=lambda _, dtype: network if dtype == "auto" else None
     )
     return {"torch": torch, "transformers": transformers}
 
@@ -329,8 +313,7 @@ def test_libraries_are_timed_pass_by_pass(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path,
 ) -> None:  # fmt: skip
     clock = Clock()
-    modules = fake_torch(clock, cuda=device == "cuda", mps=device == "mps") | fake_mlx(clock)
-    for name, module in modules.items():
+    for name, module in (fake_torch(clock, device) | fake_mlx(clock)).items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(time_passes, "CLOCK", clock)
     time_passes.main(["Qwen/Qwen3-0.6B", f"--tool={library}", "--context=0,64", "--seconds=8"])
