@@ -60,7 +60,8 @@ def test_every_bundled_price_and_power_has_a_source() -> None:
             assert "https://" in chip.sources["power.board_watts"]
             assert 7 <= chip.power.board_watts <= 2000  # a Jetson, and a B300
     # What is unknown is none.
-    assert load_hardware("b300").price is load_hardware("tpu-v5e").power is None
+    assert load_hardware("b300").price is None
+    assert load_hardware("tpu-v5e").power is None
     assert DevicePower(board_watts=300.0).watts == 300
 
 

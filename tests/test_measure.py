@@ -230,9 +230,9 @@ def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
         assert f"measure {named} {told} --results passes.json" in said
     chip = specroof.load_hardware(CPU)
     assert chip.name in specroof.measure(gguf, chip, script=True).notes[1]
-    words = [sys.executable, "-I", script, gguf, f"--tool={bench}", "--seconds=1"]
+    timing = [sys.executable, "-I", script, gguf, f"--tool={bench}", "--seconds=1"]
     passes = tmp_path / "passes.json"
-    passes.write_bytes(subprocess.run(words, capture_output=True, check=True).stdout)
+    passes.write_bytes(subprocess.run(timing, capture_output=True, check=True).stdout)
     answer = specroof.measure(gguf, CPU, results=passes)
     assert [row["rows"] for row in answer.records] == [*STEPS]
     script_answer = specroof.measure(gguf, CPU, script=True)
@@ -508,10 +508,11 @@ def test_kernels_of_a_format_get_steps_and_others_keep_theirs(name: str) -> None
         one.error is None and one.value < one.before for one in steps if "-8" in one.name[-2:]
     )
     # A model of four-bit weights computes in the kernels that the profile has, but for its 8 bits.
+    narrow = Options(weight_dtype="q4_0")
     for width in (4, 16):
         few, own = (
-            shares_of_4_bits(engine_setup(*where, None, Options(weight_dtype="q4_0")), width)
-            for where in ((chip, base.name), (mine, None))
+            shares_of_4_bits(engine_setup(hardware, label, None, narrow), width)
+            for hardware, label in ((chip, base.name), (mine, None))
         )
         assert few == own
 
