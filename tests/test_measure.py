@@ -230,14 +230,7 @@ def test_the_script_is_self_contained(tmp_path: Path, gguf: Path) -> None:
         assert f"measure {named} {told} --results passes.json" in said
     chip = specroof.load_hardware(CPU)
     assert chip.name in specroof.measure(gguf, chip, script=True).notes[1]
-    timing: list[str | Path] = [
-        sys.executable,
-        "-I",
-        script,
-        gguf,
-        f"--tool={bench}",
-        "--seconds=1",
-    ]
+    timing = [sys.executable, "-I", str(script), str(gguf), f"--tool={bench}", "--seconds=1"]
     passes = tmp_path / "passes.json"
     passes.write_bytes(subprocess.run(timing, capture_output=True, check=True).stdout)
     answer = specroof.measure(gguf, CPU, results=passes)
