@@ -104,6 +104,12 @@ def test_a_broken_table_is_refused_by_its_cell(text: str, says: str) -> None:
     assert says in refusal(MeasurementError, read_benchmark, text, source="f")
 
 
+def test_no_more_requests_are_in_flight_than_were_asked_for() -> None:
+    busy = ("Server Throughput", "Successful Concurrency", "Mean")
+    alone, _ = read_benchmark(table_with(busy, "1.5"), source="f")
+    assert alone.batch_size == alone.concurrency == 1.0
+
+
 @pytest.mark.parametrize(("way", "asked"), [("synchronous", 1.0), ("throughput", None)])
 def test_ways_of_guidellm_to_send_requests(way: str, asked: float | None) -> None:
     point, _ = read_benchmark(table_with(("Benchmark", "Strategy", ""), way), source="f")

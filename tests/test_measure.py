@@ -32,12 +32,14 @@ from specroof import (
     load_model,
 )
 from specroof.drafters.base import chain_proposals
+from specroof.engines import row_steps
 from specroof.errors import MeasurementError, SpecroofError
 from specroof.evidence import time_passes, timed_here
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.model import model_latency
 from specroof.latency.setup import Setup, engine_setup
 from specroof.questions.measure import Measured
+from strategies import real_engine
 from tables import refusal, rows
 
 CPU = "cpu-2ch-ddr5"
@@ -515,6 +517,15 @@ def test_kernels_of_a_format_get_steps_and_others_keep_theirs(name: str) -> None
             for hardware, label in ((chip, base.name), (mine, None))
         )
         assert few == own
+
+
+def test_what_is_no_arithmetic_takes_a_share_of_its_time_within_bounds() -> None:
+    figures: Any = {"memory_frac": 0.4, "pass_overhead_s": 2.0, "layer_overhead_s": 4.0}
+    kinds: Any = {"kind_memory_frac": {"attention": 0.9}, "layer_kind_overhead_s": {"experts": 6.0}}
+    less = row_steps._with_less_else(real_engine(**figures, **kinds), 0.5)
+    assert (less.memory_frac, less.pass_overhead_s, less.layer_overhead_s) == (0.8, 1.0, 2.0)
+    assert less.layer_kind_overhead_s == {"experts": 3.0}
+    assert less.kind_memory_frac == {"attention": 1.2}  # the most that files may say
 
 
 def test_a_smooth_machine_gets_no_steps() -> None:

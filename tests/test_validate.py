@@ -123,7 +123,7 @@ def test_coverage_counts_what_lies_in_the_band() -> None:
 
 def test_errors_of_trees_are_of_drafts_that_branch() -> None:
     chain = beside(2.0, 2.2, draft_len=3, verify_len=4)
-    tree = beside(2.0, 2.4, draft_len=3, verify_len=9)
+    tree = beside(2.0, 2.4, draft_len=3, verify_len=5)
     shape = beside(2.0, 3.0, "shape", draft_len=3, verify_len=9)
     assert errors_of([chain]).trees_mean_error is None
     assert errors_of([chain, shape]).trees_mean_error == pytest.approx(0.5)
