@@ -1,6 +1,7 @@
 """Names and SPECs to objects, and files written whole or not at all."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -56,20 +57,15 @@ def test_a_repository_without_a_config_is_refused() -> None:
         load_model("someone/something", fetch=lambda _repository, _name: None)
 
 
-def test_a_file_of_a_hundred_megabytes_is_refused_unread(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_not_utf8_or_of_a_hundred_megabytes_is_refused(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "config.json"
-    with path.open("wb") as file:
-        file.truncate(100 * 2**20)
-    assert "larger than" in refusal(ConfigError, load_model, path)
-
-
-def test_text_that_is_not_utf8_or_not_there_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    with pytest.raises(ConfigError, match="No such file"):
-        read_text(path, ConfigError)
+    assert "No such file" in refusal(ConfigError, read_text, path, ConfigError)
     path.write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(ConfigError, match="not UTF-8"):
-        load_model(path)
+    assert "not UTF-8" in refusal(ConfigError, load_model, path)
+    os.truncate(path, 100 * 2**20)
+    assert "larger than" in refusal(ConfigError, load_model, path)
 
 
 def test_every_bundled_profile_is_found_by_every_alias() -> None:

@@ -463,16 +463,12 @@ def test_experts_in_nvfp4_take_as_long_as_on_the_former_chip(
     chip: str, former: str, ratio: float
 ) -> None:
     # aiconfigurator-core 0.12.0, SGLang's tables: medians of TRTLLM-Gen's kernel, 1 to 128 tokens.
+    model, where = load_model("nvidia/DeepSeek-V3.1-NVFP4"), ("tensorrt-llm", Placement(4), None)
+    setups = [engine_setup(load_hardware(name), *where) for name in (chip, former)]
     newer_s, former_s = (
         next(float(op.seconds) for op in found.ops if op.op.kind == "experts")
-        for found in (
-            forward_latency(
-                "nvidia/DeepSeek-V3.1-NVFP4", name, ForwardPass(8, 1, 1024),
-                placement=Placement(4), engine="tensorrt-llm",
-            )
-            for name in (chip, former)
-        )
-    )  # fmt: skip
+        for found in (model_latency(model, setup, ForwardPass(8, 1, 1024)) for setup in setups)
+    )
     assert newer_s / former_s == pytest.approx(ratio, rel=0.1)
 
 

@@ -35,7 +35,6 @@ from specroof.drafters.base import chain_proposals
 from specroof.engines import row_steps
 from specroof.errors import MeasurementError, SpecroofError
 from specroof.evidence import time_passes, timed_here
-from specroof.hardware.profile import HardwareProfile
 from specroof.latency.model import model_latency
 from specroof.latency.setup import Setup, engine_setup
 from specroof.questions.measure import Measured
@@ -99,12 +98,10 @@ def gguf(tmp_path: Path) -> Path:
     return path
 
 
-def pass_s(
-    model: specroof.Architecture, chip: HardwareProfile, rows: int, context: int = 256
-) -> float:
-    """Seconds of a pass in the default engine, with the logits of its last token alone."""
-    forward = ForwardPass(1, rows, context, head_len=1)
-    return float(model_latency(model, engine_setup(chip, None, None, None), forward).total_s)
+def pass_s(model: specroof.Architecture, setup: Setup, count: int, context: int = 256) -> float:
+    """Seconds of a pass of so many rows, with the logits of its last token alone."""
+    forward = ForwardPass(1, count, context, head_len=1)
+    return float(model_latency(model, setup, forward).total_s)
 
 
 # --- From a tool on this machine to a hardware file ----------------------------------------------
@@ -126,11 +123,12 @@ def test_passes_that_cost_in_steps_are_predicted_by_the_measured_engine(
     mine.write_text(answer.file, encoding="utf-8")
     chip, model = load_hardware(mine), load_model(gguf)
     assert (chip.default_engine, chip.engine().rules) == ("measured", "llama.cpp")
+    setup = engine_setup(chip, None, None, None)
     for count, milliseconds in STEPS.items():
-        assert pass_s(model, chip, count) == pytest.approx(milliseconds / 1e3, rel=2e-3)
+        assert pass_s(model, setup, count) == pytest.approx(milliseconds / 1e3, rel=2e-3)
     # Ten rows were not timed: a part of the kernel of twelve.
-    assert pass_s(model, chip, 9) < pass_s(model, chip, 10) * 1.1 < pass_s(model, chip, 12) * 1.1
-    assert pass_s(model, chip, 32) == pytest.approx(2 * STEPS[16] / 1e3, rel=0.2)
+    assert pass_s(model, setup, 9) < pass_s(model, setup, 10) * 1.1 < pass_s(model, setup, 12) * 1.1
+    assert pass_s(model, setup, 32) == pytest.approx(2 * STEPS[16] / 1e3, rel=0.2)
     # Drafts pay on the peaks, and lose where two rows cost twice one.
     (one, *_, eight) = answer.speedups
     assert (one["draft_len"], eight["draft_len"]) == (1, 8)
@@ -465,12 +463,11 @@ def passes_of(
     model: specroof.Architecture, setup: Setup, counts: Iterable[int], off: float = 1.0
 ) -> str:
     """What `llama-bench` prints of passes that take so many times what is predicted."""
-    printed = []
-    for count in counts:
-        latency = model_latency(model, setup, ForwardPass(1, count, 512, head_len=1))
-        line = {"n_prompt": count, "n_gen": 0, "n_depth": 512}
-        printed.append(line | {"avg_ns": 1e9 * off * float(latency.total_s)})
-    return json.dumps(printed)
+    said = {"n_gen": 0, "n_depth": 512}
+    taken_s = {count: off * pass_s(model, setup, count, 512) for count in counts}
+    return json.dumps(
+        [said | {"n_prompt": count, "avg_ns": 1e9 * each_s} for count, each_s in taken_s.items()]
+    )
 
 
 def shares_of_4_bits(setup: Setup, count: int) -> dict[str, float]:
