@@ -605,8 +605,9 @@ def test_another_set_up_is_another_choice(elsewhere: dict[str, Any]) -> None:
 
 
 def test_ties_go_to_the_shorter_draft() -> None:
-    for longer in (option(1.7, 1.5, 7), option(1.7, 1.5, verify_len=9)):  # a tree of so many
-        shorter = option(1.6, 1.5)
+    chain, tree = option(1.6, 1.5), option(1.7, 1.5, verify_len=9)  # of depth 3
+    longer_chains = option(1.7, 1.5, 7), option(1.8, 1.5, 5)
+    for shorter, longer in ((chain, longer_chains[0]), (chain, tree), (tree, longer_chains[1])):
         (one,) = regrets([longer, shorter])
         assert one.taken == shorter
 
