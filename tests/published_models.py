@@ -167,88 +167,43 @@ def simulated_qwen36() -> Architecture:
 # --- Modal 2026 --------------------------------------------------------------------------------
 
 
-def calculator_v4_flash() -> Architecture:
-    """Return DeepSeek-V4-Flash as Modal's calculator has it (reconstructed).
-
-    Hidden size 4096; 2 layers with a window only, 21 CSA, 20 HCA; 64 heads; 106 954 752 attention
-    weights per layer; query rank 1024; 256 experts, 6 of them per token, inner width 2048; the
-    indexer's top-k 512.
-    """
-    return _calculator_v4(
-        "DeepSeek-V4-Flash, calculator",
-        hidden_size=4096,
-        n_heads=64,
-        n_attention_weights=106_954_752,
-        query_rank=1024,
-        experts=(256, 2048),
-        top_k=512,
-        layers={0: 2, 4: 21, 128: 20},
-    )
-
-
-def calculator_v4_pro() -> Architecture:
-    """Return DeepSeek-V4-Pro as Modal's calculator has it (reconstructed).
-
-    Hidden size 7168; 30 layers CSA, 31 HCA; 128 heads; 299 892 736 attention weights per layer;
-    query rank 1536; 384 experts, 6 of them per token, inner width 3072; the indexer's top-k 1024.
-    """
-    return _calculator_v4(
-        "DeepSeek-V4-Pro, calculator",
-        hidden_size=7168,
-        n_heads=128,
-        n_attention_weights=299_892_736,
-        query_rank=1536,
-        experts=(384, 3072),
-        top_k=1024,
-        layers={4: 30, 128: 31},
-    )
-
-
-def _calculator_v4(
-    name: str,
-    *,
-    hidden_size: int,
-    n_heads: int,
-    n_attention_weights: int,
-    query_rank: int,
-    experts: tuple[int, int],
-    top_k: int,
-    layers: dict[int, int],
-) -> Architecture:
-    """Return a DeepSeek-V4 by the sizes that reproduce Modal's calculator; layers by ratio.
+def calculator_v4(name: str) -> Architecture:
+    """Return DeepSeek-V4-Flash or -Pro by the sizes that reproduce Modal's calculator.
 
     Attention and indexer projections in plain FP8, experts and the shared one in MXFP4 (0.53125
     bytes) as one matmul, FP8 cache, entries of 512 + 64; the indexer has 64 heads of 128 and
     query rank * 64 * 128 + hidden size * 64 weights. LM head in bf16, vocabulary 129 280.
     """
-    n_experts, inner = experts
+    sizes = published("modal-2026-calculator.yaml")["options"]["sizes"][name]
+    hidden_size = sizes["hidden_size"]
+    n_experts, inner = sizes["experts"]
     moe = Block(
         "feed_forward",
         (),
         Experts(n_experts, 6, hidden_size, inner, WEIGHT_FORMATS["mxfp4"], n_shared=1),
     )
-    projections = matrix("proj", n_attention_weights, PLAIN_FP8)
-    scorer = matrix("indexer_proj", query_rank * 64 * 128 + hidden_size * 64, PLAIN_FP8)
+    projections = matrix("proj", sizes["attention_weights"], PLAIN_FP8)
+    scorer = matrix("indexer_proj", sizes["query_rank"] * 64 * 128 + hidden_size * 64, PLAIN_FP8)
 
     def layer(ratio: int, count: int) -> Layer:
         sparse = ratio == 4
         core = CompressedAttention(
-            n_heads,
+            sizes["n_heads"],
             entry_dim=512,
             rope_dim=64,
             window=128,
             ratio=ratio,
-            indexer=Indexer(n_heads=64, head_dim=128, top_k=top_k) if sparse else None,
+            indexer=Indexer(n_heads=64, head_dim=128, top_k=sizes["top_k"]) if sparse else None,
         )
         linears = (projections, scorer) if sparse else (projections,)
         return Layer((Block("attention", linears, core), moe), count)
 
     return Architecture(
-        name=name,
+        name=f"{name}, calculator",
         family="deepseek_v4",
         hidden_size=hidden_size,
         vocab_size=129_280,
-        layers=tuple(layer(ratio, count) for ratio, count in layers.items()),
+        layers=tuple(layer(ratio, count) for ratio, count in sizes["layers"].items()),
         head=Linear("lm_head", hidden_size, 129_280, shard=TENSOR, kind="head"),
         kv_dtype="fp8",
     )

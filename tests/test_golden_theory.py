@@ -7,7 +7,7 @@ import pytest
 
 import specroof
 from published_models import (
-    calculator_v4_pro,
+    calculator_v4,
     chart_v4_flash,
     published,
     published_hardware,
@@ -95,6 +95,7 @@ def test_chart_has_the_published_optimum(vector: Vector) -> None:
 
 # --- what a longer acceptance was said to gain ---------------------------------------------------
 
+V4_PRO: Final = "deepseek-ai/DeepSeek-V4-Pro"
 ASKED: Final = BETTER["options"]
 LOAD: Final[dict[str, Any]] = {
     "batch_size": ASKED["batch_size"],
@@ -110,7 +111,7 @@ LOAD: Final[dict[str, Any]] = {
 def test_a_length_gains_what_was_published(vector: Vector) -> None:
     length, drafts = vector["accept_length"], vector["drafts"]
     curve = specroof.speedup_curve(
-        calculator_v4_pro(),
+        calculator_v4(V4_PRO),
         "b200",
         drafter=ASKED["drafter"],
         acceptance=acceptance_from_length(length, drafts, law="constant"),
@@ -124,7 +125,7 @@ def test_a_length_gains_what_was_published(vector: Vector) -> None:
 @pytest.mark.parametrize("bundled", [False, True], ids=["reconstructed", "bundled"])
 @pytest.mark.parametrize("vector", BETTER["vectors"], ids=str)
 def test_what_was_published_takes_the_published_length(vector: Vector, *, bundled: bool) -> None:
-    model = specroof.load_model("deepseek-ai/DeepSeek-V4-Pro") if bundled else calculator_v4_pro()
+    model = specroof.load_model(V4_PRO) if bundled else calculator_v4(V4_PRO)
     (row,) = specroof.breakeven(
         model, "b200", drafter=ASKED["drafter"], solve="accept", speedup=vector["speedup"], **LOAD
     ).rows
