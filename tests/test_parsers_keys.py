@@ -475,14 +475,12 @@ def test_a_wildcard_tells_layers_apart(entry: str, layers: list[int]) -> None:
     assert [layer.count for layer in model.layers] == layers
 
 
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32}
+
+
 @pytest.mark.parametrize("entry", ["model.layers.0.", "layers.1", "attn.q", "visual", "layers.1_"])
 def test_a_list_of_awq_holds_parts_of_names(entry: str) -> None:
-    section = {
-        "quant_method": "awq",
-        "bits": 4,
-        "group_size": 32,
-        "modules_to_not_convert": [entry],
-    }
+    section = AWQ | {"modules_to_not_convert": [entry]}
     model = quantized(TINY | {"num_hidden_layers": 12}, section)
     kept = [n for n in range(len(model.layers)) if "q_proj" in plain(model, n)]
     names = [f"model.layers.{n}.self_attn.q_proj" for n in range(12)]
@@ -492,15 +490,9 @@ def test_a_list_of_awq_holds_parts_of_names(entry: str) -> None:
 
 def test_routed_experts_are_one_module_of_a_list_of_awq() -> None:
     # RoutedExperts has the prefix "…mlp.experts" (vLLM 0.33.0 quantization/auto_awq.py:337).
-    section = {"quant_method": "awq", "bits": 4, "group_size": 32}
-    for entry, form in {
-        "gate": "int4",
-        "experts.0.gate_proj": "int4",
-        "mlp.experts": "bf16",
-    }.items():
-        model = quantized(
-            MOE | {"model_type": "qwen3_moe"}, {**section, "modules_to_not_convert": [entry]}
-        )
+    for entry, form in [("gate", "int4"), ("experts.0.gate_proj", "int4"), ("mlp.experts", "bf16")]:
+        section = AWQ | {"modules_to_not_convert": [entry]}
+        model = quantized(MOE | {"model_type": "qwen3_moe"}, section)
         assert experts(model)[0].weight.name == form, entry
 
 
@@ -592,14 +584,6 @@ def test_deepseek_v4_experts_are_narrower_than_the_config_says(keys: Config, exp
     assert model.head.weight.name == "bf16"
 
 
-FP8: Config = {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}
-
-
-def quark(weight: object, inputs: object = None, **more: object) -> Config:
-    scheme = {"weight": weight, "input_tensors": inputs, "output_tensors": None, "bias": None}
-    return {"quant_method": "quark", "global_quant_config": scheme, **more}
-
-
 @pytest.mark.parametrize("section", rows("values", "sections_with_lists"))
 def test_listed_modules_are_left_alone(section: Config) -> None:
     found = linears(quantized(TINY, section))
@@ -609,12 +593,11 @@ def test_listed_modules_are_left_alone(section: Config) -> None:
 
 @pytest.mark.parametrize(("more", "kv_dtype"), rows("values", "quark_outputs"))
 def test_quark_narrows_the_cache_by_the_output_of_projections(more: Config, kv_dtype: str) -> None:
-    layers = {
-        "*k_proj": {"weight": FP8, "input_tensors": FP8, "output_tensors": FP8},
-        "*v_proj": {"weight": FP8, "input_tensors": FP8},
-    }
-    section = quark(FP8, FP8, layer_quant_config=layers, **more)
-    assert parse(TINY | {"quantization_config": section}).kv_dtype == kv_dtype
+    fp8 = {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}
+    kept = {"weight": fp8, "input_tensors": fp8, "output_tensors": None, "bias": None}
+    layers = {"*k_proj": kept | {"output_tensors": fp8}, "*v_proj": kept}
+    section = {"quant_method": "quark", "global_quant_config": kept, "layer_quant_config": layers}
+    assert quantized(TINY, section | more).kv_dtype == kv_dtype
 
 
 #: More patterns than any list has.
