@@ -1,5 +1,6 @@
 """Recurrent layers: the state and what verification does to it, by hand and by counting."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof.architecture.attention import GroupedQueryAttention
-from specroof.architecture.base import BF16, HEADS, TENSOR, Linear, Options
-from specroof.architecture.model import Architecture, Block, Layer
+from specroof.architecture.base import HEADS, TENSOR, Linear, Options
+from specroof.architecture.model import Block, Layer
 from specroof.architecture.recurrent import (
     GatedDeltaNet,
     KimiDeltaAttention,
@@ -21,7 +22,6 @@ from specroof.architecture.recurrent import (
     ShortConvolution,
     kimi_delta_flops,
     recurrent_state_bytes,
-    replay_token_bytes,
     scan_flops,
     state_passes,
 )
@@ -33,6 +33,7 @@ from strategies import (
     forward_pass,
     kimi_deltas,
     mambas,
+    of_cores,
     recurrents,
     setting,
     state_dtypes,
@@ -48,25 +49,28 @@ FALCON = SelectiveScan(8192, 16, conv_kernel=4, conv_columns=3)
 GRIFFIN = SelectiveScan(2560, 1, conv_kernel=4, conv_columns=3)
 
 
-def replay_bytes(core: RecurrentCore) -> float:
-    """Return what one token leaves behind, written out tensor by tensor."""
-    if isinstance(core, Mamba2):  # x per channel and B per group in bf16, dt per head in fp32
-        return (
-            2 * core.n_heads * core.head_dim
-            + 2 * core.n_groups * core.state_dim
-            + (4 * core.n_heads)
-        )
-    if isinstance(core, KimiDeltaAttention):  # k, v in bf16; decays and beta in fp32
-        channels = core.n_heads * core.head_dim
-        return 2 * channels + 2 * channels + 4 * channels + 4 * core.n_heads
-    if isinstance(core, LightningAttention):  # k, v
-        return 2 * 2 * core.n_heads * core.head_dim
-    if isinstance(core, ShortConvolution):  # one column
-        return 2 * core.channels
-    if isinstance(core, SelectiveScan):  # x and B in bf16, a step of each channel in fp32
-        return 2 * core.channels + 2 * core.state_dim + 4 * core.channels
-    assert isinstance(core, GatedDeltaNet)
-    return replay_token_bytes(core)
+#: What one token leaves behind, in bf16 and in float32, tensor by tensor.
+REPLAYED: dict[type[RecurrentCore], Callable[[Any], tuple[int, int]]] = {
+    # k of each key head, v; a decay and a write strength of each value head
+    GatedDeltaNet: lambda core: (
+        core.n_key_heads * core.key_dim + core.n_value_heads * core.value_dim,
+        core.n_value_heads + core.n_value_heads,
+    ),
+    # x of each channel and B of each group; dt of each head
+    Mamba2: lambda core: (
+        core.n_heads * core.head_dim + core.n_groups * core.state_dim,
+        core.n_heads,
+    ),
+    # k, v; decays and beta
+    KimiDeltaAttention: lambda core: (
+        core.n_heads * core.head_dim + core.n_heads * core.head_dim,
+        core.n_heads * core.head_dim + core.n_heads,
+    ),
+    LightningAttention: lambda core: (2 * core.n_heads * core.head_dim, 0),  # k, v
+    ShortConvolution: lambda core: (core.channels, 0),  # one column
+    # x and B; a step of each channel
+    SelectiveScan: lambda core: (core.channels + core.state_dim, core.channels),
+}
 
 
 #: Qwen3.6-35B-A3B: 16 key heads, 32 value heads, all 128 wide.
@@ -178,7 +182,8 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
     assert recurrent_state_bytes(core, state_dtype, conv_dtype) == pytest.approx(state)
     moved = float(state_passes(np.array(float(queries)), mode)) * state
     if mode == "replay" and queries > 1:
-        moved += queries * replay_bytes(core)
+        narrow, wide = REPLAYED[type(core)](core)
+        moved += queries * (2 * narrow + 4 * wide)
     pass_ = setting(forward_pass(batch, queries, context), Options(recurrent_state=mode))
     *convolutions, op = core.costs(replace(pass_, state_dtype=state_dtype))
     assert float(op.cache_bytes) == pytest.approx(batch * moved)
@@ -197,22 +202,14 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
         assert (one.kind, one.shard) == ("convolution", HEADS)
 
 
-def stack(*blocks: Block) -> Architecture:
-    head = Linear("lm_head", 8, 10, BF16, TENSOR, kind="head")
-    return Architecture("stack", "falcon_h1", 8, 10, (Layer(blocks, 3),), head)
-
-
 def test_parallel_mixers_are_followed_by_one_collective() -> None:
     attention = Block("attention", (Linear("q_proj", 8, 8),), GroupedQueryAttention(8, 1, 1, 1))
     mamba = Block("attention", (Linear("in_proj", 8, 8),), SUPER)
     mlp = Block("feed_forward", (Linear("up_proj", 8, 8, shard=TENSOR),))
     serial, parallel = (
-        [
-            op.name
-            for op in forward_cost(stack(first, attention, mlp), forward_pass())
-            if op.collective is not None
-        ]
+        [op.name for op in forward_cost(model, forward_pass()) if op.collective is not None]
         for first in (mamba, replace(mamba, joins_next=True))
+        for model in [replace(of_cores(), layers=(Layer((first, attention, mlp), 3),))]
     )
     assert serial == ["mamba2.state", "full_attention.core", "mlp.up_proj"]
     assert parallel == ["full_attention.core", "mlp.up_proj"]
