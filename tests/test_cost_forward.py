@@ -290,8 +290,11 @@ def test_parts_divide_like_their_operations() -> None:
     ]
     assert state_bytes(of_cores((DELTA, 3), FULL)) == 3 * 2_146_304
     # In narrow formats heads take half, and the state but for its columns.
-    narrow = storage(of_cores(FULL, DELTA), 1, Options(kv_dtype="fp8", state_dtype="bf16"))
-    assert [float(part.sequence_bytes) for part in narrow[-2:]] == [2048, 1_097_728]
+    narrow = Options(kv_dtype="fp8", state_dtype="bf16")
+    parts = storage(of_cores(FULL, DELTA), 1, narrow)
+    assert [float(part.sequence_bytes) for part in parts[-2:]] == [2048, 1_097_728]
+    assert kv_cache_bytes(of_cores(FULL), 1, narrow) == 2048
+    assert state_bytes(of_cores(DELTA), narrow) == 1_097_728
     experts = Layer((Block("feed_forward", (), Experts(4, 2, 8, 8)),))
     moe = replace(of_cores(), layers=(experts,))
     assert shards(moe) == [(4 * 3 * 64 * 2, 0, TENSOR), *vocabulary]
