@@ -8,6 +8,7 @@ import pytest
 from commands import run
 from specroof import OptionError, explain, plot, predict
 from specroof.speedup.waterfall import RoundParts
+from tables import rows
 
 CHIP = "h100"
 EXPLAIN = f"explain Qwen/Qwen3-8B -H {CHIP} --drafter"
@@ -24,22 +25,7 @@ def test_the_shell_prints_the_waterfall_and_draws_it(tmp_path: Path) -> None:
     assert "acceptance that breaks even" not in run(f"{EXPLAIN} ideal")
 
 
-@pytest.mark.parametrize(
-    ("model", "chip", "spec", "more"),
-    [
-        # Beyond measurements the band is wide, and holds 1; the fourth has memory for 88 sequences.
-        ("deepseek-ai/DeepSeek-V3", "h200", "mtp,accept=0.8",
-         {"tp": 8, "pp": 2, "engine": "vllm", "batch": 256}),
-        ("Qwen/Qwen3-8B", "m4-max", "model,config=Qwen/Qwen3-0.6B,accept=0.7",
-         {"framework": "mlx", "weights": "mlx-4bit", "context": 1150}),
-        ("Qwen/Qwen3-8B", CHIP, "eagle3,accept=0.6", {"batch": 4}),
-        ("Qwen/Qwen3-8B", CHIP, "eagle3,accept=0.6", {"batch": 4000}),
-        ("Qwen/Qwen3-30B-A3B", CHIP, "eagle3,accept=0.2", {"batch": 4}),
-        # Of published acceptance, and of acceptance assumed from other models.
-        ("deepseek-ai/DeepSeek-V3.2", "h200", "mtp", {"tp": 8, "batch": 16, "context": 8192}),
-        ("Qwen/Qwen3-8B", CHIP, "mtp", {"batch": 4}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "chip", "spec", "more"), rows("values", "explained_rounds"))
 def test_the_decision_is_that_of_predict(
     model: str, chip: str, spec: str, more: dict[str, Any]
 ) -> None:

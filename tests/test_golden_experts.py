@@ -132,11 +132,8 @@ def test_a_million_tokens_take_the_published_bytes(vector: Vector) -> None:
 def test_collectives_take_the_published_seconds(vector: Vector) -> None:
     options = COLLECTIVES["options"]
     node, between = options["node"], options["between_nodes"]
-    sent, devices, latency_s = (
-        np.array(options["message_bytes"]),
-        node["devices"],
-        node["latency_s"],
-    )
+    sent, devices = np.array(options["message_bytes"]), node["devices"]
+    latency_s = node["latency_s"]
     links = _Links(
         Interconnect(
             link_bytes_per_s=node["link_bytes_per_s"],
@@ -232,46 +229,30 @@ def test_hca_turns_compute_bound_at_the_published_context_and_earlier_with_its_w
     assert vector["with_window"] < vector["context_len"]
 
 
-def queries_that_make_mla_compute_bound() -> float:
-    """Return T at which f T S / (m_c S) is the ridge; no query bytes, as published."""
-    options = published_options(CROSSOVERS)
-    context_len = CROSSOVERS["options"]["context_len"]
-    one_query = only_op(MLA_V4_FLASH, options, query_len=1, context_len=context_len)
-    return float(CROSSOVERS["options"]["ridge"]) / intensity(one_query)
-
-
-def queries_that_make_keys_per_head_cheaper() -> float:
-    """Return T from which up-projecting keys and values once pays for cheaper pairs."""
-    options, context_len = published_options(CROSSOVERS), CROSSOVERS["options"]["context_len"]
-    sizes = CROSSOVERS["options"]["per_head"]
-    n_heads = sizes["n_heads"]
-    per_head = GroupedQueryAttention(
-        n_heads,
-        n_heads,
-        head_dim=sizes["nope_dim"] + sizes["rope_dim"],
-        value_dim=sizes["value_dim"],
-    )
-    up = n_heads * (sizes["nope_dim"] + sizes["value_dim"])
+def test_attention_changes_sides_at_the_published_number_of_queries() -> None:
+    options, asked = published_options(CROSSOVERS), CROSSOVERS["options"]
+    pairs = {"query_len": 1, "context_len": asked["context_len"]}
+    absorbed = only_op(MLA_V4_FLASH, options, **pairs)
+    # Up-projecting keys and values once pays for cheaper pairs from some number of queries on.
+    sizes = asked["per_head"]
+    n_heads, value_dim = sizes["n_heads"], sizes["value_dim"]
+    key_dim = sizes["nope_dim"] + sizes["rope_dim"]
+    per_head = one_block(GroupedQueryAttention(n_heads, n_heads, key_dim, value_dim))
+    up = n_heads * (sizes["nope_dim"] + value_dim)
     once = only_op(
         one_block(None, matrix("kv_up_proj", sizes["latent_dim"] * up)),
         options,
-        query_len=context_len,
+        query_len=asked["context_len"],
         context_len=0,
     )
-    pairs = {"query_len": 1, "context_len": context_len}
-    absorbed = only_op(MLA_V4_FLASH, options, **pairs)
-    saved = absorbed.flops - only_op(one_block(per_head), options, **pairs).flops
-    return float(once.flops / saved)
-
-
-@pytest.mark.parametrize("vector", CROSSOVERS["vectors"], ids=str)
-def test_attention_changes_sides_at_the_published_number_of_queries(vector: Vector) -> None:
     query_len = {
-        "compute_bound": queries_that_make_mla_compute_bound,
-        "keys_per_head": queries_that_make_keys_per_head_cheaper,
-    }[vector["crossover"]]()
-    tolerance = CROSSOVERS["tolerance"]
-    assert query_len == pytest.approx(vector["query_len"], rel=0, abs=tolerance)
+        # f T S / (m_c S) is the ridge; no query bytes, as published
+        "compute_bound": asked["ridge"] / intensity(absorbed),
+        "keys_per_head": once.flops / (absorbed.flops - only_op(per_head, options, **pairs).flops),
+    }
+    for vector in CROSSOVERS["vectors"]:
+        found = float(query_len[vector["crossover"]])
+        assert found == pytest.approx(vector["query_len"], rel=0, abs=CROSSOVERS["tolerance"])
 
 
 def knee_model(vector: Vector) -> Architecture:

@@ -268,25 +268,7 @@ def test_a_rule_is_a_flag_or_said_to_have_none(
         ]
 
 
-@pytest.mark.parametrize(
-    ("spec", "sampling", "rule"),
-    [
-        ("eagle3,accept=0.8,temperature=1,rule=rejection", {}, "rejection"),
-        ("eagle3,profile=qwen3-8b/eagle3/mbpp", {}, "rejection"),
-        ("eagle3,profile=qwen3-8b/eagle3/mbpp@900+qwen3-8b/eagle3/mbpp@9000", {}, "rejection"),
-        ("eagle3,profile=qwen3-8b/eagle3/mbpp", {"rule": "greedy"}, "greedy"),
-        # A server without the measured rule, which nobody asked for, accepts drafts by its own.
-        ("eagle3,profile=qwen3-8b/eagle3/mbpp", {"framework": "sglang@0.5.9"}, "greedy"),
-        (
-            "eagle3,profile=qwen3-8b/eagle3/mbpp@900+qwen3-8b/eagle3/mbpp@9000",
-            {"framework": "sglang@0.5.9"},
-            "greedy",
-        ),
-        ("eagle3,profile=qwen3-8b/eagle3/mbpp", {"temperature": 0.0}, ""),
-        ("eagle3,accept=0.8,temperature=0,rule=lossy", {}, "lossy"),
-        ("eagle3,accept=0.8", {}, ""),
-    ],
-)
+@pytest.mark.parametrize(("spec", "sampling", "rule"), rows("values", "told_rules"))
 def test_a_server_is_told_the_rule_that_the_acceptance_counts_on(
     spec: str, sampling: dict[str, Any], rule: str
 ) -> None:

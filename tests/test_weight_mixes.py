@@ -49,11 +49,7 @@ def test_layers_with_more_bits_by_hand() -> None:
     model = mixed(load_model(LLAMA), "q4_k_m")
     wide = {0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31}
     for layer, place in enumerate(model.layer_order):
-        matrices = {
-            linear.name: linear.weight.name
-            for block in model.layers[place].blocks
-            for linear in block.linears
-        }
+        matrices = {name: one.weight.name for name, one in linears(model, place).items()}
         wanted = "q6_k" if layer in wide else "q4_k"
         assert (matrices["v_proj"], matrices["down_proj"]) == (wanted, wanted)
         assert {matrices[name] for name in ("q_proj", "k_proj", "o_proj", "gate_up_proj")} == {
@@ -107,11 +103,6 @@ def expert_formats(config: Config, mix: str) -> list[str]:
     ]
 
 
-def matrix_formats(model: Architecture, *names: str) -> list[str]:
-    found = linears(model)
-    return [found[name].weight.name for name in names]
-
-
 def test_experts_have_the_mean_of_their_matrices() -> None:
     # Of two layers the last eighth begins at layer 1, and (0 - 0) % 3 is not 2.
     assert expert_formats(EXPERTS, "q4_k_m") == ["q4_k", "q4_k+q6_k"]
@@ -137,18 +128,15 @@ def test_experts_have_the_mean_of_their_matrices() -> None:
 def test_queries_keys_values_and_outputs_have_formats_of_their_own(
     config: Config, mix: str, formats: str
 ) -> None:
+    found = linears(mixed(parse(config), mix))
     names = ("q_proj", "k_proj", "v_proj", "o_proj")
-    assert matrix_formats(mixed(parse(config), mix), *names) == formats.split()
+    assert [found[name].weight.name for name in names] == formats.split()
 
 
 def test_values_of_a_70b_have_more_bits_and_index_projections_keep_theirs() -> None:
     large = mixed(load_model("meta-llama/Llama-3.1-70B"), "q4_k_m")
-    values = {
-        linear.weight.name
-        for _, block in large.counted_blocks
-        for linear in block.linears
-        if linear.name == "v_proj"
-    }
+    places = range(len(large.layers))
+    values = {linears(large, place)["v_proj"].weight.name for place in places}
     assert values == {"q5_k", "q6_k"}
     model = load_model("deepseek-ai/DeepSeek-V3.2")
     before, after = linears(model), linears(mixed(model, "q4_k_m"))
