@@ -4,6 +4,7 @@ A number is held against the sizes it was published for. Where those differ from
 config, a builder here states every one of them, and the bundled config stands beside it.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -60,6 +61,15 @@ peak:
   memory_bytes: 192.0e+9
 """
     return parse_hardware(text, source="published_models.py")
+
+
+def crossing(rising: Callable[[float], float], level: float, low: float, high: float) -> float:
+    """Return where a rising function reaches a level, by bisection."""
+    assert rising(low) < level < rising(high)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < level else (low, middle)
+    return high
 
 
 def one_block(core: Core | None, *linears: Linear, kv_dtype: str = "bf16") -> Architecture:

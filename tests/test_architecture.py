@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specroof import load_model
-from specroof.architecture.base import WEIGHT_FORMATS, Linear, OpCost
+from specroof.architecture.base import WEIGHT_FORMATS, Linear
 from specroof.architecture.experts import Experts, distinct_experts
 from specroof.architecture.model import Block, Layer, stack_layers
 from strategies import batches, contexts, experts, forward_pass, setting, small
@@ -44,11 +44,6 @@ def test_equal_layers_are_merged_where_they_first_stand(listed: list[tuple[int, 
 # --- routed experts: how many a pass reads, and what they cost -----------------------------------
 
 methods = st.sampled_from(["exact", "replacement"])
-
-
-def cost(core: Experts, *sizes: int) -> OpCost:
-    (op,) = core.costs(setting(forward_pass(*sizes)))
-    return op
 
 
 def expected(tokens: int, n_experts: int, top_k: int, method: str) -> float:
@@ -91,7 +86,7 @@ def test_a_pass_reads_no_more_experts_than_there_are_or_are_drawn(
 def test_visits_decide_flops_and_distinct_experts_bytes(
     core: Experts, batch: int, queries: int, context: int
 ) -> None:
-    op = cost(core, batch, queries, context)
+    (op,) = core.costs(setting(forward_pass(batch, queries, context)))
     visits = batch * queries * (core.top_k + core.n_shared)
     weights = core.n_matrices * core.in_features * core.hidden_features
     assert op.flops == 2 * weights * visits

@@ -242,12 +242,6 @@ def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
 
 # --- DeepSeek-V4: windows, compressed entries and rings ------------------------------------------
 
-MLA_LIKE = Options(v4_attention="mla-like")
-
-
-#: The layers of DeepSeek-V4-Pro: 128 query heads over entries of 448 plain and 64 rotary elements.
-CSA = CompressedAttention(128, 512, 64, window=128, ratio=4, indexer=Indexer(64, 128, 1024))
-
 
 def entries_before(position: int, ratio: int) -> int:
     """Return the entries that are complete when the token at `position` comes, by making them."""
@@ -260,18 +254,16 @@ def entries_before(position: int, ratio: int) -> int:
 
 
 def entry_costs(
-    core: CompressedAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
+    core: CompressedAttention, *sizes: int, options: Options | None = None
 ) -> dict[str, list[OpCost]]:
     found: dict[str, list[OpCost]] = {"indexer": [], "attention": [], "compressor": []}
-    for op in core.costs(setting(forward_pass(*sizes), options, kv_dtype)):
+    for op in core.costs(setting(forward_pass(*sizes), options)):
         found[op.kind].append(op)
     return found
 
 
-def attention(
-    core: CompressedAttention, *sizes: int, options: Options | None = None, kv_dtype: str = "bf16"
-) -> OpCost:
-    (op,) = entry_costs(core, *sizes, options=options, kv_dtype=kv_dtype)["attention"]
+def attention(core: CompressedAttention, *sizes: int, options: Options | None = None) -> OpCost:
+    (op,) = entry_costs(core, *sizes, options=options)["attention"]
     return op
 
 
@@ -291,7 +283,7 @@ def test_attention_and_its_indexer_cost_what_counting_every_query_gives(
     # MLA-like count has a rotary key beside the entry.
     for options, dims in (
         (None, 2 * core.entry_dim),
-        (MLA_LIKE, 2 * core.entry_dim + core.rope_dim),
+        (Options(v4_attention="mla-like"), 2 * core.entry_dim + core.rope_dim),
     ):
         op = attention(core, batch, queries, context, options=options)
         assert op.flops == batch * core.n_heads * pairs * 2 * dims

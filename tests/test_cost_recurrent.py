@@ -40,14 +40,16 @@ from strategies import (
 )
 from tables import rows
 
-#: Nemotron 3 Super, Kimi K3 and MiniMax-M1 as their configs have them.
-SUPER = Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3)
-K3 = KimiDeltaAttention(96, 128, conv_kernel=4, conv_columns=3)
-M1 = LightningAttention(64, 128)
-#: Falcon-Mamba 7B, and the recurrence of RecurrentGemma 2B.
-FALCON = SelectiveScan(8192, 16, conv_kernel=4, conv_columns=3)
-GRIFFIN = SelectiveScan(2560, 1, conv_kernel=4, conv_columns=3)
-
+CORES: dict[str, Any] = {
+    # Qwen3.6-35B-A3B, Nemotron 3 Super, Kimi K3 and MiniMax-M1 as their configs have them.
+    "qwen": GatedDeltaNet(16, 32, 128, 128, conv_kernel=4, conv_columns=3),
+    "super": Mamba2(128, 64, state_dim=128, n_groups=8, conv_kernel=4, conv_columns=3),
+    "k3": KimiDeltaAttention(96, 128, conv_kernel=4, conv_columns=3),
+    "m1": LightningAttention(64, 128),
+    # Falcon-Mamba 7B, and the recurrence of RecurrentGemma 2B.
+    "falcon": SelectiveScan(8192, 16, conv_kernel=4, conv_columns=3),
+    "griffin": SelectiveScan(2560, 1, conv_kernel=4, conv_columns=3),
+}
 
 #: What one token leaves behind, in bf16 and in float32, tensor by tensor.
 REPLAYED: dict[type[RecurrentCore], Callable[[Any], tuple[int, int]]] = {
@@ -73,10 +75,6 @@ REPLAYED: dict[type[RecurrentCore], Callable[[Any], tuple[int, int]]] = {
 }
 
 
-#: Qwen3.6-35B-A3B: 16 key heads, 32 value heads, all 128 wide.
-QWEN = GatedDeltaNet(16, 32, 128, 128, conv_kernel=4, conv_columns=3)
-
-
 #: Positions of the pass: 1 (decoding), 2, 3, 8. One read, and the states written:
 MOVED_STATES = {
     "snapshot": [1 + 1, 1 + 2, 1 + 3, 1 + 8],  # one for each position
@@ -100,10 +98,7 @@ def test_the_table_of_state_passes(mode: str, passes: list[float]) -> None:
 def test_bytes_of_a_state_as_published_and_by_hand(
     name: str, columns: int | None, state_dtype: str, conv_dtype: str, n_bytes: float
 ) -> None:
-    cores: dict[str, Any] = {
-        "qwen": QWEN, "super": SUPER, "k3": K3, "m1": M1, "falcon": FALCON, "griffin": GRIFFIN
-    }  # fmt: skip
-    core = cores[name] if columns is None else replace(cores[name], conv_columns=columns)
+    core = CORES[name] if columns is None else replace(CORES[name], conv_columns=columns)
     assert recurrent_state_bytes(core, state_dtype, conv_dtype) == n_bytes
 
 
@@ -204,7 +199,7 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
 
 def test_parallel_mixers_are_followed_by_one_collective() -> None:
     attention = Block("attention", (Linear("q_proj", 8, 8),), GroupedQueryAttention(8, 1, 1, 1))
-    mamba = Block("attention", (Linear("in_proj", 8, 8),), SUPER)
+    mamba = Block("attention", (Linear("in_proj", 8, 8),), CORES["super"])
     mlp = Block("feed_forward", (Linear("up_proj", 8, 8, shard=TENSOR),))
     serial, parallel = (
         [op.name for op in forward_cost(model, forward_pass()) if op.collective is not None]

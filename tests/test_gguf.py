@@ -221,8 +221,8 @@ def raw(
     return begin + struct.pack("<QQ", *counts) + rest
 
 
-def tensor(name: str = "t", dims: tuple[int, ...] = (32,), kind: int = 0, offset: int = 0) -> bytes:
-    return text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+def tensor(dims: tuple[int, ...] = (32,), kind: int = 0, offset: int = 0) -> bytes:
+    return text("t") + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
 
 
 def key(rest: bytes, name: str = "k", count: int = 1) -> bytes:

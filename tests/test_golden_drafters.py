@@ -8,7 +8,13 @@ import numpy.typing as npt
 import pytest
 
 from published_drafters import a_round, pass_seconds_on, published_dflash, published_mtp
-from published_models import published, published_hardware, published_options, simulated_qwen36
+from published_models import (
+    crossing,
+    published,
+    published_hardware,
+    published_options,
+    simulated_qwen36,
+)
 from specroof import speedup_curve
 from specroof.acceptance import survival_acceptance
 from specroof.drafters import Drafter
@@ -41,12 +47,11 @@ def draft_s(drafter: Drafter, batch_size: Any, draft_len: Any = 1) -> Array:
 
 def equal_cost_batch(draft_len: int) -> float:
     """Return the batch at which so many passes of MTP cost as much as a block of DFlash."""
-    low, high = 1.0, 1000.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        cheaper = draft_s(MTP, middle, draft_len) > draft_s(DFLASH, middle)
-        low, high = (middle, high) if cheaper else (low, middle)
-    return low
+
+    def saved_s(batch_size: float) -> float:
+        return float(draft_s(DFLASH, batch_size) - draft_s(MTP, batch_size, draft_len))
+
+    return crossing(saved_s, 0, 1, 1000)
 
 
 def test_passes_of_the_published_sizes_take_the_published_time() -> None:
@@ -66,10 +71,9 @@ def test_a_block_is_bound_by_arithmetic_from_the_published_knee_on() -> None:
 @pytest.mark.long
 def test_mtp_and_dflash_cost_the_same_at_the_published_batches() -> None:
     vector = VECTORS[1]
-    first = vector["first_draft_len"]
-    found = [equal_cost_batch(first + index) for index in range(len(vector["equal_cost_batch"]))]
-    tolerance = TOLERANCE["equal_cost_batch"]
-    assert found == pytest.approx(vector["equal_cost_batch"], abs=tolerance)
+    first, batches = vector["first_draft_len"], vector["equal_cost_batch"]
+    found = [equal_cost_batch(first + index) for index in range(len(batches))]
+    assert found == pytest.approx(batches, abs=TOLERANCE["equal_cost_batch"])
 
 
 def test_the_cheaper_drafter_is_the_published_one() -> None:

@@ -1,6 +1,5 @@
 """Published counts of experts, sizes of caches, seconds of collectives, FLOP per byte."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -9,6 +8,7 @@ import pytest
 
 from published_models import (
     chart_mxfp4,
+    crossing,
     matrix,
     one_block,
     published,
@@ -41,11 +41,6 @@ CACHES: Final = published("deepseek-v4-cache-sizes.yaml")
 COLLECTIVES: Final = published("inference-lab-collectives.yaml")
 
 
-def experts_of(model_name: str) -> Experts:
-    (found,) = {*experts_in(load_model(model_name))}
-    return found
-
-
 def distinct(experts: Experts, tokens: Any) -> Any:
     count = np.asarray(tokens, dtype=np.float64)
     return distinct_experts(count, experts.n_experts, experts.top_k, FINN["options"]["experts"])
@@ -53,7 +48,7 @@ def distinct(experts: Experts, tokens: Any) -> Any:
 
 @pytest.mark.parametrize("vector", FINN["vectors"], ids=lambda row: row["model"])
 def test_tokens_read_the_published_number_of_experts(vector: Vector) -> None:
-    experts, tolerance = experts_of(vector["model"]), FINN["tolerance"]
+    (experts,), tolerance = {*experts_in(load_model(vector["model"]))}, FINN["tolerance"]
     if "tokens" in vector:
         predicted = distinct(experts, vector["tokens"])
         assert predicted == pytest.approx(vector["distinct"], rel=0, abs=tolerance["distinct"])
@@ -181,15 +176,6 @@ def only_op(
 def intensity(op: OpCost, query_bytes: float = 0.0) -> float:
     """Return FLOP per byte, with bytes that the library does not count."""
     return float(op.flops / (op.memory_bytes + query_bytes))
-
-
-def crossing(rising: Callable[[float], float], level: float, low: float, high: float) -> float:
-    """Return where a rising function reaches a level, by bisection."""
-    assert rising(low) < level < rising(high)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rising(middle) < level else (low, middle)
-    return high
 
 
 @pytest.mark.parametrize("vector", MLA["vectors"], ids=str)

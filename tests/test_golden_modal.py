@@ -84,17 +84,14 @@ def test_bundled_v4_layers_have_the_projections_that_modal_counts(name: str) -> 
     assert counted == PAGE["options"]["sizes"][name]["attention_weights"]
 
 
-def series_options(vector: Vector) -> Options:
-    if vector["model"] != QWEN_27B:
-        return published_options(SERIES)
-    formulas = dict(SERIES["options"]["dense_formulas"])
-    formulas["recurrent_state"] = vector.get("recurrent_state", formulas["recurrent_state"])
-    return Options(**formulas)
-
-
 def series(vector: Vector, model: Architecture) -> Array:
+    options = published_options(SERIES)
+    if vector["model"] == QWEN_27B:
+        formulas = SERIES["options"]["dense_formulas"]
+        state = vector.get("recurrent_state", formulas["recurrent_state"])
+        options = Options(**formulas | {"recurrent_state": state})
     counted = with_counted_head(model) if vector["head"] else model
-    curve = calculate(SERIES, counted, vector["batch_size"], options=series_options(vector))
+    curve = calculate(SERIES, counted, vector["batch_size"], options=options)
     return np.asarray(curve.best_speedup[0])
 
 

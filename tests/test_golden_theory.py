@@ -36,17 +36,13 @@ def walltime_improvement(vector: Vector, draft_cost: float) -> float:
     return tokens_per_round(vector) / float(vector["draft_len"] * draft_cost + 1)
 
 
-def operations_factor(vector: Vector, draft_operations: float) -> float:
-    """Return (γĉ + γ + 1) / N: theorem 3.11, with N for its (1 − α^(γ+1)) / (1 − α)."""
-    drafts = float(vector["draft_len"])
-    return (drafts * draft_operations + drafts + 1) / tokens_per_round(vector)
-
-
 @pytest.mark.parametrize("vector", LEVIATHAN["vectors"], ids=str)
 def test_leviathan_table_1(vector: Vector) -> None:
     options, tolerance = LEVIATHAN["options"], LEVIATHAN["tolerance"]
     speed = walltime_improvement(vector, options["draft_cost"])
-    operations = operations_factor(vector, options["draft_operations"])
+    # (γĉ + γ + 1) / N: theorem 3.11, with N for its (1 − α^(γ+1)) / (1 − α)
+    drafts = float(vector["draft_len"])
+    operations = (drafts * options["draft_operations"] + drafts + 1) / tokens_per_round(vector)
     assert speed == pytest.approx(vector["speed"], rel=0, abs=tolerance)
     assert operations == pytest.approx(vector["operations"], rel=0, abs=tolerance)
 

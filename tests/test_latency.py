@@ -61,20 +61,11 @@ UNIT = device({"bf16": 1.0, "fp16": 1.0}, 1.0)
 
 
 def operation(
-    flops: float = 0,
-    weight_bytes: float = 0,
-    cache_bytes: float = 0,
-    activation_bytes: float = 0,
-    dtype: str = "bf16",
-    count: int = 1,
-    **more: Any,
+    flops: float = 0, weight_bytes: float = 0, dtype: str = "bf16", count: int = 1, **more: Any
 ) -> OpCost:
-    work, *moved = (
-        np.array(float(one)) for one in (flops, weight_bytes, cache_bytes, activation_bytes)
-    )
-    weights, cache, activations = moved
+    work, weights, nothing = np.array(float(flops)), np.array(float(weight_bytes)), np.zeros(())
     shard = more.pop("shard", TENSOR)
-    return OpCost("op", "dense", count, work, weights, cache, activations, dtype, shard, **more)
+    return OpCost("op", "dense", count, work, weights, nothing, nothing, dtype, shard, **more)
 
 
 def timed(
