@@ -336,19 +336,14 @@ def test_collectives_are_counted_once_where_a_grid_runs_two_kernels() -> None:
 
 
 def test_a_grid_that_runs_two_kernels_takes_as_long_as_its_points() -> None:
-    reached: dict[str, Any] = {
-        "kind_compute_frac": {UNSPLIT: 0.5},
-        "kind_memory_frac": {UNSPLIT: 0.3},
-    }
-    engine = EngineProfile(name="vllm", overlap_norm=2, memory_frac=0.8, **reached)
+    engine = EngineProfile(
+        name="vllm", overlap_norm=2, memory_frac=0.8,
+        kind_compute_frac={UNSPLIT: 0.5}, kind_memory_frac={UNSPLIT: 0.3},
+    )  # fmt: skip
     setup = Setup(chip_of(64), engine, Placement(1), Options())
     work = model_work(of_cores(LLAMA), setup, ForwardPass(1, POSITIONS, 1000))
-    each = [
-        float(
-            pass_time(model_work(of_cores(LLAMA), setup, ForwardPass(1, n, 1000)), engine).total_s
-        )
-        for n in POSITIONS
-    ]
+    alone = [model_work(of_cores(LLAMA), setup, ForwardPass(1, n, 1000)) for n in POSITIONS]
+    each = [float(pass_time(one, engine).total_s) for one in alone]
     assert pass_time(work, engine).total_s == pytest.approx(each, rel=1e-12)
     assert pass_time(stacked([work], [len(each)]), engine).total_s == pytest.approx(each, rel=1e-12)
 
@@ -417,7 +412,6 @@ def test_bits_of_weights_by_format(weights: str | None, bits: dict[str, int]) ->
 
 HEADS = GroupedQueryAttention(16, n_kv_heads=2, head_dim=128, value_dim=128)
 SPARSE_256 = replace(LATENT, indexer=Indexer(n_heads=64, head_dim=128, top_k=256))
-STATE = GatedDeltaNet(16, 32, key_dim=128, value_dim=128, conv_kernel=4, conv_columns=3)
 
 #: Bytes/s of a link, seconds of the shortest collective, and what each further device adds.
 LINK, SHORTEST, FURTHER = 1e9, 2e-6, 1e-6
@@ -458,7 +452,7 @@ def exchanged_s(core: Core, setup: Setup, forward: ForwardPass) -> float:
 STEP = ForwardPass(batch_size=1, query_len=1, context_len=999)
 
 
-SPREAD_CORES = {"heads": HEADS, "latent": LATENT, "sparse": SPARSE_256, "state": STATE}
+SPREAD_CORES = {"heads": HEADS, "latent": LATENT, "sparse": SPARSE_256, "state": RECURRENT}
 
 
 @pytest.mark.parametrize(
@@ -501,26 +495,25 @@ def test_a_verification_that_is_a_prefill_gathers_all_latents() -> None:
     expected_s = SHORTEST + 7 * FURTHER + 7 / 8 * 2 * 1000 * 1152 / LINK
     assert exchanged_s(LATENT, spread, verify) == pytest.approx(expected_s, rel=1e-9)
     # Recurrent state is what it is.
-    states = (read_bytes(work_of(STATE, setup, verify), "state") for setup in (spread, whole))
+    states = (read_bytes(work_of(RECURRENT, setup, verify), "state") for setup in (spread, whole))
     assert len(set(states)) == 1
 
 
 def test_thread_blocks_of_all_heads_that_share_a_context_run_on_each_device() -> None:
     # FlashAttention 2 has a block for each head: 2 of 16 on each of 8 devices, 8 where four share.
     verify = ForwardPass(batch_size=1, query_len=4, context_len=1_000_000)
-    ones = np.ones(())
     moved = []
     for spread in (1, 4):
         setup = linked_setup("vllm", Placement(8, decode_context_parallel=spread), chip="a100-80gb")
         peak = replace(setup.hardware.peak, multiprocessors=16)
         setup = replace(setup, hardware=replace(setup.hardware, peak=peak))
-        moved.append(read_bytes(work_of(HEADS, setup, verify), "unsplit_attention") * ones)
+        moved.append(read_bytes(work_of(HEADS, setup, verify), "unsplit_attention"))
     # Each block has a unit of its own, and where four share reads a fourth of the bytes.
     assert moved[0] == pytest.approx(4 * moved[1])
 
 
 def test_memory_of_a_token_divides_and_state_does_not() -> None:
-    model = of_cores(LATENT, STATE)
+    model = of_cores(LATENT, RECURRENT)
     one, many = (
         float(device_bytes(storage(model, 1000), Placement(8, decode_context_parallel=n), 1))
         for n in (1, 8)
@@ -585,6 +578,6 @@ def test_attention_whose_cache_cannot_be_spread_is_refused(
     core: Core, placement: Placement, allowed: str
 ) -> None:
     # Several kinds of attention are spread as each can be.
-    check_placement(of_cores(HEADS, STATE, LATENT), Placement(8, decode_context_parallel=4))
+    check_placement(of_cores(HEADS, RECURRENT, LATENT), Placement(8, decode_context_parallel=4))
     with pytest.raises(OptionError, match=rf"decode_context_parallel is .*; allowed: {allowed}$"):
         check_placement(of_cores(core), placement)

@@ -395,10 +395,10 @@ def test_mtp_has_the_modules_of_a_config_named_or_not(keys: Config, modules: int
 
 # --- quantised weights: bytes, arithmetic, and which matrices stay as they are -------------------
 
-FORMS: list[tuple[Config, str, float, str]] = table("weight_formats")
 
-
-@pytest.mark.parametrize(("section", "name", "element_bytes", "compute_dtype"), FORMS, ids=str)
+@pytest.mark.parametrize(
+    ("section", "name", "element_bytes", "compute_dtype"), table("weight_formats"), ids=str
+)
 def test_a_form_of_quantisation_has_its_bytes_and_arithmetic(
     section: Config, name: str, element_bytes: float, compute_dtype: str
 ) -> None:

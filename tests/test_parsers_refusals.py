@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import _data_folder
@@ -314,14 +314,13 @@ BUNDLED_DRAFTERS: Final = bundled_names("model_configs/drafters")
 
 
 @pytest.mark.fuzz
-@bounded(150, HealthCheck.function_scoped_fixture)
+@bounded(150)
 @given(data=st.data())
 def test_a_broken_config_of_a_drafter_is_read_or_refused_in_one_line(
-    data: st.DataObject, model_configs_folder: Path
+    data: st.DataObject,
 ) -> None:
-    name = data.draw(st.sampled_from(BUNDLED_DRAFTERS)).replace("/", "--")
-    text = (model_configs_folder / "drafters" / f"{name}.json").read_text("utf-8")
-    kind = next(kind for kind in DRAFTER_KINDS if drafter_refusal(text, "c.json", kind) is None)
+    text = bundled_text(data.draw(st.sampled_from(BUNDLED_DRAFTERS)))
+    kind, *_ = kinds_of(text)
     config = json.loads(text)
     config = broken(config, data.draw(st.sampled_from(paths(config))), data.draw(VALUES))
     said = drafter_refusal(json.dumps(config), "broken.json", kind)
@@ -405,23 +404,27 @@ def test_medusa_heads_count_the_weights_and_not_the_file() -> None:
     assert sized.n_params == 5 * (4096**2 + 4096 + 4096 * 32_000)
 
 
-def is_read(name: str, kind: str) -> bool:
+def bundled_text(name: str) -> str:
     file = _data_folder("model_configs") / "drafters" / f"{name.replace('/', '--')}.json"
-    return drafter_refusal(file.read_text("utf-8"), "c.json", kind) is None
+    return file.read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", bundled_names("model_configs/drafters"))
-def test_bundled_drafters_say_where_they_come_from_and_are_read(
-    name: str, model_configs_folder: Path
-) -> None:
-    file = model_configs_folder / "drafters" / f"{name.replace('/', '--')}.json"
-    assert len(json.loads(file.read_text())["_source"]) > 20
-    read = [kind for kind in DRAFTER_KINDS if is_read(name, kind)]
+def kinds_of(text: str) -> list[str]:
+    """Return the kinds that a config is read as."""
+    return [kind for kind in DRAFTER_KINDS if drafter_refusal(text, "c.json", kind) is None]
+
+
+@pytest.mark.parametrize("name", BUNDLED_DRAFTERS)
+def test_bundled_drafters_say_where_they_come_from_and_are_read(name: str) -> None:
+    text = bundled_text(name)
+    assert len(json.loads(text)["_source"]) > 20
+    read = kinds_of(text)
     assert set(read) in ({"eagle", "pard"}, {"eagle3", "p_eagle"}, {read[0]})
 
 
 def test_bundled_drafters_are_the_real_ones(real_configs: Path) -> None:
-    for name in bundled_names("model_configs/drafters"):
+    for name in BUNDLED_DRAFTERS:
+        kind, *_ = kinds_of(bundled_text(name))
         stem = name.replace("/", "--").removeprefix("community--")
         files = [
             file
@@ -430,12 +433,11 @@ def test_bundled_drafters_are_the_real_ones(real_configs: Path) -> None:
             if file.stem.startswith(stem)
         ]
         for file in files:
-            kind = next(kind for kind in DRAFTER_KINDS if is_read(name, kind))
             real = parse_drafter_config(file.read_text(), source=str(file), kind=kind, name="one")
             ours = load_draft_config(name, kind)
             if isinstance(real, DraftHead) and isinstance(ours, DraftHead):
                 assert renamed(ours) == renamed(real)
-    assert len(bundled_names("model_configs/drafters")) >= 12
+    assert len(BUNDLED_DRAFTERS) >= 12
 
 
 def renamed(head: DraftHead) -> DraftHead:
@@ -637,10 +639,7 @@ def test_a_draft_layer_that_lists_leave_alone_has_two_bytes_a_weight(name: str) 
     assert drafts.weight_bytes < 1.5 * drafts.n_params
 
 
-MTP_MODELS: Final = rows("values", "mtp_models")
-
-
-@pytest.mark.parametrize("name", MTP_MODELS)
+@pytest.mark.parametrize("name", rows("values", "mtp_models"))
 def test_draft_layers_are_of_the_models_own_kind(name: str) -> None:
     head, usual = loaded("mtp", name), usual_mtp(load_model(name))
     assert head.shares_head
