@@ -45,7 +45,6 @@ from tables import present, rows
 
 LLAMA = GroupedQueryAttention(32, n_kv_heads=8, head_dim=128, value_dim=128)
 GEMMA = GroupedQueryAttention(32, n_kv_heads=4, head_dim=512, value_dim=512)
-BLOCK = replace(LLAMA, causal=False)
 WINDOW = replace(LLAMA, window=128)
 CHUNKED = ChunkedAttention(32, n_kv_heads=8, head_dim=128, value_dim=128, chunk=8192)
 LATENT = LatentAttention(16, latent_dim=512, rope_dim=64, head_dims=(192, 128))
@@ -59,7 +58,7 @@ def setup_of(chip: str, engine: str, **options: Any) -> Setup:
 
 
 CORES = {
-    "llama": LLAMA, "gemma": GEMMA, "block": BLOCK, "window": WINDOW, "chunked": CHUNKED, "v4": V4,
+    "llama": LLAMA, "gemma": GEMMA, "block": replace(LLAMA, causal=False), "window": WINDOW, "chunked": CHUNKED, "v4": V4,
     "shared": SharedCacheAttention(LLAMA), "latent": LATENT, "sparse": SPARSE,
     "latent block": replace(LATENT, causal=False), "recurrent": RECURRENT,
 }  # fmt: skip
@@ -351,13 +350,12 @@ def test_a_grid_that_runs_two_kernels_takes_as_long_as_its_points() -> None:
 # --- what a server caches in by default, for times and for capacity ------------------------------
 
 V4_FLASH, V32 = "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V3.2"
-EIGHT = Placement(tensor_parallel=8)
 
 
 def eight_chips(chip: str, engine: str, options: Options | None = None) -> Setup:
     """Return eight chips with an engine that loses nothing."""
     profile = EngineProfile(name=engine)
-    return Setup(load_hardware(chip), profile, EIGHT, options or Options())
+    return Setup(load_hardware(chip), profile, Placement(8), options or Options())
 
 
 @pytest.mark.parametrize(("model", "chips", "sglang", "vllm"), rows("values", "server_caches"))
@@ -449,9 +447,6 @@ def exchanged_s(core: Core, setup: Setup, forward: ForwardPass) -> float:
     return float(with_it - without)
 
 
-STEP = ForwardPass(batch_size=1, query_len=1, context_len=999)
-
-
 SPREAD_CORES = {"heads": HEADS, "latent": LATENT, "sparse": SPARSE_256, "state": RECURRENT}
 
 
@@ -462,7 +457,7 @@ def test_a_device_reads_its_part_of_the_context(
     core: str, kind: str, spread: dict[str, int], batch: float, by_hand: float
 ) -> None:
     setup = linked_setup("vllm", Placement(8, **spread), index_dtype="bf16")
-    step = replace(STEP, batch_size=np.array(batch))
+    step = ForwardPass(np.array(batch), query_len=1, context_len=999)
     assert read_bytes(work_of(SPREAD_CORES[core], setup, step), kind) == by_hand
 
 

@@ -48,17 +48,7 @@ def test_the_decision_is_that_of_predict(
         assert one["decision"] == ("on" if ends[0] > 1 else "unclear" if pays else "off")
 
 
-@pytest.mark.parametrize(
-    ("model", "spec", "framework"),
-    [
-        ("zai-org/GLM-4.5", "eagle3", "vllm"),
-        ("Qwen/Qwen3-8B", "mtp", "vllm"),
-        ("Qwen/Qwen3-8B", "eagle3,p-min=0.3", "vllm"),
-        ("Qwen/Qwen3-8B", "eagle3", "mlx"),
-        ("Qwen/Qwen3-8B", "suffix", "sglang"),
-        ("Qwen/Qwen3-8B", "ngram", "ollama"),
-    ],
-)
+@pytest.mark.parametrize(("model", "spec", "framework"), rows("refusals", "unserved_drafters"))
 def test_no_question_prices_what_the_server_that_is_named_does_not_run(
     model: str, spec: str, framework: str
 ) -> None:

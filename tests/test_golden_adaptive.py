@@ -1,6 +1,7 @@
 """Published tokens/s, best draft lengths and gains of adaptive ones: Qwen3.6-35B-A3B on a B200."""
 
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 from typing import Any, Final
 
 import numpy as np
@@ -92,13 +93,7 @@ def published_rounds(drafter: str) -> tuple[Array, Array]:
 
 
 def column(*keys: str) -> Array:
-    found = []
-    for vector in VECTORS:
-        value: Any = vector
-        for key in keys:
-            value = value[key]
-        found.append(value)
-    return np.array(found, dtype=np.float64)
+    return np.array([reduce(getitem, keys, vector) for vector in VECTORS], dtype=np.float64)
 
 
 @pytest.mark.golden

@@ -57,15 +57,14 @@ def without(page: str, word: str) -> str:
 LIFE = Life(1000.0)
 LATER = LIFE.at(1030.0)
 
-survivals = st.lists(st.floats(0.05, 1.0), min_size=1, max_size=8).map(
-    lambda rates: tuple(np.cumprod(rates).tolist())
-)
 lives = st.builds(
     Life,
     seconds=st.floats(0.0, 1e5),
     running=st.floats(1.0, 500.0),
     round_s=st.floats(0.001, 0.5),
-    survival=survivals,
+    survival=st.lists(st.floats(0.05, 1.0), min_size=1, max_size=8).map(
+        lambda rates: tuple(np.cumprod(rates).tolist())
+    ),
     input_len=st.floats(10, 1e5),
     output_len=st.floats(10, 1e4),
 )

@@ -45,8 +45,7 @@ from tables import present, refusal, rows, table
 from tiny_configs import CONFIGS, Config, changed, of, parse, refused, windows
 
 TABLE: Final[dict[str, list[tuple[Config, str]]]] = table("refused_configs")
-DRAFTERS: Final[list[tuple[str, str, Config, str]]] = table("refused_drafters")
-GOOD, V4 = CONFIGS["GOOD"], CONFIGS["V4"]
+GOOD: Final = CONFIGS["GOOD"]
 
 
 def base_of(name: str, folder: Path) -> Config:
@@ -66,7 +65,7 @@ def test_a_value_that_describes_no_model_is_refused(name: str, model_configs_fol
         assert "; allowed: " in message
 
 
-@pytest.mark.parametrize(("kind", "name", "changes", "line"), DRAFTERS)
+@pytest.mark.parametrize(("kind", "name", "changes", "line"), table("refused_drafters"))
 def test_a_config_that_describes_no_drafter_is_refused(
     kind: str, name: str, changes: Config, line: str, model_configs_folder: Path
 ) -> None:
@@ -157,7 +156,7 @@ def test_what_does_not_fit_a_stand_in_is_no_mistake() -> None:
     # which layers there are is missing, too: nothing stands in for that
     assert refused(DENSE | {"model_type": "nemotron_h", "dtype": "x"}).count("allowed") == 1
     rates = {"compress_ratios": ["4", 4, True, -1], "hidden_size": None}
-    message = refused(V4 | rates)
+    message = refused(CONFIGS["V4"] | rates)
     assert 'compress_ratios[0] is "4"' in message
     assert "hidden_size is null" in message
     assert message.count("; allowed: ") == 2
@@ -198,8 +197,6 @@ def paths(value: Any) -> list[tuple[str | int, ...]]:
     return [*((key,) for key in value), *inner]
 
 
-#: Seconds of the processor that one config may take.
-LIMIT_S: Final = 30.0
 #: Another type than its own, or none other.
 TYPES = st.one_of(st.just(MISSING), st.sampled_from(sorted(PARSERS)), st.just("foo_moe"))
 
@@ -244,7 +241,7 @@ def whole_configs(model_configs_folder: Path) -> list[Config]:
 def read_or_refused(text: str) -> None:
     """Check that a text is a sound model, or refused in one line, soon."""
     try:
-        with cpu_bound(LIMIT_S):
+        with cpu_bound(30):
             model = parse_config(text, source="some/config.json")
     except ConfigError as refused_text:
         message = str(refused_text)
@@ -340,9 +337,7 @@ def test_a_mistake_survives_pickling() -> None:
 
 # --- drafters: sizes that are published or counted by hand, and what keys mean -------------------
 
-EAGLE3, DFLASH = (CONFIGS[name] for name in ("EAGLE3", "DFLASH"))
-
-
+DFLASH: Final = CONFIGS["DFLASH"]
 SIZES: Final = table("drafter_sizes")
 
 
@@ -598,7 +593,7 @@ def test_an_assistant_reads_the_targets_cache_and_scores_the_best_clusters() -> 
 def test_a_sidecar_says_how_a_drafter_is_stored() -> None:
     sidecar = json.dumps({"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}})
     head = parse_drafter_config(
-        json.dumps(EAGLE3), source="tiny.json", kind="eagle3", quantization_text=sidecar
+        json.dumps(CONFIGS["EAGLE3"]), source="tiny.json", kind="eagle3", quantization_text=sidecar
     )
     assert isinstance(head, DraftHead)
     assert {*forms(head).values()} == {"fp8"}

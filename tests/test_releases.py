@@ -22,6 +22,7 @@ from specroof.questions.request import DeploymentRequest
 from specroof.questions.study import load_study
 from specroof.serving.launch import Speculation, launch
 from tables import refusal, rows, table
+from tiny_configs import changed
 
 FILES = sorted(FOLDER.glob("*-*.yaml"))
 
@@ -44,12 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def added(folder: Path, name: str, change: dict[str, Any]) -> None:
     """Write a release: that of vLLM 0.33.0 with other values at some dotted keys."""
     content = yaml.safe_load((FOLDER / "vllm-0.33.0.yaml").read_text(encoding="utf-8"))
-    for key, value in change.items():
-        *above, last = key.split(".")
-        block = content
-        for step in above:
-            block = block[int(step)] if isinstance(block, list) else block[step]
-        block[last] = value
+    content = changed(content, {key.replace(".", "/"): value for key, value in change.items()})
     (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     forget()
 
