@@ -228,22 +228,15 @@ def test_specs_and_profiles_state_their_sampling(spec: str, sampling: list[objec
     assert [acceptance.temperature, acceptance.rule, acceptance.entropy, moved] == sampling
 
 
-@pytest.mark.parametrize(
-    ("spec", "there"),
-    [
-        ("eagle3,accept=0.5,window=1000", 1 + 0.5 / np.e),
-        ("eagle3,accept=0.5,window=1000,sliding=1000", 1.5),
-        ("dflash,config=XiaomiMiMo/MiMo-V2.5-Pro-FP4-DFlash,rates=0.5,window=1024", 1.5),
-    ],
-)
+@pytest.mark.parametrize(("spec", "there", "said"), rows("values", "trained_windows"))
 def test_what_sees_no_more_than_it_was_trained_on_keeps_its_acceptance(
-    spec: str, there: float
+    spec: str, there: float, said: bool
 ) -> None:
     acceptance = load_drafter(spec).acceptance
     assert isinstance(acceptance, ContextAcceptance)
     curve = acceptance.at_context(4700)
     assert curve.tokens_per_round(1) == pytest.approx(there)
-    assert bool(curve.caveats) is (there < 1.5 or "sliding" in spec)
+    assert bool(curve.caveats) is said
     assert "trained on 10" in acceptance.description
 
 

@@ -376,15 +376,8 @@ def test_a_checkpoint_is_its_model_and_its_draft_layer() -> None:
 
 
 def test_draft_layers_of_mimo_v2_are_dense_and_slide() -> None:
-    # Sizes of XiaomiMiMo/MiMo-V2-Flash; its report gives 0.33 B parameters for a draft layer.
-    config = {
-        "model_type": "mimo_v2_flash", "hidden_size": 4096, "num_hidden_layers": 48,
-        "num_attention_heads": 64, "num_key_value_heads": 4, "swa_num_key_value_heads": 8,
-        "head_dim": 192, "v_head_dim": 128, "sliding_window": 128, "intermediate_size": 16384,
-        "moe_intermediate_size": 2048, "n_routed_experts": 256, "num_experts_per_tok": 8,
-        "vocab_size": 152_576, "num_nextn_predict_layers": 3,
-    }  # fmt: skip
-    head = parsed("mtp", config)
+    # Its report gives 0.33 B parameters for a draft layer.
+    head = parsed("mtp", CONFIGS["MIMO_V2_FLASH"])
     assert head.modules == 3
     assert head.n_params / 3 == pytest.approx(330e6, rel=0.01)
     (layer,) = head.model.layers
@@ -552,18 +545,11 @@ def test_markov_heads_of_each_type(kind: str, elements: int) -> None:
 
 
 def test_latent_attention_of_a_block_drafter_caches_its_latent() -> None:
-    latent = {
-        "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4,
-        "v_head_dim": 8, "architectures": ["DFlash2DraftModel"],
-        "dflash_config": {
-            "attention_mode": "mla", "target_layer_ids": [1], "block_size": 4,
-            "conv_kernel_size": 2, "conv_group_size": 16, "selector_rank": 8,
-        },
-    }  # fmt: skip
-    head = parsed("dflash", DFLASH, **latent)
+    head = parsed("dflash", CONFIGS["DFLASH_LATENT"])
     cores = [block.core for layer in head.model.layers for block in layer.blocks if block.core]
     assert cores == [LatentAttention(4, 16, 4, head_dims=(12, 8), causal=False)]
-    causal = parsed("dflash", DFLASH, **latent, is_causal=True).model.layers[0].blocks[0].core
+    whole = parsed("dflash", CONFIGS["DFLASH_LATENT"], is_causal=True)
+    causal = whole.model.layers[0].blocks[0].core
     assert causal == LatentAttention(4, 16, 4, head_dims=(12, 8))
     (kept,) = head.injection[:1]
     assert [linear.name for linear in kept.blocks[0].linears] == ["kv_a_proj_with_mqa"]
