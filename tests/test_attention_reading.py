@@ -309,7 +309,7 @@ def test_idle_multiprocessors_take_their_share_with_them() -> None:
     ("heads", "context_len", "measured_s"), rows("values", "flash_attention_2")
 )
 def test_flash_attention_2_as_measured(
-    heads: list[int], context_len: int, measured_s: float
+    heads: list[Any], context_len: int, measured_s: float
 ) -> None:
     # Nothing is fitted to these: tiles and blocks are the kernel's, the shares those of Ampere.
     setup = setup_of("rtx-3090", "vllm")
