@@ -318,6 +318,7 @@ def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:
     assert found.running == 40.0
     assert found.round_s == pytest.approx(0.024)
     assert found.round_from == "running × tokens per round ÷ tokens/s"
+    assert found.drafted_frac is None  # rounds without a draft are counted nowhere
     assert seen(*texts).round_s is None
 
 
