@@ -67,10 +67,8 @@ def test_no_question_chooses_a_longer_draft_than_was_measured(
 def test_every_measurement_ends_at_its_depth_and_its_band_opens_beyond(spec: str) -> None:
     (curve,) = specroof.predict(MODEL, CHIP, drafters=spec, context_len=2000).curves
     assert (curve.measured_draft_len, curve.best_draft_len.item()) == (DEPTH, DEPTH)
-    assert (
-        max(end.item() for end in (*curve.near_best(0.5), *present(curve.best_within_band())))
-        == DEPTH
-    )
+    near = [*curve.near_best(0.5), *present(curve.best_within_band())]
+    assert max(end.item() for end in near) == DEPTH
     longest = curve.worth_measuring.item()
     assert longest > DEPTH
     low, high = present(curve.speedup_low), present(curve.speedup_high)
