@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 import shlex
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,7 @@ from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.split import PromptTimes, Split, prompt_times, wire_s, worker_batch
 from specroof.serving.workload import Load, Workload, prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve
-from tables import present
+from tables import present, reads, refusal, rows
 
 REQUESTS = Workload(3000, 500)
 EAGLE, PLAIN = load_drafter("eagle3,accept=0.7"), load_drafter("ideal")
@@ -211,32 +210,24 @@ def test_the_link_is_the_slower_one_of_both_chips_or_told() -> None:
         Split(setup_of("rtx-4090"), 1, 1).bytes_per_s(b300)
 
 
-def simulated_rate(clients: int, workers: int, prompt_s: float, answer_s: float) -> float:
-    """Return answers a second of a closed loop: one queue of prompts, and answers of any length."""
-    rng = np.random.default_rng(7)
-    now, done, busy = 0.0, 0, 0
-    waiting: deque[int] = deque(range(clients))
+@pytest.mark.parametrize(
+    ("clients", "workers", "answer_s"), [(4, 1, 2.0), (16, 2, 5.0), (40, 4, 3.0)]
+)
+def test_queues_of_prompts_are_those_of_dice(clients: int, workers: int, answer_s: float) -> None:
+    # A closed loop by play: one queue of prompts of half a second, and answers of any length.
+    rng, answers = np.random.default_rng(7), 40_000
+    now, done, busy, waiting = 0.0, 0, 0, clients
     events: list[tuple[float, int]] = []  # (time, 1 where a prompt ends and 0 where an answer does)
-    answers = 40_000
     while done < answers:
         while waiting and busy < workers:
-            waiting.popleft()
-            busy += 1
-            heapq.heappush(events, (now + prompt_s, 1))
+            waiting, busy = waiting - 1, busy + 1
+            heapq.heappush(events, (now + 0.5, 1))
         now, is_prompt = heapq.heappop(events)
         if is_prompt:
             busy -= 1
             heapq.heappush(events, (now + rng.exponential(answer_s), 0))
         else:
-            done += 1
-            waiting.append(1)
-    return answers / now
-
-
-@pytest.mark.parametrize(
-    ("clients", "workers", "answer_s"), [(4, 1, 2.0), (16, 2, 5.0), (40, 4, 3.0)]
-)
-def test_queues_of_prompts_are_those_of_dice(clients: int, workers: int, answer_s: float) -> None:
+            done, waiting = done + 1, waiting + 1
     prompts = PromptTimes(workers, 0.5, 0.5, 1)
     batch = worker_batch(
         *(np.array([float(clients)]), np.array([np.inf])),
@@ -246,9 +237,7 @@ def test_queues_of_prompts_are_those_of_dice(clients: int, workers: int, answer_
         most_per_s=prompts.requests_per_s,
         between_s=np.array(0.0),
     )
-    assert batch[0] / answer_s == pytest.approx(
-        simulated_rate(clients, workers, 0.5, answer_s), rel=0.05
-    )
+    assert batch[0] / answer_s == pytest.approx(answers / now, rel=0.05)
 
 
 @pytest.mark.parametrize("most", [0.5, 1.0, 5.7, 100.0])
@@ -386,27 +375,17 @@ def test_tensorrt_llm_drafts_where_it_decodes() -> None:
     assert plain["decode"].files["decode.yaml"] == plain["prefill"].files["prefill.yaml"]
 
 
-def test_servers_refuse_what_they_do_not_start_with() -> None:
-    spread: dict[str, Any] = {"input_len": 100.0}
-    with pytest.raises(OptionError, match="decode_context_parallel 2"):
-        worker_launches("vllm", None, Placement(8, decode_context_parallel=2), **spread)
-    assert worker_launches("vllm", None, Placement(8, decode_context_parallel=8), **spread)
-    assert worker_launches("sglang", None, Placement(8, decode_context_parallel=2), **spread)
-    with pytest.raises(OptionError, match=r"no workers for prefill.*sglang.*vllm"):
-        worker_launches("llama.cpp", None, Placement(), **spread)
-    blocks = launch(replace(PLAN, kind="dflash"), "sglang")
-    of_m3: dict[str, Any] = {"kind": "dflash", "family": "minimax_m3_vl"}
-    with pytest.raises(OptionError, match="where one server does both"):
-        worker_launches("sglang", blocks, Placement(8), **spread, **of_m3)
-    # SGLang 0.5.23, arg_groups/validation_hook.py:149: SGLANG_ENABLE_PP_SPEC without workers alone
-    stages, drafts = (
-        Placement(8, pipeline_parallel=2),
-        launch(replace(PLAN, kind="eagle"), "sglang"),
-    )
-    assert worker_launches("sglang", None, stages, **spread)
-    assert worker_launches("vllm", launch(PLAN, "vllm"), stages, **spread)
-    with pytest.raises(OptionError, match="no drafts in a pipeline of a decode worker"):
-        worker_launches("sglang", drafts, stages, **spread)
+@pytest.mark.parametrize(("server", "kind", "place", "family", "says"), rows("launch", "workers"))
+def test_workers_start_or_are_refused_as_their_server_does(
+    server: str, kind: str | None, place: dict[str, int], family: str, says: str | None
+) -> None:
+    flags = kind and launch(replace(PLAN, kind=kind), server)
+    given = server, flags, Placement(8, **place)
+    named: dict[str, Any] = {"input_len": 100.0, "kind": kind or "", "family": family}
+    if says is None:
+        assert worker_launches(*given, **named)
+    else:
+        assert reads(refusal(OptionError, worker_launches, *given, **named), f"…{says}…")
 
 
 # --- advise ---------------------------------------------------------------------------------------
@@ -583,9 +562,7 @@ def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
     asked: dict[str, Any] = {"max_draft_len": 3, "engine": "vllm", **ASKED}
     one = of_workers(predict, tensor_parallel=2, **asked)
     many = of_workers(predict, **WORKERS, **asked)
-    near, far = (found.curves[0].band for found in (one, many))
-    assert near is not None
-    assert far is not None
+    near, far = (present(found.curves[0].band) for found in (one, many))
     assert far.width == pytest.approx(math.hypot(near.width, UNMEASURED["split"][0]))
     assert many.curves[0].served_bands == one.curves[0].served_bands
     ideal = of_workers(predict, **WORKERS, **asked | {"engine": "ideal"})
