@@ -42,6 +42,7 @@ def chosen(part: Any) -> Iterator[float]:
     [
         (specroof.predict, BATCHES),
         (specroof.predict, BATCHES | CLIENTS),
+        (specroof.predict, REQUESTS | {"rate": 2.0, "requests": 20}),
         (specroof.advise, REQUESTS | {"concurrency": [1, 8]}),
         (specroof.breakeven, COST),
         (specroof.breakeven, COST | CLIENTS),

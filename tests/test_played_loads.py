@@ -123,6 +123,8 @@ def test_more_requests_a_second_are_served_no_sooner() -> None:
         served = one.figures["requests_per_s"][:, drafts]
         assert np.all(good <= served)
         assert np.all(served < one.stable_rate[drafts] * 1.1)
+    good = one.figures["good_requests_per_s"]
+    assert (good.max(axis=1) == good[np.arange(len(rates)), one.best_draft_len]).all()
     # Beyond what it answers at most the server is full, and says so once.
     (warning,) = [text for text in found.warnings if "answers at most" in text]
     assert f"{one.stable_rate[0]:.3g} requests/s without drafts" in warning
@@ -185,16 +187,6 @@ def test_every_length_is_played_where_goodput_is_asked_for(target: dict[str, Any
     for told, is_every in ((target, True), ({}, False)):
         found = predict(MODEL, CHIP, drafters="eagle3,accept-length=2.8@5", **lengths, **told)
         assert np.isfinite(found.played[0].figures["mean_ttft_s"]).all() == is_every
-
-
-def test_goodput_is_the_rate_of_requests_in_time() -> None:
-    found = predict(
-        MODEL, CHIP, **ASKED, **REQUESTS, rate=10, requests=200, ttft_s=0.1, tpot_s=0.012
-    )
-    (one,) = found.played
-    good = one.figures["good_requests_per_s"][0]
-    assert one.best_draft_len[0] == np.argmax(good)
-    assert 0 < good[0] < one.figures["requests_per_s"][0, 0]
 
 
 def test_lengths_that_are_drawn_have_their_mean_in_the_steady_state() -> None:
@@ -593,12 +585,13 @@ def test_no_rate_is_largest_where_none_is_in_time() -> None:
 
 def test_as_many_requests_run_as_come_while_one_is_answered() -> None:
     # Little 1961: requests in a second times the seconds of one, with drafts as without.
-    for point in frontier(MODEL, CHIP, **ASKED, **REQUESTS, rate=[2, 8], requests=200).records:
+    asked = ASKED | REQUESTS | {"rate": [2, 8], "requests": 200}
+    for point in frontier(MODEL, CHIP, **asked).records:
         answer = REQUESTS["output_len"]
         one_s = point["ttft_s"] + (answer - 1) / point["tokens_per_s_per_user"]
         per_s = point["tokens_per_s_per_device"] * point["devices"] / answer
         assert point["running"] == pytest.approx(per_s * one_s, rel=0.05)
-    (one,) = predict(MODEL, CHIP, **ASKED, **REQUESTS, rate=[2, 8], requests=200).outcomes
+    (one,) = predict(MODEL, CHIP, **asked).outcomes
     grid = point_arrays(one)
     expected = grid["requests_per_s"] * grid["latency_s"]
     assert grid["running"] == pytest.approx(expected, rel=0.05)
@@ -643,40 +636,31 @@ def test_an_interrupted_play_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
-STUDIED = f"""
-format_version: 1
-targets: [{{model: {MODEL}, hardware: {CHIP}}}]
-drafters: ["{SPEC}"]
-engine: vllm
-max_draft_len: 2
-"""
+STUDY: dict[str, Any] = {
+    "format_version": 1,
+    "targets": [{"model": MODEL, "hardware": CHIP}],
+    "drafters": [SPEC],
+    "engine": "vllm",
+    "max_draft_len": 2,
+}
 
 
 def test_a_study_plays_rates_and_traces(trace_file: Path, tmp_path: Path) -> None:
-    text = f"""{STUDIED}
-workload:
-  - {{input_len: 1000, output_len: 100, rate: [2, 8, 60], requests: 40, arrivals: even,
-     length_range: 0.8..1.0, seed: 2}}
-  - {{trace: {trace_file}}}
-  - {{lengths: {trace_file}, prefix_hit_rate: 0.5}}
-"""
+    evenly: dict[str, Any] = {"arrivals": "even", "length_range": "0.8..1.0", "seed": 2}
+    loads: list[dict[str, Any]] = [
+        {"input_len": 1000, "output_len": 100, "rate": [2, 8, 60], "requests": 40, **evenly},
+        {"trace": str(trace_file)},
+        {"lengths": str(trace_file), "prefix_hit_rate": 0.5},
+    ]
     path = tmp_path / "study.yaml"
-    path.write_text(text)
+    path.write_text(yaml.safe_dump(STUDY | {"workload": loads}))
     found = sweep(path)
-    asked = ASKED | {"max_draft_len": 2}
-    rates = predict(
-        MODEL, CHIP, **asked, input_len=1000, output_len=100, rate=[2, 8, 60], requests=40,
-        arrivals="even", length_range=[0.8, 1.0], seed=2,
-    )  # fmt: skip
-    traced = predict(MODEL, CHIP, **asked, trace=trace_file)
-    job = predict(MODEL, CHIP, **asked, lengths=trace_file, prefix_hit_rate=0.5)
-    for outcome, alone in zip(found.outcomes, (rates, traced, job), strict=True):
-        assert outcome.prediction.records == alone.records
-        assert outcome.prediction.grid == alone.grid
+    alone = [predict(MODEL, CHIP, **ASKED | {"max_draft_len": 2}, **load) for load in loads]
+    for outcome, one in zip(found.outcomes, alone, strict=True):
+        assert outcome.prediction.records == one.records
+        assert outcome.prediction.grid == one.grid
     columns = ["context_len", "batch_size", "rate", "p99_ttft_s"]
-    expected = np.concatenate(
-        [one.to_frame("points")[columns].to_numpy(float) for one in (rates, traced, job)]
-    )
+    expected = np.concatenate([one.to_frame("points")[columns].to_numpy(float) for one in alone])
     run(f"sweep {path} -o {tmp_path}/results --format csv --quiet")
     read = read_results(tmp_path / "results").to_frame()[columns].to_numpy(float)
     np.testing.assert_array_equal(read, expected)
@@ -684,7 +668,8 @@ workload:
     parts = list(study_slices(load_study(path), 1, 1, most=3))
     assert [len(part.prediction.played[0].load.requests) for part in parts] == [3, 1, 1]
     # A slice of a load has the requests of its clients.
-    part = next(study_slices(study_of(yaml.safe_load(STUDY)), 1, 1, most=3))
+    clients = STUDY | {"batch_size": [1, 4], "workload": REQUESTS | {"requests": "3x"}}
+    part = next(study_slices(study_of(clients), 1, 1, most=3))
     assert part.prediction.played[0].load.requests == [3]
     first, *_ = found.overviews()
     assert first.batch_size.tolist() == [2, 8, 60]
@@ -692,14 +677,6 @@ workload:
     assert "nan" not in str(found)
     said = run(f"sweep {path} --dry-run").splitlines()[0].split()
     assert said[:2] == ["played", str((3 * 40 + 4 + 4) // 5)]
-
-
-STUDY = f"""{STUDIED}
-batch_size: [1, 4]
-workload:
-  - {{input_len: 1000, output_len: 100, requests: 3x, length_range: 0.8..1.0, seed: 2}}
-  - {{input_len: 500, output_len: 50, requests: 8}}
-"""
 
 
 def test_fewer_requests_than_clients_are_told_in_every_question_about_clients() -> None:

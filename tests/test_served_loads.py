@@ -36,41 +36,14 @@ from specroof.scoring.served import (
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.played import Played, play
 from specroof.serving.workload import TURNAROUND_S, Workload, closed_loop
-from tables import refusal, rows
+from tables import present, refusal, rows
 
 TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
 
-# Rows of each table, counted in its source, less those that are not there: see the tables' heads.
-ROWS = {
-    # Prefill elsewhere, NVIDIA, repeats, in the other tables, in medians, perhaps drafted.
-    "aiconfigurator-april": 5221 - 1602 - 961 - 672 - 801 - 30 - 442,
-    "aiconfigurator-dense": 643 - 9,  # no concurrency
-    "aiconfigurator-moe": 809 - 2 - 89 - 14,  # no concurrency, runs of the fixtures, repeats
-    "inferencex-deepseek-r1": 222,
-    "inferencex-medians": 906 - 398,  # runs of the others
-    "inferencex-pr709": 56,
-    "atom-recipes": 20,
-    "inferencex-gaudi3": 8,
-    "angelslim": 32,
-}
+ROWS = {source: sum(counts) for source, counts in rows("values", "rows_of_sources").items()}
 
 #: A load on one H100; TPOT and the rest are what a test is about.
-LOAD = Measurement(
-    place="row",
-    source="mine",
-    model="Qwen/Qwen3-8B",
-    hardware="h100",
-    engine="vllm",
-    tensor_parallel=1,
-    expert_parallel=1,
-    attention_data_parallel=1,
-    input_len=1000.0,
-    output_len=500.0,
-    concurrency=16,
-    method="ar",
-    tpot_s=0.01,
-    includes_prefill=True,
-)
+LOAD = Measurement(**rows("values", "served_load"))
 DRAFTED = replace(LOAD, method="mtp", draft_len=3, model="Qwen/Qwen3.5-27B")
 
 
@@ -206,12 +179,8 @@ def drafted(ratios: Mapping[int, float], **changes: Any) -> list[Measurement]:
 
 
 def ratios_off(loads: list[Measurement]) -> dict[float, float]:
-    found = served_validation(loads)
-    return {
-        score.point.concurrency or 0: score.off["tpot_ratio"]
-        for score in found.scores
-        if "tpot_ratio" in score.off
-    }
+    scores = [score for score in served_validation(loads).scores if "tpot_ratio" in score.off]
+    return {score.point.concurrency or 0: score.off["tpot_ratio"] for score in scores}
 
 
 def predicted_ratios(clients: Sequence[int], tokens_per_round: float) -> dict[int, float]:
@@ -296,15 +265,7 @@ def test_loads_are_grouped_by_what_makes_a_set_up() -> None:
     long = replace(LOAD, input_len=10_000.0, concurrency=32)
     scores = (one, *(ServedScore(load, {"tpot_s": 0.1}, True) for load in (wide, long)))
     groups = {name: list(group) for name, group in ServedValidation(scores).groups.items()}
-    assert groups == {
-        "server": ["vllm cdna3", "vllm hopper"],
-        "model": ["dense"],
-        "weights": ["bf16", "mxfp4"],
-        "placement": ["tp 1", "tp 8 ep 8 dp-attention 4"],
-        "input_len": ["1 to 1024", "above 8192", "not stated"],
-        "concurrency": ["5 to 32", "above 256"],
-        "version": ["vllm 0.18", "vllm of no stated version"],
-    }
+    assert groups == rows("values", "groups_of_loads")
 
 
 # --- loads that are played through ---------------------------------------------------------------
@@ -473,16 +434,13 @@ def test_servers_without_graphs_of_prompts_launch_them() -> None:
         and not load.drafts
     ]
     undated = [replace(load, engine_version="", date=day) for load in loads[:1] for day in SUMMER]
-    new: dict[bool, list[float]] = {True: [], False: []}
-    old: dict[bool, list[float]] = {True: [], False: []}
     for played in (False, True):
+        seconds: dict[bool, list[float]] = {True: [], False: []}
         for one in plain_scores([*loads, *undated], None, played=played):
-            point = one.point
-            kind = new if point.engine_version == "0.5.12" or point.date == SUMMER[1] else old
-            kind[played].append(one.off["ttft_s"] + math.log(point.ttft_s or 1))
-    for played in (False, True):
-        assert len(new[played]) == len(old[played]) == 2
-        assert max(new[played]) < min(old[played]) - math.log(1.3)
+            is_new = one.point.engine_version == "0.5.12" or one.point.date == SUMMER[1]
+            seconds[is_new].append(one.off["ttft_s"] + math.log(one.point.ttft_s or 1))
+        assert len(seconds[True]) == len(seconds[False]) == 2
+        assert max(seconds[True]) < min(seconds[False]) - math.log(1.3)
 
 
 # --- sources that disagree -----------------------------------------------------------------------
@@ -503,15 +461,11 @@ def residuals(rng: random.Random) -> list[ServedScore]:
 
 
 def remeasured(scores: list[ServedScore], tpot_s: Mapping[int, float]) -> list[ServedScore]:
-    return [
-        replace(
-            score,
-            off={"tpot_s": score.off["tpot_s"] + math.log((score.point.tpot_s or 0) / tpot_s[n])},
-        )
-        if n in tpot_s
-        else score
-        for n, score in enumerate(scores)
-    ]
+    found = list(scores)
+    for n, measured_s in tpot_s.items():
+        off = scores[n].off["tpot_s"] + math.log(present(scores[n].point.tpot_s) / measured_s)
+        found[n] = replace(scores[n], off={"tpot_s": off})
+    return found
 
 
 def test_sources_that_are_off_by_chance_agree() -> None:
