@@ -72,9 +72,7 @@ def speaking(engine: str, chip: str = "h200") -> EngineProfile:
 
 def ends_of(made: SpeedupCurve) -> tuple[Any, Any]:
     """Return how far the band of a speedup reaches down and up, as logarithms."""
-    low, high = made.speedup_low, made.speedup_high
-    assert low is not None
-    assert high is not None
+    low, high = present(made.speedup_low), present(made.speedup_high)
     return np.log(made.speedup / low), np.log(high / made.speedup)
 
 
@@ -167,30 +165,21 @@ def test_a_curve_has_the_width_of_each_of_its_loads() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "placement", "weights", "known"),
-    [
-        ("Qwen/Qwen3-8B", Placement(1), None, True),
-        ("Qwen/Qwen3-8B", Placement(8), None, True),
-        ("Qwen/Qwen3-8B", Placement(1), "int8", False),  # a format
-        ("deepseek-ai/DeepSeek-V3", Placement(8), None, True),
-        ("deepseek-ai/DeepSeek-V3.2", Placement(8), None, False),  # sparse attention
-        ("Qwen/Qwen3-30B-A3B", Placement(8, decode_context_parallel=2), None, False),
-    ],
+    ("model", "placement", "weights", "known"), rows("values", "measured_setups")
 )
 def test_what_nobody_measured_on_a_chip_has_the_bands_of_a_strange_chip(
-    model: str, placement: Placement, weights: str | None, known: bool
+    model: str, placement: dict[str, int], weights: str | None, known: bool
 ) -> None:
-    options = Options(weight_dtype=weights)
-    deployment = Deployment(load_model(model), engine_setup(CHIP, "vllm", placement, options))
+    where, options = Placement(**placement), Options(weight_dtype=weights)
+    deployment = Deployment(load_model(model), engine_setup(CHIP, "vllm", where, options))
     load: dict[str, Any] = {"batch_size": [1, 64], "context_len": 4096, "max_draft_len": 3}
     made = decoding_curve(deployment, EAGLE3, constant_acceptance(0.7), **load)
     near, far = CHIP.engine("vllm"), load_hardware("l40s").engine("vllm")
-    assert near.reach is not None
-    drift = near.reach.speedup_drift, near.reach.drift
-    speaks = (near if known else far).widened(*drift)
+    reach = present(near.reach)
+    speaks = (near if known else far).widened(reach.speedup_drift, reach.drift)
     assert evidence_engine(deployment).served_bands == made.served_bands == speaks.served_bands
     band = present(speaks.band("eagle3"))
-    if not {*deployment_words(deployment)["attention"]} <= {*near.reach.attention}:
+    if not {*deployment_words(deployment)["attention"]} <= {*reach.attention}:
         # A load of 4 requests is as far as anything speaks for a strange kind of attention.
         assert present(band.batch_size) > UNMEASURED_ATTENTION_BATCH
         band = replace(band, batch_size=UNMEASURED_ATTENTION_BATCH)
@@ -200,8 +189,7 @@ def test_what_nobody_measured_on_a_chip_has_the_bands_of_a_strange_chip(
 def test_bands_of_strange_placements_widen_on_strange_chips_too() -> None:
     stages = Placement(1, pipeline_parallel=2)
     deployment = Deployment(MODEL, engine_setup(CHIP, "vllm", stages, None))
-    far, near = load_hardware("l40s").engine("vllm"), CHIP.engine("vllm").reach
-    assert near is not None
+    far, near = load_hardware("l40s").engine("vllm"), present(CHIP.engine("vllm").reach)
     wider = far.widened(near.speedup_drift, near.drift).spread_as(["pp"])
     assert evidence_engine(deployment).bands == wider.bands != far.bands
     # Stages that take turns do what one device does.
@@ -327,8 +315,7 @@ def test_no_stand_in_is_surer_than_a_measured_engine(chip: str) -> None:
             for kind in KINDS:
                 own, far = engine.band(kind), stand_in.band(kind)
                 if own is not None:
-                    assert far is not None
-                    widths = [band.width_at(BATCHES, CONTEXTS) for band in (far, own)]
+                    widths = [present(one).width_at(BATCHES, CONTEXTS) for one in (far, own)]
                     assert not (widths[0] < widths[1]).any(), (kind, name, server)
             # Times of servers: those of one framework speak for that framework alone.
             for figure in SERVED_FIGURES if server in {name, "generic"} else ():
@@ -337,8 +324,7 @@ def test_no_stand_in_is_surer_than_a_measured_engine(chip: str) -> None:
                     for one in (stand_in, engine)
                 )
                 if narrow is not None:
-                    assert wide is not None
-                    assert not (wide < narrow).any(), (figure, name, server)
+                    assert not (present(wide) < narrow).any(), (figure, name, server)
 
 
 @pytest.mark.parametrize("name", ["h100", "mi300x"])
@@ -352,10 +338,8 @@ def test_the_peaks_of_a_measured_chip_under_another_name_are_no_surer(name: str)
     asked |= {"input_len": 1000, "output_len": 500, "max_draft_len": 3}
     widths = []
     for chip in (own, known):
-        (curve,) = predict("Qwen/Qwen3-8B", chip, **asked).curves
-        assert curve.speedup_low is not None
-        assert curve.speedup_high is not None
-        widths.append(np.log(curve.speedup_high / curve.speedup_low)[0, :, 1:])
+        (made,) = predict("Qwen/Qwen3-8B", chip, **asked).curves
+        widths.append(sum(ends_of(made))[0, :, 1:])
     assert (widths[0] >= widths[1] - 1e-12).all()
 
 
@@ -414,7 +398,7 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
     for context_len, widens in ((1500, False), (1501, True)):
         assert ("widen" in how_sure(deployment(REACH), ["eagle3"], context_len, 1)) is widens
     # Of several drafters the band is the widest.
-    measured = Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(CHIP, None, None, None))
+    measured = Deployment(MODEL, engine_setup(CHIP, None, None, None))
     several, wide, narrow = (
         how_sure(measured, kinds, 1024, 8).partition("Of ")[2]
         for kinds in (["eagle3", "dspark"], ["dspark"], ["eagle3"])
@@ -470,17 +454,15 @@ def test_a_chip_of_the_family_is_nearer_than_one_of_no_family() -> None:
 def test_a_release_that_nobody_timed_is_said_and_never_surer() -> None:
     drifting = replace(REACH, versions=("v0.10", "v0.19"), speedup_drift=0.04, drift=0.1)
     for newest, is_new in (("v0.19", True), ("v0.33", False), ("v1.0", False)):
-        timed = replace(drifting, versions=("v0.10", newest))
-        near = near_of(deployment(timed), 1500, 32)
+        served = deployment(replace(drifting, versions=("v0.10", newest)))
+        near, sure = near_of(served, 1500, 32), how_sure(served, ["eagle3"], 1500, 32)
         assert near["release"] == ("none" if is_new else "measured")
         assert ("release 0.33.0" in near["text"]) == is_new
-        assert (
-            "bands here begin at" in how_sure(deployment(timed), ["eagle3"], 1500, 32)
-        ) == is_new
+        assert ("bands here begin at" in sure) == is_new
     # A release that is named was timed.
     old = replace(CHIP.engine("vllm"), reach=drifting).of_release("0.19")
     chip = replace(CHIP, engines={"vllm": old})
-    named = Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(chip, "vllm", None, None))
+    named = Deployment(MODEL, engine_setup(chip, "vllm", None, None))
     assert near_of(named, 1500, 32)["release"] == "measured"
 
 
@@ -499,14 +481,10 @@ def test_no_engine_is_surer_of_newer_releases_than_of_those_that_were_timed() ->
             if reach is None or not known_releases(key):
                 continue
             assert min(reach.drift, reach.speedup_drift) > 0
+            timed = (replace(reach, versions=tags) for tags in ((), ("v0.0",), ("v99.9",)))
+            chips = (replace(chip, engines={key: replace(engine, reach=one)}) for one in timed)
             unknown, new, seen = (
-                Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(made, key, None, None))
-                for tags in ((), ("v0.0",), ("v99.9",))
-                for made in [
-                    replace(
-                        chip, engines={key: replace(engine, reach=replace(reach, versions=tags))}
-                    )
-                ]
+                Deployment(MODEL, engine_setup(made, key, None, None)) for made in chips
             )
             assert all(map(gt, widths(new), widths(seen)))
             assert [*widths(unknown)] == [*widths(new)]
