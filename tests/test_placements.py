@@ -37,7 +37,7 @@ from specroof.latency.setup import (
 )
 from specroof.questions.advise import hosts_of
 from specroof.serving.capacity import expect_spreads
-from specroof.serving.launch import Speculation, follows_load, launch, server_command
+from specroof.serving.launch import Speculation, launch, server_command
 from specroof.serving.workload import prefill_pass
 from strategies import device
 from tables import rows
@@ -351,32 +351,16 @@ def test_a_placement_that_no_framework_has_is_refused() -> None:
     expect_spreads(release("lmstudio"), Placement(pipeline_parallel=2))  # as it runs without a flag
 
 
-def plan(kind: str, family: str = "llama", **more: Any) -> Speculation:
-    words = {"schedule": ((1, 64, 3),), "pipeline_parallel": 2, "draft_model": "me/head"}
-    return Speculation(kind=kind, family=family, **{**words, **more})
-
-
-def test_drafters_that_read_features_need_stages_that_pass_them_on() -> None:
-    for family in ("llama", "qwen3", "kimi_linear", "minimax_m3_vl_text", ""):
-        assert "eagle3" in launch(plan("eagle3", family), "vllm").text
-    for family, server in (("qwen3_5", "vllm"), ("nemotron_h", "vllm@0.24")):
-        assert "mtp" in launch(plan("mtp", family, draft_model=None), server).text
-    assert "eagle3" in launch(plan("eagle3", "qwen3_5", pipeline_parallel=1), "vllm").text
-
-
-def test_sglang_drafts_in_a_pipeline_with_few_algorithms_and_a_variable() -> None:
-    for kind in ("mtp", "eagle"):
-        flags = launch(plan(kind), "sglang")
-        assert flags.environment == "SGLANG_ENABLE_PP_SPEC=1"
-        assert any(flags.environment in note for note in flags.notes)
-    assert launch(plan("eagle", pipeline_parallel=1), "sglang").environment == ""
-
-
-def test_sglang_changes_no_length_in_a_pipeline() -> None:
-    assert follows_load("eagle", "sglang")
-    assert not follows_load("eagle", "sglang", pipeline_parallel=2)
-    assert follows_load("eagle", "vllm", pipeline_parallel=2)
-    flags = launch(plan("eagle", schedule=((1, 8, 3), (9, 64, 1))), "sglang")
-    assert "adaptive" not in flags.text
-    assert any("in a pipeline with the load" in note for note in flags.notes)
-    assert any("was not read" in note for note in launch(plan("eagle3"), "tensorrt-llm").notes)
+@pytest.mark.parametrize(("kind", "shape", "server", "says"), rows("launch", "drafts_in_stages"))
+def test_drafts_run_in_a_pipeline_as_its_server_lets_them(
+    kind: str, shape: dict[str, Any], server: str, says: str
+) -> None:
+    words = {"schedule": ((1, 64, 3),), "pipeline_parallel": 2, "draft_model": "me/head"} | shape
+    plan = Speculation(kind=kind, **words)
+    found = launch(plan, server)
+    notes = " ".join(found.notes)
+    assert says in f"{found.text} {found.environment} {notes}"
+    assert found.environment in notes
+    is_asked_for = server == "sglang" and plan.pipeline_parallel > 1
+    assert found.environment == "SGLANG_ENABLE_PP_SPEC=1" * is_asked_for
+    assert "adaptive" not in found.text

@@ -15,10 +15,10 @@ from specroof.hardware.engine import Band, EngineProfile, Reach
 from specroof.hardware.written import calibrated_yaml
 from specroof.questions.predict import served_bands_line
 from specroof.serving.workload import TURNAROUND_S
+from tables import reads, rows
 
 CHIP = load_hardware("h200")
 WIDE = Band(width=0.4, mean_error=0.2, points=90, engines={"vllm": 90})
-NARROW = Band(width=0.2, mean_error=0.1, points=30, engines={"vllm": 30})
 EAGLE3 = "Qwen/Qwen3-8B -H h200 --drafter eagle3,accept=0.7"
 
 
@@ -66,30 +66,17 @@ def test_json_has_the_ends_of_every_figure(tmp_path: Path) -> None:
             assert row[f"plain_{name}_low"] < row[f"plain_{name}_high"]
 
 
-def bands_line(
-    bands: dict[str, Any], batch: Any = 1, *, requests: bool = True, **more: bool
-) -> str:
-    """Return the line on bands of an engine that has these."""
-    mine = EngineProfile(name="mine", served_bands=bands)
-    return served_bands_line(mine, batch, requests=requests, **more)
-
-
-def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server() -> None:
-    assert served_bands_line(EngineProfile(name="ideal"), 1, requests=False) == ""
-    assert "no band" in bands_line({})
-    # One of the batch sizes lies where no load was measured.
-    some = {"tpot_s": {"to-4": NARROW}}
-    assert "no band" in bands_line(some, [1, 8], requests=False)
-    assert "30 measured loads" in bands_line(some, [1, 4], requests=False)
-    # Loads that are played through have a TTFT of their own; a band of -89% to +802% says nothing.
-    wide = Band(width=2.2, mean_error=5, points=40)
-    both = {"ttft_s": {"any": NARROW}, "played_ttft_s": {"any": wide}}
-    assert "not usefully predicted here, from 40 measured loads" in bands_line(both, played=True)
-    assert "-18% to +22%, from 30 measured loads" in bands_line(both)
-    # Decoding alone has the steps of loads that are played through, without prompts among them.
-    steps = {"tpot_s": {"any": wide}, "played_tpot_s": {"any": NARROW}}
-    assert "30 measured loads" in bands_line(steps, requests=False)
-    assert "40 measured loads" in bands_line(steps)
+@pytest.mark.parametrize(
+    ("engine", "bands", "batch", "asked", "says"), rows("values", "lines_of_bands")
+)
+def test_an_engine_without_served_loads_says_so_and_the_ideal_one_has_no_server(
+    engine: str, bands: dict[str, Any], batch: list[int], asked: dict[str, bool], says: str
+) -> None:
+    served = {
+        name: {load: Band(**band) for load, band in cells.items()} for name, cells in bands.items()
+    }
+    profile = EngineProfile(name=engine, served_bands=served)
+    assert reads(served_bands_line(profile, batch, **asked), says)
 
 
 def test_the_flag_that_plays_requests_is_named_where_it_helps() -> None:
