@@ -99,28 +99,18 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "engine", "clients", "lengths", "hits"),
-    [
-        (vllm_page, "vllm", 32, (3000, 500), 0.0),
-        (vllm_page, "vllm", 8, (8000, 200), 0.75),
-        (sglang_page, "sglang", 32, (3000, 500), 0.0),
-        (vllm_page, "vllm", 1, (2000, 300), 0.0),
-    ],
+    ("engine", "clients", "lengths", "hits"), rows("values", "doctor_steady_loads")
 )
 def test_a_server_that_does_as_predicted_is_not_off(
-    saved: Any, page: Any, engine: str, clients: int, lengths: tuple[int, int], hits: float
+    saved: Any, engine: str, clients: int, lengths: dict[str, int], hits: float
 ) -> None:
-    (whole,) = predict(
-        SERVED, CHIP, engine=engine, drafters=COUNTED, concurrency=clients, steady=True,
-        input_len=lengths[0], output_len=lengths[1], prefix_hit_rate=hits,
-    ).end_to_end  # fmt: skip
+    page: Any = vllm_page if engine == "vllm" else sglang_page
+    asked: dict[str, Any] = {"engine": engine, "concurrency": clients, "steady": True, **lengths}
+    (whole,) = predict(SERVED, CHIP, drafters=COUNTED, prefix_hit_rate=hits, **asked).end_to_end
     tpot_s, rate = (float(one[0, 0, 5]) for one in (whole.tpot_s, whole.tokens_per_s))
     # Little: requests that end in a second, times the seconds that each decodes.
-    decoding = rate / lengths[1] * tpot_s * (lengths[1] - 1)
-    life = replace(
-        LIFE, running=decoding, round_s=tpot_s * LIFE.tokens_per_round, input_len=lengths[0],
-        output_len=lengths[1],
-    )  # fmt: skip
+    decoding = rate / lengths["output_len"] * tpot_s * (lengths["output_len"] - 1)
+    life = replace(LIFE, running=decoding, round_s=tpot_s * LIFE.tokens_per_round, **lengths)
 
     def shown(one: Life, prompts: float) -> str:
         counts = {"prompt_tokens_total": prompts, "prompt_tokens_cached_total": hits * prompts}
@@ -235,13 +225,7 @@ def test_look_ups_are_predicted_as_they_match_and_no_further(saved: Any) -> None
     assert counted_at.change.measured == 5
 
 
-@pytest.mark.parametrize(
-    ("name", "is_other"),
-    [
-        *((SERVED, False), ("/models/qwen3-8b/", False), ("", False)),
-        *(("Qwen/Qwen3-32B", True), ("Qwen/Qwen3-8B-FP8", True)),
-    ],
-)
+@pytest.mark.parametrize(("name", "is_other"), rows("values", "doctor_served_names"))
 def test_a_server_of_another_model_is_noted(saved: Any, name: str, is_other: bool) -> None:
     found = of(saved(vllm_page(LIFE, model=name), vllm_page(LATER, model=name)))
     assert any("calls its model" in note for note in found.notes) == is_other
@@ -395,16 +379,7 @@ def test_devices_and_formats_are_those_of_the_server(saved: Any) -> None:
     assert of(launched(quantization="fp8"), options=options).setup.options.weight_dtype == "fp8"
 
 
-@pytest.mark.parametrize(
-    ("says", "framework", "counts"),
-    [
-        ("0.5.9", None, "0.5.9"),
-        ("0.5.17.post1", "sglang", "0.5.14"),
-        ("0.4.6", None, "0.5.9"),  # older than all
-        ("main", None, "0.5.23"),
-        ("0.5.9", "sglang@0.5.14", "0.5.14"),
-    ],
-)
+@pytest.mark.parametrize(("says", "framework", "counts"), rows("values", "doctor_releases"))
 def test_the_release_is_that_of_the_server(
     saved: Any, says: str, framework: str | None, counts: str
 ) -> None:

@@ -19,13 +19,8 @@ from tiny_configs import changed
 TOOLS: dict[str, dict[str, Any]] = rows("values", "tool_results")
 SGLANG, VLLM = TOOLS["sglang"], TOOLS["vllm"]
 #: Columns of a table: of passes alone, of whole requests, and of timed passes.
-STEPS = "batch_size,context_len,draft_len,tokens_per_s"
-HEADERS = {
-    "steps": STEPS,
-    "requests": f"{STEPS},input_len,output_len",
-    "passes": f"{STEPS},positions,pass_s",
-    "tpot": f"{STEPS},tpot_ms,input_len",
-}
+HEADERS: dict[str, str] = rows("refusals", "benchmark_headers")
+STEPS = HEADERS["steps"]
 
 
 def one(tool: str, **changes: Any) -> Any:
@@ -169,10 +164,8 @@ def test_a_broken_acceptance_file_is_one_line(text: str, says: str) -> None:
 
 
 def test_a_histogram_that_is_no_list_says_nothing_about_rounds() -> None:
-    text = (
-        '{"num_speculative_tokens": 1, "marginal_accept_rates": [0.5],'
-        ' "acceptance_length_histogram": "many"}'
-    )
+    rates = {"num_speculative_tokens": 1, "marginal_accept_rates": [0.5]}
+    text = json.dumps(rates | {"acceptance_length_histogram": "many"})
     assert parse_profiles(text, "f")[0].n_rounds is None
 
 
@@ -186,19 +179,7 @@ def test_a_label_without_end_is_read_quickly() -> None:
 
 TRACES = rows("results", "traces")
 OWN, AZURE, MOONCAKE = (TRACES[name][0] for name in ("own", "azure", "mooncake"))
-SENT: dict[str, Any] = {
-    "request_rate": 4.0,
-    "max_concurrency": None,
-    "input_lens": [100, 50, 80],
-    "output_lens": [20, 0, 30],  # the second failed
-    "start_times": [7.5, 7.25, 7.0],
-}
-WAITED: dict[str, Any] = {
-    "max_concurrency": 4,
-    "input_lens": [100, 50],
-    "output_lens": [20, 30],
-    "cached_tokens": [100, 16],
-}
+SENT, WAITED = (rows("results", "sent_requests")[name] for name in ("by_rate", "by_clients"))
 
 
 def listed(text: str, **settings: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from specroof.scoring.bands import (
 )
 from specroof.scoring.scores import Scored
 from specroof.scoring.served import ServedScore, ServedValidation
+from tables import present
 
 # --- of served requests ---------------------------------------------------------------------------
 
@@ -124,9 +125,7 @@ def misses(engine: str, kind: str, offs: dict[str, float]) -> list[Miss]:
 
 
 def band(seen: list[Miss], engine: str = "vllm", kind: str = "mtp", **more: Any) -> Band:
-    found = band_of(seen, engine, kind, **more)
-    assert found is not None
-    return found
+    return present(band_of(seen, engine, kind, **more))
 
 
 def test_a_band_knows_how_far_its_points_reach_where_acceptance_was_known() -> None:

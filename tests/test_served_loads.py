@@ -130,17 +130,9 @@ def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key:
 # --- scores --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "load",
-    [
-        LOAD,
-        replace(LOAD, shortest=0.8),
-        replace(LOAD, quantization="fp8", kv_cache="fp8"),
-        replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, expert_parallel=4),
-        replace(LOAD, model="Qwen/Qwen3-30B-A3B", tensor_parallel=4, attention_data_parallel=4),
-    ],
-)
-def test_a_load_is_scored_by_what_predict_says(load: Measurement) -> None:
+@pytest.mark.parametrize("changes", rows("values", "scored_loads"))
+def test_a_load_is_scored_by_what_predict_says(changes: dict[str, Any]) -> None:
+    load = replace(LOAD, **changes)
     figures = answered(load, [16])
     tpot_s, tokens_per_s = (float(figures[name][0, 0]) for name in ("tpot_s", "tokens_per_s"))
     measured = replace(load, tpot_s=tpot_s * 1.25, tokens_per_s=tokens_per_s / 1.25)

@@ -284,20 +284,7 @@ def test_groups_of_prefill_workers_have_prompts_of_their_own() -> None:
     assert prompt_times(Deployment(model, whole), prompt, 1).most == 1
 
 
-@pytest.mark.parametrize(
-    ("model", "token_bytes", "sequence_bytes"),
-    [
-        ("Qwen/Qwen3-8B", TOKEN_BYTES, 0),
-        ("deepseek-ai/DeepSeek-R1", 61 * (512 + 64) * 2, 0),
-        # 16 layers with 4 heads of 256; 48 of linear attention: 48 heads of 128 by 128 in float32,
-        # and three columns of a convolution over keys, queries and values.
-        (
-            "Qwen/Qwen3.5-27B",
-            16 * 2 * 4 * 256 * 2,
-            48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 * 128 + 48 * 128) * 2),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("model", "token_bytes", "sequence_bytes"), rows("values", "moved_caches"))
 def test_caches_are_moved_whole(model: str, token_bytes: int, sequence_bytes: int) -> None:
     served = deployment_of(model, chip="b300", devices=1)
     split = Split(setup_of("b300"), 1, 1, 10e9)
