@@ -367,8 +367,6 @@ REACH = Reach(
     drafted_context_len=1500,
 )
 
-NO_BANDS = EngineProfile(name="mine")
-
 
 def deployment(
     reach: Reach | None,
@@ -406,7 +404,7 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
     assert several == wide != narrow
     # An engine that knows no evidence says nothing.
     assert nearness(deployment(None), ["eagle3"], 1, 1) is None
-    assert list(evidence_notes(deployment(None), "eagle3", 1, 1, NO_BANDS)) == []
+    assert list(evidence_notes(deployment(None), "eagle3", 1, 1, EngineProfile(name="mine"))) == []
 
 
 @pytest.mark.parametrize(("changes", "load", "said"), rows("values", "reach"))

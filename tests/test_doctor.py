@@ -102,7 +102,7 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
     ("engine", "clients", "lengths", "hits"), rows("values", "doctor_steady_loads")
 )
 def test_a_server_that_does_as_predicted_is_not_off(
-    saved: Any, engine: str, clients: int, lengths: dict[str, int], hits: float
+    saved: Any, engine: str, clients: int, lengths: dict[str, Any], hits: float
 ) -> None:
     page: Any = vllm_page if engine == "vllm" else sglang_page
     asked: dict[str, Any] = {"engine": engine, "concurrency": clients, "steady": True, **lengths}
@@ -164,15 +164,16 @@ def test_rounds_that_did_not_draft_are_predicted_as_plain_steps(saved: Any, ende
 
 def test_a_server_of_llama_cpp_is_read(saved: Any) -> None:
     # One request at a time, 100 ms for 4 tokens; then 10 tokens a second without drafts.
-    def page(shown: dict[str, float], counted: dict[str, float], seconds: float) -> str:
-        values = shown | {name: each * seconds for name, each in counted.items()}
-        return "".join(f"llamacpp:{name} {value}\n" for name, value in values.items())
-
     def answer(server: str) -> Diagnosis:
-        told = rows("values", "llama_cpp_metrics")[server]
+        shown, counted = rows("values", "llama_cpp_metrics")[server]
+
+        def page(seconds: float) -> str:
+            values = shown | {name: each * seconds for name, each in counted.items()}
+            return "".join(f"llamacpp:{name} {value}\n" for name, value in values.items())
+
         return doctor(
-            "Qwen/Qwen3.6-27B", "rtx-4090", pages=saved(page(*told, 100), page(*told, 160)),
-            options={"weight_dtype": "q4_k_m"}, drafter="mtp", wait_s=60.0, context_len=2000,
+            "Qwen/Qwen3.6-27B", "rtx-4090", pages=saved(page(100), page(160)), drafter="mtp",
+            options={"weight_dtype": "q4_k_m"}, wait_s=60.0, context_len=2000,
         )  # fmt: skip
 
     found = answer("drafts")

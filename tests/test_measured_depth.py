@@ -88,3 +88,12 @@ def test_without_a_band_a_longer_draft_is_said_alone() -> None:
     longest = curve.worth_measuring.item()
     assert f"{longest} drafts" in note
     assert f"{curve.speedup[0, 0, longest]:.2f}x at batch 1," in note
+
+
+def test_of_requests_at_a_rate_the_best_measured_length_has_the_band_of_a_replay() -> None:
+    asked: dict[str, Any] = REQUESTS | {"rate": 2.0, "requests": 20}
+    (one,) = specroof.predict(MODEL, CHIP, drafters=MEASURED["length"], **asked).outcomes
+    low, usual = (
+        present(ends)[0, 0] for ends in (present(one.speedup_ends)[0], one.curve.speedup_low)
+    )
+    assert np.flatnonzero(low != usual).tolist() == [DEPTH]

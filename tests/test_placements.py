@@ -355,8 +355,8 @@ def test_a_placement_that_no_framework_has_is_refused() -> None:
 def test_drafts_run_in_a_pipeline_as_its_server_lets_them(
     kind: str, shape: dict[str, Any], server: str, says: str
 ) -> None:
-    words = {"schedule": ((1, 64, 3),), "pipeline_parallel": 2, "draft_model": "me/head"} | shape
-    plan = Speculation(kind=kind, **words)
+    usual: dict[str, Any] = {"schedule": ((1, 64, 3),), "pipeline_parallel": 2}
+    plan = Speculation(kind=kind, **usual | {"draft_model": "me/head"} | shape)
     found = launch(plan, server)
     notes = " ".join(found.notes)
     assert says in f"{found.text} {found.environment} {notes}"

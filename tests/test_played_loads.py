@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from commands import Terminal, answered, invoked, run
 from gridded import gridded
 from specroof import (
-    OptionError,
     advise,
     breakeven,
     frontier,
@@ -181,12 +180,11 @@ def test_releases_that_guess_lengths_run_more_at_once() -> None:
     assert min(more) > 1.1
 
 
-@pytest.mark.parametrize("target", [{"ttft_s": 0.5}, {"tpot_s": 0.01}])
-def test_every_length_is_played_where_goodput_is_asked_for(target: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("target", "most_s"), [("ttft_s", 0.5), ("tpot_s", 0.01)])
+def test_every_length_is_played_where_goodput_is_asked_for(target: str, most_s: float) -> None:
     lengths: Any = {"concurrency": 4, "input_len": 300, "output_len": 60, "max_draft_len": 5}
-    for told, is_every in ((target, True), ({}, False)):
-        found = predict(MODEL, CHIP, drafters="eagle3,accept-length=2.8@5", **lengths, **told)
-        assert np.isfinite(found.played[0].figures["mean_ttft_s"]).all() == is_every
+    found = predict(MODEL, CHIP, drafters=LONG, **lengths, **{target: most_s})
+    assert np.isfinite(found.played[0].figures["mean_ttft_s"]).all()
 
 
 def test_lengths_that_are_drawn_have_their_mean_in_the_steady_state() -> None:
@@ -529,12 +527,6 @@ def test_better_drafters_for_traces(trace_file: Path) -> None:
     assert traced.workload.output_len == pytest.approx((100 + 300 + 50 + 1) / 4)
     late = worth(MODEL, CHIP, **asked, **REQUESTS, rate=4, requests=30, tpot_s=1e-4)
     assert {row.largest_rate for row in late.rows} == {None}
-    # Two L40S hold 64 GB of weights, and eight of them no 671 GB.
-    for model, more in {"Qwen/Qwen3-32B": "--tp 2", "deepseek-ai/DeepSeek-V3": "more dev"}.items():
-        with pytest.raises(
-            OptionError, match=f"leaves no room for a request on .*; allowed: {more}"
-        ):
-            worth(model, "l40s", **asked, **REQUESTS, rate=1, requests=5)
 
 
 @pytest.mark.parametrize("speedup", [1.5, 0.001])

@@ -366,7 +366,7 @@ def test_tensorrt_llm_drafts_where_it_decodes() -> None:
 def test_workers_start_or_are_refused_as_their_server_does(
     server: str, kind: str | None, place: dict[str, int], family: str, says: str | None
 ) -> None:
-    flags = kind and launch(replace(PLAN, kind=kind), server)
+    flags = launch(replace(PLAN, kind=kind), server) if kind else None
     given = server, flags, Placement(8, **place)
     named: dict[str, Any] = {"input_len": 100.0, "kind": kind or "", "family": family}
     if says is None:
