@@ -93,7 +93,5 @@ def test_without_a_band_a_longer_draft_is_said_alone() -> None:
 def test_of_requests_at_a_rate_the_best_measured_length_has_the_band_of_a_replay() -> None:
     asked: dict[str, Any] = REQUESTS | {"rate": 2.0, "requests": 20}
     (one,) = specroof.predict(MODEL, CHIP, drafters=MEASURED["length"], **asked).outcomes
-    low, usual = (
-        present(ends)[0, 0] for ends in (present(one.speedup_ends)[0], one.curve.speedup_low)
-    )
-    assert np.flatnonzero(low != usual).tolist() == [DEPTH]
+    low, usual = present(one.speedup_ends)[0], present(one.curve.speedup_low)
+    assert np.flatnonzero((low != usual)[0, 0]).tolist() == [DEPTH]

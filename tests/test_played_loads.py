@@ -182,8 +182,8 @@ def test_releases_that_guess_lengths_run_more_at_once() -> None:
 
 @pytest.mark.parametrize(("target", "most_s"), [("ttft_s", 0.5), ("tpot_s", 0.01)])
 def test_every_length_is_played_where_goodput_is_asked_for(target: str, most_s: float) -> None:
-    lengths: Any = {"concurrency": 4, "input_len": 300, "output_len": 60, "max_draft_len": 5}
-    found = predict(MODEL, CHIP, drafters=LONG, **lengths, **{target: most_s})
+    asked: dict[str, Any] = {"concurrency": 4, "input_len": 300, "output_len": 60, target: most_s}
+    found = predict(MODEL, CHIP, drafters=LONG, max_draft_len=5, **asked)
     assert np.isfinite(found.played[0].figures["mean_ttft_s"]).all()
 
 

@@ -40,8 +40,6 @@ from specroof.scoring.left_out import SERVED_GROUPS, served_group
 
 pytestmark = pytest.mark.slow
 
-#: Model, chip and server that launches of prompts are read off.
-LAUNCHED = ("deepseek-ai/DeepSeek-R1", "h200", "sglang")
 #: Whose factors TensorRT-LLM on Hopper has.
 WHOSE = ("all", "tensorrt-llm", "hopper", "tensorrt-llm hopper")
 
@@ -179,7 +177,8 @@ def test_launches_of_prompts_are_read_off_a_server_without_graphs_for_them(
     shared: dict[str, float],
 ) -> None:
     loads = fitted_loads()
-    launched = [load for load in loads if (load.model, load.hardware, load.engine) == LAUNCHED]
+    where = ("deepseek-ai/DeepSeek-R1", "h200", "sglang")
+    launched = [load for load in loads if (load.model, load.hardware, load.engine) == where]
     # Four loads of SGLang 0.5.9 on H200, up to 8 clients, prompts of 1024 tokens: TTFT of 148.7,
     # 149.4, 156.3 and 156.5 ms, a quarter below 149.24; DeepSeek-R1 is 1270 calls. Those of 0.5.12
     # have graphs.
