@@ -133,17 +133,16 @@ def test_what_an_engine_does_not_run_is_refused(
 
 def test_vllm_drafts_up_to_the_modules_of_a_checkpoint_or_a_multiple() -> None:
     # config/speculative.py: "num_speculative_tokens must be divisible by n_predict" beyond it
-    for drafts, servers in {
-        7: ["vllm"],
-        14: ["vllm@0.24"],
-        12: ["sglang"],
-        5: ["vllm@0.19"],
-    }.items():
-        plan = planned("mtp", draft_model=None, modules=7, schedule=((1, 8, drafts),))
-        assert all(launch(plan, server).text for server in servers)
+    five, seven, twelve, fourteen = (
+        planned("mtp", draft_model=None, modules=7, schedule=((1, 8, drafts),))
+        for drafts in (5, 7, 12, 14)
+    )
+    for plan, server in (
+        (five, "vllm@0.19"), (seven, "vllm"), (fourteen, "vllm@0.24"), (twelve, "sglang"),
+    ):  # fmt: skip
+        assert launch(plan, server).text
     for server in ("vllm", "vllm@0.24", "vllm@0.19"):
-        plan = planned("mtp", draft_model=None, modules=7, schedule=((1, 8, 12),))
-        assert "up to 7, or a multiple" in refusal(OptionError, launch, plan, server)
+        assert "up to 7, or a multiple" in refusal(OptionError, launch, twelve, server)
     # A drafter known to 8 drafts runs there, though not with 8.
     request = DeploymentRequest("MiniMaxAI/MiniMax-M3", "b200", framework="vllm")
     assert not request.refusal(load_drafter(f"mtp,rates={'/'.join(['.9'] * 8)}"))
@@ -162,10 +161,7 @@ def test_trees_run_in_sglang_alone() -> None:
 # --- each engine's own counting -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "vllm", "sglang"),
-    rows("launch", "counting"),
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "vllm", "sglang"), rows("launch", "counting"))
 def test_vllm_counts_drafts_and_sglang_the_root_but_for_dspark(
     kind: str, vllm: dict[str, Any], sglang: dict[str, str | None] | None
 ) -> None:
@@ -187,20 +183,14 @@ def test_tensorrt_llm_counts_drafts_of_mtp_in_layers() -> None:
     assert "num_nextn_predict_layers" not in eagle
 
 
-def test_drafters_without_weights_or_in_the_checkpoint_name_none() -> None:
-    shapes: tuple[dict[str, Any], ...] = (
-        {"kind": "mtp", "draft_model": None},
-        {"kind": "ngram", "draft_model": None},
-        {"kind": "ngram"},
-        {"kind": "dspark", "draft_model": None, "in_checkpoint": True},
-    )
-    for shape in shapes:
-        plan = planned(**shape)
-        assert "model" not in vllm_config(plan)
-        assert "--speculative-draft-model-path" not in sglang_flags(plan)
-        assert launch(plan, "vllm").notes == ()
-    assert vllm_config(planned("mtp"))["model"] == "me/head"
-    assert sglang_flags(planned("mtp"))["--speculative-draft-model-path"] == "me/head"
+@pytest.mark.parametrize(("kind", "shape", "weights"), rows("launch", "named_weights"))
+def test_drafters_without_weights_or_in_the_checkpoint_name_none(
+    kind: str, shape: dict[str, Any], weights: str | None
+) -> None:
+    plan = planned(kind, **shape)
+    assert vllm_config(plan).get("model") == weights
+    assert sglang_flags(plan).get("--speculative-draft-model-path") == weights
+    assert launch(plan, "vllm").notes == ()
 
 
 MTP_FAMILIES = rows("launch", "mtp_families")
@@ -239,16 +229,7 @@ def test_models_that_hand_on_no_hidden_states_have_no_drafter_of_them(
         launch(planned(kind, family=lacks), framework)
 
 
-# Tokens by which vocabularies may differ: vllm config/speculative.py and sglang
-# speculative/standalone_worker_v2.py ask for equal ones, llama.cpp for 128 at most
-# (SPEC_VOCAB_MAX_SIZE_DIFFERENCE). Qwen2.5 has 151 936 and 152 064.
-@pytest.mark.parametrize(
-    ("framework", "most"),
-    [
-        *(("vllm", 0), ("sglang", 0)),
-        *((name, 128) for name in ("tensorrt-llm", "llama.cpp", "mlx", "lmstudio")),
-    ],
-)
+@pytest.mark.parametrize(("framework", "most"), rows("launch", "vocabulary_padding").items())
 def test_a_draft_model_needs_the_vocabulary_of_the_model(framework: str, most: int) -> None:
     for apart in (0, 128, 129, 248_320 - 151_936):
         for sizes in ((151_936, 151_936 + apart), (151_936 + apart, 151_936)):
@@ -260,13 +241,12 @@ def test_a_draft_model_needs_the_vocabulary_of_the_model(framework: str, most: i
                     launch(plan, framework)
 
 
-def test_a_draft_model_of_a_family_that_is_not_read_as_its_layers_for_mtp_runs() -> None:
-    both = ("qwen3", "gemma3_text", "kimi_linear", "gpt_oss")
-    vllm, sglang = ("qwen3_moe", "kimi_k2", "nemotron_h"), ("kimi_k3", "llama")
-    for framework, families in {"vllm": both + vllm, "sglang": both + sglang}.items():
-        for family in families:
-            for kind in ("model", "pard") if framework == "vllm" else ("model",):
-                assert launch(planned(kind, draft_family=family), framework).text
+@pytest.mark.parametrize(("framework", "kind", "families"), rows("launch", "draft_families"))
+def test_a_draft_model_of_a_family_that_is_not_read_as_its_layers_for_mtp_runs(
+    framework: str, kind: str, families: list[str]
+) -> None:
+    for family in families:
+        assert launch(planned(kind, draft_family=family), framework).text
 
 
 # mlx_lm/server.py trims the cache of a draft model's target, which states cannot be; Qwen3 has a
@@ -319,12 +299,9 @@ def test_code_of_a_checkpoint_is_run_where_its_config_needs_it(
 def test_the_printed_command_of_a_model_runs_its_code() -> None:
     asked: dict[str, Any] = {"input_len": 1000, "output_len": 100, "concurrency": 4}
     answer = advise("XiaomiMiMo/MiMo-7B-Base", "h100", drafters="mtp,accept=0.8", **asked)
-    page = answer.text().replace("\\\n", " ")
-    commands = [
-        line for line in page.splitlines() if "--model-path" in line or "vllm serve" in line
-    ]
-    assert len(commands) == 2
-    assert all("--trust-remote-code" in command for command in commands)
+    page = answer.text().replace("\\\n", " ").splitlines()
+    commands = [line for line in page if "--model-path" in line or "vllm serve" in line]
+    assert ["--trust-remote-code" in command for command in commands] == [True, True]
 
 
 def test_vllm_drafts_a_dspark_block_whole() -> None:
@@ -390,36 +367,17 @@ def test_drafters_that_run_in_groups_are_told_where_their_head_needs_it() -> Non
         assert "--enable-dp-lm-head" not in sglang_flags(planned(kind))
 
 
-def test_commands_carry_placement_and_formats() -> None:
-    spread = Placement(8, 8, 4)
-    sglang = server_command("sglang", "me/model", spread, weights="fp8", kv_cache="fp8")
-    assert sglang is not None
-    assert sglang.endswith(
-        "--attn-dp-size 4 --ep-size 8 --quantization fp8 --kv-cache-dtype fp8_e4m3"
-    )
-    # 8 devices in 4 groups of 2.
-    assert server_command("vllm", "me/model", spread, kv_cache="bf16") == (
-        "vllm serve me/model --tensor-parallel-size 2 --data-parallel-size 4 "
-        "--enable-expert-parallel --kv-cache-dtype bfloat16"
-    )
-    plain = server_command("sglang", "my model", Placement(2), weights="int4", kv_cache="int8")
-    assert plain == "python -m sglang.launch_server --model-path 'my model' --tp-size 2"
-    assert server_command("vllm", "m", Placement(2)) == "vllm serve m --tensor-parallel-size 2"
-    assert server_command("tensorrt-llm", "m", Placement(2)) == "trtllm-serve m --tp_size 2"
-    assert server_command("tensorrt-llm", "m", spread).endswith("--tp_size 8 --ep_size 8")
-
-
-# vllm config/model.py:1457 and sglang configs/model_config.py:2144: "Quantization method specified
-# in the model config does not match".
-@pytest.mark.parametrize("framework", ["vllm", "sglang", "sglang@0.5.14"])
 @pytest.mark.parametrize(
-    ("name", "is_made"),
-    [
-        ("Qwen/Qwen3-32B", True),
-        *((name, False) for name in ("Qwen/Qwen3-32B-AWQ", "openai/gpt-oss-20b")),
-        *((name, False) for name in ("moonshotai/Kimi-K2.5", "nvidia/Llama-3.1-70B-Instruct-FP8")),
-    ],
+    ("framework", "model", "degrees", "formats", "command"), rows("launch", "spread_commands")
 )
+def test_commands_carry_placement_and_formats(
+    framework: str, model: str, degrees: list[int], formats: dict[str, str], command: str
+) -> None:
+    assert server_command(framework, model, Placement(*degrees), **formats) == command  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang", "sglang@0.5.14"])
+@pytest.mark.parametrize(("name", "is_made"), rows("launch", "made_weights").items())
 def test_weights_are_made_of_checkpoints_that_are_plain(
     framework: str, name: str, is_made: bool
 ) -> None:
@@ -433,8 +391,6 @@ def test_weights_are_made_of_checkpoints_that_are_plain(
     assert is_said is not is_made
 
 
-# get_min_capability of layers/quantization and, for sparse attention, supports_compute_capability
-# of v1/attention/backends/mla/*sparse*.py, in the sources of each release.
 @pytest.mark.parametrize(
     ("name", "framework", "weights", "too_old", "runs"), rows("launch", "chip_limits")
 )
@@ -453,57 +409,24 @@ def test_a_chip_that_a_release_does_not_run_the_checkpoint_on_is_refused(
     assert {setup_on(chip).engine.rules for chip in (runs, None)} == {server}
 
 
-# srt/models/exaone.py:320 and unlimited_ocr.py:324, forward without pp_proxy_tensors; ernie4.py has
-# no Ernie4_5ForCausalLM, which runs as any model of Transformers: in stages from 0.5.14 on.
 @pytest.mark.parametrize(
-    ("family", "framework"),
-    [
-        *(("exaone", f"sglang@{version}") for version in ("0.5.9", "0.5.14", "0.5.23")),
-        ("ernie4_5", "sglang@0.5.9"),
-        ("unlimited_ocr_text", "sglang@0.5.23"),
-        # utils/hf_transformers/config.py:271 runs it as DeepseekOCRForCausalLM.
-        *(("deepseek_ocr2_text", f"sglang@{version}") for version in ("0.5.9", "0.5.14", "0.5.23")),
-    ],
+    ("place", "lacks", "family", "releases", "refusing"), rows("launch", "placed_families")
 )
-def test_a_family_without_a_pipeline_runs_in_one_stage(family: str, framework: str) -> None:
-    model, (server, _, version) = load_model("Qwen/Qwen3-8B"), framework.partition("@")
-    setup = engine_setup(load_hardware("h200"), server, Placement(pipeline_parallel=2), None)
-    with pytest.raises(OptionError, match=f"no pipeline for models of the family {family}"):
-        in_server(replace(model, family=family), setup, ServerSettings(), version)
-
-
-# srt/models: LlamaAttention and Transformers' cut heads over all devices (llama.py:181);
-# phimoe.py:288 and zaya.py:908 refuse groups; exaone4.py gathers their tokens from 0.5.23 on,
-# minimax_m2.py from 0.5.14 on.
-@pytest.mark.parametrize(
-    ("families", "first"),
-    [
-        ("llama gemma4 qwen2 phimoe zaya bloom", 3),
-        ("exaone4", 2),
-        ("minimax_m2", 1),
-        ("qwen3 deepseek_v3 llama4_text", 0),
-    ],
-)
-def test_attention_runs_in_groups_where_heads_are_cut_in_them(families: str, first: int) -> None:
-    place = Placement(tensor_parallel=2, attention_data_parallel=2)
-    setup = engine_setup(load_hardware("h200"), "sglang", place, None)
-    for family in families.split():
-        model = replace(load_model("Qwen/Qwen3-8B"), family=family)
-        for nth, version in enumerate(("0.5.9", "0.5.14", "0.5.23")):
-            if nth >= first:
+def test_sglang_runs_families_in_the_stages_and_groups_that_its_release_has(
+    place: dict[str, int], lacks: str, family: str, releases: list[str], refusing: list[str]
+) -> None:
+    model = replace(load_model("Qwen/Qwen3-8B"), family=family)
+    setup = engine_setup(load_hardware("h200"), "sglang", Placement(**place), None)
+    for version in releases:
+        if version in refusing:
+            with pytest.raises(OptionError, match=f"no {lacks} for models of the family {family}"):
                 in_server(model, setup, ServerSettings(), version)
-                continue
-            with pytest.raises(OptionError, match=f"no groups of attention .* family {family}"):
-                in_server(model, setup, ServerSettings(), version)
+        else:
+            in_server(model, setup, ServerSettings(), version)
 
 
-# vLLM reads sparse latents from 9.0 on, and runs MXFP4 from 8.0 on; SGLang starts from 7.5 on.
 @pytest.mark.parametrize(
-    ("model", "chip", "devices", "weights", "told"),
-    [
-        ("deepseek-ai/DeepSeek-V3.2", "a100", 16, None, ["sglang"]),
-        ("openai/gpt-oss-20b", "v100", 2, "bf16", ["vllm"]),
-    ],
+    ("model", "chip", "devices", "weights", "told"), rows("launch", "servers_of_chips")
 )
 def test_servers_that_run_a_model_on_a_chip_are_told_alone(
     model: str, chip: str, devices: int, weights: str | None, told: list[str]
