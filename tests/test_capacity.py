@@ -318,21 +318,16 @@ def test_longer_contexts_and_drafts_leave_room_for_fewer(
 def test_more_memory_is_room_for_no_fewer(framework: str, gib: int, more: int) -> None:
     # Of the same settings: larger chips take longer chunks by default, and capture more.
     told: dict[str, Any] = {"memory_frac": 0.8, "running": 4096, "chunk": 8192, "capture": 256}
-    found = [
+    less, whole = (
         largest("Qwen/Qwen3.5-4B", framework, chip=chip_of(size), **told)
         for size in (gib, gib + more)
-    ]
-    assert found[0] <= found[1]
+    )
+    assert less <= whole
 
 
 def chip_of(gib: float) -> HardwareProfile:
     peak = replace(CHIP.peak, memory_bytes=gib * GIB)
     return replace(CHIP, peak=peak, usable_memory_bytes=gib * GIB)
-
-
-def free_chip(gib: float, devices: int = 1) -> HardwareProfile:
-    """Return a chip of which SGLang finds so much free: a context, and its peers, take more."""
-    return chip_of(gib + 0.4 + 0.2 * (devices - 1))
 
 
 def test_defaults_limit_what_runs_while_drafting() -> None:
@@ -470,21 +465,14 @@ def test_the_keys_of_an_indexer_are_fp8_in_a_cache_of_any_dtype() -> None:
     assert textbook.need.target.token_bytes == 61 * (1152 + 256)
 
 
-def test_the_attention_of_amd_keeps_a_share_of_sglangs_memory() -> None:
-    # attention_hook.py: aiter leaves 0.85, also of what the user gave.
-    amd = replace(CHIP, vendor="amd")
-    words: tuple[tuple[str, int, float], ...] = (
-        ("Qwen/Qwen3-8B", 1, 0.85),
-        ("deepseek-ai/DeepSeek-V3", 8, 0.85),  # 16 heads on each device
-        ("deepseek-ai/DeepSeek-V3", 4, 1.0),  # 32: another kernel
-        ("deepseek-ai/DeepSeek-V3.2", 8, 1.0),
-        ("deepseek-ai/DeepSeek-V4-Flash", 8, 1.0),
-        ("google/gemma-4-31B-it", 1, 1.0),
-    )
-    for model, devices, share in words:
-        for chip, left in ((CHIP, 1.0), (amd, share)):
-            found = room(model, "sglang", chip=chip, placement=Placement(devices), memory_frac=0.9)
-            assert found.server.memory_frac == 0.9 * left
+@pytest.mark.parametrize(("model", "devices", "share"), rows("values", "attention_of_amd"))
+def test_the_attention_of_amd_keeps_a_share_of_sglangs_memory(
+    model: str, devices: int, share: float
+) -> None:
+    for vendor, left in (("nvidia", 1.0), ("amd", share)):
+        chip = replace(CHIP, vendor=vendor)
+        found = room(model, "sglang", chip=chip, placement=Placement(devices), memory_frac=0.9)
+        assert found.server.memory_frac == 0.9 * left
 
 
 def test_no_more_requests_than_tokens_of_a_pass_run_by_default() -> None:
@@ -493,17 +481,9 @@ def test_no_more_requests_than_tokens_of_a_pass_run_by_default() -> None:
     assert room("Qwen/Qwen3-8B", "vllm", chunk=512).server.running == 512
     with pytest.raises(OptionError, match="running is 600; allowed: at most the 512"):
         room("Qwen/Qwen3-8B", "vllm", chunk=512, running=600)
-    found = specroof.advise(
-        "Qwen/Qwen3-8B",
-        "h100",
-        engine="vllm",
-        drafters="eagle3,accept=0.7",
-        input_len=100,
-        output_len=50,
-        concurrency=300,
-        server={"chunk": 256},
-    )
-    assert found.chips[0].raised == {}
+    load: dict[str, int] = {"input_len": 100, "output_len": 50, "concurrency": 300}
+    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "server": {"chunk": 256}, **load}
+    assert specroof.advise("Qwen/Qwen3-8B", "h100", engine="vllm", **asked).chips[0].raised == {}
 
 
 def test_groups_of_devices_run_requests_of_their_own() -> None:
@@ -543,8 +523,9 @@ def test_slots_and_copies_are_what_one_request_lacks(groups: int, prefix_cache: 
         told |= {"running": 10 * groups - 1}
     told |= {"placement": Placement(groups, attention_data_parallel=groups)}
     need = room(*words, **told).need
-    gib = (need.weight_bytes + need.target.state_bytes) / 0.9 / GIB
-    found = room(*words, chip=free_chip(gib, groups), **told)
+    # A context, and the peers of a device, take what SGLang does not find free.
+    gib = (need.weight_bytes + need.target.state_bytes) / 0.9 / GIB + 0.4 + 0.2 * (groups - 1)
+    found = room(*words, chip=chip_of(gib), **told)
     assert found.largest_batch == 0
     short = float(found.room.short_bytes)
     if not prefix_cache:
@@ -553,7 +534,7 @@ def test_slots_and_copies_are_what_one_request_lacks(groups: int, prefix_cache: 
         pool, cache = need.target.state_bytes * 10 * (1 + 4), float(found.room.cache_bytes)
         assert short == pytest.approx(pool + cache + 100 * MIB - need.target.state_bytes)
     for more, runs in ((-0.01, False), (0.01, True)):
-        chip = free_chip(gib + short / 0.9 / GIB + more, groups)
+        chip = chip_of(gib + short / 0.9 / GIB + more)
         assert (largest(*words, chip=chip, **told) > 0) == runs
 
 
@@ -583,11 +564,9 @@ def test_a_drafter_elsewhere_takes_no_memory_here() -> None:
     assert room("Qwen/Qwen3-8B", "vllm", own, verify=4).need.draft is None
     two = Placement(tensor_parallel=2)
     split, single = (
-        room("Qwen/Qwen3-8B", "vllm", spec, verify=4, placement=two).need.draft
+        present(room("Qwen/Qwen3-8B", "vllm", spec, verify=4, placement=two).need.draft)
         for spec in ("eagle3,accept=0.8", "eagle3,accept=0.8,tp=1")
     )
-    assert split is not None
-    assert single is not None
     assert single.token_bytes == 2 * split.token_bytes
 
 
@@ -625,6 +604,9 @@ def test_what_cannot_be_captured_is_not_reserved() -> None:
     plain = round((80 * 1024 - 13440) / (80 * 1024), 3)
     size = 27 * 1152**2 / (24 * 1024**2)
     assert gemma == pytest.approx(plain * 0.95 * (1 - 0.1 * (size - 1)))
+
+
+MAMBA = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 
 
 def replayed(model: str, framework: str, **told: Any) -> tuple[ServedRoom, ServedRoom]:
@@ -667,7 +649,7 @@ def test_sglang_replays_kimis_states_slot_by_slot() -> None:
 
 def test_sglang_copies_the_states_that_it_cannot_replay() -> None:
     # enable_linear_replayssm_spec is for Gated DeltaNet and Kimi's states alone.
-    copies, replay = replayed("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "sglang")
+    copies, replay = replayed(MAMBA, "sglang")
     assert replay.largest_batch == copies.largest_batch
     assert replay.room.state_bytes == copies.room.state_bytes
 
@@ -681,9 +663,7 @@ def test_vllm_replays_a_state_without_blocks_for_drafts() -> None:
         float(copies.room.state_bytes) * 2 / 5 + inputs
     )
     # Mamba2 has those of 16 tokens besides (mamba_utils.py, append_replayssm_ring).
-    copies, replay = replayed(
-        "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "vllm", prefix_cache=False
-    )
+    copies, replay = replayed(MAMBA, "vllm", prefix_cache=False)
     rows = (float(replay.room.state_bytes) - float(copies.room.state_bytes) / 4) / 20
     # 23 layers of 64 heads of 64 and 8 groups of 128 in bf16, and a step of each head in float32.
     assert rows == pytest.approx(23 * ((64 * 64 + 8 * 128) * 2 + 64 * 4))
@@ -774,12 +754,10 @@ def test_the_shell_prints_json_of_a_batch_that_fits_nowhere() -> None:
     assert "with autoregressive,cost=0.1" in found["warnings"][1]
 
 
-def test_groups_of_devices_are_said_where_their_requests_are_added_up() -> None:
+def test_limits_are_those_of_a_group_of_devices() -> None:
     placed: dict[str, Any] = {"tensor_parallel": 2, "attention_data_parallel": 2}
-    found = capacity("Qwen/Qwen3-30B-A3B", "h100", framework="vllm", engine="vllm", **placed)
-    assert found.notes[0].startswith("2 groups of devices serve separate requests")
-    (row,) = found.rows
-    assert row.largest_batch == 2 * int(row.cache_limit)  # the limits are those of a group
+    (row,) = capacity("Qwen/Qwen3-30B-A3B", "h100", framework="vllm", **placed).rows
+    assert row.largest_batch == 2 * int(row.cache_limit)
 
 
 def test_workers_need_no_link_to_be_counted() -> None:

@@ -22,7 +22,7 @@ from specroof.latency.model import Work
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, _axis, pass_prices
-from specroof.serving.played import Memory, joined, play, steady_rounds
+from specroof.serving.played import Memory, joined, play
 from specroof.serving.workload import (
     Requests,
     Workload,
@@ -395,15 +395,6 @@ def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
     assert "tpot_s" not in alone.summary()
 
 
-def test_clients_send_the_next_request_when_they_have_an_answer() -> None:
-    requests = closed_loop(Workload(50, 30), 5, 40, length_range=(0.5, 1.0), seed=2)
-    run = play(drawn_prices(np.random.default_rng(1)), requests, SHARES, 100)
-    assert "40 requests" in repr(run)
-    # Of five clients, each with a request in flight but while the others finish.
-    assert run.latency_s.sum() / run.duration_s == pytest.approx(5, abs=0.5)
-    assert run.tokens_per_s == pytest.approx(run.output_len.sum() / run.end_s.max())
-
-
 @pytest.mark.parametrize(
     ("tokens", "latency_s", "reach_s"),
     [(101, 0.5, 0.003), (3, 0.001, 0.001), (1, 0.5, 0.5), (3, 0.5, 0.3), (2, 1.25, 1.15)],
@@ -540,24 +531,6 @@ def test_contexts_of_drawn_rounds_end_at_the_length_of_the_answer() -> None:
     rounds = int(played_rounds((0.5,), 40, 1, 1)[0])
     mean = 100 + (40 / rounds) * (rounds - 1) / 2
     assert run.end_s[0] == pytest.approx(rounds * mean)
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_rounds_add_up_as_one_by_one(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    contexts = np.cumsum(1 + 20 * rng.random(5)).tolist()
-    seconds = np.cumsum(rng.random(5)).tolist()
-    grid = Grid([0.0, 1.0], contexts, np.array([seconds, seconds]))
-    start, growth = 120 * rng.random(), 9 * rng.random() + 0.1
-    most = int(rng.integers(1, 40))
-    until_s = math.inf if seed % 3 == 0 else 20 * rng.random()
-    rounds, passed_s = 0, 0.0
-    while rounds < most and passed_s < until_s:
-        passed_s += grid.at(0.0, start + growth * rounds)
-        rounds += 1
-    found = steady_rounds(contexts, seconds, start, growth, most, until_s)
-    assert found[0] == rounds
-    assert found[1] == pytest.approx(passed_s, rel=1e-12)
 
 
 # --- Refusals ------------------------------------------------------------------------------------

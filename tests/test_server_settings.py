@@ -102,44 +102,41 @@ def test_without_overlap_the_device_waits_for_the_host() -> None:
     assert waited[1].tolist() == [0, 0]
     assert replace(told("sglang", overlap=True)[1].engine, graphs=engine.graphs) == engine
     # How sure that is: 6.1 ms elsewhere, three times as much; the band says so.
-    known, wide = engine.band("eagle3"), after.engine.band("eagle3")
-    assert known is not None
-    assert wide is not None
-    assert wide.width == pytest.approx(math.hypot(known.width, 0.3))
+    known, wide = (present(one.band("eagle3")).width for one in (engine, after.engine))
+    assert wide == pytest.approx(math.hypot(known, 0.3))
     _, ideal = told("ideal", overlap=False)
     assert ideal.engine == replace(IDEAL_ENGINE, overlap=False)
     assert model_latency(model, ideal, step).overhead_s == 0
 
 
+def curve_with(engine: str, overlap: Overlap | None, spec: str) -> SpeedupCurve:
+    """Return up to three drafts for one request and for 32, on an H100."""
+    model = load_model("Qwen/Qwen3-8B")
+    bare = engine_setup(load_hardware("h100"), engine, None, None)
+    setup = in_server(model, bare, ServerSettings(overlap=overlap))
+    return decoding_curve(
+        Deployment(model, setup), load_drafter(spec), constant_acceptance(0.6),
+        batch_size=[1, 32], context_len=[900], max_draft_len=3,
+    )  # fmt: skip
+
+
 def test_with_plain_overlap_rounds_alone_wait() -> None:
-    """SGLang's first speculation: plain steps overlap, and a round waits for the host."""
-    model, tokens = load_model("Qwen/Qwen3-8B"), constant_acceptance(0.6)
-    bare = engine_setup(load_hardware("h100"), "sglang", None, None)
-
-    def seconds(overlap: Overlap, spec: str = "eagle3") -> SpeedupCurve:
-        setup = in_server(model, bare, ServerSettings(overlap=overlap))
-        return decoding_curve(
-            Deployment(model, setup), load_drafter(spec), tokens, batch_size=[1, 32],
-            context_len=[900], max_draft_len=3,
-        )  # fmt: skip
-
-    curves: dict[Overlap, SpeedupCurve] = {way: seconds(way) for way in (True, False, "plain")}
-    host_s = bare.engine.host_s + np.array([1, 32]) * bare.engine.host_sequence_s
-    assert host_s == pytest.approx([1.95e-3 + 85e-6, 1.95e-3 + 32 * 85e-6])
-    on, off, plain = curves[True], curves[False], curves["plain"]
+    # SGLang's first speculation: plain steps overlap, and a round waits for the host.
+    ways: tuple[Overlap, ...] = (True, False, "plain")
+    on, off, plain = (curve_with("sglang", way, "eagle3") for way in ways)
+    host_s = [1.95e-3 + 85e-6, 1.95e-3 + 32 * 85e-6]
     assert np.array_equal(plain.decode_s, on.decode_s)
     assert off.decode_s[0] - on.decode_s[0] == pytest.approx(host_s)
     for waiting in (off, plain):  # once a round, however long its drafts
-        assert waiting.round_s[0, :, 1:] - on.round_s[0, :, 1:] == pytest.approx(
-            np.broadcast_to(host_s[:, None], (2, 3))
-        )
-    assert np.array_equal(plain.tokens_per_round, on.tokens_per_round)
-    assert np.array_equal(plain.draft_s, on.draft_s)
-    assert np.array_equal(plain.verify_s, on.verify_s)
+        for drafts in (1, 2, 3):
+            extra_s = waiting.round_s[0, :, drafts] - on.round_s[0, :, drafts]
+            assert extra_s == pytest.approx(host_s)
+    for name in ("tokens_per_round", "draft_s", "verify_s"):
+        assert np.array_equal(getattr(plain, name), getattr(on, name))
     assert [note for note in plain.notes if note.startswith("eagle3 is scheduled synchronously")]
     for spec in ("autoregressive,cost=0.1", "suffix"):  # whatever drafts
-        extra_s = seconds("plain", spec).round_s - seconds(True, spec).round_s
-        assert extra_s[0, :, 3] == pytest.approx(host_s)
+        waiting, free = (curve_with("sglang", way, spec) for way in ("plain", True))
+        assert (waiting.round_s - free.round_s)[0, :, 3] == pytest.approx(host_s)
     _, ideal = told("ideal", overlap="plain")
     assert ideal.engine == replace(IDEAL_ENGINE, overlap="plain")
     assert ideal.engine.band("eagle3") is None
@@ -164,11 +161,10 @@ def test_a_drafting_server_without_overlap_has_other_memory_rules() -> None:
     assert largest[2][1:] == largest[1][1:] != largest[0][1:]
     # Nothing of the host's uncertain seconds cancels: three times as much, by the rounds of SGLang
     # pull request 23000, 5.47 ms and 2.03 ms of waiting for one request, 13.53 and 4.67 for 32.
-    band_of = {way: told("sglang", overlap=way)[1].engine.band("mtp") for way in (True, "plain")}
-    known, wide = band_of[True], band_of["plain"]
-    assert known is not None
-    assert wide is not None
-    unsure = math.sqrt(wide.width**2 - known.width**2)
+    known, wide = (
+        present(told("sglang", overlap=way)[1].engine.band("mtp")).width for way in (True, "plain")
+    )
+    unsure = math.sqrt(wide**2 - known**2)
     for round_ms, host_ms in ((5.47, 2.03), (13.53, 4.67)):
         thrice = math.log((round_ms + 3 * host_ms) / (round_ms + host_ms))
         assert 0.95 * unsure < thrice < 1.02 * unsure
@@ -181,10 +177,8 @@ def test_a_drafting_server_without_overlap_has_other_memory_rules() -> None:
 def test_rounds_wait_of_kinds_that_a_release_schedules_between_passes_unless_it_is_told(
     engine: str, version: str, waiting: tuple[str, ...], other: str
 ) -> None:
-    model, bare = (
-        load_model("Qwen/Qwen3-8B"),
-        engine_setup(load_hardware("h100"), engine, None, None),
-    )
+    model = load_model("Qwen/Qwen3-8B")
+    bare = engine_setup(load_hardware("h100"), engine, None, None)
     usual, stated = (
         in_server(model, bare, ServerSettings(overlap=overlap), version=version)
         for overlap in (None, True)
@@ -199,18 +193,10 @@ def test_look_ups_have_the_rounds_that_were_measured() -> None:
     # Figure 4 of arXiv:2601.11580, vLLM 0.10.1: the engine takes as much of rounds of n-grams as of
     # plain steps. Of SGLang no such figure is known. vLLM 0.33.0 runs suffix trees alone in the
     # model runner whose scheduler waits (config/vllm.py).
-    model = load_model("Qwen/Qwen3-8B")
     said: dict[str, bool] = {}
 
     def added_s(engine: str, kind: str = "ngram", overlap: bool | None = None) -> list[float]:
-        bare = engine_setup(load_hardware("h100"), engine, None, None)
-        setup = in_server(model, bare, ServerSettings(overlap=overlap))
-        drafter = load_drafter(f"{kind},match=0.4,round-s=1e-4")
-        tokens = constant_acceptance(0.6)
-        curve = decoding_curve(
-            Deployment(model, setup), drafter, tokens, batch_size=[1, 32], context_len=[900],
-            max_draft_len=3,
-        )  # fmt: skip
+        curve = curve_with(engine, overlap, f"{kind},match=0.4,round-s=1e-4")
         told = any("scheduled synchronously" in one for one in curve.notes)
         said[f"{engine} {kind} {overlap}"] = told
         rest = curve.round_s - curve.verify_s - curve.draft_s
@@ -327,11 +313,8 @@ def test_an_engine_without_sizes_gets_those_that_were_stated() -> None:
 
 
 def test_a_default_limit_on_running_requests_is_raised_and_a_stated_one_holds() -> None:
-    words: dict[str, Any] = {
-        "drafters": ["eagle3,accept=0.6"],
-        "batch_size": [64],
-        "engine": "sglang",
-    }
+    words: dict[str, Any] = {"drafters": ["eagle3,accept=0.6"], "batch_size": [64]}
+    words |= {"engine": "sglang"}
     found = predict("Qwen/Qwen3-8B", "h100", **words)
     assert np.isfinite(found.curves[0].round_s[0, 0, 1])
     assert [one for one in found.notes if one.startswith("raised limit: --server running=64")]
@@ -341,49 +324,29 @@ def test_a_default_limit_on_running_requests_is_raised_and_a_stated_one_holds() 
 
 
 def test_a_limit_is_raised_as_far_as_ranks_hold_requests_whole() -> None:
-    where: dict[str, Any] = {
-        "tensor_parallel": 8,
-        "expert_parallel": 8,
-        "attention_data_parallel": 8,
-        "engine": "sglang",
-    }
-    model, chip, drafter = "deepseek-ai/DeepSeek-V3.2", "h200", "mtp,accept-length=2.4@3"
+    where: dict[str, Any] = dict.fromkeys(
+        ("tensor_parallel", "expert_parallel", "attention_data_parallel"), 8
+    )
+    where |= {"engine": "sglang", "drafters": ["mtp,accept-length=2.4@3"]}
+    served = ("deepseek-ai/DeepSeek-V3.2", "h200")
+    load: dict[str, Any] = {"input_len": 4000, "output_len": 1000, "steady": True}
 
     def held(told: int) -> int:
-        rows = capacity(
-            model, chip, **where, drafters=[drafter], context_len=5000, server={"running": told}
-        ).rows
-        return rows[-1].largest_batch
+        found = capacity(*served, **where, context_len=5000, server={"running": told})
+        return found.rows[-1].largest_batch
 
     most = max(told for told in range(8, 1025, 8) if held(told) == told)
     for clients in (512, 1000, 1024):  # no more clients take a limit away
-        found = predict(
-            model, chip, **where, drafters=[drafter], input_len=4000, output_len=1000,
-            concurrency=[clients], steady=True,
-        )  # fmt: skip
+        found = predict(*served, **where, **load, concurrency=[clients])
         assert any(f"--server running={min(clients, most)} " in note for note in found.notes)
 
 
-@pytest.mark.parametrize(
-    ("server", "groups", "clients", "told"),
-    [
-        ("sglang", 1, 2400, 4096),  # of a batch, the next power of two
-        ("vllm", 8, 2400, None),  # 300 of each group, which its default of 1024 lets run
-        ("vllm@0.24", 8, 16000, 2048),
-        ("tensorrt-llm", 8, 2400, None),
-    ],
-)
+@pytest.mark.parametrize(("server", "groups", "clients", "told"), rows("values", "raised_limits"))
 def test_a_limit_is_what_the_flag_of_its_server_counts(
     server: str, groups: int, clients: int, told: int | None
 ) -> None:
-    # SGLang shares --max-running-requests out (managers/scheduler.py); each engine of vLLM has a
-    # scheduler of --max-num-seqs (v1/core/sched/scheduler.py).
-    where: dict[str, Any] = {
-        "tensor_parallel": 8,
-        "attention_data_parallel": 8,
-        "framework": server,
-        "drafters": ["mtp,accept-length=1.9@1"],
-    }
+    where: dict[str, Any] = {"tensor_parallel": 8, "attention_data_parallel": 8}
+    where |= {"framework": server, "drafters": ["mtp,accept-length=1.9@1"]}
     stated = capacity("deepseek-ai/DeepSeek-V3", "b200", **where, server={"running": 64})
     assert {row.largest_batch for row in stated.rows} == {64 * groups}
     found = predict("deepseek-ai/DeepSeek-V3", "b200", **where, batch_size=[clients], context_len=9)
@@ -402,21 +365,16 @@ def test_sglang_says_how_it_was_launched() -> None:
     found = facts()
     assert found.launched is not None
     assert found.launched.method == "EAGLE3"
-    assert replace(found, launched=None) == ServerFacts(
-        framework="sglang",
-        version="0.5.23",
-        model_path="Qwen/Qwen3-8B",
-        # 48 in its arguments, and room for 4 by its scheduler.
-        settings=ServerSettings(
-            memory_frac=0.85, running=4, overlap=True, chunk=8192, mixed=False, prefix_cache=True
-        ),
-        steps=3,
-        verified=4,
-        tensor_parallel=1,
-        expert_parallel=1,
-        attention_data_parallel=1,
-        pipeline_parallel=1,
+    degrees: dict[str, Any] = dict.fromkeys(
+        ("tensor_parallel", "expert_parallel", "attention_data_parallel", "pipeline_parallel"), 1
     )
+    # 48 in its arguments, and room for 4 by its scheduler.
+    settings = ServerSettings(
+        memory_frac=0.85, running=4, overlap=True, chunk=8192, mixed=False, prefix_cache=True
+    )
+    whose: dict[str, Any] = {"framework": "sglang", "version": "0.5.23"}
+    whose |= {"model_path": "Qwen/Qwen3-8B", "settings": settings, "steps": 3, "verified": 4}
+    assert replace(found, launched=None) == ServerFacts(**whose, **degrees)
 
 
 @pytest.mark.parametrize(("changes", "says"), rows("results", "server_infos"))
@@ -427,12 +385,10 @@ def test_what_sglang_says_is_read_by_key(changes: dict[str, Any], says: dict[str
 
 def test_what_vllm_says() -> None:
     models = {"object": "list", "data": [{"id": "prod", "root": "/models/a"}, {"id": "lora"}]}
-    assert server_facts(json.dumps(models), source="page") == ServerFacts(
-        roots={"prod": "/models/a"}
-    )
-    assert server_facts('{"version": "0.33.0"}', source="page") == ServerFacts(
-        framework="vllm", version="0.33.0"
-    )
+    found = server_facts(json.dumps(models), source="page")
+    assert found == ServerFacts(roots={"prod": "/models/a"})
+    release = server_facts('{"version": "0.33.0"}', source="page")
+    assert release == ServerFacts(framework="vllm", version="0.33.0")
     labels = {
         "block_size": "16", "cache_dtype": "fp8_e5m2", "enable_prefix_caching": "False",
         "gpu_memory_utilization": "0.92",
@@ -449,17 +405,13 @@ def test_of_two_pages_that_say_the_same_the_first_counts() -> None:
     assert all_facts([]) == ServerFacts()
 
 
-def line(**server: Any) -> str:
+def result(**server: Any) -> Measurement:
     figures = {
         "backend": "sglang", "max_concurrency": 4, "completed": 16, "duration": 10.0,
         "total_input_tokens": 1600, "total_output_tokens": 1600, "output_throughput": 160.0,
         "server_info": {"tp_size": 1, **server},
     }  # fmt: skip
-    return json.dumps(figures)
-
-
-def result(**server: Any) -> Measurement:
-    (point,) = read_benchmark(line(**server), source="bench.jsonl")
+    (point,) = read_benchmark(json.dumps(figures), source="bench.jsonl")
     return point
 
 
@@ -469,19 +421,17 @@ def test_results_say_what_their_server_was_told() -> None:
         "chunked_prefill_size": -1, "enable_mixed_chunk": False, "disable_radix_cache": True,
     }  # fmt: skip
     first, second = result(**told), result(**told | {"chunked_prefill_size": 2048})
-    assert first.server == ServerSettings(
+    stated = ServerSettings(
         memory_frac=0.83, running=48, overlap=False, chunk=0, mixed=False, prefix_cache=False
     )
-    assert second.server is not None
-    assert second.server.chunk == 2048
+    assert first.server == stated
+    assert second.server == replace(stated, chunk=2048)
     silent = result()
     assert silent.server is None
     # What all say that say anything, and what was asked for where they say nothing.
     asked = ServerSettings(capture=64, overlap=False)
-    agreed = server_told([first, second, silent], asked)
-    assert agreed == ServerSettings(
-        memory_frac=0.83, running=48, overlap=False, mixed=False, prefix_cache=False, capture=64
-    )
+    agreed = replace(stated, chunk=None, capture=64)
+    assert server_told([first, second, silent], asked) == agreed
     # SGLang's first speculation: a plain result and one with drafts say what each server did.
     plain = result(disable_overlap_schedule=False)
     drafting = result(

@@ -6,7 +6,6 @@ from math import ceil, comb
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ from specroof import (
     speedup_curve,
 )
 from specroof.architecture.base import Routing
+from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.cost.forward import joined_routing
 from specroof.drafters.kinds import autoregressive_drafter
@@ -56,7 +56,6 @@ from specroof.speedup.curve import decoding_curve, engine_pass_s
 from specroof.speedup.result import SpeedupCurve
 from tables import present, rows
 
-Array = npt.NDArray[np.float64]
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
 positive = st.floats(min_value=1e-4, max_value=10)
 
@@ -201,7 +200,12 @@ def whole_of(name: str, **told: Any) -> EndToEnd:
 def test_requests_keep_their_identities(name: str, answer: int) -> None:
     found = whole_of(name, output_len=answer)
     clients = np.broadcast_to(found.curve.batch_size[None, :, None], found.speedup.shape)
+    # Little 1961: of all that are sent, and of those that run; they wait for the rest of the time.
     np.testing.assert_allclose(found.requests_per_s * found.answer_s, clients, rtol=1e-9)
+    running = np.broadcast_to(found.curve.running_batch, clients.shape)
+    np.testing.assert_allclose(found.requests_per_s * found.service_s, running, rtol=1e-9)
+    waits_s = found.answer_s - found.service_s
+    np.testing.assert_allclose(found.ttft_s - found.first_s, waits_s, atol=1e-9)
     np.testing.assert_allclose(found.tokens_per_s, found.requests_per_s * answer, rtol=1e-9)
     if answer > 1:
         total = found.ttft_s + (answer - 1) * found.tpot_s
@@ -304,23 +308,13 @@ def test_a_request_holds_all_that_it_may_verify(
     assert held.tolist() == [(4096 + 2 * one) * layers * 8 * 128 * 2 * 2 for one in verified]
 
 
-def test_requests_keep_the_identity_of_little() -> None:
-    found = of_27b(concurrency=[1, 16, 64], input_len=4000, output_len=500, steady=True)
-    (whole,) = found.counted
-    per_s = whole.tokens_per_s / 500
-    clients = np.broadcast_to(np.array([1, 16, 64])[None, :, None], per_s.shape)
-    # Little 1961: of all that are sent, and of those that run; they wait for the rest of the time.
-    np.testing.assert_allclose(per_s * whole.answer_s, clients)
-    running = np.broadcast_to(whole.curve.running_batch, per_s.shape)
-    np.testing.assert_allclose(per_s * whole.service_s, running)
-    waits_s = whole.answer_s - whole.service_s
-    np.testing.assert_allclose(whole.ttft_s - whole.first_s, waits_s, atol=1e-9)
-    assert np.all(whole.effective_batch <= whole.curve.running_batch)
-    # Waiting is what is left: all that run share the server as 43 clients would.
-    runs = float(present(whole.curve.running)[0, 2, 0])
-    alone = of_27b(concurrency=[runs], input_len=4000, output_len=500, steady=True).counted[0]
-    assert whole.tokens_per_s[0, 2, 0] == pytest.approx(alone.tokens_per_s[0, 0, 0])
-    assert whole.answer_s[0, 2, 0] == pytest.approx(alone.answer_s[0, 0, 0] * 64 / runs)
+def test_those_that_run_share_the_server_as_so_many_clients_would() -> None:
+    lengths: dict[str, Any] = {"input_len": 4000, "output_len": 500, "steady": True}
+    (whole,) = of_27b(concurrency=[64], **lengths).counted
+    runs = float(present(whole.curve.running)[0, 0, 0])
+    (alone,) = of_27b(concurrency=[runs], **lengths).counted
+    assert whole.tokens_per_s[0, 0, 0] == pytest.approx(alone.tokens_per_s[0, 0, 0])
+    assert whole.answer_s[0, 0, 0] == pytest.approx(alone.answer_s[0, 0, 0] * 64 / runs)
 
 
 def test_a_batch_beyond_capacity_has_no_figures() -> None:
@@ -361,12 +355,6 @@ def test_each_size_that_runs_is_priced_once_whatever_their_order() -> None:
         np.testing.assert_array_equal(held.round_s[0, place, fits], curve.round_s[0, alone, fits])
     assert np.isnan(held.round_s[0, 2]).all()
     np.testing.assert_array_equal(queued.round_s[0], curve.round_s[0, [1, 0, 2]])
-
-
-def test_without_lengths_a_token_takes_its_share_of_a_round() -> None:
-    (found,) = of_27b(batch_size=4).outcomes
-    each = found.decoding
-    np.testing.assert_allclose(found.tpot_s, each.round_s / each.tokens_per_round)
 
 
 def test_the_ideal_engine_has_no_end_unless_asked_for() -> None:
@@ -437,9 +425,7 @@ def toy_s(
     return np.asarray(pass_s(tokens))
 
 
-def times_of(
-    toy: Toy, *, engine: EngineProfile = NOTHING_ADDED
-) -> tuple[RequestLoad, RequestTimes]:
+def times_of(toy: Toy, engine: EngineProfile = NOTHING_ADDED) -> tuple[RequestLoad, RequestTimes]:
     load = RequestLoad(
         new_len=float(toy.prompt),
         output_len=float(toy.answer),
@@ -470,7 +456,7 @@ def played(toy: Toy, requests: int = 9000) -> tuple[float, float, float]:
     alone_s = pass_s(tokens)
 
     def grid(x: Array, y: Array, seconds: Array) -> Grid:
-        return Grid(x.tolist(), y.tolist(), np.asarray(seconds))
+        return Grid(x.tolist(), y.tolist(), seconds)
 
     either, nothing = np.array([0.0, 1e6]), np.zeros((len(batches), 2))  # whatever the context
     # Passes that prompts share with decoding draft for those that are through, too.
@@ -518,7 +504,7 @@ def test_rates_and_times_are_those_of_a_server_that_is_played(name: str) -> None
 def test_what_a_request_takes_delays_those_that_start_with_it() -> None:
     slow = EngineProfile(name="slow", request_overhead_s=0.001)
     toy = Toy(64, 2048, 64, chunk=8192)
-    (_, free), (_, taken) = (times_of(toy, engine=one) for one in (NOTHING_ADDED, slow))
+    (_, free), (_, taken) = (times_of(toy, one) for one in (NOTHING_ADDED, slow))
     # Whoever starts is taken alone.
     assert taken.first_s - free.first_s == pytest.approx(0.001)
     assert taken.wait_s - free.wait_s == pytest.approx(0.001)
@@ -594,17 +580,6 @@ def test_a_pass_without_end_takes_every_prompt_at_once() -> None:
     assert 1 < two.own_prompts < 1 + 2 / 102
 
 
-def test_plain_tokens_beside_prompts_slow_a_request_down() -> None:
-    shape = {"new_len": 1000, "budget": 8192, "positions": 1}
-    drafts = shared_passes(32, 50.0, **shape)
-    plain = shared_passes(32, 50.0, **shape, slowed=4.0)
-    share = float(plain.mixed_frac)
-    # 200 tokens, four in a pass without prompts and one in a pass with them.
-    assert plain.decoded == pytest.approx(200 / (4 - 3 * share))
-    assert plain.decoded > drafts.decoded
-    assert plain.started < drafts.started
-
-
 @pytest.mark.parametrize(("total", "shared"), [(5, 0), (5, 2)])
 def test_experts_of_two_batches_are_counted_over_all_choices(total: int, shared: int) -> None:
     for one, other in product(range(total + 1), repeat=2):
@@ -614,18 +589,6 @@ def test_experts_of_two_batches_are_counted_over_all_choices(total: int, shared:
             Routing(total, 1, shared, np.array(1.0), np.array(hit + shared)) for hit in (one, other)
         ]
         assert joined_routing(*batches).hit == pytest.approx(np.mean(visited) + shared)
-
-
-def test_prompts_pass_together_as_far_as_a_pass_has_room() -> None:
-    # Four prompts of 500 tokens fit a pass of 2048, all of them one without a limit.
-    for count, chunk, new_len, together, pieces in (
-        (3, 2048, 500, 3, 1),
-        (40, 0, 500, 40, 1),
-        (8.192, 2048, 500, 4.096, 1),  # two passes of 4.096
-        (2, 2048, 5000, 1, 3),  # long ones take 3 passes each, one prompt after another
-    ):
-        groups = [float(number) for number in prompt_groups(new_len, count, chunk)]
-        assert groups == pytest.approx([together, pieces])
 
 
 @pytest.mark.parametrize(
@@ -643,16 +606,6 @@ def test_groups_of_prompts_pass_one_after_another(
     times = timing(SERVED, lambda *_, **__: np.ones(()), np.ones(()), NOTHING_ADDED)
     assert float(times.wait_s * running) == pytest.approx(all_s)
     assert float(times.first_s) == pytest.approx(first_s)
-
-
-def test_a_piece_of_a_prompt_stands_in_its_middle() -> None:
-    middle = piece_pass(5000.0, 0.0, 3.0, 1.0)
-    assert middle.batch_size == 1
-    assert middle.query_len == pytest.approx(5000 / 3)
-    # Of three pieces the middle one is the mean one; what is cached stands before all of them.
-    assert middle.context_len == pytest.approx(5000 / 3)
-    behind = piece_pass(5000.0, 100.0, 3.0, 1.0)
-    assert behind.context_len == pytest.approx(5000 / 3 + 100)
 
 
 def test_equal_pieces_take_what_whole_chunks_and_a_rest_do() -> None:
