@@ -424,8 +424,7 @@ def test_a_verification_of_part_of_a_position_is_captured_whole() -> None:
 @pytest.mark.parametrize(("chunk", "shares"), [(0, False), (1, True), (512, True)])
 def test_prompts_in_one_piece_share_no_pass(framework: str, chunk: int, shares: bool) -> None:
     found = room("Qwen/Qwen3-8B", framework, chunk=chunk, mixed=True)
-    setup = Setup(CHIP, EngineProfile(name=framework), Placement(), Options(), found.server)
-    assert prefill_rules(Deployment(found.need.model, setup)).shares_passes == shares
+    assert prefill_rules(Deployment(found.need.model, found.setup)).shares_passes == shares
 
 
 def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
@@ -697,10 +696,9 @@ def test_recurrent_layers_alone_cache_no_token() -> None:
 
 
 def test_the_lines_add_up() -> None:
+    drafters = ["mtp", "eagle3,accept=0.7"]
     for engine in ("sglang", "vllm", "tensorrt-llm", "ideal"):
-        found = capacity(
-            "Qwen/Qwen3.5-9B", "l40s", engine=engine, drafters=["mtp", "eagle3,accept=0.7"]
-        )
+        found = capacity("Qwen/Qwen3.5-9B", "l40s", engine=engine, drafters=drafters)
         assert len(found.rows) == 3
         for row in found.rows:
             weights = (row.weight_bytes, row.vision_weight_bytes, row.draft_weight_bytes)

@@ -14,7 +14,7 @@ from specroof import load_hardware
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence import STEP, kind_of, load_measurements
 from specroof.hardware.engine import IDEAL_ENGINE, Collective
-from specroof.hardware.profile import GenericEngines, HardwareProfile, parse_generic, parse_hardware
+from specroof.hardware.profile import GenericEngines, parse_generic, parse_hardware
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.objects import borrowed_engine
@@ -161,7 +161,7 @@ def test_a_borrowed_engine_is_marked() -> None:
     assert engine.expected_error is None
     text = run(PREDICT, "-H mi250x --engine-from h100-sxm:vllm --notes")
     assert "borrowed from NVIDIA H100 SXM 80GB" in text
-    made: HardwareProfile = replace(load_hardware("mi250x"), generic=None)
+    made = replace(load_hardware("mi250x"), generic=None)
     assert borrowed_engine(made, "h100-sxm:vllm", None)[0].engine(name).bands == {}
 
 
@@ -212,12 +212,9 @@ def test_left_out_fits_have_not_seen_what_they_predict() -> None:
     assert without_engine.round_overhead_s == seen["round_s.vllm"] != seen["round_s.sglang"]
     # An engine that no fit has needs none without it: its rounds last between those of two.
     kernels = left_out_generic(replace(point, engine="tensorrt-llm"), by_engine=True)
-    both = fitted_parameters()
-    assert kernels.round_overhead_s == pytest.approx(
-        (both["round_s.sglang"] * both["round_s.vllm"]) ** 0.5
-    )
-    rates = generic_rates([point])
-    assert float(rates.plain[0]) > 0
+    between = (PARAMETERS["round_s.sglang"] * PARAMETERS["round_s.vllm"]) ** 0.5
+    assert kernels.round_overhead_s == pytest.approx(between)
+    assert float(generic_rates([point]).plain[0]) > 0
 
 
 def test_around_a_bare_pass_no_sequences_are_scheduled() -> None:

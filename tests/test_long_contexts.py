@@ -12,17 +12,10 @@ from specroof.scoring.long_contexts import LongContextScore, long_context_scores
 SCORES = long_context_scores()
 
 
-def off(source: str, context_len: int | None = None) -> float:
-    return mean_off(
-        score
-        for score in SCORES
-        if score.row.source == source and context_len in {None, score.row.context_len}
-    )
-
-
 @pytest.mark.parametrize(("context_len", "target"), [(2048, 0.10), (32768, 0.20)])
 def test_the_targets_of_kimi_k3_are_reached(context_len: int, target: float) -> None:
-    assert off("vllm issue 54691", context_len) <= target
+    scores = [one for one in SCORES if one.row.source == "vllm issue 54691"]
+    assert mean_off(one for one in scores if one.row.context_len == context_len) <= target
 
 
 def test_rounds_of_kimi_k3_are_those_of_the_published_comment() -> None:
@@ -42,9 +35,8 @@ def test_reading_as_kernels_do_is_nearer_than_reading_once() -> None:
 
 
 def test_kernels_that_split_no_cache_are_predicted_within_a_fourth() -> None:
-    drafted = [
-        score for score in SCORES if score.row.source.endswith("PR 193") and score.row.draft_len
-    ]
+    splitless = [score for score in SCORES if score.row.source.endswith("PR 193")]
+    drafted = [score for score in splitless if score.row.draft_len]
     assert len(drafted) == 4
     assert max(abs(score.off) for score in drafted) <= 0.25
 

@@ -25,12 +25,14 @@ from strategies import Grid, amounts, architectures, device, grids, options, pla
 from tables import present
 
 CONFIGS = sorted((Path(__file__).parents[1] / "model_configs").glob("*.json"))
+MODEL = load_model("Qwen/Qwen3-8B")
 DECODING = ForwardPass(16, 4, 4096)
 CHUNK = prefill_pass(2048, batch_size=1.5, context_len=1024)
+PROMPTS = [Work(MODEL, CHUNK, kind="prompts")]
 
 
-def setup_of(chip: str, engine: str, placement: Placement | None = None) -> Setup:
-    return engine_setup(load_hardware(chip), engine, placement, None)
+def setup_of(chip: str, engine: str) -> Setup:
+    return engine_setup(load_hardware(chip), engine, None, None)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
@@ -56,23 +58,21 @@ def test_a_mixed_pass_does_the_work_of_both_and_reads_each_matrix_once(config: P
 
 
 def test_a_drafter_of_the_same_shape_is_no_second_batch() -> None:
-    model, setup = load_model("Qwen/Qwen3-8B"), setup_of("b200", "ideal")
-    drafting = model_latency(model, setup, DECODING, beside=[Work(model, DECODING)]).total_s
-    alone = model_latency(model, setup, DECODING).total_s
+    setup = setup_of("b200", "ideal")
+    drafting = model_latency(MODEL, setup, DECODING, beside=[Work(MODEL, DECODING)]).total_s
+    alone = model_latency(MODEL, setup, DECODING).total_s
     # Every operation twice, its matrix read both times: a model that drafts for itself.
     assert drafting == pytest.approx(2 * alone)
-    mixed = model_latency(model, setup, DECODING, beside=[Work(model, DECODING, kind="prompts")])
+    mixed = model_latency(MODEL, setup, DECODING, beside=[Work(MODEL, DECODING, kind="prompts")])
     assert alone < mixed.total_s < drafting
 
 
 def test_what_prompts_have_a_part_in_runs_as_their_kernels_do() -> None:
-    model, setup = load_model("Qwen/Qwen3-8B"), setup_of("b200", "vllm")
-    work = model_work(model, setup, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
+    work = model_work(MODEL, setup_of("b200", "vllm"), DECODING, beside=PROMPTS)
     # Both batches go through one matrix; their sequences attend each in kernels of their own.
     kernels = {(one.op.kind, one.settled) for one in work.ops}
-    assert kernels == {
-        *(("dense", True), ("head", True), ("attention", True), ("attention", False))
-    }
+    both, attention = [("dense", True), ("head", True)], [("attention", True), ("attention", False)]
+    assert kernels == {*both, *attention}
 
 
 def test_experts_of_a_mixed_pass_are_those_of_all_its_tokens() -> None:
@@ -93,17 +93,15 @@ def test_experts_of_a_mixed_pass_are_those_of_all_its_tokens() -> None:
 
 
 def test_what_an_engine_loses_is_lost_once_in_a_mixed_pass() -> None:
-    model = load_model("Qwen/Qwen3-8B")
     slow = EngineProfile(
         name="slow", pass_overhead_s=1.0, layer_overhead_s=0.5, sequence_overhead_s=0.25,
         layer_token_overhead_s=0.125, collective=Collective(latency_s=1e-5),
     )  # fmt: skip
-    hardware = load_hardware("b200")
-    setup = Setup(hardware, slow, Placement(2), setup_of("b200", "ideal").options)
-    found = model_latency(model, setup, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
+    setup = Setup(load_hardware("b200"), slow, Placement(2), Options())
+    found = model_latency(MODEL, setup, DECODING, beside=PROMPTS)
     # 36 layers, 17.5 sequences, 16 * 4 + 1.5 * 2048 tokens.
     assert found.overhead_s == pytest.approx(1 + 18 + 17.5 / 4 + 36 * 0.125 * (64 + 3072))
-    apart = [model_latency(model, setup, one).communication_s for one in (DECODING, CHUNK)]
+    apart = [model_latency(MODEL, setup, one).communication_s for one in (DECODING, CHUNK)]
     assert max(apart) < found.communication_s < sum(apart)
 
 
@@ -118,11 +116,10 @@ def test_what_an_engine_loses_is_lost_once_in_a_mixed_pass() -> None:
 def test_a_mixed_pass_is_padded_by_all_its_tokens(
     graphs: CapturedGraphs, padded: float, eager: bool
 ) -> None:
-    model, ideal = load_model("Qwen/Qwen3-8B"), setup_of("b200", "ideal")
-    bare = model_work(model, ideal, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
-    engine = EngineProfile(name="padding", graphs=graphs)
-    setup = Setup(ideal.hardware, engine, ideal.placement, ideal.options)
-    found = model_work(model, setup, DECODING, beside=[Work(model, CHUNK, kind="prompts")])
+    ideal = setup_of("b200", "ideal")
+    bare = model_work(MODEL, ideal, DECODING, beside=PROMPTS)
+    padding = replace(ideal, engine=EngineProfile(name="padding", graphs=graphs))
+    found = model_work(MODEL, padding, DECODING, beside=PROMPTS)
     assert bool(found.shape.eager) == eager
 
     def dense_flops(work: PassWork) -> float:

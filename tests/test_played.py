@@ -22,7 +22,7 @@ from specroof.latency.model import Work
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, _axis, pass_prices
-from specroof.serving.played import Memory, joined, play
+from specroof.serving.played import Memory, joined, play, steady_rounds
 from specroof.serving.workload import (
     Requests,
     Workload,
@@ -369,10 +369,8 @@ def test_those_that_run_in_a_part_of_a_run_are_counted_by_their_overlap_with_it(
     run = play(drawn_prices(rng), trace(arrivals, 30.0, rng.integers(2, 40, 60)), SHARES, 8)
     running = run.running_over_time()
     edges = np.linspace(run.sent_s.min(), run.end_s.max(), len(running) + 1)
-    starts, ends = (
-        np.maximum(run.started_s, edges[:-1, None]),
-        np.minimum(run.end_s, edges[1:, None]),
-    )
+    starts = np.maximum(run.started_s, edges[:-1, None])
+    ends = np.minimum(run.end_s, edges[1:, None])
     overlap_s = np.maximum(ends - starts, 0.0).sum(axis=1)
     assert running == pytest.approx(overlap_s / np.diff(edges), abs=1e-9)
 
@@ -391,6 +389,7 @@ def test_what_servers_side_by_side_answer_is_joined() -> None:
 def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
     run = play(flat_prices(), trace(0.0, 8, [1 + 1e-7, 1.0]), STOPS, 2)
     assert run.end_s.tolist() == [2.0, 1.0]
+    assert run.tokens_per_s == pytest.approx(1)  # two tokens in two seconds
     alone = play(flat_prices(), trace(0.0, 8, 1), STOPS, 1)
     assert "tpot_s" not in alone.summary()
 
@@ -533,6 +532,24 @@ def test_contexts_of_drawn_rounds_end_at_the_length_of_the_answer() -> None:
     assert run.end_s[0] == pytest.approx(rounds * mean)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_rounds_add_up_as_one_by_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    contexts = np.cumsum(1 + 20 * rng.random(5)).tolist()
+    seconds = np.cumsum(rng.random(5)).tolist()
+    grid = Grid([0.0, 1.0], contexts, np.array([seconds, seconds]))
+    start, growth = 120 * rng.random(), 9 * rng.random() + 0.1
+    most = int(rng.integers(1, 40))
+    until_s = math.inf if seed % 3 == 0 else 20 * rng.random()
+    rounds, passed_s, last_s = 0, 0.0, 0.0
+    while rounds < most and passed_s < until_s:
+        last_s = grid.at(0.0, start + growth * rounds)
+        passed_s += last_s
+        rounds += 1
+    found = steady_rounds(contexts, seconds, start, growth, most, until_s)
+    assert found == pytest.approx((rounds, passed_s, last_s), rel=1e-12)
+
+
 # --- Refusals ------------------------------------------------------------------------------------
 
 
@@ -557,7 +574,8 @@ SERVED = [
     ("Qwen/Qwen3.5-27B", "h100", "vllm", 2),
 ]
 #: Requests and tokens of the grid.
-RUNNING, SHORTEST, PROMPT, LONGEST = 256, 800, 8192, 9216
+RUNNING, SHORTEST, LONGEST = 256, 800, 9216
+BOUNDS: dict[str, Any] = {"running": RUNNING, "input_len": (SHORTEST, 8192), "longest": LONGEST}
 
 
 def deployment(model: str, chip: str, engine: str, devices: int) -> Deployment:
@@ -576,13 +594,8 @@ def priced(
     drafts: int = 0,
     **bounds: Any,
 ) -> tuple[PassPrices, ...]:
-    usual: dict[str, Any] = {
-        "running": RUNNING,
-        "input_len": (SHORTEST, PROMPT),
-        "longest": LONGEST,
-    }
     drafting = (drafter, accepted(drafter), drafts) if drafter and drafts else None
-    return tuple(pass_prices(served, rules, drafting=drafting, **usual | bounds))
+    return tuple(pass_prices(served, rules, drafting=drafting, **BOUNDS | bounds))
 
 
 @pytest.mark.parametrize("where", SERVED)
@@ -605,10 +618,8 @@ def test_passes_between_the_points_take_what_they_take(where: tuple[str, str, st
             prompt_s = float(engine_pass_s(served, prompt))
             assert prices.prompt_s.at(tokens, attended) == pytest.approx(prompt_s, rel=0.01)
             beside = Work(served.model, prompt, kind="prompts")
-            both_s, mixed_s = (
-                float(engine_pass_s(served, decode, beside)),
-                prices.mixed_s(batch, context, tokens, attended),
-            )
+            both_s = float(engine_pass_s(served, decode, beside))
+            mixed_s = prices.mixed_s(batch, context, tokens, attended)
             assert mixed_s == pytest.approx(both_s, rel=0.01)
 
 
@@ -672,16 +683,12 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     whole = PrefillRules(0, shares_passes=False, drafts_beside=False)
     bounds: Any = {"input_len": (512, 512), "longest": 512}
     (prices,) = priced(served, whole, running=1, **bounds)
-    assert prices.prompt_s.at(512, 256) == pytest.approx(
-        float(engine_pass_s(served, prefill_pass(512))), rel=0.01
-    )
-    assert prices.round_s.at(1, 512) == pytest.approx(
-        float(engine_pass_s(served, ForwardPass(1, 1, 512)))
-    )
-    engine = served.setup.engine
-    assert prices.request_overhead_s == engine.request_overhead_s
-    assert prices.request_latency_s == engine.request_latency_s
-    assert prices.tokenize_s == engine.tokenize_s
+    prompt_s = float(engine_pass_s(served, prefill_pass(512)))
+    assert prices.prompt_s.at(512, 256) == pytest.approx(prompt_s, rel=0.01)
+    round_s = float(engine_pass_s(served, ForwardPass(1, 1, 512)))
+    assert prices.round_s.at(1, 512) == pytest.approx(round_s)
+    for name in ("request_overhead_s", "request_latency_s", "tokenize_s"):
+        assert getattr(prices, name) == getattr(served.setup.engine, name)
     # More requests while answers are short: the points of fewer stay where they are.
     few, many = (priced(served, whole, running=1, **bounds, most=n)[0].round_s.x for n in (1, 40))
     assert few == prices.round_s.x == [1, 2]

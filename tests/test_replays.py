@@ -33,17 +33,15 @@ def chip(
     times: float = 1.0,
 ) -> HardwareProfile:
     """Return a chip without overheads whose passes all take so many times as long."""
-    widths = {"tpot_s": passes, "tokens_per_s": rate, "ttft_s": waits}
     # Those of the steady state are not of loads that are played through.
-    widths = {f"played_{name}": width for name, width in widths.items()} | dict.fromkeys(
-        widths, 9.0
-    )
+    widths = dict.fromkeys(("tpot_s", "tokens_per_s", "ttft_s"), 9.0)
+    played = {"played_tpot_s": passes, "played_tokens_per_s": rate, "played_ttft_s": waits}
     engine = EngineProfile(
         name="vllm",
         bands={"other": Band(width=rounds, mean_error=0.1, points=9)},
         served_bands={
             name: {"any": Band(width=width, mean_error=0.1, points=9)}
-            for name, width in widths.items()
+            for name, width in (widths | played).items()
             if width is not None
         },
     )
@@ -94,9 +92,8 @@ def test_ends_are_those_of_a_slower_and_of_a_faster_chip(load: dict[str, Any]) -
                 for each in chips
             ]
             seen = sorted(float(figure[0, 0, drafts]) for figure in figures)
-            assert [float(end[0, 0, drafts]) for end in ends] == pytest.approx(
-                [seen[0], seen[-1]], rel=1e-6
-            ), name
+            found = [float(end[0, 0, drafts]) for end in ends]
+            assert found == pytest.approx([seen[0], seen[-1]], rel=1e-6), name
     assert sides(one, "speedup", 0) == (0, 0)
 
 
@@ -125,10 +122,8 @@ def test_a_server_that_hardly_keeps_up_may_not_keep_up() -> None:
     assert not busy.unsustained.any()
     assert sides(calm, "ttft_s", 0)[1] < 1.5 * PASSES
     assert sides(busy, "ttft_s", 0)[1] > 3 * PASSES
-    for often, seldom in zip(
-        *(sides(one, "speedup", best(one)) for one in (busy, calm)), strict=True
-    ):
-        assert often > 1.2 * seldom
+    often, seldom = (sides(one, "speedup", best(one)) for one in (busy, calm))
+    assert all(side > 1.2 * other for side, other in zip(often, seldom, strict=True))
 
 
 def test_waits_are_off_by_what_measured_ones_are_where_that_is_more() -> None:
@@ -146,9 +141,8 @@ def test_a_figure_beside_an_outcome_has_its_band_around_itself() -> None:
     (one,), row = found.outcomes, found.rows[1]
     names = ("speedup", "tokens_per_s", "tpot_s")
     own = bands_around(row, one, 1, [row.draft_len])
-    assert {name: own[name] for name in names} == {
-        name: pytest.approx(row.bands[name]) for name in names
-    }
+    for name in names:
+        assert own[name] == pytest.approx(row.bands[name])
     # Twice as much has ends twice as far, and of several lengths each end is that farthest out.
     twice = replace(row, tokens_per_s=2 * row.tokens_per_s)
     low, high = bands_around(twice, one, 1, [row.draft_len])["tokens_per_s"]
@@ -210,22 +204,16 @@ def test_launches_that_nobody_timed_may_take_no_time() -> None:
         graphs = CapturedGraphs(sizes=(1,), counts="sequences", eager_kernel_s=kernel_s)
         engine = replace(told, name="sglang", graphs=graphs)
         chips = replace(b200, engines={"sglang": engine}, default_engine="sglang")
-        asked: Any = {
-            "drafters": SPEC,
-            "tensor_parallel": 4,
-            "concurrency": 4,
-            "server": "capture=1",
-            **SHORT,
-        }
-        return predict("deepseek-ai/DeepSeek-V4-Flash", chips, **asked).outcomes[0]
+        asked: Any = {"drafters": SPEC, "tensor_parallel": 4, "server": "capture=1", **SHORT}
+        found = predict("deepseek-ai/DeepSeek-V4-Flash", chips, **asked, concurrency=4)
+        return found.outcomes[0]
 
     one, free = launching(3e-7), launching(0.0)
     for drafts in (0, best(one)):
         most, middle = (float(each.tokens_per_s[0, 0, drafts]) for each in (free, one))
         assert most > middle
-        assert sides(one, "tokens_per_s", drafts) == pytest.approx(
-            (0, math.log(most / middle)), rel=0.01, abs=1e-6
-        )
+        gained = (0, math.log(most / middle))
+        assert sides(one, "tokens_per_s", drafts) == pytest.approx(gained, rel=0.01, abs=1e-6)
 
 
 @pytest.mark.usefixtures("expected_rounds")
