@@ -392,6 +392,7 @@ def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
     assert run.tokens_per_s == pytest.approx(1)  # two tokens in two seconds
     alone = play(flat_prices(), trace(0.0, 8, 1), STOPS, 1)
     assert "tpot_s" not in alone.summary()
+    assert repr(alone) == "<Played: 1 requests in 1.00 s, 1 tokens/s>"
 
 
 @pytest.mark.parametrize(

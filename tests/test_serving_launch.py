@@ -531,21 +531,6 @@ def test_flags_are_those_of_the_stored_lists() -> None:
         assert flags_of(words) == flags
 
 
-@pytest.mark.parametrize(
-    ("framework", "flag"),
-    [("sglang", "--disable-overlap-schedule"), ("vllm", "--no-async-scheduling")],
-)
-def test_a_server_whose_rounds_wait_is_told_so(framework: str, flag: str) -> None:
-    for overlap, told in (("on", False), ("off", True), ("plain", True)):
-        answer = advise(
-            "meta-llama/Llama-3.1-8B-Instruct", "h100", drafters=["eagle3,accept=0.8"],
-            input_len=500, output_len=500, concurrency=[1], engine=framework,
-            server={"overlap": overlap},
-        )  # fmt: skip
-        texts = [flags.text for flags in answer.chips[0].launches if flags.framework == framework]
-        assert [flag in text for text in texts] == [told], overlap
-
-
 def test_vllm_defines_every_key_and_method() -> None:
     tree = source("vllm", "0.33.0", "config/speculative.py")
     assert annotated(tree, "SpeculativeConfig") >= VLLM_FIELDS

@@ -128,12 +128,13 @@ def test_vllm_runs_so_many_requests(row: dict[str, Any]) -> None:
     assert blocks.batch_defaults(less, VLLM) == (row["running"], row["tokens"])
 
 
-@pytest.mark.parametrize(("gib", "running"), [(159.9, 1024), (160, 1024), (70, 1024), (69.9, 256)])
-def test_thresholds_of_vllm_are_those_of_its_source(gib: float, running: int) -> None:
-    # `get_batch_defaults`: 160 GiB and more read 16384 tokens a pass, 70 and more 8192.
+@pytest.mark.parametrize(
+    ("gib", "running", "tokens"),  # `get_batch_defaults`
+    [(160, 1024, 16384), (159.9, 1024, 8192), (70, 1024, 8192), (69.9, 256, 2048)],
+)
+def test_thresholds_of_vllm_are_those_of_its_source(gib: float, running: int, tokens: int) -> None:
     h100 = load_hardware("h100")
     chip = replace(h100, peak=replace(h100.peak, memory_bytes=gib * 2**30))
-    tokens = 16384 if gib >= 160 else 8192 if gib >= 70 else 2048
     assert blocks.batch_defaults(chip, VLLM) == (running, tokens)
 
 

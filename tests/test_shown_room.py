@@ -13,14 +13,10 @@ from specroof import OptionError, capacity, worth
 from specroof import predict as predicted
 from tables import rows
 
-#: What `capacity`, which has goldens of its own, says of the server below.
-PLAIN_ROOM = (
-    capacity("Qwen/Qwen3.5-27B", "h200", engine="sglang", context_len=4096).rows[0].largest_batch
-)
-
-
 PREDICT = "predict Qwen/Qwen3.5-27B -H h200"
 predict = partial(run, PREDICT)
+#: What `capacity`, which has goldens of its own, says of that server.
+PLAIN = capacity("Qwen/Qwen3.5-27B", "h200", engine="sglang", context_len=4096).rows[0]
 
 
 def test_tables_mark_what_has_no_room() -> None:
@@ -33,9 +29,8 @@ def test_tables_mark_what_has_no_room() -> None:
         text = predict(f"{words} --concurrency 1,64{load} --notes")
         assert " running " in text  # fewer than are in flight
     little = f"{words} --server memory=0.3"
-    assert "not one request fits: " in predict(
-        f"{little} --concurrency 4 --input-len 400 --output-len 50"
-    )
+    load = "--concurrency 4 --input-len 400 --output-len 50"
+    assert "not one request fits: " in predict(little, load)
     assert "none, since no draft fits" in predict(f"{little} --batch 1,4 --notes")
     one = predict(f"{words} --server running=1 --batch 1,4 --notes")
     assert ": 1 without drafts (running), 1 with 1 draft of" in one
@@ -53,12 +48,13 @@ def test_json_has_holes_and_what_bounds() -> None:
     assert (row["reason"], row["speedup"], row["decision"]) == ("memory", None, None)
     assert row["near_best"] is row["plain_tpot_s"] is None
     # The smallest of what memory and a stated limit allow tells which of them binds.
-    stated = answered(PREDICT, words, f"--batch 1,8,{PLAIN_ROOM + 1} --server running=4")
+    beyond = PLAIN.largest_batch + 1
+    stated = answered(PREDICT, words, f"--batch 1,8,{beyond} --server running=4")
     assert [row["reason"] for row in stated["rows"]] == [None, "limit", "limit"]
-    most = answered(PREDICT, words, f"--batch 1,{PLAIN_ROOM + 1} --server running=999")
+    most = answered(PREDICT, words, f"--batch 1,{beyond} --server running=999")
     assert [row["reason"] for row in most["rows"]] == [None, "memory"]
-    case, room = found["case"], {"largest_batch": [PLAIN_ROOM], "bound_by": ["state"]}
-    assert case["room"] == {"queues": False, **room}
+    case, limits = found["case"], {"largest_batch": [PLAIN.largest_batch], "bound_by": ["state"]}
+    assert case["room"] == {"queues": False, **limits}
     (drafter,) = case["drafters"]
     assert len(drafter["largest_batch"][0]) == 3
     assert (case["server"]["framework"], case["server"]["running"]) == ("sglang", None)
