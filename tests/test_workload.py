@@ -345,6 +345,12 @@ def test_each_size_that_runs_is_priced_once_whatever_their_order() -> None:
     np.testing.assert_array_equal(queued.round_s[0], curve.round_s[0, [1, 0, 2]])
 
 
+def test_without_lengths_a_token_takes_its_share_of_a_round() -> None:
+    (found,) = of_27b(batch_size=4).outcomes
+    each = found.decoding
+    np.testing.assert_allclose(found.tpot_s, each.round_s / each.tokens_per_round)
+
+
 def test_the_ideal_engine_has_no_end_unless_asked_for() -> None:
     ideal = {"engine": "ideal", "batch_size": [1, 4096]}
     assert of_27b(**ideal).limits == ()
