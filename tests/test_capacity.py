@@ -434,12 +434,17 @@ def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
     assert (target.n_cached, target.n_windowed) == (5, 29)
     one = target.token_bytes * 256 + target.window_token_bytes / 29 * 30 * 65
     assert found.room.cache_bytes == pytest.approx(16 * one, rel=1e-12)
+    # A drafter's 16 layers of 8 heads * 64 * 2 * 2 bytes are not alike, and join no group: 4096
+    # tokens, 3 drafts and 3 ahead fill 257 blocks.
+    unlike = "model,config=meta-llama/Llama-3.2-1B-Instruct,accept=0.8"
+    spec = room("google/gemma-3-4b-it", "vllm", unlike, verify=4).room.cache_bytes
+    assert spec == 16 * (4096 * (5 * 257 + 30 * 65) + 2048 * 16 * 257)
     # Qwen3.5-4B: 8 layers with a cache, one of MTP alike: groups of 9, and 24 states become 27.
-    plain, spec = (
+    plain, drafting = (
         room("Qwen/Qwen3.5-4B", "vllm", drafter, verify=verify).room.state_bytes
         for drafter, verify in ((None, 1), ("mtp,accept=0.8", 2))
     )
-    assert spec == pytest.approx(plain * 3 / 2 * 27 / 24)
+    assert drafting == pytest.approx(plain * 3 / 2 * 27 / 24)
 
 
 def test_layers_are_alike_below_one_and_a_half_times_as_many() -> None:
