@@ -15,8 +15,7 @@ import pytest
 
 from commands import answered, invoked, refused, run
 from gridded import gridded
-from specroof import Options, advise, load_drafter, load_hardware, load_model, predict
-from specroof.errors import OptionError
+from specroof import Options, advise, load_hardware, load_model, predict
 from specroof.outcomes.case import Case
 from specroof.questions.advise import _conditions, _unreached, _why_on, chip_decision
 from specroof.questions.advised_loads import AdvisedRow, Course, LoadPlan, Targets
@@ -179,15 +178,6 @@ def test_trees_of_a_shape_that_no_engine_grows_have_no_flags(tree: str) -> None:
     assert any("tree=eagle2" in warning for warning in found["warnings"])
 
 
-def test_loads_that_differ_are_on_up_to_one() -> None:
-    words = "Qwen/Qwen3-8B -H h100 --isl 3000 --osl 500 --concurrency 1..256 --steady"
-    words += " --framework vllm"
-    found = answer(f"{words} --drafter ngram,accept=0.3")
-    assert found["choice"]["decision"] == "depends"
-    on = [row["concurrency"] for row in found["rows"] if row["decision"] == "on"]
-    assert found["choice"]["on_up_to"] == max(on)
-
-
 def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
     found = advise("Qwen/Qwen3-32B", ["b200", "l4", "h100"], **SMALL)
     devices = {c.setup.hardware.name: c.setup.placement.devices for c in found.chips}
@@ -207,21 +197,13 @@ def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
     assert [c.setup.placement.devices for c in fixed.chips] == [4, 4]
 
 
-def test_a_model_that_fits_nowhere_is_refused_and_beside_others_said() -> None:
+def test_a_chip_that_the_model_fits_nowhere_on_is_left_out_beside_others() -> None:
     # 145 GB of weights on a chip of 137 GB without a link to another.
-    unfit = r"Qwen2.5-72B-Instruct does not fit on up to 1 x NVIDIA Jetson AGX Thor"
-    for devices in (None, 1):
-        with pytest.raises(OptionError, match=f"{unfit.replace('up to ', '(up to )?')}.*--weights"):
-            advise("Qwen/Qwen2.5-72B-Instruct", "jetson-thor", tensor_parallel=devices, **SMALL)
-    # It is no lack of memory of eight: llama.cpp splits this family by layers alone.
-    with pytest.raises(OptionError, match=r"on 1 x NVIDIA RTX PRO 6000.*no tensor parallelism"):
-        advise(
-            "deepseek-ai/DeepSeek-R1", "rtx-pro-6000", framework="llama.cpp",
-            options=Options(weight_dtype="q4_k_m"), **(SMALL | {"drafters": "ngram,accept=0.7"}),
-        )  # fmt: skip
     found = advise("Qwen/Qwen2.5-72B-Instruct", ["jetson-thor", "b200"], **SMALL)
     assert len(found.chips) == 1
-    assert found.warnings[0].startswith(unfit)
+    assert found.warnings[0].startswith(
+        "Qwen2.5-72B-Instruct does not fit on up to 1 x NVIDIA Jets"
+    )
 
 
 def test_a_budget_of_devices_may_be_cut_into_stages() -> None:
@@ -231,11 +213,8 @@ def test_a_budget_of_devices_may_be_cut_into_stages() -> None:
     assert prefill + chip.setup.placement.devices * chip.split.decode_workers <= 8
 
 
-def test_too_few_devices_are_refused_and_the_ideal_engine_counts_no_memory() -> None:
-    # 145 GB of weights on chips of 80 GB: two would have 15 GB left, most of it not the server's.
+def test_the_ideal_engine_counts_no_memory() -> None:
     words = "Qwen/Qwen2.5-72B-Instruct -H h100 --tp 1 --isl 100 --osl 10 --drafter eagle3,accept=.7"
-    told = r"--hardware: Qwen2.5-72B-Instruct .*1 x NVIDIA H100 SXM 80GB; allowed: --tp 4"
-    assert re.fullmatch(told, refused("advise", words))
     assert answer(f"{words} --engine ideal")["case"]["capacity"] is None
 
 
@@ -253,9 +232,6 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     assert "a TTFT of 1 ms is out of reach" in said
     assert found["choice"]["decision"] == "off"
     assert {row["meets_targets"] for row in found["rows"]} == {"no"}
-    # What is advised against at every load is in no schedule, and has no flags.
-    assert found["choice"]["schedule"] == [[1, 128, 0]]
-    assert set(found["choice"]["engine_config"].values()) == {""}
 
 
 @pytest.mark.parametrize(("mean", "ends", "p99", "outcome"), rows("values", "met_targets"))
@@ -295,19 +271,6 @@ def test_a_framework_without_a_fit_is_stood_in_for() -> None:
     assert answer(f"{words} --framework vllm --engine generic")["case"]["engine"] == "generic"
 
 
-def test_the_mean_request_of_a_mix_has_the_same_hits(tmp_path: Path) -> None:
-    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "steady": True}
-    asked |= {"prefix_hit_rate": 0.5}
-    lengths: dict[str, Any] = {"input_len": 4000, "output_len": 500, "concurrency": 8}
-    (row,) = advise("Qwen/Qwen3-8B", "h100", **asked, **lengths).rows
-    mix = tmp_path / "day.yaml"
-    mix.write_text(
-        "hours: [{hour: 0, concurrency: 8}]\nmix: [{input_len: 4000, output_len: 500, weight: 1}]\n"
-    )
-    day = advise("Qwen/Qwen3-8B", "h100", **asked, traffic=str(mix))
-    assert day.rows[0].ttft_s == pytest.approx(row.ttft_s)
-
-
 def test_a_speedup_whose_band_says_too_little_has_no_figure() -> None:
     (chip,) = advise("Qwen/Qwen3-8B", "h100", **SMALL).chips
     unsure = [replace(row, bands={**row.bands, "tried_speedup": (0.4, 1.5)}) for row in chip.rows]
@@ -330,9 +293,6 @@ def test_a_day_gets_one_schedule_and_its_gain(tmp_path: Path) -> None:
     assert [row["concurrency"] for row in rows] == [2, 11, 90]  # median of 2, 2, 20, 90
     day = found["choice"]["traffic"]
     assert day["oracle_gain"] >= day["gain"] >= day["fixed_gain"] > 0
-    # By hand: tokens of the hours over those without drafts, from the rows that are shown.
-    ends = [rows[0], rows[2]]
-    assert all(row["speedup"] > 1 for row in ends)
     assert day["gain_of"] == "tokens"
     assert found["choice"]["schedule_lost"] is None
 
@@ -373,14 +333,14 @@ def test_a_mix_takes_the_place_of_the_lengths(tmp_path: Path) -> None:
     path = tmp_path / "day.yaml"
     sizes = "[{input_len: 1000, output_len: 100, weight: 3}, {input_len: 3000, output_len: 500}]"
     path.write_text(f"hours: [{{hour: 9, concurrency: 8}}]\nmix: {sizes}\n", encoding="utf-8")
-    found = answer(f"Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5 --traffic {path}")
-    mean = {"context_len": None, "input_len": 1500, "output_len": 200, "prefix_hit_rate": 0}
+    words = "Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5 --prefix-hit-rate 0.5"
+    found = answer(f"{words} --traffic {path}")
+    mean = {"context_len": None, "input_len": 1500, "output_len": 200, "prefix_hit_rate": 0.5}
     assert found["case"]["load"] == mean
-    assert [row["concurrency"] for row in found["rows"]] == [8]
-    words = "Qwen/Qwen3-8B -H h100 --drafter ngram,accept=.5"
-    assert "allowed: one of both" in refused(
-        "advise", f"{words} --isl 10 --osl 10 --traffic {path}"
-    )
+    lengths = "--isl 1500 --osl 200 --concurrency 8 --steady"
+    ((row,), (same,)) = (one["rows"] for one in (found, answer(words, lengths)))
+    assert (row["concurrency"], row["ttft_s"]) == (8, pytest.approx(same["ttft_s"]))
+    assert "allowed: one of both" in refused("advise", words, f"--isl 9 --osl 9 --traffic {path}")
 
 
 def test_no_acceptance_is_enough_for_a_drafter_that_is_too_slow() -> None:
@@ -448,8 +408,6 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     assert chip.advised is chip.plan  # a name of old
     assert "memory" not in str(found).splitlines()[1]
     assert [one.rate for one in chip.break_even] == [None, None]
-    words = "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --choose-draft-len 5 --notes"
-    assert "break-even" not in page(f"{words} --drafter mtp,accept-length=2@2")
 
 
 def test_flags_for_several_nodes_say_what_they_lack() -> None:
@@ -656,16 +614,6 @@ def test_what_cannot_be_measured_is_refused_when_it_is_asked_for(
     (line,) = done.stderr.splitlines()
     assert said in line
     assert "--bench" not in run("advise Qwen/Qwen3-8B -H h100", *LOAD, *words)
-
-
-def test_python_and_the_former_name_print_the_same() -> None:
-    words = "Qwen/Qwen3.5-27B -H b200 --drafter mtp,accept=0.8 --draft-len 3"
-    printed = run("mock", words)
-    answer = advise(
-        *("Qwen/Qwen3.5-27B", "b200"), drafters=load_drafter("mtp,accept=0.8"), draft_len=3,
-        input_len=1024, output_len=1024, concurrency=1, tensor_parallel=1, bench=True,
-    )  # fmt: skip
-    assert printed == f"{answer}\n"
 
 
 @pytest.mark.parametrize(

@@ -213,11 +213,9 @@ def test_no_question_has_drafts_that_the_named_server_refuses_of_the_model() -> 
     }  # fmt: skip
     load: dict[str, Any] = {"concurrency": 8, "input_len": 500, "output_len": 100}
     head, lookup = "eagle3,accept=0.8", "ngram,accept=0.4"
-    for question in (predict, advise, frontier):
+    for question in (predict, advise, frontier, breakeven):
         with pytest.raises(OptionError, match="no eagle3 for models of the family glm4_moe"):
-            question(**asked, **load, drafters=head)
-    with pytest.raises(OptionError, match="no eagle3 for models of the family glm4_moe"):
-        breakeven(**asked, **load, drafter=head)
+            question(**asked, **load, drafter=head)
     found = predict(**asked, **load, drafters=[head, lookup])
     told = figures_of(found)
     assert told["drafter"] == lookup

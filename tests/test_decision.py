@@ -5,7 +5,7 @@ import os
 import random
 import re
 import shlex
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,9 @@ def test_the_decision_of_all_loads_is_that_of_each(advice: Advice) -> None:
         assert decisions == {found["choice"]["decision"]}
     else:
         assert (found["choice"]["decision"] == "depends") == ("on" in decisions)
+    loads = sorted((row["concurrency"], row["decision"]) for row in advised(found))
+    on = [load for load, _ in takewhile(lambda one: one[1] == "on", loads)]
+    assert found["choice"]["on_up_to"] == (max(on) if on else None)
     for row in advice.rows:
         if row.decision == "on":
             assert row.reason or tried_band(row)[0] > advice.targets.least_speedup

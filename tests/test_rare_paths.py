@@ -15,7 +15,6 @@ from benchmark_points import MODEL
 from fitting import shared_fit
 from server_pages import Life, vllm_page
 from specroof import (
-    MeasurementError,
     OptionError,
     constant_acceptance,
     load_drafter,
@@ -387,14 +386,6 @@ def test_a_drafter_of_unknown_size_has_no_memory_and_says_so() -> None:
     plain, drafting = specroof.capacity(MODEL, "h100", drafters=spec).rows
     assert plain.weight_bytes == drafting.weight_bytes
     assert drafting.draft_weight_bytes is None
-
-
-def test_numbers_of_an_empty_file_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "entropies.txt"
-    path.write_text("\n")
-    how: Any = {"drafters": "eagle3,accept=0.7,temperature=1", "lengths": "lognormal=200/800"}
-    with pytest.raises(MeasurementError, match="holds no number"):
-        specroof.rollout(MODEL, "h100", n_requests=8, entropy=path, **how)
 
 
 def test_a_rate_beyond_the_server_has_no_least_acceptance() -> None:

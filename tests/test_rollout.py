@@ -284,18 +284,16 @@ def test_a_law_has_its_mean_and_tail(law: str, tail: float, least: float, p99: f
 
 
 def test_draws_are_whole_cut_and_the_same_with_the_same_seed() -> None:
-    found = asked(lengths="lognormal=400/2000", n_requests=50, max_output_len=1000)
-    assert len(found.output_len) == 50
-    assert found.output_len.max() <= 1000
-    assert np.all(found.output_len == np.rint(found.output_len))
-    again, other = (
-        asked(
-            lengths="lognormal=400/2000", n_requests=50, max_output_len=1000, seed=seed
-        ).output_len
-        for seed in (0, 1)
+    draws: dict[str, Any] = {"n_requests": 50, "max_output_len": 1000}
+    found, again, other = (
+        asked(lengths="lognormal=400/2000", **draws, **seed).output_len
+        for seed in ({}, {"seed": 0}, {"seed": 1})
     )
-    assert np.array_equal(found.output_len, again)
-    assert not np.array_equal(found.output_len, other)
+    assert len(found) == 50
+    assert found.max() <= 1000
+    assert np.all(found == np.rint(found))
+    assert np.array_equal(found, again)
+    assert not np.array_equal(found, other)
     assert len(asked(lengths="pareto=400/3").output_len) == 256
 
 

@@ -409,6 +409,7 @@ REFUSED: list[tuple[str, Any, str]] = [
     *(("batch_size", value, "a number from 1 to 10000000") for value in (0, [8, 0], 0.5)),
     *(("max_draft_len", value, "a whole number from 0 to 1024") for value in NO_COUNTS),
     ("engine", "vllm", "ideal"),
+    *(("share", value, "a number ") for value in (-0.01, 1, 1.5, math.nan, math.inf)),
 ]
 
 
@@ -416,17 +417,10 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("name", "value", "allowed"), REFUSED, ids=lambda value: type(value).__name__
 )
 def test_what_is_no_load_is_refused_by_name(name: str, value: Any, allowed: str) -> None:
-    message = refusal(OptionError, curve, **{name: value})
+    call = made([1, 2]).near_best if name == "share" else curve
+    message = refusal(OptionError, call, **{name: value})
     assert message.startswith(f"{name} ")
     assert allowed in message.partition("; ")[2]
-
-
-@pytest.mark.parametrize("share", [-0.01, 1, 1.5, math.nan, math.inf])
-def test_a_share_that_is_none_is_refused(share: float) -> None:
-    with pytest.raises(
-        OptionError, match=r"^share is .*; allowed: a number (from 0 to 1|of at least 0)"
-    ):
-        made([1, 2]).near_best(share)
 
 
 # --- memory --------------------------------------------------------------------------------------
