@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -231,19 +232,22 @@ def published_lengths() -> Iterator[tuple[str, str, dict[int, float]]]:
             yield one.drafter_family, one.model, lengths
 
 
+def first_rates(lengths: dict[int, float], power: float) -> Iterator[tuple[int, float]]:
+    """Yield the drafts of each length that says something, and the rate of the first draft."""
+    for depth, length in lengths.items():
+        if depth > 1 and 1.001 < length < depth + 0.999:
+            missed = partial(lambda d, n, rate: tokens(rate, power, d) - n, depth, length)
+            yield depth, brentq(missed, 1e-12, 1 - 1e-12)
+
+
 def own_power(lengths: dict[int, float]) -> float:
     def squares(power: float) -> float:
-        total = 0.0
-        for a, given_length in lengths.items():
-            if a < 2 or not 1.001 < given_length < a + 0.999:
-                continue
-            first = brentq(lambda r, a=a, n=given_length: tokens(r, power, a) - n, 1e-12, 1 - 1e-12)
-            total += sum(
-                math.log(tokens(first, power, b) / length) ** 2
-                for b, length in lengths.items()
-                if b > a
-            )
-        return total
+        return sum(
+            math.log(tokens(first, power, b) / length) ** 2
+            for a, first in first_rates(lengths, power)
+            for b, length in lengths.items()
+            if b > a
+        )
 
     found = minimize_scalar(squares, bounds=(-5, 5), method="bounded", options={"xatol": 1e-3})
     return float(found.x)
@@ -268,10 +272,7 @@ def test_four_fifths_of_what_one_length_says_of_a_model_left_out_lie_within_the_
         own = [power for name, power in others if name == family]
         pooled = np.median([power for _, power in others])
         power = float((len(own) * np.median(own) + 30 * pooled) / (len(own) + 30))
-        for a, known in lengths.items():
-            if a < 2 or not 1.001 < known < a + 0.999:
-                continue
-            first = brentq(lambda r, p=power, a=a, n=known: tokens(r, p, a) - n, 1e-12, 1 - 1e-12)
+        for a, first in first_rates(lengths, power):
             for b, length in lengths.items():
                 if a != b:
                     ratio = math.log(tokens(first, power, b) / length) / math.log(b / a)

@@ -277,6 +277,7 @@ def test_a_study_says_the_same(seed: int) -> None:
     alone = predict(**asked, **load, drafters=drafters, steady=True)
     one = steady.outcomes[0].prediction
     same_outcomes(one, alone, 1)
+    assert one.played == alone.played == ()
     # They say that they are steady, in every form.
     assert one.case["load"]["steady"]
     assert one.to_frame("points")["steady"].all()
@@ -455,12 +456,6 @@ def test_lengths_that_are_not_played_would_not_have_won(seed: int) -> None:
     assert not chosen["tried"] or max(chosen["speedup"], 1.0) == pytest.approx(
         max(best, 1.0), rel=2e-3
     )
-
-
-def test_a_steady_state_says_so_and_plays_nothing() -> None:
-    asked: dict[str, Any] = {"drafters": "eagle3,accept=0.7", "input_len": 2000, "output_len": 300}
-    steady = predict("Qwen/Qwen3-8B", "h100", **asked, concurrency=8, steady=True)
-    assert steady.played == ()
 
 
 def test_without_drafts_requests_are_played_too() -> None:

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from published_drafters import Ledger, a_round, target_of
-from specroof import forward_latency, load_drafter, load_hardware, load_model, speedup_curve
+from specroof import load_drafter, speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.architecture.base import WEIGHT_FORMATS
-from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, DraftTime
 from specroof.drafters.heads import Where, head_drafter, overlapped_time
 from specroof.engines.record import Record, case_of
@@ -151,14 +150,6 @@ def test_a_dtype_that_the_drafters_device_lacks_is_noted() -> None:
     assert "old device has no fp16 arithmetic: bf16 stands in" in notes
 
 
-def test_a_pass_of_a_drafter_is_priced_like_a_pass_of_the_model() -> None:
-    forward = ForwardPass(1, 1, 1000 + 0.5 + 0.5, head_len=1)
-    latency = forward_latency(SMALL, FAST, forward)
-    found = curve(head_drafter("model", SMALL)).draft_s[0, 0]
-    # One more draft at two is one more pass, at 1001 cached tokens.
-    assert found[2] - found[1] == pytest.approx(float(latency.total_s), rel=1e-12)
-
-
 @pytest.mark.parametrize(
     ("spec", "untold"),
     [("dflash,steps=2", "steps=2"), ("dflash,steps=1", ""), ("eagle3,tp=2", "tp=2"), ("mtp", "")],
@@ -168,21 +159,3 @@ def test_flags_are_said_not_to_say_what_a_spec_does(spec: str, untold: str) -> N
     plan = request.speculation(load_drafter(spec), [(1, 8, 3)], "me/head")
     said = [note for note in launch(plan, "sglang").notes if "do not say" in note]
     assert [untold in note for note in said] == [True] * bool(untold)
-
-
-# --- Rates of recorded measurements ---------------------------------------------------------------
-
-
-def test_a_round_commits_its_tokens_once_for_each_sequence() -> None:
-    served = Deployment(
-        load_model("Qwen/Qwen3-8B"), engine_setup(load_hardware("h100"), "ideal", None, None)
-    )
-    drafting = load_drafter("eagle3"), constant_acceptance(0.8)
-    points = [
-        Measurement(place="here", batch_size=batch, context_len=1000.0, draft_len=2)
-        for batch in (1.0, 8.0)
-    ]
-    found = Record([case_of(point, served, drafting) for point in points]).rates()
-    # On the ideal engine a round is its drafts and its verification: 1 + .8 + .64 tokens.
-    round_s = found.draft_s + found.verify_s
-    assert found.speculative * round_s == pytest.approx(2.44 * np.array([1, 8]))

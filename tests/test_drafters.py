@@ -339,12 +339,6 @@ def test_a_chain_as_a_tree_costs_the_same_to_the_last_bit() -> None:
         assert np.array_equal(drafter.draft(tree).serial_s, drafter.draft(chain).serial_s)
 
 
-@pytest.mark.parametrize("kind", ["model", "pard"])
-def test_a_kind_without_a_usual_geometry_needs_its_layers(kind: str) -> None:
-    with pytest.raises(OptionError, match=f"config is missing; allowed: config= of the {kind} "):
-        head_drafter(kind)
-
-
 def test_an_independent_model_is_timed_whole() -> None:
     lengths: dict[str, Any] = {"draft_len": 3, "context_len": 40, "tokens_per_round": 2}
     drafter = head_drafter("model", TARGET)
@@ -494,7 +488,7 @@ UNSIZED: Final = replace(a_block(), block=None)
 
 
 @pytest.mark.parametrize(("kind", "head", "sizes", "message"), rows("refusals", "block_sizes"))
-def test_blocks_longer_than_the_drafter_was_made_for_are_refused(
+def test_blocks_that_the_drafter_was_not_made_for_and_kinds_without_layers_are_refused(
     kind: str, head: str, sizes: dict[str, Any], message: str
 ) -> None:
     heads = {"usual": None, "a block of 8": a_block(), "no size": UNSIZED}

@@ -164,9 +164,7 @@ def test_inputs_are_moved_one_at_a_time() -> None:
             "prompts": log_ratio(wait_s=(1.1, 0.9), plain_wait_s=(1.1, 0.9)),
         }
     )
-
-
-def test_no_more_is_accepted_than_drafted() -> None:
+    # No more is accepted than drafted.
     full = replace(HELD_BACK, tokens_per_round=4.0)
     less = replace(full, tokens_per_round=3.7).speedup
     assert swings(full)["acceptance"] == pytest.approx(np.log(full.speedup / less))

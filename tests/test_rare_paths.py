@@ -314,15 +314,8 @@ def test_captured_sizes_are_compared_with_none_where_those_of_the_server_leave_n
         return setup.user_settings.capture is not None and whole(request, setup, *drafters)
 
     monkeypatch.setattr(advising, "has_room", tight)
-    found = specroof.advise(
-        MODEL,
-        "h100",
-        drafters="eagle3,accept-length=2.4@3",
-        input_len=64,
-        output_len=32,
-        concurrency=2,
-        server="capture=64",
-    )
+    load: dict[str, Any] = {"input_len": 64, "output_len": 32, "concurrency": 2}
+    found = specroof.advise(MODEL, "h100", drafters=EAGLE, **load, server="capture=64")
     assert not [line for line in found.warnings if "capture=" in line]
 
 
