@@ -295,9 +295,6 @@ def test_policies_save_requests_what_they_save_of_each_token() -> None:
         there, here = (one.policies[policy][0] for one in (served, alone))
         saved_s = 1 / rounds - 1 / here.tokens_per_s
         assert 1 / base - 1 / there.tokens_per_s == pytest.approx(saved_s, rel=1e-3)
-        # Of the same seconds the error: d(1/x) is dx / x^2.
-        error_s = here.gain_error * rounds / here.tokens_per_s**2
-        assert there.gain_error * base == pytest.approx(error_s * there.tokens_per_s**2, rel=1e-3)
     assert served.records[0]["concurrency"] == 1
 
 

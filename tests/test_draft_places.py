@@ -12,7 +12,7 @@ from published_drafters import Ledger, a_round, target_of
 from specroof import load_drafter, speedup_curve
 from specroof.acceptance import constant_acceptance
 from specroof.architecture.base import WEIGHT_FORMATS
-from specroof.drafters import Drafter, DraftTime
+from specroof.drafters import Drafter
 from specroof.drafters.heads import Where, head_drafter, overlapped_time
 from specroof.engines.record import Record, case_of
 from specroof.errors import OptionError
@@ -33,10 +33,6 @@ shares = st.floats(0, 1)
 TARGET, SMALL = target_of(40), target_of(4)
 
 
-def round_s(time: DraftTime, verify_s: float) -> float:
-    return float(time.serial_s + np.maximum(verify_s, time.overlapped_s))
-
-
 def curve(drafter: Drafter, hardware: HardwareProfile = FAST, **choices: Any) -> SpeedupCurve:
     return speedup_curve(
         TARGET, hardware, drafter=drafter, acceptance=constant_acceptance(0.8), max_draft_len=4,
@@ -53,7 +49,8 @@ def test_a_round_takes_the_published_time(draft_s: float, verify_s: float, hit: 
     # p max(t_v, t_d) + (1 - p)(t_v + t_d): SSD, arXiv:2603.03251, with the drafter as its backup.
     time = overlapped_time(np.asarray(draft_s), np.asarray(verify_s), hit)
     expected = hit * max(verify_s, draft_s) + (1 - hit) * (verify_s + draft_s)
-    assert round_s(time, verify_s) == pytest.approx(expected)
+    round_s = time.serial_s + np.maximum(verify_s, time.overlapped_s)
+    assert float(round_s) == pytest.approx(expected)
     # PEARL waits for the longer of both.
     whole = overlapped_time(np.asarray(draft_s), np.asarray(verify_s), 1.0)
     assert (float(whole.serial_s), float(whole.overlapped_s)) == (0, draft_s)

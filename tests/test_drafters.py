@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import pickle
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -90,13 +89,10 @@ def test_confidence_above_a_threshold_is_the_incomplete_beta_function(
     assert beta_tail(least, a, b) == pytest.approx(betaincc(a, b, least), rel=1e-9, abs=1e-12)
 
 
-def build(kind: str, values: Mapping[str, float], name: str = "") -> Drafter:
-    return KINDS[kind].build(values, name)
-
-
 def test_a_block_of_16_is_an_anchor_and_15_drafts() -> None:
-    anchored = build("block", {"cost": 0.1, "block": 16.0})
-    drafts = build("block", {"cost": 0.1, "drafts": 16.0})
+    anchored, drafts = (
+        KINDS["block"].build({"cost": 0.1, of: 16.0}, "") for of in ("block", "drafts")
+    )
     assert serial_s(anchored, 15) == serial_s(drafts, 15) == serial_s(drafts, 16)
     assert serial_s(anchored, 16) == 2 * serial_s(anchored, 15)
     assert serial_s(drafts, 17) == 2 * serial_s(drafts, 16)
@@ -346,20 +342,14 @@ def test_an_independent_model_is_timed_whole() -> None:
     assert first["model"] == later["model"] == TARGET
     assert first["sizes"] == (2, 39, 1)
     # Bytes by hand: two passes of weights each plus cache; 2 further drafts, three passes in all.
-    weights = TARGET.n_params - TARGET.embedding_params - vectors(TARGET)
+    (layer,) = TARGET.layers
+    vectors = TARGET.vector_params + layer.count * sum(one.vector_params for one in layer.blocks)
+    weights = TARGET.n_params - TARGET.embedding_params - vectors
     token_bytes = 4 * 2 * 2 * 16 * 2  # four layers, K and V of two heads of 16, in bf16
     read = (39 + 2) + 2 * (40 + 1.5 + 1)
     logits = 3 * 4 * VOCABULARY
     expected = 3 * 2 * weights + token_bytes * read + logits
     assert seconds(drafter, **lengths) == pytest.approx(expected)
-
-
-def vectors(model: Architecture) -> int:
-    """Return the elements of a model that no matrix has."""
-    layers = sum(
-        layer.count * block.vector_params for layer in model.layers for block in layer.blocks
-    )
-    return layers + model.vector_params
 
 
 def test_committed_tokens_hit_experts_of_the_draft_layer() -> None:

@@ -188,11 +188,9 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     assert stated.cheapest.running_limit is None
 
 
-CHIPS = ("h100", "b200", "mi300x")
-
-
 def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
-    answer = frontier(MODEL, [*CHIPS, "rtx-4090"], drafters=SPEC, batch_size=[1, 8], tpot_s=0.05)
+    chips = ["h100", "b200", "mi300x", "rtx-4090"]
+    answer = frontier(MODEL, chips, drafters=SPEC, batch_size=[1, 8], tpot_s=0.05)
     assert len(engines := {chip.engine for chip in answer.chips}) > 1
     assert sorted(answer.engine.split(", ")) == sorted(engines)  # each is named once
     assert answer.cheapest == answer.chips[0].cheapest

@@ -13,7 +13,6 @@ from specroof.architecture.base import Linear, OpCost, Routing, WeightFormat, li
 from specroof.architecture.draft_heads import usual_mtp
 from specroof.architecture.experts import Experts
 from specroof.architecture.mixes import GGUF_FORMATS, blend, mixed
-from specroof.architecture.model import Architecture, Block, Layer
 from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.cost import ForwardPass, Options, forward_cost
 from specroof.drafters.kinds import stopped_proposals
@@ -25,6 +24,7 @@ from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.serving.capacity import served_room
 from specroof.serving.launch import Speculation, launch, server_command
 from specroof.serving.room import draft_footprint, target_footprint
+from strategies import of_cores
 from tables import present, refusal, rows
 
 ZERO = np.zeros(())
@@ -43,11 +43,6 @@ def experts(tokens: float, hit: float, top_k: int = 8) -> OpCost:
         ZERO, ZERO, "bf16", rows=np.array(visits / hit),
         routing=Routing(128, top_k, 0, np.array(tokens), np.array(hit)),
     )  # fmt: skip
-
-
-def moe(core: Experts) -> Architecture:
-    layer = Layer((Block("feed_forward", (), core),))
-    return Architecture("toy", "llama", 256, 100, (layer,), Linear("lm_head", 256, 100))
 
 
 def test_the_first_kernel_that_takes_rows_and_bits_computes_an_operation() -> None:
@@ -117,7 +112,7 @@ def test_matrices_of_several_formats_run_in_the_kernel_of_each() -> None:
     core = Experts(
         8, 2, 256, 256, weight=blend((GGUF_FORMATS["q4_k"], 2), (GGUF_FORMATS["q6_k"], 1))
     )
-    (op,) = forward_cost(moe(core), ForwardPass(1, 1, 0))[:1]
+    (op,) = forward_cost(of_cores(core), ForwardPass(1, 1, 0))[:1]
     flops, moved = row_kernel_factors(op, kernels)
     assert float(flops) == pytest.approx(2 / 3 / 0.5 + 1 / 3 / 0.1)
     assert float(moved) == pytest.approx((9.0 + 6.5625 / 0.8) / (9.0 + 6.5625))

@@ -15,14 +15,8 @@ from tables import rows
 
 @pytest.mark.parametrize(("freedom", "statistic", "p_value"), rows("values", "p_values"))
 def test_p_values_are_those_of_the_tables(freedom: int, statistic: float, p_value: float) -> None:
-    assert chi_squared_p_value(statistic, freedom) == pytest.approx(p_value, rel=2e-4)
-
-
-def test_limits_of_the_p_value() -> None:
-    assert chi_squared_p_value(0.0, 4) == 1.0  # all as expected
-    assert chi_squared_p_value(3.0, 0) == 1.0  # nothing could be off
-    assert chi_squared_p_value(math.inf, 3) == 0.0  # the impossible came
-    assert chi_squared_p_value(math.inf, 4) == 0.0
+    rel = 2e-4 if 0 < p_value < 1 else 0  # as many digits as are printed
+    assert chi_squared_p_value(statistic, freedom) == pytest.approx(p_value, rel=rel)
 
 
 def test_outcomes_that_are_rare_are_counted_as_one() -> None:

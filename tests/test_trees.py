@@ -28,6 +28,7 @@ from specroof.drafters.trees import (
     with_tree,
 )
 from strategies import acceptances
+from tables import rows
 
 
 def chain_tree(rates: Rates) -> Tree:
@@ -172,12 +173,7 @@ def test_siblings_may_hold_every_round_that_the_first_child_loses(siblings: list
     assert proposed.tokens_per_round[0] == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(
-    ("small", "large"),
-    # arXiv:2602.06036v2, table 1, EAGLE-3 for Qwen3-4B and 8B with trees of 16 and 60 positions:
-    # GSM8K and HumanEval of 4B, GSM8K of 8B; HumanEval and LiveCodeBench of 8B at temperature 1.
-    [(3.30, 3.77), (3.05, 3.47), (3.23, 3.71), (3.05, 3.54), (2.57, 2.92)],
-)
+@pytest.mark.parametrize(("small", "large"), rows("values", "grown_trees"))
 def test_typical_siblings_lead_from_one_measured_tree_to_another(
     small: float, large: float
 ) -> None:
