@@ -31,7 +31,6 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.policies.schedule import drafts_at
-from specroof.questions.adaptive import Adaptive
 from tables import rows
 
 pytestmark = pytest.mark.slow
@@ -124,25 +123,18 @@ def test_without_confidence_nothing_beats_the_best_length() -> None:
     assert 0 < found["oracle"].error < 0.01 * rates.max()
 
 
-def oracle_rate(costs: BatchCosts) -> float:
-    """Return what an oracle reaches with one sequence: the best longest draft, in closed form."""
-    chances = np.array([0.2, 0.3, 0.2, 0.3])  # of 0, 1, 2 and 3 accepted drafts
-    full = costs.draft_step_s[0, 1] + costs.draft_step_s[1, 1] * np.arange(3)
-    seconds = np.concatenate([[1.0], costs.verify_s[1:4] + full + 0.1])
-    best = 0.0
-    # How many drafts to make of 0, 1, 2, 3 that would be accepted.
-    for made in product(*(range(n + 1) for n in range(4))):
-        lengths = np.array(made)
-        best = max(best, chances @ (1 + lengths) / (chances @ seconds[lengths]))
-    return float(best)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("is_block", [False, True])
 def test_an_oracle_of_one_sequence_is_that_of_the_closed_form(is_block: bool) -> None:
     costs = costs_of(1, is_block=is_block)
     found = run(costs, 0.5)["oracle"]
-    assert found.tokens_per_s == pytest.approx(oracle_rate(costs), abs=4 * found.error)
+    chances = np.array([0.2, 0.3, 0.2, 0.3])  # of 0, 1, 2 and 3 accepted drafts
+    full = costs.draft_step_s[0, 1] + costs.draft_step_s[1, 1] * np.arange(3)
+    seconds = np.concatenate([[1.0], costs.verify_s[1:4] + full + 0.1])
+    # How many drafts to make of 0, 1, 2, 3 that would be accepted.
+    every = map(np.array, product(*(range(n + 1) for n in range(4))))
+    best = max(chances @ (1 + lengths) / (chances @ seconds[lengths]) for lengths in every)
+    assert found.tokens_per_s == pytest.approx(best, abs=4 * found.error)
 
 
 @pytest.mark.parametrize("is_block", [False, True])
@@ -319,12 +311,8 @@ def test_flags_are_for_servers_that_have_them() -> None:
 # --- the question --------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def found() -> Adaptive:
-    return adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[8, 1, 1], n_rounds=2000)
-
-
-def test_the_total_is_in_tokens(found: Adaptive) -> None:
+def test_the_total_is_in_tokens() -> None:
+    found = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[8, 1, 1], n_rounds=2000)
     policy, fixed = found.policies["oracle"], found.policies["fixed"]
     made, base = (2 * one[0].tokens_per_s + one[1].tokens_per_s for one in (policy, fixed))
     total, error = found.total_gain("oracle")

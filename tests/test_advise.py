@@ -170,6 +170,14 @@ def test_weights_of_mtp_are_told_where_the_user_names_them() -> None:
     assert "model" not in json.loads(flags_of(f"{both} --drafter mtp,accept=0.8", "vllm")[1])
 
 
+@pytest.mark.parametrize("tree", ["tree=2/1/1,siblings=.2", "tree=sequoia,nodes=8,siblings=.2"])
+def test_trees_of_a_shape_that_no_engine_grows_have_no_flags(tree: str) -> None:
+    words = f"Qwen/Qwen3-8B -H h100 --isl 9 --osl 500 --drafter eagle3,accept=0.7,{tree}"
+    found = answer(f"{words} --concurrency 1")
+    assert found["choice"]["engine_config"] == {"vllm": None, "sglang": None}
+    assert any("tree=eagle2" in warning for warning in found["warnings"])
+
+
 def test_a_chip_takes_as_few_devices_as_hold_the_model() -> None:
     found = advise("Qwen/Qwen3-32B", ["b200", "l4", "h100"], **SMALL)
     devices = {c.setup.hardware.name: c.setup.placement.devices for c in found.chips}

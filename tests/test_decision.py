@@ -17,7 +17,6 @@ from specroof import OptionError, advise, doctor
 from specroof.policies.schedule import drafts_at
 from specroof.quantities import ranges_spelt
 from specroof.questions.advise import Advice
-from specroof.questions.doctor import Diagnosis
 
 #: Devices that hold each model, whichever chip is drawn.
 MODELS = {
@@ -129,11 +128,6 @@ def test_one_length_stands_in_table_schedule_flags_and_json(advice: Advice) -> N
         assert found["choice"]["engine_files"] == {}
 
 
-def tried_band(row: Any) -> tuple[float, float]:
-    """Return the band of the drafts that are judged, without width where there is none."""
-    return row.bands.get("tried_speedup", (row.tried_speedup, row.tried_speedup))  # type: ignore[no-any-return]
-
-
 def test_the_decision_of_all_loads_is_that_of_each(advice: Advice) -> None:
     found = advice.to_dict()
     decisions = {row["decision"] for row in advised(found)}
@@ -146,7 +140,8 @@ def test_the_decision_of_all_loads_is_that_of_each(advice: Advice) -> None:
     assert found["choice"]["on_up_to"] == (max(on) if on else None)
     for row in advice.rows:
         if row.decision == "on":
-            assert row.reason or tried_band(row)[0] > advice.targets.least_speedup
+            low, _ = row.bands.get("tried_speedup", (row.tried_speedup, None))
+            assert row.reason or low > advice.targets.least_speedup
             assert row.ttft_s is not None
             assert row.plain_ttft_s is not None
             assert row.ttft_s <= 10 * row.plain_ttft_s
@@ -221,24 +216,20 @@ def test_no_note_contradicts_the_figures(advice: Advice) -> None:
     assert {*told[1].split(", ")} == waits if told else not waits
 
 
-def diagnosed(seed: int, folder: Path) -> Diagnosis:
-    """Return the diagnosis of a drawn server: its load, its framework, its drafts."""
+@pytest.mark.parametrize("seed", range(DRAWS))
+def test_what_doctor_recommends_is_in_its_schedule_and_flags(seed: int, tmp_path: Path) -> None:
+    # A drawn server: its load, its framework, its drafts.
     rng = random.Random(seed)
     first = rng.uniform(0.1, 0.95)
     survival = tuple(first ** (depth + 1) for depth in range(rng.choice([1, 3, 5])))
     life = Life(1000.0, running=float(rng.choice([1, 6, 40, 58, 120])), survival=survival)
-    page = folder / f"{seed}.txt"
+    page = tmp_path / f"{seed}.txt"
     page.write_text(rng.choice([vllm_page, sglang_page])(life))
     kind = rng.choice(["eagle3", "mtp", "dflash", "ngram", "model"])
     model = rng.choice(["Qwen/Qwen3-8B", "Qwen/Qwen3.5-9B"])
     chip = rng.choice(["h100", "b200"])
     sizes = ",config=Qwen/Qwen3-0.6B" if kind == "model" else ""
-    return doctor(model, chip, pages=page, drafter=kind + sizes, served_name=None)
-
-
-@pytest.mark.parametrize("seed", range(DRAWS))
-def test_what_doctor_recommends_is_in_its_schedule_and_flags(seed: int, tmp_path: Path) -> None:
-    found = diagnosed(seed, tmp_path)
+    found = doctor(model, chip, pages=page, drafter=kind + sizes, served_name=None)
     change, flags = found.change, found.flags
     if change is None:
         assert flags is None

@@ -269,11 +269,9 @@ def test_chips_without_a_price_are_ranked_by_tokens() -> None:
 
 # --- the points that no other beats ---------------------------------------------------------------
 
-points = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12)
-
 
 @pytest.mark.parametrize("y", ["tokens_per_s_per_device", "usd_per_million_tokens"])
-@given(drawn=points)
+@given(drawn=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12))
 def test_nothing_beats_a_point_of_the_frontier_and_something_beats_the_rest(
     y: str, drawn: list[tuple[int, int]]
 ) -> None:

@@ -295,12 +295,12 @@ def test_workers_of_prefill_have_no_bar_in_the_chart_of_memory() -> None:
 
 
 def test_a_training_without_a_price_and_at_several_loads_is_told_in_device_hours() -> None:
-    found = specroof.train(
-        MODEL, "b300", drafter="mtp", samples=1e4, accept_length=2, batch_size=[1, 8]
-    )
+    asked: dict[str, Any] = {"samples": 1e4, "accept_length": 2, "temperature": 0.8}
+    found = specroof.train(MODEL, "b300", drafter="mtp", **asked, batch_size=[1, 8])
     assert found.training.usd is None
     assert {row.saved_usd_per_day for row in found.rows} == {None}
-    assert "batch" in found.text()
+    assert "(batch 1)" in found.text()
+    assert any("temperature" in note for note in found.notes)  # which moves no length that is given
     assert "USD" not in found.text()
 
 

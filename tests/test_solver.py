@@ -415,30 +415,25 @@ def test_what_is_no_load_is_refused_by_name(name: str, value: Any, allowed: str)
 
 # --- memory --------------------------------------------------------------------------------------
 
-MEBIBYTE = 2.0**20
-
-
-def held(memory_bytes: float = 2 * MEBIBYTE, **choices: Any) -> tuple[str, ...]:
-    """Return the notes on the memory of a model of 1.5 MiB that caches 256 bytes a token.
-
-    A projection of 512 * 512, an embedding and a head as large, in bf16; 8 KV heads of 8 + 8.
-    """
-    projection = Linear("q_proj", 512, 512, shard=HEADS)
-    block = Block("attention", (projection,), GroupedQueryAttention(8, 8, 8, 8))
-    head = Linear("lm_head", 512, 512, shard=TENSOR, kind="head")
-    model = Architecture("toy", "llama", 512, 512, (Layer((block,)),), head)
-    base: dict[str, Any] = {"model": model, "hardware": device(memory_bytes=memory_bytes)}
-    base |= {"batch_size": [1, 2, 4, 8], "context_len": [16, 1024], "options": Options()}
-    return tuple(note for note in curve(**(base | choices)).notes if "does not fit" in note)
+USUAL = {"batch_size": [1, 2, 4, 8], "context_len": [16, 1024]}
 
 
 @pytest.mark.parametrize(("choices", "first", "weights", "cache"), rows("values", "held_batches"))
 def test_a_model_that_does_not_fit_is_a_note_with_the_numbers(
     choices: dict[str, Any], first: int | None, weights: str, cache: str
 ) -> None:
-    dtype, devices = choices.pop("dtype", None), choices.pop("devices", 1)
-    options = Options(kv_dtype=dtype, weight_dtype=dtype)
-    notes = held(**choices, options=options, placement=Placement(devices))
+    # 1.5 MiB that cache 256 bytes a token: a projection of 512 * 512, an embedding and a head as
+    # large, in bf16; 8 KV heads of 8 + 8.
+    projection = Linear("q_proj", 512, 512, shard=HEADS)
+    block = Block("attention", (projection,), GroupedQueryAttention(8, 8, 8, 8))
+    head = Linear("lm_head", 512, 512, shard=TENSOR, kind="head")
+    model = Architecture("toy", "llama", 512, 512, (Layer((block,)),), head)
+    dtype, devices = choices.get("dtype"), choices.get("devices", 1)
+    asked: dict[str, Any] = {"model": model, "hardware": device(memory_bytes=2.0 * 2**20)}
+    asked |= {"options": Options(kv_dtype=dtype, weight_dtype=dtype)}
+    asked |= {name: choices.get(name, usual) for name, usual in USUAL.items()}
+    found = curve(**asked, placement=Placement(devices))
+    notes = [note for note in found.notes if "does not fit" in note]
     words = (f"{devices} x toy device", f"batch size {first} at context 1024", weights, cache)
     assert len(notes) == (first is not None)
     assert all(word in note for note in notes for word in words)

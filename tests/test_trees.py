@@ -1,7 +1,6 @@
 """Trees of drafts: expected tokens against dice, the best tree against all trees, the chain."""
 
 import math
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -35,13 +34,6 @@ def chain_tree(rates: Rates) -> Tree:
     return expansion_tree((1,) * len(rates), rates)
 
 
-def tree_tokens(nodes: Iterable[Node], rates: Rates) -> float:
-    """Return 1 and the sum over nodes of the product of the rates on the way: Sequoia, 4.1."""
-    products = (math.prod(map(lambda ranks, rank: ranks[rank], rates, node)) for node in nodes)
-    # Rounded once: a node more never makes the sum smaller, in whatever order a set has them.
-    return math.fsum([1.0, *products])
-
-
 def is_a_tree(nodes: frozenset[Node]) -> bool:
     parents = all(node[:-1] in nodes or len(node) == 1 for node in nodes)
     elders = all(node[-1] == 0 or (*node[:-1], node[-1] - 1) in nodes for node in nodes)
@@ -72,7 +64,9 @@ def test_the_optimal_tree_holds_the_most_probable_nodes(
     assert is_a_tree(found.nodes)
     assert len(found.nodes) == min(n_nodes, len(values))
     expected = 1 + math.fsum(values[:n_nodes])
-    assert tree_tokens(found.nodes, table) == pytest.approx(expected)
+    # 1 and the sum over nodes of the product of the rates on the way: Sequoia, 4.1.
+    ways = [[ranks[rank] for ranks, rank in zip(table, node, strict=False)] for node in found.nodes]
+    assert 1 + math.fsum(map(math.prod, ways)) == pytest.approx(expected)
 
 
 def eagle2_by_names(table: list[list[float]], top_k: int, n_nodes: int) -> Tree:
