@@ -402,6 +402,8 @@ def test_where_no_length_can_be_nothing_is_to_measure() -> None:
     assert chip.advised is chip.plan  # a name of old
     assert "memory" not in str(found).splitlines()[1]
     assert [one.rate for one in chip.break_even] == [None, None]
+    words = "Qwen/Qwen3-8B -H h100 --isl 9 --osl 9 --choose-draft-len 5 --notes"
+    assert "break-even" not in page(f"{words} --drafter mtp,accept-length=2@2")
 
 
 def test_flags_for_several_nodes_say_what_they_lack() -> None:

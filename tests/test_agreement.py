@@ -213,7 +213,8 @@ def test_no_question_has_drafts_that_the_named_server_refuses_of_the_model() -> 
     }  # fmt: skip
     load: dict[str, Any] = {"concurrency": 8, "input_len": 500, "output_len": 100}
     head, lookup = "eagle3,accept=0.8", "ngram,accept=0.4"
-    for question in (predict, advise, frontier, breakeven):
+    every: list[Any] = [predict, advise, frontier, breakeven]
+    for question in every:
         with pytest.raises(OptionError, match="no eagle3 for models of the family glm4_moe"):
             question(**asked, **load, drafter=head)
     found = predict(**asked, **load, drafters=[head, lookup])

@@ -186,6 +186,9 @@ def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:
     rate = stated.cheapest.tokens_per_s_per_device
     assert rate == pytest.approx(point.tokens_per_s_per_device, rel=1e-9)
     assert stated.cheapest.running_limit is None
+    (shown,) = found.to_dict()["choice"]["chips"]
+    assert shown["by_default"]["tokens_per_s_per_device"] == chip.by_default.tokens_per_s_per_device
+    assert shown["cheapest"]["running_limit"] == point.running_limit
 
 
 def test_chips_stand_in_one_table_with_price_band_and_reach() -> None:
