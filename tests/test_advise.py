@@ -232,6 +232,9 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     assert "a TTFT of 1 ms is out of reach" in said
     assert found["choice"]["decision"] == "off"
     assert {row["meets_targets"] for row in found["rows"]} == {"no"}
+    # What is advised against at every load is in no schedule, and has no flags.
+    assert found["choice"]["schedule"] == [[1, 128, 0]]
+    assert set(found["choice"]["engine_config"].values()) == {""}
 
 
 @pytest.mark.parametrize(("mean", "ends", "p99", "outcome"), rows("values", "met_targets"))
