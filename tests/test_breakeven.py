@@ -50,6 +50,10 @@ def test_each_load_has_the_acceptance_that_gives_the_speedup_there() -> None:
         curve = specroof.speedup_curve(EXPERTS, CHIP, **load)
         assert curve.best_speedup.item() == pytest.approx(1.3, rel=1e-9)
         assert curve.best_draft_len.item() == row.draft_len
+    # What a cost is of: a drafter that is timed, and one of which a share is stated.
+    for spec, unit in (("mtp", "factor on its time"), ("block,cost=0,drafts=3", "share of a")):
+        share = breakeven(DENSE, CHIP, drafter=f"{spec},accept=0.8", solve="cost", batch_size=1)
+        assert share.sought.startswith(f"largest cost of drafting ({unit}")
 
 
 def test_a_played_break_even_is_the_nearest_of_its_plays() -> None:

@@ -296,7 +296,7 @@ def test_workers_of_prefill_have_no_bar_in_the_chart_of_memory() -> None:
 
 def test_a_training_without_a_price_and_at_several_loads_is_told_in_device_hours() -> None:
     asked: dict[str, Any] = {"samples": 1e4, "accept_length": 2, "temperature": 0.8}
-    found = specroof.train(MODEL, "b300", drafter="mtp", **asked, batch_size=[1, 8])
+    found = specroof.train(MODEL, "b300", drafter="mtp", **asked, batch_size=np.array([1, 8]))
     assert found.training.usd is None
     assert {row.saved_usd_per_day for row in found.rows} == {None}
     assert "(batch 1)" in found.text()
