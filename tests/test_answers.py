@@ -27,6 +27,7 @@ from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.layout import on_screen, show_notes
+from schemas import command_of
 from tables import table
 
 pytestmark = pytest.mark.slow
@@ -112,34 +113,26 @@ def same_in_every_form(answer: Any, question: str) -> None:
 
 
 PROFILE = "qwen3.6-35b-a3b/mtp/speed-bench"
-#: Lists in the shell, the names of their schemas, and the same calls in Python.
-LISTS: dict[str, tuple[str, Callable[[], Any]]] = {
-    "models": ("models", list_models),
-    f"models show {MODEL}": ("models-show", lambda: show_model(MODEL)),
-    f"models diff {MODEL} Qwen/Qwen3-30B-A3B": (
-        *("models-diff", lambda: diff_models(MODEL, "Qwen/Qwen3-30B-A3B")),
-    ),
-    "hardware": ("hardware", list_hardware),
-    f"hardware show {CHIP}": ("hardware-show", lambda: show_hardware(CHIP)),
-    f"acceptance show {PROFILE}": ("acceptance-show", lambda: show_profiles(PROFILE)),
-    "acceptance list --find qwen3.6-27b": ("acceptance-list", lambda: find_profiles("qwen3.6-27b")),
-    f"acceptance fit {PROFILE} --law constant": (
-        *("acceptance-fit", lambda: fit_profiles(PROFILE, law="constant")),
-    ),
-    "acceptance simulate --tokens 2000": (
-        *("acceptance-simulate", lambda: sampling_is_exact(n_tokens=2000)),
-    ),
+#: Lists in the shell, and the same calls in Python.
+LISTS: dict[str, Callable[[], Any]] = {
+    "models": list_models,
+    f"models show {MODEL}": lambda: show_model(MODEL),
+    f"models diff {MODEL} Qwen/Qwen3-30B-A3B": lambda: diff_models(MODEL, "Qwen/Qwen3-30B-A3B"),
+    "hardware": list_hardware,
+    f"hardware show {CHIP}": lambda: show_hardware(CHIP),
+    f"acceptance show {PROFILE}": lambda: show_profiles(PROFILE),
+    "acceptance list --find qwen3.6-27b": lambda: find_profiles("qwen3.6-27b"),
+    f"acceptance fit {PROFILE} --law constant": lambda: fit_profiles(PROFILE, law="constant"),
+    "acceptance simulate --tokens 2000": lambda: sampling_is_exact(n_tokens=2000),
     f"acceptance simulate batch {MODEL} -H {CHIP} --drafter ideal --batch 2 --batches 3": (
-        "acceptance-simulate-batch",
-        lambda: times_of_batches(MODEL, CHIP, drafter="ideal", batch_size=2, n_batches=3),
+        lambda: times_of_batches(MODEL, CHIP, drafter="ideal", batch_size=2, n_batches=3)
     ),
 }
 
 
 @pytest.mark.parametrize("words", LISTS)
 def test_lists_are_the_same_in_every_form_and_in_the_shell(words: str) -> None:
-    name, call = LISTS[words]
-    answer = call()
+    name, answer = command_of(words.split()), LISTS[words]()
     same_in_every_form(answer, name)
     assert answer.records
     assert answered(words) == json.loads(json.dumps(answer.to_dict()))
@@ -244,14 +237,7 @@ def test_an_unknown_keyword_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["predict", "worth", "breakeven", "train"])
 def test_an_answer_on_several_chips_has_the_rows_of_each(name: str) -> None:
-    chips, ask = [CHIP, "b200"], getattr(specroof, name)
-    of_each: dict[str, dict[str, Any]] = {
-        "predict": {"drafters": EAGLE, "batch_size": [1, 8], "max_draft_len": 3},
-        "worth": {"drafter": "eagle3", "accept_length": [2, 3]},
-        "breakeven": {"drafter": "eagle3", "batch_size": [1, 2]},
-        "train": {"drafter": "eagle3", "samples": 1e5},
-    }
-    asked = of_each[name]
+    chips, ask, asked = [CHIP, "b200"], getattr(specroof, name), ANSWERS[name]["asks"]
     both, *each = ask(MODEL, chips, **asked), *(ask(MODEL, chip, **asked) for chip in chips)
     assert both.rows == (*each[0].rows, *each[1].rows)
     found = both.to_dict()

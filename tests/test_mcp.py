@@ -35,6 +35,7 @@ from specroof.cli.mcp import (
 from specroof.questions import QUESTIONS
 from specroof.questions.request import Command
 from specroof.questions.work import Budget, limited
+from tables import rows
 
 QWEN = {"model": "Qwen/Qwen3-8B", "hardware": "h100"}
 PAGES = "http://127.0.0.1:9/metrics"
@@ -48,9 +49,8 @@ def test_every_question_that_prints_is_a_tool() -> None:
     every = questions(can_read=True)
     # The first two write files, the last starts programs.
     assert {*QUESTIONS} - {*every} == {"sweep", "explore", "measure"}
-    assert {*every} - {*questions(can_read=False)} == {
-        *("calibrate", "doctor", "hardware_check", "validate")
-    }
+    of_files = {*every} - {*questions(can_read=False)}
+    assert of_files == {"calibrate", "doctor", "hardware_check", "validate"}
 
 
 @pytest.mark.parametrize("name", questions(can_read=True))
@@ -92,38 +92,17 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
     def large() -> None:
         raise MemoryError
 
-    def long() -> specroof.Answer:
-        return specroof.predict(
-            "Qwen/Qwen3-8B", "h100", drafters="ideal", batch_size=range(1, 3000)
-        )
-
-    row = questions(can_read=False)["predict"]
-    tools = {
-        "predict": Tool(row, request_schema(row.question)),
+    tools = Limits([], network=False).offered() | {
         "broken": Tool(Command(question=broken), {}),
         "large": Tool(Command(question=large), {}),
-        "long": Tool(Command(question=long), {}),
-        **{name: Tool(questions(can_read=False)[name], {}) for name in ("hardware", "acceptance")},
+        "unbounded": Tool(questions(can_read=False)["predict"], {}),
     }
     answer = reply(tools, "predict", PREDICT)
     assert "H100" in answer["text"]
     assert answer["structured_content"]["case"]["load"]["batch_size"] == [1, 8]
     assert not answer["is_error"]
-    for name, arguments, said in (
-        ("nowhere", {}, "allowed: predict"),
-        ("predict", {}, "arguments: 'model' is a required property"),
-        ("predict", PREDICT | {"batch_size": [1, "x"]}, "batch_size"),
-        ("predict", PREDICT | {"model": "nobody"}, "nobody"),
-        ("predict", PREDICT | {"drafted": "mtp"}, "no key is 'drafted'; allowed: arrivals, "),
-        (
-            "predict",
-            PREDICT | {"batch_size": "1,8"},
-            "batch_size is '1,8'; allowed: number or array",
-        ),
-        ("broken", {}, "a bug: ZeroDivisionError: one two"),
-        ("long", {}, "ask for fewer points"),
-        ("large", {}, "large: takes more than"),
-    ):
+    long = "unbounded", PREDICT | {"batch_size": [*range(1, 3000)]}, "ask for fewer points"
+    for name, arguments, said in [*rows("refusals", "tool_calls"), long]:
         answer = reply(tools, name, arguments)
         assert said in answer["text"]
         assert answer["text"].isprintable()
@@ -136,30 +115,11 @@ def test_a_refusal_is_one_line_and_a_bug_does_not_end_the_server(
     assert (profiles["structured_content"], profiles["is_error"]) == (None, False)
 
 
-@pytest.mark.parametrize(
-    ("name", "spelt", "fields"),
-    [
-        (
-            "predict",
-            {"drafter": "eagle3,accept=0.7", "tp": 2, "kv_dtype": "fp8"},
-            {
-                "drafters": "eagle3,accept=0.7",
-                "tensor_parallel": 2,
-                "options": {"kv_dtype": "fp8"},
-            },
-        ),
-        (
-            "rollout",
-            {"drafter": "eagle3,accept=0.7", "requests": 16, "lengths": "lognormal=500/2000"},
-            {"drafters": "eagle3,accept=0.7", "n_requests": 16, "lengths": "lognormal=500/2000"},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "spelt", "fields"), rows("calls", "tools"))
 def test_a_tool_takes_the_spellings_that_python_takes(
     name: str, spelt: dict[str, Any], fields: dict[str, Any]
 ) -> None:
-    row = questions(can_read=False)[name]
-    tool = Tool(row, request_schema(row.question))
+    tool = Limits([], network=False).offered()[name]
     (text, found), (same_text, same) = (tool.ask(QWEN | given) for given in (spelt, fields))
     assert (text, found) == (same_text, same)
     with pytest.raises(specroof.OptionError, match="left out, since drafter is given"):
@@ -201,17 +161,9 @@ def test_without_the_sdk_the_command_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_a_load_beyond_the_budget_is_refused_before_it_is_played() -> None:
-    rate = QWEN | {"drafters": "eagle3,accept=0.7", "input_len": 100, "output_len": 10}
     tools = Limits([], network=False).offered()
-    for tool, beyond in (
-        ("predict", {"rate": 1e6, "requests": 10_000_000}),
-        ("predict", {"rate": [1, 2], "requests": 2_000_000}),  # 2 plays of each, 10 us a request
-        ("predict", {"rate": 5, "requests": 1_000_000, "max_draft_len": 7}),  # 8 plays
-        ("breakeven", {"rate": 5, "requests": 10_000_000}),
-    ):
-        asked = rate | beyond
-        asked |= {"drafter": asked.pop("drafters"), "solve": "cost"} if tool == "breakeven" else {}
-        answer = reply(tools, tool, asked)
+    for tool, load in rows("refusals", "loads_beyond_a_budget"):
+        answer = reply(tools, tool, QWEN | {"input_len": 100, "output_len": 10} | load)
         assert answer["is_error"]
         assert answer["text"].startswith("requests is ")
     words = "predict Qwen/Qwen3-8B -H h100 --drafter eagle3,accept=0.7 --rate 1e6/s"

@@ -43,18 +43,11 @@ def one_line_of(stderr: bytes) -> str:
 
 @needs_full
 @pytest.mark.parametrize("words", [["hardware"], ["--help"], [*PREDICT, "--csv", "-"]])
-def test_a_full_disk_behind_standard_output_is_refused(words: list[str]) -> None:
-    done = process(*words, line='exec "$@" >/dev/full')
+@pytest.mark.parametrize("place", ["/dev/full", "&-"])
+def test_a_standard_output_that_takes_nothing_is_refused(words: list[str], place: str) -> None:
+    done = process(*words, line=f'exec "$@" >{place}')
     assert done.returncode == 2
-    lines = done.stderr.decode().splitlines()
-    assert "standard output: No space left on device" in lines[-1]
-    assert len(lines) == 1
-
-
-def test_a_closed_standard_output_is_refused() -> None:
-    done = process("hardware", line='exec "$@" >&-')
-    assert done.returncode == 2
-    assert "standard output is closed" in one_line_of(done.stderr)
+    assert "standard output" in one_line_of(done.stderr)
 
 
 def test_a_pipe_that_nobody_reads_ends_in_1_without_a_word() -> None:
@@ -68,18 +61,17 @@ def test_a_pipe_that_nobody_reads_ends_in_1_without_a_word() -> None:
     assert (run.returncode, stderr) == (1, b"")
 
 
-def test_a_closed_standard_error_leaves_the_exit_code() -> None:
-    done = process("predict", "no/such", "-H", "b100", "--drafter", "x", line='exec "$@" 2>&-')
-    assert (done.returncode, done.stdout) == (2, b"")
-
-
 @needs_full
-def test_a_full_standard_error_leaves_result_and_exit_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["/dev/full", "&-"])
+def test_a_standard_error_that_takes_nothing_leaves_result_and_exit_code(
+    tmp_path: Path, place: str
+) -> None:
     path = tmp_path / "a.csv"
-    done = process(*PREDICT, "--points", str(path), line='exec "$@" 2>/dev/full')
+    done = process(*PREDICT, "--points", str(path), line=f'exec "$@" 2>{place}')
     assert done.returncode == 0
     assert path.read_text().count("\n") == 18  # a header, and drafts of 0 to 16
-    assert process("predicts", line='exec "$@" 2>/dev/full').returncode == 2
+    done = process("predict", "no/such", line=f'exec "$@" 2>{place}')
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 @pytest.mark.parametrize("locale", rows("values", "signs"))
