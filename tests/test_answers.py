@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 import specroof
 from commands import answered
+from schemas import command_of
 from specroof.cli.schema import SCHEMAS
 from specroof.errors import OptionError
 from specroof.quantities import in_cells, quantity
@@ -27,7 +28,6 @@ from specroof.questions.hardware import list_hardware, show_hardware
 from specroof.questions.models import diff_models, list_models, show_model
 from specroof.questions.simulate import sampling_is_exact, times_of_batches
 from specroof.report.layout import on_screen, show_notes
-from schemas import command_of
 from tables import table
 
 pytestmark = pytest.mark.slow

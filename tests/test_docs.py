@@ -85,7 +85,9 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
 
 
-def test_every_link_inside_the_site_leads_somewhere(pages: dict[Path, Page]) -> None:
+def test_links_inside_the_site_lead_somewhere_and_nothing_loads_from_elsewhere(
+    pages: dict[Path, Page],
+) -> None:
     lost = []
     for path, page in pages.items():
         for link in [*page.links, *page.loads]:
@@ -100,9 +102,6 @@ def test_every_link_inside_the_site_leads_somewhere(pages: dict[Path, Page]) -> 
             if not (there.exists() and anchored):
                 lost.append(f"{path.name}: {link}")
     assert lost == []
-
-
-def test_no_page_loads_anything_from_elsewhere(pages: dict[Path, Page]) -> None:
     assert [load for page in pages.values() for load in page.loads if urlsplit(load).scheme] == []
 
 

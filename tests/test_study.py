@@ -182,24 +182,21 @@ def refusal(path: str, error: type[SpecroofError] = OptionError) -> str:
     return message.removeprefix(f"{path}: ")
 
 
-@pytest.mark.parametrize(("old", "new", "message"), rows("refusals", "studies"))
+@pytest.mark.parametrize(
+    ("old", "new", "message", "error"),
+    [(*row, "OptionError") for row in rows("refusals", "studies")]
+    + rows("refusals", "loaded_studies"),
+)
 def test_a_bad_study_is_refused_with_key_value_and_what_is_allowed(
-    write: Write, old: str, new: str, message: str
+    write: Write, old: str, new: str, message: str, error: str
 ) -> None:
-    assert message in refusal(write(changed(old, new)))
+    assert message in refusal(write(changed(old, new)), getattr(errors, error))
 
 
 @pytest.mark.parametrize(("workload", "message"), rows("refusals", "study_workloads"))
 def test_a_bad_workload_is_refused(write: Write, workload: str, message: str) -> None:
     path = write(changed("context_len: 2048", f"workload: {workload}"))
     assert refusal(path).startswith(message)
-
-
-@pytest.mark.parametrize(("old", "new", "error", "message"), rows("refusals", "loaded_studies"))
-def test_what_shows_only_when_names_are_loaded_names_the_study_too(
-    write: Write, old: str, new: str, error: str, message: str
-) -> None:
-    assert message in refusal(write(changed(old, new)), getattr(errors, error))
 
 
 def test_a_study_of_any_size_is_taken_but_not_held_at_once(write: Write) -> None:

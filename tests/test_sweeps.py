@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,16 +140,12 @@ def test_parquet_has_units_names_as_dictionaries_and_says_what_it_is(
     assert "RLE_DICTIONARY" not in packed["speedup"]
 
 
-def small_slices(*words: Any) -> Any:
-    """Yield slices of two batch sizes of one context."""
-    return study_slices(*words, most=40)
-
-
 def test_slices_write_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forms = ("csv", "parquet")
     for form in forms:
         write_sweep(CONTENT, tmp_path / form / "whole", form=form)
-    monkeypatch.setattr(partition, "study_slices", small_slices)
+    # Of two batch sizes of one context.
+    monkeypatch.setattr(partition, "study_slices", partial(study_slices, most=40))
     for form in forms:
         write_sweep(CONTENT, tmp_path / form / "slices", form=form)
     slices, whole = contents(tmp_path / "csv/slices"), contents(tmp_path / "csv/whole")
