@@ -3,11 +3,13 @@
 import json
 import re
 import resource
+from collections.abc import Iterable
+from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import specroof
 from effort import cpu_bound
@@ -98,7 +100,7 @@ placed: dict[str, st.SearchStrategy[str]] = {
 NO_NUMBER = re.compile(r"(?i)(?<![\w-])[-+]?(nan|inf|infinity)(?![\w-])")
 
 
-def answer(*words: str) -> Result:
+def answer(*words: str) -> None:
     """Run a command and hold it to what every command promises."""
     with cpu_bound(MOST_SECONDS):
         run = CliRunner().invoke(app, list(words))
@@ -113,7 +115,6 @@ def answer(*words: str) -> Result:
     else:
         assert run.exit_code == 0, (words, run.exit_code)
         hold_finite(run.stdout, words)
-    return run
 
 
 def hold_finite(text: str, words: tuple[str, ...]) -> None:
@@ -126,101 +127,79 @@ def hold_finite(text: str, words: tuple[str, ...]) -> None:
     assert NO_NUMBER.search(text) is None, (words, text)
 
 
-as_json = st.sampled_from([[], ["--json"]])
+def line(*parts: st.SearchStrategy[Iterable[str]]) -> st.SearchStrategy[list[str]]:
+    """Draw the words of all parts."""
+    return st.tuples(*parts).map(lambda drawn: [*chain(*drawn)])
 
 
-@bounded(40)
-@given(
-    models,
-    chips,
-    st.lists(specs, min_size=1, max_size=2),
-    flags(
-        batch=lists,
-        context=lists,
-        concurrency=lists,
-        input_len=words,
-        output_len=words,
-        max_draft_len=words,
-        cost_of=st.sampled_from(["decode", "verify", "x"]),
-        **placed,
+def one_of(*words: str) -> st.SearchStrategy[list[str]]:
+    """Draw one of these flags, or none."""
+    return st.sampled_from([[], *([word] for word in words)])
+
+
+named = st.tuples(models, st.just("-H"), chips)
+drafted = st.tuples(st.just("--drafter"), specs)
+COMMANDS: dict[str, st.SearchStrategy[list[str]]] = {
+    "predict": line(
+        *(st.just(["predict"]), named, drafted, st.one_of(st.just(()), drafted)),
+        flags(
+            **dict.fromkeys(["batch", "context", "concurrency"], lists),
+            **dict.fromkeys(["input_len", "output_len", "max_draft_len"], words),
+            cost_of=st.sampled_from(["decode", "verify", "x"]),
+            **placed,
+        ),
     ),
-    as_json,
-)
-def test_predict_is_finite_or_refused(
-    model: str, chip: str, drafters: list[str], more: list[str], end: list[str]
-) -> None:
-    drafted = [word for drafter in drafters for word in ("--drafter", drafter)]
-    answer("predict", model, "-H", chip, *drafted, *more, *end)
-
-
-@bounded(40)
-@given(
-    models,
-    chips,
-    flags(batch=words, context=words, query_len=words, **placed),
-    st.sampled_from([[], ["--prefill"], ["--strict-dtype"]]),
-    as_json,
-)
-def test_explain_is_finite_or_refused(
-    model: str, chip: str, more: list[str], extra: list[str], end: list[str]
-) -> None:
-    answer("explain", model, "-H", chip, *more, *extra, *end)
-
-
-@bounded(25)
-@given(
-    flags(
-        target=lists, draft=lists, vocabulary=words, closeness=words, draft_len=words, seed=words,
-        tokens=st.one_of(words, st.just("1000")),
+    "explain": line(
+        *(st.just(["explain"]), named, one_of("--prefill", "--strict-dtype")),
+        flags(**dict.fromkeys(["batch", "context", "query_len"], words), **placed),
     ),
-    st.sampled_from([[], ["--markov"]]),
-    as_json,
-)  # fmt: skip
-def test_dice_are_finite_or_refused(more: list[str], extra: list[str], end: list[str]) -> None:
-    # A minute or two of dice is what their limit allows; here a fifth of it.
-    limited = more if "--tokens" in more else [*more, "--tokens", "2000"]
-    answer("acceptance", "simulate", *limited, *extra, *end)
-
-
-@bounded(15)
-@given(
-    st.sampled_from(MODELS[:8]),
-    chips,
-    specs,
-    flags(
-        batch=words, context=words, draft_len=words, output_len=words, batches=words, seed=words,
-        tp=mostly_good, engine=st.sampled_from(ENGINES),
+    "dice": line(
+        *(st.just(["acceptance", "simulate"]), one_of("--markov")),
+        flags(
+            **dict.fromkeys(["target", "draft"], lists),
+            **dict.fromkeys(["vocabulary", "closeness", "draft_len", "seed"], words),
+            tokens=st.one_of(words, st.just("1000")),
+            # A minute or two of dice is what their limit allows; here a fifth of it.
+        ).map(lambda drawn: drawn if "--tokens" in drawn else [*drawn, "--tokens", "2000"]),
     ),
-    as_json,
-)  # fmt: skip
-def test_batches_of_dice_are_finite_or_refused(
-    model: str, chip: str, drafter: str, more: list[str], end: list[str]
-) -> None:
-    answer("acceptance", "simulate", "batch", model, "-H", chip, "--drafter", drafter, *more, *end)
+    "batches of dice": line(
+        *(st.just(["acceptance", "simulate", "batch"]), named, drafted),
+        flags(
+            **dict.fromkeys(["batch", "context", "draft_len", "output_len", "batches"], words),
+            seed=words,
+            tp=mostly_good,
+            engine=st.sampled_from(ENGINES),
+        ),
+    ),
+    "lists and files": line(
+        st.sampled_from([["acceptance"], ["models"], ["hardware"]]),
+        one_of("list", "show", "check", "fit"),
+        # What begins with a dash is a flag, and one of them is --help.
+        st.lists(st.one_of(words, st.sampled_from([*MODELS, *CHIPS])), max_size=2).map(
+            lambda names: [name for name in names if not name.startswith("-")]
+        ),
+        flags(
+            **dict.fromkeys(["find", "max_draft_len", "accept"], words),
+            **dict.fromkeys(["survival", "histogram"], slashes),
+        ),
+    ),
+}
 
 
+@pytest.mark.parametrize("kind", COMMANDS)
 @bounded(40)
-@given(
-    st.sampled_from(["acceptance", "models", "hardware"]),
-    st.sampled_from([[], ["list"], ["show"], ["check"], ["fit"]]),
-    st.lists(st.one_of(words, st.sampled_from([*MODELS, *CHIPS])), max_size=2),
-    flags(find=words, max_draft_len=words, accept=words, survival=slashes, histogram=slashes),
-    as_json,
-)
-def test_lists_and_files_are_finite_or_refused(
-    command: str, verb: list[str], names: list[str], more: list[str], end: list[str]
-) -> None:
-    # What begins with a dash is a flag, and one of them is --help.
-    answer(command, *verb, *(name for name in names if not name.startswith("-")), *more, *end)
+@given(st.data())
+def test_a_command_is_finite_or_refused(kind: str, data: st.DataObject) -> None:
+    answer(*data.draw(COMMANDS[kind]), *data.draw(one_of("--json")))
 
 
-FIGURES = """
+CHIP = """
 format_version: 1
 name: drawn
 sources: {{peak.flops_per_s: a, peak.memory_bytes_per_s: b, peak.memory_bytes: c, engines.e: d}}
-peak: {{flops_per_s: {{bf16: {flops}}}, memory_bytes_per_s: {rate}, memory_bytes: {size}}}
+peak: {{flops_per_s: {{bf16: {}}}, memory_bytes_per_s: {}, memory_bytes: {}}}
 default_engine: e
-engines: {{e: {{memory_frac: {share}, pass_overhead_s: {overhead}, overlap_norm: {norm}}}}}
+engines: {{e: {{memory_frac: {}, pass_overhead_s: {}, overlap_norm: {}}}}}
 """
 figures = st.one_of(
     st.floats().map(repr), st.floats(1, 1e21).map(lambda x: f"{x:.6e}"), st.sampled_from(HOSTILE)
@@ -229,16 +208,12 @@ shares = st.one_of(st.floats(1e-6, 1.2).map(lambda x: f"{x:.6f}"), figures)
 
 
 @bounded(40)
-@given(figures, figures, figures, shares, st.one_of(shares, figures), shares)
+@given(st.tuples(figures, figures, figures, shares, st.one_of(shares, figures), shares))
 def test_a_drawn_chip_is_finite_or_refused(
-    tmp_path_factory: pytest.TempPathFactory,
-    flops: str, rate: str, size: str, share: str, overhead: str, norm: str,
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory, drawn: tuple[str, ...]
+) -> None:
     path = tmp_path_factory.mktemp("chip") / "drawn.yaml"
-    text = FIGURES.format(
-        flops=flops, rate=rate, size=size, share=share, overhead=overhead, norm=norm
-    )
-    path.write_text(text, encoding="utf-8")
+    path.write_text(CHIP.format(*drawn), encoding="utf-8")
     answer("hardware", "check", str(path))
     answer("explain", "Qwen/Qwen3-8B", "-H", str(path), "--json")
     spec = "autoregressive,accept=0.7,cost=0.1"

@@ -128,22 +128,13 @@ def hostile_chip(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_names_in_files_do_not_steer_the_terminal(hostile_chip: str) -> None:
-    model = f"Qwen/Qwen3-8B -H {hostile_chip}"
-    for words in (
-        f"predict {model} --drafter ideal",
-        f"predict {model} --drafter ideal --batch 1,8",
-        f"predict {model} --drafter ideal --json",
-        f"explain {model}",
-        f"hardware show {hostile_chip}",
-        f"hardware check {hostile_chip}",
-        f"predict {model} --drafter ideal --engine x",
-    ):
-        done = invoked(words)
-        text = done.stdout + done.stderr
-        assert "chip\\u001b]0;owned" in text, words
-        assert controls(text) == set(), words
-        assert not any(line.startswith("note: all is well") for line in text.splitlines()), words
+@pytest.mark.parametrize("words", rows("values", "shown_names"))
+def test_names_in_files_do_not_steer_the_terminal(words: str, hostile_chip: str) -> None:
+    done = invoked(words.replace("CHIP", hostile_chip))
+    text = done.stdout + done.stderr
+    assert "chip\\u001b]0;owned" in text
+    assert controls(text) == set()
+    assert not any(line.startswith("note: all is well") for line in text.splitlines())
 
 
 def test_data_on_a_terminal_is_made_safe_and_a_chart_refused(hostile_chip: str) -> None:

@@ -513,14 +513,7 @@ def test_a_limit_that_is_raised_does_not_lower_what_memory_holds_between_context
     assert "No room" not in seen.answer
 
 
-@pytest.mark.parametrize(
-    ("drafter", "engine", "told"),
-    [
-        ("dflash", "vllm", '"draft_sample_method": "probabilistic"'),
-        ("eagle3", "sglang", "no flag for rule=rejection"),
-        ("dflash", "sglang", "# no flag for rule=rejection"),
-    ],
-)
+@pytest.mark.parametrize(("drafter", "engine", "told"), rows("values", "page_rules"))
 def test_flags_have_the_rule_that_the_acceptance_was_measured_with(
     page: Opened, drafter: str, engine: str, told: str
 ) -> None:

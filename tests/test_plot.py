@@ -35,22 +35,14 @@ from specroof.plot import (
     plot_time_per_op,
 )
 from specroof.speedup.result import SpeedupCurve
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
 Floats = NDArray[np.float64]
 
 LONG_SPEC = "autoregressive,histogram=" + "/".join(map(str, range(1000, 1060))) + ",cost=0.1"
-SPECS = [
-    "ideal",
-    "autoregressive,accept=0.75,cost=0.10",
-    "block,accept=0.89,cost=0.10,drafts=16",
-    "autoregressive,accept-length=3.4@7,cost=0.12",
-    "block,survival=.9/.8/.72/.66/.6/.55/.5,cost=0.1,drafts=7",
-    LONG_SPEC,
-    "block,accept=0.8,cost=0.2,block=8",
-    "autoregressive,accept=0.9,cost=0.05",
-]
+SPECS = [*rows("values", "fuzzed_specs")[:7], LONG_SPEC]
 
 
 def speedup_lines(n: int, *, points: int = 17, seed: int = 0) -> Floats:

@@ -31,17 +31,10 @@ def test_measurements_of_the_same_stand_in_its_chart() -> None:
     assert counts[1.2] == 0
 
 
-#: Kinds of drafters as engines spell them.
-SPELT = {"EAGLE3": "eagle3", "eagle-3": "eagle3", "NEXTN": "mtp", "deepseek_mtp": "mtp"}
-SPELT |= {"NGRAM": "ngram", "DFLASH": "dflash"}
-SPELT |= dict.fromkeys(("draft_model", "STANDALONE", "Draft_Target"), "model")
-
-
-@pytest.mark.parametrize("theirs", SPELT)
-def test_kinds_are_understood_in_engines_words(theirs: str) -> None:
-    more = ",config=Qwen/Qwen3-0.6B" * (SPELT[theirs] == "model")
-    ours = load_drafter(f"{SPELT[theirs]},accept=.7{more}").name
-    assert load_drafter(f"{theirs},accept=.7{more}").name == ours
+@pytest.mark.parametrize(("theirs", "ours"), rows("values", "spelt_kinds"))
+def test_kinds_are_understood_in_engines_words(theirs: str, ours: str) -> None:
+    words = ",accept=.7" + ",config=Qwen/Qwen3-0.6B" * (ours == "model")
+    assert load_drafter(f"{theirs}{words}").name == load_drafter(f"{ours}{words}").name
 
 
 def test_flags_and_engines_are_understood_in_others_words() -> None:
@@ -51,15 +44,8 @@ def test_flags_and_engines_are_understood_in_others_words() -> None:
     assert answered(f"{BASE} --batch 1..8") == answered(f"{BASE} --batch 1,2,4,8")
 
 
-@pytest.mark.parametrize(
-    ("model", "idle"),
-    [
-        ("Qwen/Qwen3-8B", {"experts", "state-dtype", "recurrent-state"}),
-        ("Qwen/Qwen3-30B-A3B", {"state-dtype", "recurrent-state"}),
-        ("Qwen/Qwen3-Next-80B-A3B-Instruct", set()),
-    ],
-)
-def test_options_that_change_nothing_are_said(model: str, idle: set[str]) -> None:
+@pytest.mark.parametrize(("model", "idle"), rows("values", "idle_options"))
+def test_options_that_change_nothing_are_said(model: str, idle: list[str]) -> None:
     given = {"experts": "replacement", "state-dtype": "fp32", "recurrent-state": "read"}
     base = f"explain {model} -H b200 --tp 2 --batch 8 --query-len 4"
     plain = answered(base)["case"]["total_s"]
