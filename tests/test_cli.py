@@ -227,16 +227,6 @@ def test_progress_is_shown_to_people_only(
     assert capsys.readouterr().out == done.stdout
 
 
-@pytest.mark.parametrize(("plot", "table"), [("a.png", "a.png"), ("b.png", "b-by-batch.png")])
-def test_two_outputs_in_one_place_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plot: str, table: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    says = refused(IDEAL, f"--batch 1,8 --plot {plot} --csv {table}")
-    assert says == f"{table}: two outputs go there; allowed: a file for each"
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_schema_of_a_study_is_printed() -> None:
     (line,) = run("sweep --schema").splitlines()
     assert {"targets", "drafters"} <= set(json.loads(line)["properties"])

@@ -216,11 +216,6 @@ def test_a_duration_is_no_number(call: str, name: str) -> None:
             getattr(specroof, call)(**{**CALLS[call], name: duration})
 
 
-def test_a_list_is_no_name_of_weights() -> None:
-    with pytest.raises(SpecroofError, match=r"^draft_model is "):
-        specroof.advise(**{**CALLS["advise"], "draft_model": ["x/y"]})
-
-
 def test_paths_are_taken_in_every_spelling(hardware_folder: Path) -> None:
     path = hardware_folder / "b200.yaml"
     for spelling in (path, str(path), bytes(path), "b200"):

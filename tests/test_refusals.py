@@ -33,6 +33,7 @@ def test_a_command_is_refused_in_its_own_words(
     with cpu_bound(60):
         line = refused(words)
     assert reads(line, says), line
+    assert list(tmp_path.iterdir()) == []  # nothing is written before
 
 
 def test_a_day_of_single_tokens_is_refused(tmp_path: Path) -> None:
