@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 import specroof
 from commands import answered, invoked, refused, run
@@ -146,8 +146,13 @@ def test_the_example_of_a_question_takes_each_output_that_is_offered(
     assert ("grid" in answered(words)) == ("--grid" in offered)
 
 
-def failed(failure: Exception) -> Result:
-    """Return how a command of a group ends that fails."""
+@pytest.mark.parametrize(
+    ("failure", "code", "says"),
+    [(typer.Abort(), 2, "specroof: aborted\n"), (ZeroDivisionError("a bug"), 1, "")],
+)
+def test_whoever_stops_a_command_reads_one_line_and_a_bug_is_no_refusal(
+    failure: Exception, code: int, says: str
+) -> None:
     group = typer.Typer(cls=OneLineGroup, pretty_exceptions_enable=False)
     group.command("other")(lambda: None)
 
@@ -155,14 +160,6 @@ def failed(failure: Exception) -> Result:
     def fails() -> None:
         raise failure
 
-    return CliRunner().invoke(group, ["fails"])
-
-
-def test_whoever_stops_a_command_reads_one_line() -> None:
-    stopped = failed(typer.Abort())
-    assert (stopped.exit_code, stopped.stderr) == (2, "specroof: aborted\n")
-
-
-def test_a_failure_of_the_program_is_no_refusal() -> None:
-    failure = ZeroDivisionError("a bug")
-    assert (failed(failure).exception, failed(failure).output) == (failure, "")
+    done = CliRunner().invoke(group, ["fails"])
+    assert (done.exit_code, done.output) == (code, says)
+    assert (done.exception is failure) == (code == 1)

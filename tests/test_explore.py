@@ -312,8 +312,6 @@ def test_a_page_begins_with_the_drafter_that_advise_asks_about(name: str) -> Non
     assert {f"{kind},profile={row}" for kind, row in zip(kinds, rows, strict=True)} == begun
 
 
-# --- the command ---------------------------------------------------------------------------------
-
 WORDS = ("explore", "Qwen/Qwen3-8B", "-H", "b200", "--tp", "1", "--context", "4096", "--batch", "8")
 
 

@@ -683,23 +683,19 @@ def test_it_fits_and_is_accessible(at: Callable[..., Opened], url: str) -> None:
         seen.page.evaluate(script)
         for scheme in ("light", "dark"):
             seen.page.emulate_media(color_scheme=scheme)
-            fits_and_is_accessible(seen, width, scheme)
-
-
-def fits_and_is_accessible(seen: Opened, width: int, scheme: str) -> None:
-    assert seen.page.evaluate("document.documentElement.scrollWidth") == width
-    assert seen.page.locator(".chart svg").count() == 6
-    background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (sum(map(int, re.findall(r"\d+", background))) > 384) == (scheme == "light")
-    small = seen.page.evaluate(
-        "[...document.querySelectorAll('a, button, select, input, summary')]"
-        ".filter(one => one.offsetParent && one.getBoundingClientRect().height < 24)"
-        ".map(one => one.outerHTML)"
-    )
-    assert small == []
-    found = seen.page.evaluate("axe.run()")
-    assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]] == []
-    assert found["passes"]
+            assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+            assert seen.page.locator(".chart svg").count() == 6
+            background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", background))) > 384) == (scheme == "light")
+            small = seen.page.evaluate(
+                "[...document.querySelectorAll('a, button, select, input, summary')]"
+                ".filter(one => one.offsetParent && one.getBoundingClientRect().height < 24)"
+                ".map(one => one.outerHTML)"
+            )
+            assert small == []
+            found = seen.page.evaluate("axe.run()")
+            assert [f"{one['id']}: {one['nodes'][0]['html']}" for one in found["violations"]] == []
+            assert found["passes"]
 
 
 # --- a site, a notebook, the article -------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Charts: they show the numbers of their curve, say what is what, and nothing hides a label."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -80,33 +80,22 @@ def curve(speedup: ArrayLike, *, drafter: str = SPECS[1], **changes: object) -> 
     return replace(made, **changes)  # type: ignore[arg-type]  # names and arrays of any field
 
 
-def op(name: str, *, compute_s: float, memory_s: float, **changes: object) -> OpLatency:
+def op(
+    name: str, *, compute_s: float, memory_s: float, kind: str = "dense", dtype: str = "bf16"
+) -> OpLatency:
     """Return an operation of a device with 1 PFLOP/s and 1 TB/s, done by two layers."""
-    zero = np.zeros(())
-    cost = OpCost(
-        name=name,
-        kind="dense",
-        count=2,
-        flops=np.asarray(compute_s * 1e15 / 2),
-        weight_bytes=np.asarray(memory_s * 1e12 / 2),
-        cache_bytes=zero,
-        activation_bytes=zero,
-        compute_dtype="bf16",
-    )
-    cost = replace(cost, **changes)  # type: ignore[arg-type]  # any field
-    return OpLatency(cost, cost.compute_dtype, np.asarray(compute_s), np.asarray(memory_s))
+    flops, weights, none = compute_s * 1e15 / 2, memory_s * 1e12 / 2, np.zeros(())
+    cost = OpCost(name, kind, 2, np.asarray(flops), np.asarray(weights), none, none, dtype)
+    return OpLatency(cost, dtype, np.asarray(compute_s), np.asarray(memory_s))
 
 
 def latency(
-    ops: Iterable[OpLatency], *, communication_s: float = 0.0, overhead_s: float = 0.0
+    ops: Sequence[OpLatency], *, communication_s: float = 0.0, overhead_s: float = 0.0
 ) -> PassLatency:
     """Return a pass that does one operation after the other."""
-    ops = tuple(ops)
+    work_s = np.asarray(sum(float(op.seconds) for op in ops))
     return PassLatency(
-        ops,
-        np.asarray(sum(float(op.seconds) for op in ops)),
-        np.asarray(communication_s),
-        {"layers": np.asarray(overhead_s)},
+        tuple(ops), work_s, np.asarray(communication_s), {"layers": np.asarray(overhead_s)}
     )
 
 
@@ -114,19 +103,14 @@ def some_ops(n: int, seed: int = 0) -> list[OpLatency]:
     """Return operations of all kinds, memory and compute bound, over six decades."""
     dice = np.random.default_rng(seed)
     kinds = ["dense", "experts", "attention", "head", "state", "indexer", "router", "compressor"]
-    times = 10 ** dice.uniform(-6, -3, (n, 2))
+    times = enumerate((10 ** dice.uniform(-6, -3, (n, 2))).tolist())
     return [
-        op(
-            f"block_{i % 3}.projection_{i}",
-            compute_s=float(times[i, 0]),
-            memory_s=float(times[i, 1]),
-            kind=kinds[i % len(kinds)],
-        )
-        for i in range(n)
+        op(f"block_{i % 3}.projection_{i}", compute_s=compute_s, memory_s=memory_s, kind=kind)
+        for (i, (compute_s, memory_s)), kind in zip(times, itertools.cycle(kinds), strict=False)
     ]
 
 
-def roofline(ops: Iterable[OpLatency], devices: int = 1, **peaks: float) -> Figure:
+def roofline(ops: Sequence[OpLatency], devices: int = 1, **peaks: float) -> Figure:
     how: dict[str, Any] = {"memory_bytes_per_s": 1e12, "devices": devices, "title": "A pass"}
     return plot_roofline(latency(ops), flops_per_s=peaks or {"bf16": 1e15}, **how)
 
@@ -563,7 +547,7 @@ def test_marks_are_at_intensity_and_what_a_device_attains(devices: int, attained
 
 
 def test_the_roof_is_the_slope_of_the_memory_and_the_peak_of_each_dtype() -> None:
-    ops = [op("a", compute_s=1, memory_s=2), op("b", compute_s=2, memory_s=1, compute_dtype="fp8")]
+    ops = [op("a", compute_s=1, memory_s=2), op("b", compute_s=2, memory_s=1, dtype="fp8")]
     figure = roofline(ops, fp4=9e15, fp8=2e15, bf16=1e15)
     slope, *flats = main_axes(figure).get_lines()
     assert (ys(slope) / xs(slope)).tolist() == pytest.approx([1e12, 1e12])
@@ -595,9 +579,7 @@ def test_operations_that_lie_on_one_another_share_a_label() -> None:
     figure = roofline(ops)
     assert labels(figure)[0] == "mlp.up_proj\nmlp.down_proj\nlm_head\n83.2% of the time"
     assert len(marks(figure)) == 3  # one for each kind
-
-
-def test_what_has_no_place_in_a_roofline_is_left_out() -> None:
+    # What computes nothing has no place there.
     ops = [op("a", compute_s=1, memory_s=1), op("no arithmetic", compute_s=0, memory_s=1)]
     assert labels(roofline(ops)) == ["a\n50.0% of the time"]
 

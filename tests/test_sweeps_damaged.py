@@ -393,19 +393,16 @@ def test_damaged_folders_are_mended_or_refused(
 # --- places --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["data://x", "dir://x", "reference://x", "jupyter://x", "generic://x", "nowhere://x"],
-)
+@pytest.mark.parametrize("kind", ["data", "dir", "reference", "jupyter", "generic", "nowhere"])
 def test_a_place_that_fsspec_cannot_write_is_one_line(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fsspec", reason="the extra `cluster` is not installed")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(CONTENT))
-    assert "allowed: a place that" in refused("sweep study.yaml --format csv -o", url)
+    assert "allowed: a place that" in refused(f"sweep study.yaml --format csv -o {kind}://x")
     with pytest.raises(SpecroofError, match="allowed: a"):
-        read_results(url)
+        read_results(f"{kind}://x")
 
 
 @pytest.mark.parametrize(("name", "value"), rows("damages", "arguments"))
