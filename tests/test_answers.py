@@ -215,16 +215,13 @@ def test_bundled_measurements_have_a_row_for_each_source() -> None:
     assert [row["source"] for row in found.records] == [*found.validation.sources]
 
 
-def test_keywords_may_be_spelt_as_flags() -> None:
+def test_keywords_may_be_spelt_as_flags_and_have_their_units() -> None:
     spelt: dict[str, Any] = {"drafter": EAGLE, "tp": 2, "batch": [1, 8], "kv_cache": "fp8"}
     spelt |= {"options": specroof.Options(granularity="pass"), "weight_dtype": "fp8"}
     found = specroof.predict(MODEL, CHIP, **spelt)
     choices = {"granularity": "pass", "kv_dtype": "fp8", "weight_dtype": "fp8"}
     named: dict[str, Any] = {"drafters": EAGLE, "tensor_parallel": 2, "batch_size": [1, 8]}
     assert found.to_dict() == specroof.predict(MODEL, CHIP, options=choices, **named).to_dict()
-
-
-def test_flags_as_keywords_have_their_units() -> None:
     asked: Any = {"drafter": EAGLE, "batch": "1..8", "isl": 512, "osl": 64}
     assert specroof.frontier(MODEL, CHIP, **{**asked, "tpot": 20}).tpot_s == 0.02
     assert specroof.frontier(MODEL, CHIP, **asked, tpot_s=0.02).tpot_s == 0.02

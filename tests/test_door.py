@@ -32,15 +32,6 @@ def said(answer: Any) -> Any:
     return json.loads(json.dumps(answer.to_dict(), allow_nan=False))
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Path:
-    """Results that a prediction would match nowhere exactly."""
-    path = tmp_path / "bench.csv"
-    rows = ["1,2048,0,200", "8,2048,0,1500", "64,2048,0,8000", "8,2048,3,2500"]
-    path.write_text("batch_size,context_len,draft_len,tokens_per_s\n" + "\n".join(rows))
-    return path
-
-
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_is_in_python_and_in_the_shell(name: str) -> None:
     asked = getattr(specroof, name)
@@ -104,7 +95,10 @@ def test_objects_are_answered_as_their_names() -> None:
     assert row | {"name": CHIP} == named
 
 
-def test_calibrate_and_validate_answer_as_the_shell_does(bench: Path) -> None:
+def test_calibrate_and_validate_answer_as_the_shell_does(tmp_path: Path) -> None:
+    bench = tmp_path / "bench.csv"
+    lines = ["1,2048,0,200", "8,2048,0,1500", "64,2048,0,8000", "8,2048,3,2500"]
+    bench.write_text("\n".join(["batch_size,context_len,draft_len,tokens_per_s", *lines]))
     words = (str(bench), "-H", CHIP, "--model", MODEL, "--engine", "ideal", "--drafter", SPEC)
     given: dict[str, Any] = {"engine": "ideal", "drafter": SPEC}
     fitted = specroof.calibrate(bench, MODEL, CHIP, **given)

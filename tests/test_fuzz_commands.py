@@ -114,17 +114,13 @@ def answer(*words: str) -> None:
         assert run.stderr[:-1].isprintable(), words
     else:
         assert run.exit_code == 0, (words, run.exit_code)
-        hold_finite(run.stdout, words)
-
-
-def hold_finite(text: str, words: tuple[str, ...]) -> None:
-    """Assert that neither JSON nor a table holds what is no number, or has no end."""
-    for word in ("Infinity Fabric", *filter(NO_NUMBER.search, words)):
-        text = text.replace(word, "")  # AMD's name of a link, and what was typed
-    if "--json" in words:
-        found = json.loads(text.splitlines()[-1], parse_constant=pytest.fail)
-        assert mistake(words, found) is None, words
-    assert NO_NUMBER.search(text) is None, (words, text)
+        text = run.stdout
+        for word in ("Infinity Fabric", *filter(NO_NUMBER.search, words)):
+            text = text.replace(word, "")  # AMD's name of a link, and what was typed
+        if "--json" in words:
+            found = json.loads(text.splitlines()[-1], parse_constant=pytest.fail)
+            assert mistake(words, found) is None, words
+        assert NO_NUMBER.search(text) is None, (words, text)
 
 
 def line(*parts: st.SearchStrategy[Iterable[str]]) -> st.SearchStrategy[list[str]]:

@@ -91,16 +91,13 @@ def test_names_in_other_alphabets_reach_an_ascii_terminal_in_part() -> None:
     assert "modele-?" in one_line_of(done.stderr)
 
 
-def test_a_dash_writes_data_alone_to_standard_output() -> None:
+def test_a_dash_writes_data_or_a_chart_alone_to_standard_output(tmp_path: Path) -> None:
     done = invoked(*PREDICT, "--points -")
     assert done.exit_code == 0
     lengths = [row["draft_len"] for row in csv.DictReader(io.StringIO(done.stdout))]
     assert lengths == [str(number) for number in range(17)]
     assert "decision: " in done.stderr  # what people read is not lost
     assert "Qwen3-8B" in run(*PREDICT)  # and the next command has its own again
-
-
-def test_a_dash_takes_a_chart(tmp_path: Path) -> None:
     done = invoked(*PREDICT, "--plot - --csv", tmp_path / "a.csv")
     assert (done.stdout_bytes[:4], (tmp_path / "a.csv").exists()) == (PNG, True)
     done = invoked("acceptance show qwen3.6-35b-a3b/mtp/speed-bench --plot -")

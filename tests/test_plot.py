@@ -136,14 +136,6 @@ def ys(line: Line2D) -> Floats:
     return np.asarray(line.get_ydata(), dtype=np.float64)
 
 
-def marked(line: Line2D) -> tuple[int, int]:
-    """Return the first point that has a marker, and the step to the next."""
-    every = line.get_markevery()
-    assert isinstance(every, tuple)
-    first, step = every
-    return int(first), int(step)
-
-
 def legend_texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
@@ -351,7 +343,7 @@ def test_equal_optima_share_one_label_and_one_line_keeps_all_marks() -> None:
     figure = plot_speedup_by_draft_len([curve(SPEEDUPS[0], drafter=spec) for spec in SPECS[:3]])
     (label,) = labels(figure)
     assert label.endswith("x (3 lines)")
-    turns = [marked(line) for line in lines(main_axes(figure))]
+    turns: list[Any] = [line.get_markevery() for line in lines(main_axes(figure))]
     points = [point for first, step in turns for point in range(first, 17, step)]
     assert sorted(points) == list(range(17))  # each draft length is marked, by one of the three
 

@@ -130,19 +130,15 @@ def test_the_roofline_of_other_tools_is_that_of_the_table_of_engines() -> None:
     assert re.search(rf"{engines[1]} of \d+ speedups", others)
 
 
-def shell_commands(page: str) -> list[str]:
-    blocks = re.findall(r"^```sh\n(.*?)^```", TEXTS[page], re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line for line in lines if line.startswith("specroof ")]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/pages/speculation.md"])
 def test_every_command_beside_a_claim_runs(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    commands = shell_commands(page)
+    blocks = re.findall(r"^```sh\n(.*?)^```", TEXTS[page], re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    commands = [line for line in lines if line.startswith("specroof ")]
     assert len(commands) >= 5
     for command in commands:
         done = CliRunner().invoke(app, shlex.split(command, comments=True)[1:])

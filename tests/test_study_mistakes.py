@@ -60,23 +60,17 @@ def test_mistakes_are_told_together(kind: str) -> None:
 N = 1_000
 
 
-@pytest.fixture(scope="module")
-def bad(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a study of 4000 bad values: wrong units, unknown chips, negative batches."""
+@pytest.mark.slow
+@pytest.mark.long
+def test_thousands_of_bad_values_are_each_told_and_then_how_many(tmp_path: Path) -> None:
     content = GOOD | {
         "targets": [{"model": "Qwen/Qwen3-8B", "hardware": [f"b{n}00x" for n in range(N)]}],
         "batch_size": [-1 - n for n in range(N)],
         "context_len": [f"{n}k" for n in range(N)],
         "drafters": [f"eagle3,accept={n + 2}" for n in range(N)],
     }
-    path = tmp_path_factory.mktemp("bad") / "study.yaml"
-    path.write_text(json.dumps(content))
-    return path
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_thousands_of_bad_values_are_each_told_and_then_how_many(bad: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "study.yaml"
+    bad.write_text(json.dumps(content))
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["sweep", str(bad), "-o", str(out)])
     assert (done.exit_code, done.stdout) == (2, "")
