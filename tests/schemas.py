@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 from server_pages import Life, sglang_page, vllm_page
 from sessions import files_of
 from specroof.cli import COMMANDS, app
+from specroof.cli.mcp import questions
 from specroof.cli.schema import load_schema
 from specroof.quantities import Row, quantity_of
 from tables import rows
@@ -172,21 +173,13 @@ def published(name: str, answers: list[Any]) -> dict[str, Any]:
 # --- The answers ---------------------------------------------------------------------------------
 
 
-#: Commands below others, by the names of these.
-_BELOW: Final = {
-    "models": ("show", "diff"),
-    "hardware": ("show", "check", "new"),
-    "acceptance": ("list", "show", "fit", "simulate"),
-    "acceptance-simulate": ("batch",),
-}
+_NAMES: Final = {name.replace("_", "-") for name in questions(can_read=True)} | {"acceptance-list"}
 
 
 def command_of(words: Sequence[str]) -> str:
     """Return the name of the schema of a call: ``models-show`` of `models show NAME`."""
-    first, *rest = words
-    while rest and rest[0] in _BELOW.get(first, ()):
-        first = f"{first}-{rest.pop(0)}"
-    return first
+    names = ("-".join(words[:length]) for length in (3, 2))
+    return next((name for name in names if name in _NAMES), words[0])
 
 
 def mistake(words: Sequence[str], answer: Any) -> str | None:

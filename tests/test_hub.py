@@ -260,11 +260,6 @@ def rows_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return [shown for line in done.stdout.splitlines() for shown in json.loads(line)["rows"]]
 
 
-def row(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    (shown,) = rows_of(done)
-    return shown
-
-
 def refused_so(hub: Deployment, says: dict[str, str], **environment: str) -> None:
     """Hold the line that each name leaves against what it should say."""
     done = hub.show(*says, **environment)
@@ -277,16 +272,15 @@ def refused_so(hub: Deployment, says: dict[str, str], **environment: str) -> Non
 
 
 def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Deployment) -> None:
-    first = row(hub.show("org/plain"))
+    (first,) = rows_of(hub.show("org/plain"))
     assert (first["name"], first["layers"]) == ("org/plain", 3)
     asked = set(Hub.requests)
     assert {path.rsplit("/", 1)[1] for path in asked} == {"config.json", "hf_quant_config.json"}
-    again = hub.show("org/plain", HF_HUB_OFFLINE="1")
-    assert row(again) == first
+    assert rows_of(hub.show("org/plain", HF_HUB_OFFLINE="1")) == [first]
     # A sidecar that no call has asked for counts as absent.
     (marker,) = hub.cache.rglob(".no_exist/*/hf_quant_config.json")  # only our client leaves it
     marker.unlink()
-    without = row(hub.show("org/plain", HF_HUB_OFFLINE="1"))
+    (without,) = rows_of(hub.show("org/plain", HF_HUB_OFFLINE="1"))
     assert "no hf_quant_config.json in the cache" in without["notes"].pop()
     assert without == first
     assert set(Hub.requests) == asked

@@ -23,8 +23,7 @@ TABLES = table("imports")
 #: The import table, and what every room may import.
 ROOMS: dict[str, set[str]] = {room: {*others} for room, others in TABLES["rooms"].items()}
 EVERYWHERE = {"units", "errors", "arrays", "quantities"}
-DOOR_MAY_IMPORT = {*ROOMS} - {"cli", "__main__"}
-ROOMS[DOOR] = DOOR_MAY_IMPORT
+ROOMS[DOOR] = {*ROOMS} - {"cli", "__main__"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 KNOWN_FILES = frozenset(FILES)
