@@ -297,9 +297,7 @@ def test_a_site_has_a_grid_for_each_pair(small: Any) -> None:
     assert "sections" not in tables(found["index.html"].decode())
 
 
-@pytest.mark.parametrize(
-    "name", ["openai/gpt-oss-120b", "deepseek-ai/DeepSeek-R1", "zai-org/GLM-4.5", "Qwen/Qwen3-32B"]
-)
+@pytest.mark.parametrize("name", rows("values", "models_of_a_page"))
 def test_a_page_begins_with_the_drafter_that_advise_asks_about(name: str) -> None:
     advised: Any = specroof.advise(
         name, "b200", tensor_parallel=8, framework="vllm", input_len=9, output_len=9, concurrency=1
@@ -312,19 +310,16 @@ def test_a_page_begins_with_the_drafter_that_advise_asks_about(name: str) -> Non
     assert {f"{kind},profile={row}" for kind, row in zip(kinds, rows, strict=True)} == begun
 
 
-WORDS = ("explore", "Qwen/Qwen3-8B", "-H", "b200", "--tp", "1", "--context", "4096", "--batch", "8")
-
-
 @pytest.mark.parametrize("terminal", [False, True])
 def test_the_command_writes_a_site(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
-    out = tmp_path / "site"
-    shown = Terminal()
+    out, shown = tmp_path / "site", Terminal()
+    words = "explore Qwen/Qwen3-8B -H b200 --tp 1 --context 4096 --batch 8 -o"
     if terminal:
         monkeypatch.setattr(sys, "stderr", shown)
     with pytest.raises(SystemExit) as ended:
-        app([*WORDS, "-o", str(out)])
+        app([*words.split(), str(out)])
     assert ended.value.code == 0
     names = {"grid-0-0.js", "index.html", "specroof-manifest.json"}
     assert {path.name for path in out.iterdir()} == names

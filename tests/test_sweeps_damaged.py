@@ -170,9 +170,7 @@ runpy.run_module("specroof", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize(
-    "module", ["specroof.cli", "typer", "specroof.questions.predict", "matplotlib"]
-)
+@pytest.mark.parametrize("module", rows("damages", "interrupted_imports"))
 def test_an_interrupt_while_importing_is_no_traceback(tmp_path: Path, module: str) -> None:
     run = started("-c", INTERRUPTED_IMPORT, module, *PREDICT, folder=tmp_path)
     assert (run.returncode, run.stdout, run.stderr.strip()) == (130, "", "")
@@ -423,9 +421,7 @@ def test_more_workers_than_files_write_the_files(tmp_path: Path, whole: dict[str
 
 
 @pytest.mark.parametrize("scheme", ["", "file://", "local://"])
-@pytest.mark.parametrize(
-    "name", ["summary.csv", "points", "points/00001.csv", ".unfinished", MANIFEST, "charts"]
-)
+@pytest.mark.parametrize("name", rows("damages", "links"))
 def test_links_below_the_folder_are_refused_by_name(
     tmp_path: Path, half: dict[str, bytes], whole: dict[str, bytes], name: str, scheme: str
 ) -> None:
