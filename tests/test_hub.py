@@ -287,8 +287,7 @@ def test_a_hub_model_is_fetched_once_and_then_read_offline(hub: Deployment) -> N
 
 
 def test_a_sidecar_on_the_hub_is_not_overlooked(hub: Deployment) -> None:
-    names = ("org/plain", "org/sidecar", "org/weak")
-    plain, quantised, weak = rows_of(hub.show(*names))
+    plain, quantised, weak = rows_of(hub.show("org/plain", "org/sidecar", "org/weak"))
     assert quantised["weight_bytes"] < plain["weight_bytes"]
     assert weak["layers"] == 3  # whose tag is spelt as other servers do
 

@@ -15,6 +15,7 @@ from commands import answered
 
 MODELS = ["Qwen/Qwen3-8B", "deepseek-ai/DeepSeek-V3"]
 CHIPS = ["b200", "l40s"]
+CASE = Case("Qwen/Qwen3-8B", "b200", "vllm")
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,7 @@ def test_each_case_with_room_has_a_page_and_the_sitemap_lists_it(site: Path) -> 
 
 @pytest.mark.slow
 def test_a_page_says_what_its_command_prints_and_needs_no_script(site: Path) -> None:
-    case = Case("Qwen/Qwen3-8B", "b200", "vllm")
-    shown = text(site, case)
+    shown = text(site, CASE)
     found = re.search(r"<pre>(specroof advise .*?)</pre>", shown, re.DOTALL)
     assert found
     advised = answered(*shlex.split(found[1].replace("\\\n", " "))[1:])
@@ -73,11 +73,10 @@ def test_every_link_leads_to_a_page_and_one_of_them_back(site: Path) -> None:
         for path in site.rglob("*.html")
     }
     assert lost_links(site) == []
-    case = Case("Qwen/Qwen3-8B", "b200", "vllm")
-    lists = {site / "answers" / path for path in case.lists}
+    lists = {site / "answers" / path for path in CASE.lists}
     assert len(lists) == 2
-    assert lists < links[site / "answers" / case.path]
-    assert all(site / "answers" / case.path in links[path] for path in lists)
+    assert lists < links[site / "answers" / CASE.path]
+    assert all(site / "answers" / CASE.path in links[path] for path in lists)
     assert lists < links[site / "answers" / "index.html"] < {*links, site / "answers" / "style.css"}
     assert site / "answers" / "index.html" in links[site / "page" / "index.html"]
 
@@ -110,21 +109,19 @@ def test_a_lost_link_ends_the_build_and_pages_of_no_model_go(tmp_path: Path) -> 
 def test_a_page_is_kept_until_something_changes(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, case = site / "answers", Case("Qwen/Qwen3-8B", "b200", "vllm")
-    none = Case("deepseek-ai/DeepSeek-V3", "l40s", "vllm")
+    folder, none = site / "answers", Case("deepseek-ai/DeepSeek-V3", "l40s", "vllm")
     with monkeypatch.context() as patch:
         patch.setattr(answers, "found_of", None)  # not called
-        assert answers.write_case(folder, case, "later")
+        assert answers.write_case(folder, CASE, "later")
         assert not answers.write_case(folder, none, "later")
-    assert "later" not in text(site, case)
+    assert "later" not in text(site, CASE)
     monkeypatch.setattr(answers, "_library", lambda: b"changed")
-    assert answers.write_case(folder, case, "later")
-    assert "<footer>later</footer>" in text(site, case)
+    assert answers.write_case(folder, CASE, "later")
+    assert "<footer>later</footer>" in text(site, CASE)
 
 
 def test_where_drafts_pay_nowhere_the_command_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "usual_kinds", lambda *_: ["eagle3,accept=0.05"])
-    case = Case("Qwen/Qwen3-8B", "b200", "vllm")
-    found: Any = found_of(case)
+    found: Any = found_of(CASE)
     assert {row.decision for row in found.chip.rows} == {"off"}
     assert found.serve == "vllm serve Qwen/Qwen3-8B --tensor-parallel-size 1"
