@@ -483,6 +483,7 @@ def test_without_captured_sizes_of_tokens_nothing_beats_the_ideal_drafter(engine
 def test_beyond_the_contexts_of_its_acceptance_nobody_knows_what_one_draft_gains() -> None:
     measured = context_acceptance({1000.0: HALF, 2000.0: constant_acceptance(0.4)})
     grid: dict[str, Any] = {"context_len": [999, 1500], "batch_size": [1, 8]}
-    one = curve(TENTH, measured, max_draft_len=1, **grid)
+    drafter = replace(TENTH, acceptance=measured)
+    one = curve(drafter, max_draft_len=1, **grid)
     assert one.acceptance_unknown.tolist() == [[True, True], [False, False]]
-    assert not curve(TENTH, measured, max_draft_len=0, **grid).acceptance_unknown.any()
+    assert not curve(drafter, max_draft_len=0, **grid).acceptance_unknown.any()
