@@ -327,6 +327,9 @@ def test_vllm_may_count_rounds_without_positions() -> None:
     assert (found.longest, found.survival) == (5, ())
     curve = acceptance_of(found)
     assert float(curve.tokens_per_round(5)) == pytest.approx(3.04)
+    # Before the first round nobody has counted how many drafts it makes.
+    started = seen('vllm:spec_decode_num_drafts_total{engine="0"} 0.0\n')
+    assert (started.speculates, started.longest) == (True, None)
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-1"])

@@ -225,7 +225,7 @@ def _drafting(found: Counted, rounds: float) -> dict[str, Any]:
     if "rounds" not in counts or idle:
         return _NO_DRAFTS
     mean = _ratio(counts, "drafts", "rounds")
-    longest = len(found.accepted_at) or max(round(mean or 0.0), 1)
+    longest = len(found.accepted_at) or (None if mean is None else max(round(mean), 1))
     if not rounds or "accepted" not in counts:
         return {"longest": longest}
     return {
@@ -319,9 +319,10 @@ def _notes(found: Counted, seen: Observed) -> Iterator[str]:
     if not seen.speculates:
         return
     if seen.longest is None:
+        told = ": its /server_info says it, read with the metrics or saved beside them"
         yield (
-            "the server drafts, and its metrics do not show how many: its /server_info says it, "
-            "read with the metrics or saved beside them"
+            "the server drafts, and its metrics do not show how many"
+            f"{told if found.server.settings else ''}"
         )
     if seen.drafted_frac is not None and seen.drafted_frac < NEARLY_ALL:
         yield (
