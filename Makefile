@@ -179,12 +179,12 @@ notebooks: $(TEST_ENV)/.wheel-installed ## execute the notebooks
 
 docs: $(TEST_ENV)/.dev-installed ## build the documentation site into .build/site
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" NO_MKDOCS_2_WARNING=1 \
-	    $(TEST_ENV)/bin/python -m mkdocs build --strict --quiet --config-file docs/mkdocs.yml
+	    $(TEST_ENV)/bin/python -m mkdocs build --strict --config-file docs/mkdocs.yml
 	@echo "Open .build/site/index.html"
 
 site: $(SITE)/page/index.html ## documentation, interactive page and an answer for each model and chip, in .build/public
 	env -u PYTHONHOME PYTHONPATH="$(CURDIR)" NO_MKDOCS_2_WARNING=1 $(TEST_ENV)/bin/python -m mkdocs build \
-	    --strict --quiet --config-file docs/mkdocs.yml --site-dir $(CURDIR)/.build/docs
+	    --strict --config-file docs/mkdocs.yml --site-dir $(CURDIR)/.build/docs
 	@rm -rf .build/docs/page && find .build/docs -name '*.map' -delete && cp -R .build/docs/. $(SITE)
 	$(CHECKOUT_PYTHON) docs/answers.py $(SITE)
 	@echo "Open $(SITE)/index.html"

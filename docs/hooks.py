@@ -33,7 +33,7 @@ def on_config(config: Any) -> Any:
     """List the pages of all commands, in the order of help, and say when the site was made."""
     config.copyright = made_from()
     pages: dict[str, list[dict[str, str]]] = {
-        "Commands": [{name: f"commands/{name}.md"} for name in COMMANDS],
+        "Commands": [{name: f"commands/{name}.md"} for name in [*COMMANDS, "schema"]],
         "Python": [
             {"The interface": "python.md"},
             *({title: _api_page(title)} for title in _api_groups()),

@@ -14,18 +14,22 @@ _SECTION: Final = re.compile(
 )
 _MATH: Final = re.compile(r"^\.\. math::[ ]*([^\n]*)\n((?:[ ]+[^\n]*\n?|\n(?=[ ]))*)", re.MULTILINE)
 _ROLE: Final = re.compile(r":(?:func|class|meth|math|mod|attr):`~?([^`]+)`")
-_LITERAL: Final = re.compile(r"``([^`]+)``")
+_LITERAL: Final = re.compile(r"(?<!`)``([^`]+)``(?!`)")
+_TITLE: Final = re.compile(r"^\w+\n-+$|\Z", re.MULTILINE)
 
 
 def as_markdown(docstring: str) -> str:
-    """Return a docstring of ours as Markdown under numpy's titles."""
+    """Return a docstring of ours as Markdown under numpy's titles.
+
+    Our sections come before those of numpy, which end at its own titles alone.
+    """
     text = _MATH.sub(_formula, docstring)
-    text = _SECTION.sub(_section, text)
+    sections = "".join(
+        f"\n\n**{title}**: {' '.join(textwrap.dedent(block).split())}"
+        for title, block in _SECTION.findall(text)
+    )
+    text = _TITLE.sub(lambda found: f"{sections}\n\n{found[0]}", _SECTION.sub("", text), count=1)
     return _LITERAL.sub(r"`\1`", _ROLE.sub(r"`\1`", text))
-
-
-def _section(found: re.Match[str]) -> str:
-    return f"**{found[1]}**: {' '.join(textwrap.dedent(found[2]).split())}\n\n"
 
 
 def _formula(found: re.Match[str]) -> str:

@@ -55,7 +55,7 @@ import logging, sys
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-logging.getLogger("mkdocs").setLevel("ERROR")  # as --quiet
+logging.getLogger("mkdocs").setLevel("WARNING")  # what --strict stops at
 config = load_config(sys.argv[1], site_dir=sys.argv[2])
 (hooks,) = config.hooks.values()
 chart_of = hooks.chart_of
