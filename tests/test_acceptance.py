@@ -324,8 +324,9 @@ def test_the_band_has_the_error_of_counted_rounds() -> None:
     dice = np.quantile(1 + np.minimum(np.arange(4), [[1], [3]]) @ drawn.T / 100, [0.1, 0.9], axis=1)
     assert np.array(curve.band([1, 3])) == pytest.approx(dice, rel=0.005)
     assert curve.band(3)[1] > 1.05 * curve.tokens_per_round(3)
-    shares = histogram_acceptance(bins / 100)
-    assert shares.band(3) == (shares.tokens_per_round(3), shares.tokens_per_round(3))
+    for uncounted in (bins / 100, [20, 30, 20, 30.5]):
+        shares = histogram_acceptance(uncounted)
+        assert shares.band(3) == (shares.tokens_per_round(3), shares.tokens_per_round(3))
     profile = AcceptanceProfile("few", survival=(0.5,), n_rounds=64)
     # 1.2816 deviations of sqrt(0.5 * 0.5 / 64), over 1.5
     assert profile.acceptance("zero").band(1)[1] == pytest.approx(

@@ -26,7 +26,7 @@ from specroof.errors import OptionError
 from specroof.frameworks import release
 from specroof.hardware.engine import Collective, EngineProfile
 from specroof.hardware.profile import Interconnect
-from specroof.latency.model import Work, micro_batches, model_latency, model_work
+from specroof.latency.model import Work, micro_batches, model_latency, model_work, setup_notes
 from specroof.latency.pass_seconds import PassLatency, Pipeline, pass_time, staged
 from specroof.latency.setup import (
     Setup,
@@ -256,6 +256,12 @@ def test_stages_that_take_turns_take_what_one_device_takes_and_their_borders(
     found = float(pass_of(Placement(1, pipeline_parallel=stages), forward, TURNS).total_s)
     expected = alone + (stages - 1) * message_s + SHORTEST + FURTHER
     assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_pipeline_says_whether_its_stages_run_at_a_time() -> None:
+    for engine, said in ((ENGINE, "2 micro-batches in flight"), (TURNS, "more than 512 tokens")):
+        notes = setup_notes(TOY, setup_of(Placement(1, pipeline_parallel=2), engine))
+        assert any(said in note for note in notes)
 
 
 def test_prompts_overlap_in_stages_that_take_turns_by_micro_batches() -> None:
