@@ -22,6 +22,8 @@ from gridded import gridded
 from specroof import (
     advise,
     breakeven,
+    constant_acceptance,
+    context_acceptance,
     frontier,
     load_drafter,
     load_hardware,
@@ -33,7 +35,8 @@ from specroof import (
 )
 from specroof.hardware.engine import ServerSettings
 from specroof.latency.setup import Deployment, engine_setup
-from specroof.outcomes.outcomes import Outcomes, _told_at_peaks
+from specroof.outcomes import outcomes
+from specroof.outcomes.outcomes import _told_at_peaks
 from specroof.outcomes.rows import point_arrays
 from specroof.questions.study import load_study
 from specroof.questions.sweep import study_of, study_slices
@@ -801,7 +804,9 @@ def test_a_largest_rate_is_looked_for_where_a_plain_server_keeps_up() -> None:
     assert (none.rows[0].value, none.rows[0].reason) == (None, "unsustained")
 
 
-def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
+def test_a_default_limit_is_raised_to_the_most_that_ever_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # SGLang runs 48 with drafts by default.
     words: dict[str, Any] = {"framework": "sglang", "drafters": LONG}
     words |= {"input_len": 1000, "output_len": 200}
@@ -835,11 +840,13 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     # Plain limits are those of what runs plain, the others of the best length's.
     batches: list[Any] = []
 
-    def closed_form(load: Load, _room: str) -> Outcomes:
+    def servers(_served: Any, _drafter: Any, load: Load, _room: str, **_more: Any) -> Any:
         batches.append(load.batch_size)
-        return one
+        return None, ()
 
-    _told_at_peaks(closed_form, one.played, "queue")
+    monkeypatch.setattr(outcomes, "servers_of", servers)
+    case: Any = SimpleNamespace(deployment=None, raises=True)
+    _told_at_peaks(case, load_drafter(LONG), 3, one.played, "queue")
     most = one.played.most_running
     assert batches == [[*most[:, 0]], [*most[[0, 1, 2], one.played.best_draft_len]]]
     assert not np.array_equal(most[:, 0], most[:, 1])
@@ -853,3 +860,16 @@ def test_the_largest_rate_of_drafts_that_are_off_is_theirs() -> None:
     assert (row.draft_len, row.tried_draft_len) == (0, 1)
     assert row.largest_stable_rate == played.stable_rate[1] < played.stable_rate[0]
     assert row.plain_largest_stable_rate == played.stable_rate[0]
+
+
+def test_of_acceptance_by_context_that_of_the_mean_token_holds() -> None:
+    # 1000 tokens in and 2000 out: a token sees 2000 on average.
+    rates = {1500.0: constant_acceptance(0.6), 2500.0: constant_acceptance(0.4)}
+    drafter = replace(load_drafter("eagle3"), acceptance=context_acceptance(rates))
+    found = predict(
+        "Qwen/Qwen3-8B", "h100", drafters=drafter, input_len=1000, output_len=2000, concurrency=2,
+        requests=4, max_draft_len=2,
+    )  # fmt: skip
+    (row,) = found.rows
+    tokens = context_acceptance(rates).at_context(2000.0).tokens_per_round(row.draft_len)
+    assert row.tokens_per_round == pytest.approx(float(tokens))

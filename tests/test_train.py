@@ -1,6 +1,7 @@
 """What training a drafter costs, what it may bring, and when it has paid: by hand."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,13 @@ def test_the_work_of_a_token_is_counted_by_hand() -> None:
     )
     assert work.stored_bytes == (3 + 1) * 4096 * 2
     assert training_work(llama, usual_mtp(llama), 1, 1).stored_bytes == 4096 * 2
+    # A model of its own learns from the last hidden state alone; two taps keep it besides theirs.
+    alone, two = (
+        replace(usual_mtp(llama), target_size=None, taps=3),
+        replace(usual_mtp(llama), taps=2),
+    )
+    assert training_work(llama, alone, 1, 1).stored_bytes == 4096 * 2
+    assert training_work(llama, two, 1, 1).stored_bytes == 3 * 4096 * 2
     # Medusa's heads all lie in one pass: 5 of a square matrix and one over the vocabulary.
     heads = train(MODEL, "h100", drafter="medusa", samples=1e5, epochs=1, accept_length=2).training
     flops = 3 * 2 * 5 * (4096**2 + 4096 * 151_936) + 2 * 4096 * 151_936
