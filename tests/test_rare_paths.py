@@ -1,5 +1,6 @@
 """What few calls reach: drafters elsewhere in a fit, charts with holes, places that refuse."""
 
+import re
 import sys
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from server_pages import Life, vllm_page
 from specroof import (
     OptionError,
     constant_acceptance,
+    context_acceptance,
     load_drafter,
     load_hardware,
     speedup_curve,
@@ -25,14 +27,17 @@ from specroof.acceptance.sampling import resampled_acceptance
 from specroof.engines import calibrated_yaml
 from specroof.evidence.bundled import load_measurements
 from specroof.plot import study_figures
+from specroof.plot.curves import plot_best_draft_len_map
 from specroof.questions.explore import _packs, explore
 from specroof.questions.hardware import new_hardware, show_hardware
 from specroof.questions.objects import framework_names
 from specroof.questions.played_loads import PlayedPlan
 from specroof.questions.sweep import _stop, sweep_text
 from specroof.report.layout import on_screen, show_notes
+from specroof.serving.pass_prices import Grid, PassPrices
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.overview import Overview
+from tables import present
 
 pytestmark = pytest.mark.slow
 
@@ -223,6 +228,66 @@ def test_what_a_server_cannot_be_told_is_said() -> None:
         assert "is in the flags" not in str(other)
     with pytest.raises(OptionError, match=r"LM Studio 0\.4 has no flag for it"):
         small(framework="lmstudio", tensor_parallel=2)
+
+
+def test_a_server_that_no_file_tells_of_has_no_flags_for_a_drafter() -> None:
+    asked: dict[str, Any] = {"input_len": 500, "output_len": 50, "concurrency": 1}
+    found = specroof.advise(QWEN, "rtx-4090", drafters="ideal", framework="ollama", **asked)
+    assert "ollama has no setting for ideal" in str(found)
+
+
+def test_hours_that_drafts_alone_keep_up_with_are_named(tmp_path: Path) -> None:
+    day = tmp_path / "day.csv"
+    day.write_text("hour,requests_per_s\n8,4\n9,20\n")
+    load: dict[str, Any] = {"input_len": 1000, "output_len": 300, "steady": True}
+    assert "only drafts keep up in hours 9" in str(
+        specroof.advise(
+            QWEN, "h100", drafters="eagle3,accept-length=2.8@3", traffic=day, **load
+        ).text()
+    )
+
+
+def test_beside_notes_a_late_first_token_has_its_seconds() -> None:
+    # 141 GB: 13 requests run without drafts, 11 with them.
+    load: dict[str, Any] = {"input_len": 500, "output_len": 500, "concurrency": 13, "steady": True}
+    found = specroof.advise("Qwen/Qwen3-32B", "h100", drafters=EAGLE, **load)
+    with on_screen(None):
+        assert "comes later, " in str(found)
+        show_notes()
+        told = re.search(r"comes later: after (\S+) s instead of (\S+) ms", str(found))
+    late, plain = present(told).groups()
+    (row,) = found.rows
+    assert (float(late), float(plain)) == pytest.approx(
+        (row.ttft_s, 1e3 * row.plain_ttft_s), rel=0.01
+    )
+
+
+def test_nobody_solves_for_a_cost_where_acceptance_is_unknown() -> None:
+    rates = {1000.0: constant_acceptance(0.5), 2000.0: constant_acceptance(0.4)}
+    drafter = replace(load_drafter("eagle3"), acceptance=context_acceptance(rates))
+    with pytest.raises(OptionError, match="nothing is known at context 512"):
+        specroof.breakeven(QWEN, "h100", drafter=drafter, solve="cost", context_len=512)
+
+
+def test_a_map_of_many_cells_is_read_by_its_colours() -> None:
+    for batches, contexts, numbers in (([1, 2], [100, 200], 4), (range(1, 40), range(1, 9), 0)):
+        curve = speedup_curve(
+            QWEN, "h100", drafter="ideal", batch_size=[*batches], context_len=[*contexts],
+            max_draft_len=2,
+        )  # fmt: skip
+        assert len(plot_best_draft_len_map(curve).axes[0].texts) == numbers
+
+
+def test_charts_have_a_former_name() -> None:
+    found = specroof.predict(QWEN, "h100", drafters=EAGLE, batch_size=1, max_draft_len=1)
+    assert found.drawn == found.headline_curves
+
+
+def test_a_mixed_pass_fills_no_pipeline_that_is_full() -> None:
+    second = Grid([1, 2], [0, 9], np.ones((2, 2)))
+    prices = PassPrices(second, second.times(5.0), second, second)
+    assert prices.mixed_s(1, 0, 1, 0) == 5 + 1 + 1
+    assert replace(prices, filling_s=second.times(2.0)).mixed_s(1, 0, 1, 0) == 5 - 2 + 1 + 1
 
 
 def test_a_frontier_at_a_rate_beyond_a_default_and_on_an_engine_without_one() -> None:
