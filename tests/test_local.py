@@ -341,7 +341,10 @@ def test_a_draft_model_has_the_bytes_of_its_own_mix() -> None:
 def test_a_draft_model_on_the_cpu_is_read_at_the_hosts_bandwidth() -> None:
     near, far = (draft_s(f"{SMALL_MODEL}{place}", engine="ideal") for place in ("", ",device=cpu"))
     assert far[1:] == pytest.approx([seconds * 1.008e12 / 89.6e9 for seconds in near[1:]])
-    assert load_drafter(CPU_DRAFTS).held(load_model("Qwen/Qwen3-8B")).head is None
+    target = load_model("Qwen/Qwen3-8B")
+    assert load_drafter(CPU_DRAFTS).held(target).head is None
+    for spec, there in ((CPU_DRAFTS, True), (SMALL_MODEL, False)):
+        assert ("on the CPU" in load_drafter(spec).describe(target)) is there
 
 
 def plan_of(kind: str, drafts: int = 2, **more: Any) -> Speculation:

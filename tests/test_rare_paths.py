@@ -248,7 +248,7 @@ def test_hours_that_drafts_alone_keep_up_with_are_named(tmp_path: Path) -> None:
 
 
 def test_beside_notes_a_late_first_token_has_its_seconds() -> None:
-    # 141 GB: 13 requests run without drafts, 11 with them.
+    # 13 requests have room without drafts, and not all of them with drafts.
     load: dict[str, Any] = {"input_len": 500, "output_len": 500, "concurrency": 13, "steady": True}
     found = specroof.advise("Qwen/Qwen3-32B", "h100", drafters=EAGLE, **load)
     with on_screen(None):
