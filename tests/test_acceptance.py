@@ -30,7 +30,7 @@ from specroof.acceptance import (
 from specroof.acceptance.curve import ContextAcceptance, context_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.acceptance.published.profile import AcceptanceProfile
-from specroof.acceptance.typical import FAMILIES, SHAPES
+from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
 from specroof.errors import OptionError
 from tables import refusal
 
@@ -181,6 +181,8 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
     "counts[1] is ": lambda value: histogram_acceptance([3, value, 4]),
     "a is ": lambda value: beta_acceptance(value, 2.0),
     "b is ": lambda value: beta_acceptance(2.0, value),
+    "first_rate is ": lambda value: falling_odds_acceptance(value, 0.5),
+    "power is ": lambda value: falling_odds_acceptance(0.5, value),
     "tokens_per_round is ": lambda value: acceptance_from_length(value, 3),
     "draft_len is ": lambda value: acceptance_from_length(1.0, value),
 }
@@ -207,6 +209,11 @@ def test_other_kinds_of_lists_are_refused_too() -> None:
         ):
             assert refusal(OptionError, make, value).startswith(f"{name}{says}")
     assert refusal(OptionError, rate_acceptance, np.array([0.5, 1.5])).startswith("rates[1] is 1.5")
+    for first, power in ((1.01, 0.0), (-0.01, 0.0), (0.5, 5.01), (0.5, -5.01)):
+        refusal(OptionError, falling_odds_acceptance, first, power)
+    assert falling_odds_acceptance(1.0, 5.0).survival(3) == falling_odds_acceptance(
+        0.0, -5.0
+    ).survival(0)
 
 
 # --- what one acceptance length says of other depths, and contexts -------------------------------

@@ -28,7 +28,16 @@ from specroof.drafters import Drafter, DraftTime
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
-from specroof.outcomes.solve import AXES, Wish, crossing, largest_load, runs_of, slowed, solve
+from specroof.outcomes.solve import (
+    AXES,
+    Wish,
+    _nearest,
+    crossing,
+    largest_load,
+    runs_of,
+    slowed,
+    solve,
+)
 from specroof.serving.played import played_server
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
@@ -512,6 +521,13 @@ def test_seconds_that_are_a_straight_line_are_met_at_the_first_interpolation() -
 
     assert crossing(gain, 1.25, (0.0, 1.0)).value == pytest.approx(0.7, rel=1e-12)
     assert len(tried) == 4  # the ends, half, and what the straight line says
+
+
+def test_the_nearest_plays_are_those_that_miss_least_on_both_sides() -> None:
+    tried = {0.1: (1.0, 1), 0.4: (1.3, 1), 0.6: (1.5, 2), 0.9: (2.0, 3)}
+    assert _nearest(tried, 1.4, (0.0, 1.0)) == (0.4, 0.6)
+    assert _nearest(tried, 3.0, (0.0, 1.0)) == (0.9, 1.0)
+    assert _nearest(tried, 1.0, (0.0, 1.0)) == (0.0, 0.1)
 
 
 def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:

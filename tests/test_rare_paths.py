@@ -30,7 +30,7 @@ from specroof.plot import study_figures
 from specroof.plot.curves import plot_best_draft_len_map
 from specroof.questions.explore import _packs, explore
 from specroof.questions.hardware import new_hardware, show_hardware
-from specroof.questions.objects import framework_names
+from specroof.questions.objects import as_list, framework_names
 from specroof.questions.played_loads import PlayedPlan
 from specroof.questions.sweep import _stop, sweep_text
 from specroof.report.layout import on_screen, show_notes
@@ -276,6 +276,53 @@ def test_a_map_of_many_cells_is_read_by_its_colours() -> None:
             max_draft_len=2,
         )  # fmt: skip
         assert len(plot_best_draft_len_map(curve).axes[0].texts) == numbers
+
+
+def test_a_rate_that_no_target_explains_is_that_of_the_most_certain_one() -> None:
+    certain = replace(constant_acceptance(0.9999), temperature=1.0, rule="exact")
+    assert 0.9999 <= float(resampled_acceptance(certain, 0.5).survival(1)) <= 1
+
+
+def test_more_values_than_any_grid_holds_are_not_listed() -> None:
+    many = range(10**9)
+    assert as_list(many) == [many]
+
+
+def test_a_drafter_of_unknown_size_takes_no_memory_and_says_so() -> None:
+    found = specroof.capacity(
+        QWEN, "h100", context_len=1000, drafters="autoregressive,accept=0.5,cost=0.1"
+    )
+    assert any("its size is unknown" in note for note in found.notes)
+
+
+def test_a_head_of_plain_attention_on_latent_attention_names_its_flag() -> None:
+    asked: dict[str, Any] = {
+        "drafters": EAGLE,
+        "input_len": 500,
+        "output_len": 50,
+        "concurrency": 1,
+    }
+    found = specroof.advise(
+        "deepseek-ai/DeepSeek-V3", "b200", tensor_parallel=8, framework="sglang", **asked
+    )
+    assert "--speculative-draft-attention-backend flashinfer" in str(found)
+
+
+def test_entropies_lie_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "entropies.txt"
+    path.write_text("0.4, 0.2\n0.1\n")
+    asked: dict[str, Any] = {"drafters": f"{EAGLE},temperature=1", "lengths": "lognormal=200/800"}
+    of_file, listed = (
+        specroof.rollout(QWEN, "h100", n_requests=8, entropy=entropy, **asked)
+        for entropy in (path, [0.4, 0.2, 0.1])
+    )
+    assert [row.makespan_s for row in of_file.rows] == [row.makespan_s for row in listed.rows]
+
+
+def test_a_long_pass_shows_its_longest_operations() -> None:
+    found = specroof.explain("deepseek-ai/DeepSeek-V3", "h200", tensor_parallel=8, batch_size=8)
+    shown, counted = found.text().split("and ")[0], re.search(r"and (\d+) more rows", found.text())
+    assert sum(row.op in shown for row in found.rows) + int(present(counted)[1]) == len(found.rows)
 
 
 def test_charts_have_a_former_name() -> None:

@@ -435,7 +435,7 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         workers = "" if found.split is None else split_name(found.setup, found.split)
         for parts, own in zip(points, _unbeaten(found, targets), strict=True):
             parts.append(own)
-        for rated, largest in zip(rates, _rates_within(found, targets, load), strict=False):
+        for largest, rated in zip(_rates_within(found, targets, load), rates, strict=False):
             rated.extend(largest)
         notes += _notes(found)
         if found.limits and not found.limits[0].largest[0, 0]:
