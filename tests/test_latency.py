@@ -37,7 +37,7 @@ from specroof.cost import BlockExchange, ForwardPass, OpCost, Options, storage
 from specroof.errors import ProfileError
 from specroof.hardware.engine import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.hardware.profile import HardwareProfile, Interconnect, Placement
-from specroof.latency.model import model_latency
+from specroof.latency.model import _visits_and_tokens, model_latency
 from specroof.latency.pass_seconds import PassLatency, PassShape, _Links
 from specroof.latency.setup import Setup, device_bytes
 from strategies import (
@@ -467,6 +467,8 @@ def test_shared_experts_in_the_same_matmul_are_divided_evenly() -> None:
     hit = float(distinct_experts(np.array(8.0), 16, 1))
     assert uneven.compute_s / even.compute_s == pytest.approx((visits + 1) / 2)
     assert uneven.memory_s / even.memory_s == pytest.approx((hit * experts + 1) / (hit + 1))
+    # Each of 8 tokens visits one of its own, and the shared one: which kernel runs is of tokens.
+    assert [*map(float, _visits_and_tokens(even.op))] == pytest.approx([16, 8])
 
 
 @pytest.mark.golden
