@@ -57,6 +57,16 @@ def test_a_mixed_pass_does_the_work_of_both_and_reads_each_matrix_once(config: P
     assert sent[0] == pytest.approx(sent[1] + sent[2])
 
 
+def test_those_that_decode_read_the_head_that_a_chunk_does_not() -> None:
+    headless = ForwardPass(1, 2048, 0, head_len=0)
+    parts = [forward_cost(MODEL, one) for one in (DECODING, headless)]
+    decoded, chunk, both = (
+        next(op for op in ops if op.kind == "head") for ops in (*parts, joined_costs(*parts)[0])
+    )
+    assert (float(chunk.weight_bytes), float(decoded.weight_bytes)) == (0, 2 * 4096 * 151_936)
+    assert float(both.weight_bytes) == float(decoded.weight_bytes)
+
+
 def test_a_drafter_of_the_same_shape_is_no_second_batch() -> None:
     setup = setup_of("b200", "ideal")
     drafting = model_latency(MODEL, setup, DECODING, beside=[Work(MODEL, DECODING)]).total_s
