@@ -13,6 +13,7 @@ import pytest
 
 import specroof
 from benchmark_points import MODEL
+from commands import run
 from fitting import shared_fit
 from server_pages import Life, vllm_page
 from specroof import (
@@ -323,6 +324,33 @@ def test_a_long_pass_shows_its_longest_operations() -> None:
     found = specroof.explain("deepseek-ai/DeepSeek-V3", "h200", tensor_parallel=8, batch_size=8)
     shown, counted = found.text().split("and ")[0], re.search(r"and (\d+) more rows", found.text())
     assert sum(row.op in shown for row in found.rows) + int(present(counted)[1]) == len(found.rows)
+
+
+def test_states_that_nobody_keeps_are_computed_twice() -> None:
+    # llama.cpp cuts states back for drafters of its own (frameworks/llama.cpp, snapshots).
+    card: dict[str, Any] = {"engine": "llama.cpp", "weights": "q4_k_m", "context_len": 1000}
+    for spec, twice in (("ngram,accept=0.5", True), ("mtp,accept=0.5", False)):
+        found = specroof.predict(
+            "Qwen/Qwen3.5-27B", "rtx-4090", drafters=spec, batch_size=1, **card
+        )
+        assert any("runs a second time" in note for note in found.notes) is twice
+
+
+def test_an_engine_without_latency_loses_no_time_of_a_request() -> None:
+    load: dict[str, Any] = {"input_len": 100, "output_len": 10, "concurrency": 1, "steady": True}
+    for engine, loses in (("ideal", False), ("vllm", True)):
+        found = specroof.predict(QWEN, "h100", drafters=EAGLE, engine=engine, **load)
+        with on_screen(None):
+            show_notes()
+            (line,) = (line for line in str(found).splitlines() if "prefills counted" in line)
+        assert ("loses" in line) is loses
+
+
+def test_a_server_without_memory_rules_has_room_for_any_batch() -> None:
+    asked = f"acceptance simulate batch {QWEN} -H h100 --drafter {EAGLE} --batch 64 --context 65536"
+    for engine, is_full in (("vllm", True), ("ideal", False)):
+        said = run(*f"{asked} --engine {engine} --notes".split())
+        assert ("as if memory had no end" in " ".join(said.split())) is is_full
 
 
 def test_charts_have_a_former_name() -> None:
