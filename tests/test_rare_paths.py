@@ -353,6 +353,17 @@ def test_a_server_without_memory_rules_has_room_for_any_batch() -> None:
         assert ("as if memory had no end" in " ".join(said.split())) is is_full
 
 
+def test_a_server_that_drafted_nothing_yet_has_no_drafts_per_round(tmp_path: Path) -> None:
+    page = tmp_path / "page.txt"
+    counted = "vllm:spec_decode_num_"
+    page.write_text(
+        f'{counted}drafts_total 0\n{counted}accepted_tokens_per_pos_total{{position="0"}} 0\n'
+    )
+    told = run("doctor", page, "--model", QWEN, "-H", "h100")
+    assert "K=1 now" in told
+    assert "drafts per round" not in told
+
+
 def test_charts_have_a_former_name() -> None:
     found = specroof.predict(QWEN, "h100", drafters=EAGLE, batch_size=1, max_draft_len=1)
     assert found.drawn == found.headline_curves
