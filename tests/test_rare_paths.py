@@ -349,7 +349,8 @@ def test_an_engine_without_latency_loses_no_time_of_a_request() -> None:
 def test_a_server_without_memory_rules_has_room_for_any_batch() -> None:
     asked = f"acceptance simulate batch {QWEN} -H h100 --drafter {EAGLE} --batch 64 --context 65536"
     for engine, is_full in (("vllm", True), ("ideal", False)):
-        said = run(*f"{asked} --engine {engine} --notes".split())
+        said = run(*f"{asked} --draft-len 3 --engine {engine} --notes".split())
+        assert "with 3 drafts" in said
         assert ("as if memory had no end" in " ".join(said.split())) is is_full
 
 
