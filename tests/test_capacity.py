@@ -1,6 +1,7 @@
 """How many requests a server runs, counted by hand for each kind of model and server."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,11 @@ from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.model import Block
 from specroof.errors import OptionError
 from specroof.frameworks import FRAMEWORKS as MANY
-from specroof.frameworks import LOCAL_FRAMEWORKS
+from specroof.frameworks import LOCAL_FRAMEWORKS, release
 from specroof.hardware.engine import EngineProfile, ServerSettings
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment, Setup, engine_setup
-from specroof.serving.blocks import padded_layers
+from specroof.serving.blocks import _lookahead, padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
 from specroof.serving.workload import Workload
@@ -769,3 +770,10 @@ def test_workers_need_no_link_to_be_counted() -> None:
         found = capacity("Qwen/Qwen3-8B", chip, prefill="1x1", decode="1x1").to_dict()
         split = found["case"]["split"]
         assert (split["devices"], split["link_bytes_per_s"]) == (2, None)
+
+
+@pytest.mark.parametrize(("kind", "ahead"), [(None, 0), ("ngram", 0), ("eagle3", 3), ("dflash", 4)])
+def test_slots_ahead_are_those_of_vllm(kind: str | None, ahead: int) -> None:
+    # vLLM 0.33.0, config/vllm.py:626, num_lookahead_tokens
+    need: Any = SimpleNamespace(kind=kind, facts=release("vllm@0.33"))
+    assert _lookahead(need, np.array([0.0, 3.0]))[1] == ahead

@@ -416,6 +416,12 @@ def test_a_schedule_of_few_ranges_goes_by_the_hours_of_each_load(
     assert day.gain == pytest.approx(tokens_per_s / (10 * sum(hours)) - 1)
 
 
+def test_the_best_length_of_all_loads_holds_up_to_the_largest() -> None:
+    rates = [[10.0, 12.0], [40.0, 48.0], [80.0, 96.0]]
+    day = advised_day(Traffic((1, 4, 8), "concurrency"), [1, 4, 8], rates, output_len=10)
+    assert (day.schedule, day.fixed) == (((1, 8, 1),), 1)
+
+
 def test_drafts_that_are_held_change_less_often() -> None:
     # Up to 16 requests 2 drafts gain half, from 17 on 1 gains a quarter; 2 gain a tenth there.
     rates = [
