@@ -385,6 +385,11 @@ def near_of(served: Deployment, *load: Any, drafter: str = "eagle3") -> dict[str
     return present(nearness(served, [drafter], *load))
 
 
+def test_a_format_that_nobody_measured_is_named() -> None:
+    near = near_of(deployment(REACH, options=Options(weight_dtype="int4")), 1, 1)
+    assert (near["format"], near["text"]) == ("none", "extrapolated to int4 weights")
+
+
 def test_nothing_lies_outside_of_what_was_measured() -> None:
     near = nearness(deployment(REACH), ["eagle3"], 1500, [1, 32])
     words = ("chip", "framework", "release", "attention", "format", "placement")

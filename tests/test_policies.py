@@ -422,6 +422,13 @@ def test_the_best_length_of_all_loads_holds_up_to_the_largest() -> None:
     assert (day.schedule, day.fixed) == (((1, 8, 1),), 1)
 
 
+def test_a_length_of_which_a_load_is_unknown_is_never_the_best() -> None:
+    rates = [[10.0, 12.0, np.nan], [40.0, 44.0, 50.0]]
+    day = advised_day(Traffic((1, 4), "concurrency"), [1, 4], rates, output_len=10)
+    assert day.schedule == ((1, 4, 1),)
+    assert day.oracle_gain == pytest.approx((12 + 44) / (10 + 40) - 1)
+
+
 def test_drafts_that_are_held_change_less_often() -> None:
     # Up to 16 requests 2 drafts gain half, from 17 on 1 gains a quarter; 2 gain a tenth there.
     rates = [
