@@ -823,8 +823,9 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run(
     grid = predict(MODEL, CHIP, **asked, batch_size=[50, 100], context_len=512)
     assert [*grid.outcomes[0].told] == [(None, 64), (None, 128)]
     assert any("running=128 at a load of 100" in note for note in grid.notes)
-    (one,) = predict(MODEL, CHIP, **words, concurrency=50).outcomes
-    assert [*one.told] == [(None, 50)]
+    for clients, told in ((48, []), (50, [(None, 50)])):
+        (one,) = predict(MODEL, CHIP, **words, concurrency=clients).outcomes
+        assert [pair for pair in one.told if any(pair)] == told
     # 100 come at once, and then one every 2 seconds: few run on average.
     times = [*[0.0] * 100, *range(20, 220, 2)]
     burst = {"arrival_s": times, "input_len": [500] * 200, "output_len": [600] * 200}
