@@ -356,6 +356,7 @@ def test_a_profile_that_is_extended_has_the_band_of_its_family() -> None:
     assert (low[0], high[0]) == (expected[0], expected[0])  # measured to 8 drafts
     assert high[1] / expected[1] == pytest.approx(2 ** SHAPES["mtp"].spread_beyond)
     own = extrapolated_acceptance(survival_acceptance([0.8, 0.6]), "geometric")
+    assert float(own.survival(0)) == 1
     assert own.spread == (0.0, SHAPES[""].spread_beyond)
 
 
