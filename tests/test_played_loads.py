@@ -35,8 +35,7 @@ from specroof import (
 )
 from specroof.hardware.engine import ServerSettings
 from specroof.latency.setup import Deployment, engine_setup
-from specroof.outcomes import outcomes
-from specroof.outcomes.outcomes import _told_at_peaks
+from specroof.outcomes.outcomes import Outcomes, _told_at_peaks
 from specroof.outcomes.rows import point_arrays
 from specroof.questions.study import load_study
 from specroof.questions.sweep import study_of, study_slices
@@ -804,9 +803,7 @@ def test_a_largest_rate_is_looked_for_where_a_plain_server_keeps_up() -> None:
     assert (none.rows[0].value, none.rows[0].reason) == (None, "unsustained")
 
 
-def test_a_default_limit_is_raised_to_the_most_that_ever_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     # SGLang runs 48 with drafts by default.
     words: dict[str, Any] = {"framework": "sglang", "drafters": LONG}
     words |= {"input_len": 1000, "output_len": 200}
@@ -841,13 +838,11 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run(
     # Plain limits are those of what runs plain, the others of the best length's.
     batches: list[Any] = []
 
-    def servers(_served: Any, _drafter: Any, load: Load, _room: str, **_more: Any) -> Any:
+    def closed_form(load: Load, _room: str) -> Outcomes:
         batches.append(load.batch_size)
-        return None, ()
+        return one
 
-    monkeypatch.setattr(outcomes, "servers_of", servers)
-    case: Any = SimpleNamespace(deployment=None, raises=True)
-    _told_at_peaks(case, load_drafter(LONG), 3, one.played, "queue")
+    _told_at_peaks(closed_form, one.played, "queue")
     most = one.played.most_running
     assert batches == [[*most[:, 0]], [*most[[0, 1, 2], one.played.best_draft_len]]]
     assert not np.array_equal(most[:, 0], most[:, 1])

@@ -241,11 +241,9 @@ def test_hours_that_drafts_alone_keep_up_with_are_named(tmp_path: Path) -> None:
     day = tmp_path / "day.csv"
     day.write_text("hour,requests_per_s\n8,4\n9,20\n")
     load: dict[str, Any] = {"input_len": 1000, "output_len": 300, "steady": True}
-    assert "only drafts keep up in hours 9" in str(
-        specroof.advise(
-            QWEN, "h100", drafters="eagle3,accept-length=2.8@3", traffic=day, **load
-        ).text()
-    )
+    load["drafters"] = "eagle3,accept-length=2.8@3"
+    found = specroof.advise(QWEN, "h100", traffic=day, **load)
+    assert "only drafts keep up in hours 9" in str(found)
 
 
 def test_beside_notes_a_late_first_token_has_its_seconds() -> None:

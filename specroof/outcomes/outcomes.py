@@ -26,7 +26,7 @@ from specroof.serving.played import (
     played_loads,
     played_server,
 )
-from specroof.serving.served import Limits, ServedCurve, reserved_len, served_curve, servers_of
+from specroof.serving.served import Limits, ServedCurve, reserved_len, served_curve
 from specroof.serving.workload import Load
 from specroof.speedup.result import within_measured
 from specroof.units import format_drafts, plain_number, three_digits
@@ -355,8 +355,7 @@ def outcomes(
         served = in_closed_form(replace(load.steady, batch_size=batches), waits)
         # More than on average may run at a time, and only as many are told.
         if any(server.is_raised for server in servers):
-            told = _told_at_peaks(case, drafting, max_draft_len, played, waits)
-            served = replace(served, told=told)
+            served = replace(served, told=_told_at_peaks(in_closed_form, played, waits))
     whole = _requests(served, played, places)
     replays = Replays(whole.curve, played, tuple(servers), tuple(places))
     known = fields_of(served, *_SERVED) | {"end_to_end": whole}
@@ -364,20 +363,18 @@ def outcomes(
 
 
 def _told_at_peaks(
-    case: Case, drafter: Drafter, max_draft_len: int, played: PlayedLoads, room: RoomRule
+    in_closed_form: Callable[..., ServedCurve], played: PlayedLoads, room: RoomRule
 ) -> tuple[Limits, ...]:
     """Return the limits of running requests that loads take, which never run more at once."""
     loads = np.arange(len(played.load.requests))
+    peaks = [played.most_running[loads, drafts] for drafts in (0, played.best_draft_len)]
     its_own: tuple[Limits, ...] = ((None, None),) * len(loads)  # told nothing at any load
-
-    def told(peak: Array) -> Sequence[Limits]:
-        load = replace(played.load.steady, batch_size=np.fmax(peak, 1.0).tolist())
-        return servers_of(
-            case.deployment, drafter, load, room, max_draft_len=max_draft_len, raises=case.raises
-        )[1]
-
     plain, drafted = (
-        told(played.most_running[loads, drafts]) or its_own for drafts in (0, played.best_draft_len)
+        in_closed_form(
+            replace(played.load.steady, batch_size=np.fmax(peak, 1.0).tolist()), room
+        ).told
+        or its_own
+        for peak in peaks
     )
     return tuple((off, on) for (off, _), (_, on) in zip(plain, drafted, strict=True))
 

@@ -204,42 +204,10 @@ def served_curve(  # noqa: PLR0913 - what is served, to whom, within what
     served = partial(
         _served, drafter, room, max_draft_len=max_draft_len, accepted=accepted, split=split
     )
-    server, told = servers_of(
-        deployment, drafter, load, room, max_draft_len=max_draft_len, acceptance=accepted,
-        split=split, raises=raises,
-    )  # fmt: skip
-    if not told:
-        return served(*server(None), load)
-    parts, order = list[tuple[ServedCurve, ServedCurve]](), list[int]()
-    for plain, drafting in dict.fromkeys(told):
-        places = [i for i, pair in enumerate(told) if pair == (plain, drafting)]
-        part = replace(load, batch_size=[load.batch_size[i] for i in places])
-        drafted = served(*server(drafting), part)
-        parts.append((drafted if plain == drafting else served(*server(plain), part), drafted))
-        order += places
-    return replace(_joined(parts, np.argsort(order)), told=tuple(told))
-
-
-def servers_of(  # noqa: PLR0913 - as of `served_curve`
-    deployment: Deployment,
-    drafter: Drafter,
-    load: Load,
-    room: RoomRule,
-    *,
-    max_draft_len: int,
-    acceptance: TokensPerRound | ContextAcceptance | None = None,
-    split: "Split | None" = None,
-    raises: bool = True,
-) -> tuple[Callable[[int | None], tuple[Deployment, ServerRoom | None]], Sequence[Limits]]:
-    """Return a server and its room by the limit that it is told, and the limits of each load.
-
-    Parameters are those of `served_curve`. The room is None where it does not count, and there are
-    no limits where none is raised.
-    """
-    accepted = acceptance_of(drafter) if acceptance is None else acceptance
 
     @cache
     def server(running: int | None) -> tuple[Deployment, ServerRoom | None]:
+        """Return the server that is told a limit, and its room; None where that does not count."""
         here = with_running(deployment, running)
         if split is None and room == "ignore":
             return here, None
@@ -256,7 +224,16 @@ def servers_of(  # noqa: PLR0913 - as of `served_curve`
         servers = 1 if split is None else split.decode_workers
         held = lambda running: cast("ServerRoom", server(running)[1])  # noqa: E731 - it counts
         told = raised_limits(load.batch_size, room, held, servers)
-    return server, told if any(map(any, told)) else ()
+    if not any(map(any, told)):
+        return served(*server(None), load)
+    parts, order = list[tuple[ServedCurve, ServedCurve]](), list[int]()
+    for plain, drafting in dict.fromkeys(told):
+        places = [i for i, pair in enumerate(told) if pair == (plain, drafting)]
+        part = replace(load, batch_size=[load.batch_size[i] for i in places])
+        drafted = served(*server(drafting), part)
+        parts.append((drafted if plain == drafting else served(*server(plain), part), drafted))
+        order += places
+    return replace(_joined(parts, np.argsort(order)), told=tuple(told))
 
 
 def _served(  # noqa: PLR0913 - what is served, to whom, within what
