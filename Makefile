@@ -195,11 +195,7 @@ $(SITE)/page/index.html: $(SOURCES) $(TEST_ENV)/.dev-installed
 
 outputs: $(TEST_ENV)/.dev-installed ## write into README and docs what their commands print now
 	$(CHECKOUT_PYTHON) benchmarks/store_scores.py
-	$(CHECKOUT_PYTHON) tests/sessions.py \
-	    $$(grep -rl '^$$ specroof' README.md docs/pages)
-	$(CHECKOUT_PYTHON) tests/screens.py docs/pages/screens
-	$(CHECKOUT_PYTHON) tests/demo.py notebooks/charts
-	$(CHECKOUT_PYTHON) tests/schemas.py specroof/cli/schemas
+	$(CHECKOUT_PYTHON) tests/outputs.py
 
 golden: $(TEST_ENV)/.wheel-installed ## published numbers against predictions; report in .build/golden/
 	$(fill_run_folder)

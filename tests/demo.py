@@ -1,13 +1,11 @@
 """What `make demo` runs, and the charts that it draws: those that the README and docs/ print.
 
-`python tests/demo.py notebooks/charts` draws them there anew.
+`make outputs` draws them in notebooks/charts anew.
 """
 
 import contextlib
-import os
 import re
 import shlex
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +45,3 @@ def demo() -> Demo:
             printed.append((words, done.stdout))
         drawn = sorted(Path("demo").rglob("*.png"))
         return Demo(printed, {path.name: path.read_bytes() for path in drawn})
-
-
-if __name__ == "__main__":
-    os.environ |= {"MPLBACKEND": "agg", "HF_HUB_OFFLINE": "1"}
-    for name, picture in demo().charts.items():
-        Path(sys.argv[1], name).write_bytes(picture)

@@ -1,4 +1,4 @@
-"""JSON Schemas of what ``--json`` prints, made of answers: `python tests/schemas.py FOLDER`.
+"""JSON Schemas of what ``--json`` prints, made of answers by `make outputs`.
 
 An answer is the union of what many calls print (data/calls.yaml). Required are the keys of the
 envelope, and the columns of rows that their class always has; a key that a call adds later is
@@ -6,10 +6,8 @@ allowed. What stands below the envelope may be null: not known, or not asked for
 """
 
 import json
-import os
 import re
 import shlex
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import chdir
 from dataclasses import fields
@@ -219,16 +217,12 @@ def answers(calls: Iterable[str]) -> Iterator[tuple[str, Any]]:
             yield command_of(words), json.loads(done.stdout.splitlines()[-1])
 
 
-def main(folder: Path) -> None:
-    """Write the schema of every command into a folder."""
+def texts() -> dict[str, str]:
+    """Return the schema of every command as its file has it."""
     found: dict[str, list[Any]] = {}
     for name, answer in answers(rows("calls", "made_of")):
         found.setdefault(name, []).append(answer)
-    for name, objects in found.items():
-        text = json.dumps(published(name, objects), indent=1) + "\n"
-        (folder / f"{name}.json").write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    os.environ |= {"MPLBACKEND": "agg"}
-    main(Path(sys.argv[1]))
+    return {
+        name: json.dumps(published(name, objects), indent=1) + "\n"
+        for name, objects in found.items()
+    }

@@ -1,6 +1,6 @@
 """What a terminal of 80 columns shows, as pictures for the pages of docs/.
 
-`python tests/screens.py docs/pages/screens` draws each of `SCREENS` as it is now.
+`make outputs` draws each of `SCREENS` as it is now.
 """
 
 import fcntl
@@ -15,7 +15,6 @@ import sys
 import termios
 import textwrap
 from html import unescape
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -76,8 +75,3 @@ def picture(name: str) -> str:
 def written_in(svg: str) -> str:
     """Return the letters of a picture, blanks apart."""
     return re.sub(r"\s", "", unescape("".join(_TEXT.findall(svg))))
-
-
-if __name__ == "__main__":
-    for screen in SCREENS:
-        Path(sys.argv[1], f"{screen}.svg").write_text(picture(screen), encoding="utf-8")

@@ -1,15 +1,11 @@
 """Sessions in README and in the pages of docs/: commands after ``$``, and what they print.
 
 They are those of a terminal of 110 columns.
-
-`python tests/sessions.py README.md …` writes into each file what its commands print now.
 """
 
 import contextlib
-import os
 import re
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -74,9 +70,3 @@ def refreshed(text: str) -> str:
         return f"$ {command}\n{output}\n{blank}"
 
     return _SESSION.sub(session, text)
-
-
-if __name__ == "__main__":
-    os.environ |= {"COLUMNS": "110", "NO_COLOR": "1", "MPLBACKEND": "agg"}
-    for page in map(Path, sys.argv[1:]):
-        page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -758,11 +758,11 @@ def _drawn_rounds(tokens: Array, survival: tuple[float, ...], rng: np.random.Gen
     lengths = np.arange(1.0, len(survival) + 2)
     chances = -np.diff([1.0, *survival, 0.0])
     wanted = np.ceil(tokens)
-    left, rounds = wanted, np.zeros(len(tokens))
-    while (going := left > 0).any():
-        batch = np.where(going, np.maximum(left // lengths[-1], 1.0), 0.0)
-        left = left - rng.multinomial(batch.astype(np.int64), chances) @ lengths
-        rounds += batch
+    left, rounds = wanted.copy(), np.zeros(len(tokens))
+    while (going := np.flatnonzero(left > 0)).size:
+        batch = np.maximum(left[going] // lengths[-1], 1.0)
+        left[going] -= rng.multinomial(batch.astype(np.int64), chances) @ lengths
+        rounds[going] += batch
     mean, least = chances @ lengths, np.ceil(wanted / lengths[-1])
     expected = wanted / mean + (chances @ lengths**2 - mean) / (2 * mean**2)
     whole = np.clip(expected, least, wanted).sum() / max(rounds.sum(), 1.0)
