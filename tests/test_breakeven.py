@@ -30,8 +30,12 @@ from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.solve import (
     AXES,
+    Solution,
     Wish,
+    _in_play,
     _nearest,
+    _places,
+    _power,
     crossing,
     largest_load,
     runs_of,
@@ -427,7 +431,7 @@ def test_runs_over_an_axis_are_those_of_trying_each_number(
 def test_a_server_without_room_for_drafts_solves_nothing() -> None:
     case, drafter = case_of(replace(BATCH, batch_size=[1000])), load_drafter("eagle3,accept=0.7")
     found = solve(case, drafter, "accept", Wish(max_draft_len=3))
-    assert (found.answer, found.value, found.room_ends) == ("no room", None, True)
+    assert found == Solution("no room", None, 1, -np.inf, room_ends=True)
 
 
 def test_rates_beyond_a_plain_server_are_not_looked_at() -> None:
@@ -441,7 +445,9 @@ def test_rates_beyond_a_plain_server_are_not_looked_at() -> None:
         for least in (plain / 4, (plain + drafted) / 2)
     )
     assert present(slow.value) <= plain
-    assert fast.answer == "unsustained"
+    assert fast == Solution("unsustained", None, 1, -np.inf)
+    late, two = case_of(replace(few, rate=[1e4])), Wish(max_draft_len=3, draft_len=2)
+    assert solve(late, drafter, "accept", two) == replace(fast, draft_len=2)
 
 
 def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
@@ -460,6 +466,9 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     found = present(largest_load(server, load, [2, 1, 0], targets))
     assert meets(*found)
     assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
+    # What was looked at is no better the second time.
+    alone = largest_load(server, load, [found[1]], targets)
+    assert largest_load(server, load, [found[1]] * 2, targets) == alone
     # Of one rate it is that one, or none.
     assert largest_load(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
     assert largest_load(server, load, [0, 1, 2], (1e-6, 1.0)) is None
@@ -472,6 +481,10 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     for asked in (load, replace(load, rate=[2 * server.answers(0), 40.0])):
         answered = present(largest_load(server, asked, [0], (np.inf, np.inf)))
         assert answered[0] == pytest.approx(server.answers(0))
+    # An answer of one token has no second one that would be late.
+    one = replace(load, workload=Workload(2000, 1), length_range=(1, 1))
+    first = played_server(case.deployment, load_drafter("ideal"), one.part(0), "queue", 1)
+    assert present(largest_load(first, one, [0], targets))[0] > found[0]
 
 
 def test_a_slowed_drafter_takes_the_factor() -> None:
@@ -528,6 +541,51 @@ def test_the_nearest_plays_are_those_that_miss_least_on_both_sides() -> None:
     assert _nearest(tried, 1.4, (0.0, 1.0)) == (0.4, 0.6)
     assert _nearest(tried, 3.0, (0.0, 1.0)) == (0.9, 1.0)
     assert _nearest(tried, 1.0, (0.0, 1.0)) == (0.0, 0.1)
+    # Powers of plays: 4 is 2 squared; what does not rise, or as steeply as 2 is 4, tells nothing.
+    plays = [([2, 1], [4, 1]), ([3], [2]), ([4, 1], [2, 1]), ([1, 1], [2, 1]), ([1, 2], [2, 1])]
+    assert [_power(*play) for play in plays] == [0.5, 1, 1, 1, 1]
+    assert _power([2, 1], [3, 3]) == 1
+
+
+def test_a_play_is_met_at_the_first_power_of_the_closed_form() -> None:
+    tried: list[float] = []
+
+    def play(x: float) -> tuple[float, int]:
+        tried.append(x)
+        return 0.9 * (1 + x) ** 1.25, 1 + (x < 0.6)
+
+    closed, seen, wish = lambda x: (1 + x, 3), {0.0: (1.0, 3)}, Wish(max_draft_len=2, speedup=1.5)
+    found = _in_play(play, closed, crossing(closed, 1.5, (0.0, 1.0)), seen, wish, (0.0, 1.0))
+    # The easy end, where the closed form says, and where 0.9 (1 + x)^1.25 is 1.5.
+    assert tried == pytest.approx([1.0, 0.5, (1.5 / 0.9) ** 0.8 - 1])
+    assert found == Solution("at", tried[-1], 2, play(1.0)[0])
+
+
+@pytest.mark.parametrize("jump", [0.3, 0.7])
+@pytest.mark.parametrize("top", [1.55, 1.8])
+def test_plays_that_jump_are_looked_at_between_the_nearest(jump: float, top: float) -> None:
+    tried: list[float] = []
+
+    def play(x: float) -> tuple[float, int]:
+        tried.append(x)
+        return (1.2 + x / 10 if x < jump else top + x / 10), 1
+
+    closed, wish = lambda x: (1 + x, 3), Wish(max_draft_len=2, speedup=1.5)
+    found = _in_play(play, closed, crossing(closed, 1.5, (0.0, 1.0)), {}, wish, (0.0, 1.0))
+    before, made = [0.0, 1.0], tried[1:]
+    for x in made:
+        low, high = max(x for x in before if x < jump), min(x for x in before if x >= jump)
+        assert low < x < high
+        before.append(x)
+    assert found.value == min([*tried], key=lambda x: abs(play(x)[0] - 1.5))
+    assert (found.answer, found.ceiling, len(made)) == ("at", top + 0.1, 6)
+
+
+def test_all_of_few_numbers_are_looked_at_and_sixteen_of_each_doubling() -> None:
+    assert _places(4096).tolist() == [*range(1, 4097)]
+    steps = {round(2 ** (step / 16)) for step in range(14 * 16 + 1)}
+    assert _places(1 << 14).tolist() == sorted(steps)
+    assert _places(5000)[-1] == 5000
 
 
 def test_a_tie_at_the_wanted_speedup_is_an_answer() -> None:
