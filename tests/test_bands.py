@@ -407,6 +407,10 @@ def test_nothing_lies_outside_of_what_was_measured() -> None:
         for kinds in (["eagle3", "dspark"], ["dspark"], ["eagle3"])
     )
     assert several == wide != narrow
+    # What was measured has its own bands, as far as they go.
+    own = deployment(REACH)
+    assert evidence_engine(own).bands["eagle3"] == own.setup.engine.bands["eagle3"]
+    assert present(own.setup.engine.bands["eagle3"].batch_size) > UNMEASURED_ATTENTION_BATCH
     # An engine that knows no evidence says nothing.
     assert nearness(deployment(None), ["eagle3"], 1, 1) is None
     assert list(evidence_notes(deployment(None), "eagle3", 1, 1, EngineProfile(name="mine"))) == []

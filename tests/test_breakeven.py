@@ -44,7 +44,7 @@ from specroof.outcomes.solve import (
 )
 from specroof.serving.played import played_server
 from specroof.serving.served import served_curve
-from specroof.serving.workload import Load, Workload
+from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import drafting_gain
 from tables import present, rows
@@ -485,6 +485,19 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     one = replace(load, workload=Workload(2000, 1), length_range=(1, 1))
     first = played_server(case.deployment, load_drafter("ideal"), one.part(0), "queue", 1)
     assert present(largest_load(first, one, [0], targets))[0] > found[0]
+
+
+def test_clients_within_targets_are_as_many_as_counting_finds() -> None:
+    server = played_server(case_of(CLIENTS).deployment, load_drafter("ideal"), CLIENTS, "queue", 1)
+
+    def p99_s(clients: int) -> float:
+        crowd = replace(CLIENTS, batch_size=[clients], requests=[REQUESTS_PER_CLIENT * clients])
+        return server.play(*crowd.played(), 0).figures()["p99_tpot_s"]
+
+    most_s = (p99_s(5) + p99_s(6)) / 2
+    found = present(largest_load(server, CLIENTS, [0], (np.inf, most_s), np.full(2, 64.0)))
+    assert p99_s(5) < most_s < p99_s(6)
+    assert int(found[0]) == 5
 
 
 def test_a_slowed_drafter_takes_the_factor() -> None:

@@ -73,3 +73,17 @@ def test_a_model_without_room_names_the_devices_that_hold_a_request(
     asked = {"drafters": "ideal", "framework": "sglang", "context_len": context_len} | asked
     found = predicted("Qwen/Qwen2.5-7B-Instruct", chip, **asked)
     assert re.findall(r"--tp (\d+)", "".join(found.warnings)) == devices
+
+
+def test_a_load_is_refused_for_what_it_lacks_without_drafts() -> None:
+    # Four requests fit beside the model, and none beside the drafter, too.
+    def asked(batch: int, **more: str) -> Any:
+        more |= {"drafter": "eagle3", "engine": "sglang"}
+        load: Any = {"batch_size": batch, "context_len": 2000, "accept_length": 3}
+        return worth("Qwen/Qwen2.5-7B-Instruct", "a10g", **load, **more).rows[0].reason
+
+    assert asked(2, server="running=2") == "memory"
+    with pytest.raises(OptionError, match="allowed: what 1 x NVIDIA A10G have memory for, or --no"):
+        asked(9)
+    with pytest.raises(OptionError, match="is 9; allowed: at most 2, the limit of the server, or"):
+        asked(9, server="running=2")
