@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import gt
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -46,6 +47,7 @@ from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.curve import decoding_curve
 from specroof.speedup.reach import (
+    SPLIT,
     deployment_words,
     evidence_engine,
     evidence_notes,
@@ -440,6 +442,53 @@ def test_kinds_formats_and_ways_to_spread_are_told_apart() -> None:
     assert "decode context parallelism" in near["text"]
     hybrid = deployment(REACH, model="Qwen/Qwen3-Next-80B-A3B-Instruct")
     assert deployment_words(hybrid)["attention"] == ("full_attention", "linear_attention")
+
+
+def speaker(width: float, *kinds: str) -> EngineProfile:
+    bands = {kind: Band(width=width, mean_error=0.1, points=9, batch_size=2) for kind in kinds}
+    return EngineProfile(name="vllm", bands=bands, reach=Reach(drafters=kinds))
+
+
+def test_who_speaks_for_whom() -> None:
+    vendor, anywhere, other = (
+        speaker(0.5, "mtp", "ngram"), speaker(0.9, "mtp"), speaker(0.7, "mtp")
+    )  # fmt: skip
+    known: Any = SimpleNamespace(engines={"vllm": anywhere, "generic": other})
+    generic = replace(present(CHIP.generic), known=lambda: known)
+    vars(generic)["engines"] = {"vllm": vendor, "generic": other}
+    chip, nobody = replace(CHIP, generic=generic), replace(CHIP, generic=None, architecture=None)
+    made = deployment(REACH, chip=chip)
+    own, served = made.setup.engine, replace(made.setup, decodes_only=True)
+    # A kind that was measured on other families alone is as sure as there.
+    lent = {**own.bands, "ngram": vendor.bands["ngram"]}
+    near = evidence_engine(made)
+    assert (near.bands, present(near.reach).drafters) == (lent, ("eagle3", "mtp", "ngram"))
+    # Workers for prompts are no strange chip, nor are chips of a family that was not asked about.
+    prefilled = EngineProfile(name="e", bands=lent).spread_as(["one device", SPLIT]).bands
+    assert evidence_engine(Deployment(MODEL, served)).bands == prefilled
+    bare = deployment(replace(REACH, family=""), chip=chip)
+    assert evidence_engine(bare).bands == own.bands
+    assert evidence_engine(deployment(REACH, chip=nobody)).bands == own.bands
+    # What was not measured is as sure as on any chip of the vendor, and on no known chip as on any.
+    narrow = Options(weight_dtype="int4")
+    assert evidence_engine(deployment(REACH, chip=chip, options=narrow)).bands == vendor.bands
+    strange = replace(chip, architecture=None)
+    assert evidence_engine(deployment(REACH, chip=strange)).bands == anywhere.bands
+    named = deployment(REACH, chip=chip, options=narrow).setup
+    named = replace(named, engine=replace(named.engine, name="mine"))
+    assert evidence_engine(Deployment(MODEL, named)).bands == other.bands
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "near"),
+    [("vllm", "", "measured"), ("generic", "hopper", "measured"), ("generic", "", "none")],
+)
+def test_where_others_stand_in_for_a_chip_it_was_not_measured(
+    name: str, family: str, near: str
+) -> None:
+    setup = deployment(replace(REACH, family=family)).setup
+    served = Deployment(MODEL, replace(setup, engine=replace(setup.engine, name=name)))
+    assert near_of(served, 1, 1)["chip"] == near
 
 
 def test_the_format_is_that_of_most_bytes() -> None:
