@@ -1,6 +1,8 @@
 """What it takes to pay, by the forward model; and what better drafters would bring."""
 
+import math
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -560,18 +562,40 @@ def test_the_nearest_plays_are_those_that_miss_least_on_both_sides() -> None:
     assert _power([2, 1], [3, 3]) == 1
 
 
-def test_a_play_is_met_at_the_first_power_of_the_closed_form() -> None:
-    tried: list[float] = []
+def rising(x: float) -> tuple[float, int]:
+    """Return a closed form that is steady, with ends 0 and 1."""
+    return 1 + x, 3
+
+
+def in_play(play: Callable[[float], tuple[float, int]], wanted: float = 1.5) -> Solution:
+    wish, ends = Wish(max_draft_len=2, speedup=wanted), (0.0, 1.0)
+    return _in_play(play, rising, crossing(rising, wanted, ends), {}, wish, ends)
+
+
+@pytest.mark.parametrize(("square", "plays"), [(0.0, 3), (1.0, 5)])
+def test_plays_are_those_of_powers_between_the_two_nearest(square: float, plays: int) -> None:
+    tried: dict[float, float] = {}
 
     def play(x: float) -> tuple[float, int]:
-        tried.append(x)
-        return 0.9 * (1 + x) ** 1.25, 1 + (x < 0.6)
+        tried[x] = (0.9 + square * x**2) * (1 + x) ** 1.25
+        return tried[x], 1 + (x < 0.6)
 
-    closed, seen, wish = lambda x: (1 + x, 3), {0.0: (1.0, 3)}, Wish(max_draft_len=2, speedup=1.5)
-    found = _in_play(play, closed, crossing(closed, 1.5, (0.0, 1.0)), seen, wish, (0.0, 1.0))
-    # The easy end, where the closed form says, and where 0.9 (1 + x)^1.25 is 1.5.
-    assert tried == pytest.approx([1.0, 0.5, (1.5 / 0.9) ** 0.8 - 1])
-    assert found == Solution("at", tried[-1], 2, play(1.0)[0])
+    found, points = in_play(play), [*tried]
+    # The easy end, where the closed form says, and where lines between logarithms say.
+    assert points[:2] == pytest.approx([1.0, 0.5])
+    for n in range(2, plays):
+        near = sorted(points[:n], key=lambda x: abs(tried[x] - 1.5))[:2]
+        (a, b), (p, q) = (np.log([tried[x] for x in near]), np.log1p(near))
+        assert points[n] == pytest.approx(math.expm1(p + (math.log(1.5) - a) * (q - p) / (b - a)))
+    assert found == Solution("at", points[-1], 2, tried[1.0])
+    assert (len(points), tried[points[-1]]) == (plays, pytest.approx(1.5, rel=1e-3))
+
+
+def test_plays_at_the_ends_are_answers() -> None:
+    assert in_play(lambda x: (1.6 + x, 2)) == Solution("always", 0.0, 2, 2.6)
+    assert in_play(lambda x: (0.75 + 0.75 * x, 2)) == Solution("at", 1.0, 2, 1.5)
+    assert in_play(lambda x: (0.7 + 0.7 * x, 2)) == Solution("never", None, 2, 1.4)
+    assert in_play(lambda x: (1 + x, 2), wanted=1.0) == Solution("at", 0.0, 2, 2.0)
 
 
 @pytest.mark.parametrize("jump", [0.3, 0.7])
@@ -583,9 +607,7 @@ def test_plays_that_jump_are_looked_at_between_the_nearest(jump: float, top: flo
         tried.append(x)
         return (1.2 + x / 10 if x < jump else top + x / 10), 1
 
-    closed, wish = lambda x: (1 + x, 3), Wish(max_draft_len=2, speedup=1.5)
-    found = _in_play(play, closed, crossing(closed, 1.5, (0.0, 1.0)), {}, wish, (0.0, 1.0))
-    before, made = [0.0, 1.0], tried[1:]
+    found, before, made = in_play(play), [0.0, 1.0], tried[1:]
     for x in made:
         low, high = max(x for x in before if x < jump), min(x for x in before if x >= jump)
         assert low < x < high

@@ -203,6 +203,12 @@ def test_prompts_reach_a_share_of_what_decoding_does() -> None:
     # What a drafter reads again is no prompt.
     again = replace(setup, engine=drafting_engine(setup_of(**own).engine))
     assert taken("attention", again, settled=True) == 24
+    # Nor is it captured with the target's graphs, or waits for the host.
+    target = EngineProfile(name="e", pass_overhead_s=2.0, sequence_overhead_s=0.1, host_s=1.0)
+    assert drafting_engine(target) == replace(target, overlap=True)
+    target = replace(target, draft_pass_overhead_s=0.5)
+    drafts = replace(target, overlap=True, pass_overhead_s=0.5, sequence_overhead_s=0.0)
+    assert drafting_engine(target) == drafts
 
 
 def test_a_recurrence_takes_one_token_after_the_other() -> None:

@@ -352,9 +352,30 @@ def test_a_placement_that_no_framework_has_is_refused() -> None:
     check_placement(load_model(V3), Placement(8, pipeline_parallel=2))  # 31 and 30 layers
     with pytest.raises(OptionError, match=r"pipeline_parallel is 7, and toy has 6 layers"):
         check_placement(TOY, Placement(1, pipeline_parallel=7))
-    with pytest.raises(OptionError, match=r"28 query heads .*: groups of 1, 2, 4, 28$"):
-        check_placement(load_model("Qwen/Qwen2.5-7B"), Placement(8))
+    told = (
+        r"^tensor_parallel is 16 with attention_data_parallel 2: groups of 8 devices do not divide "
+        r"the 28 query heads and 4 KV heads of Qwen2.5-7B; allowed: groups of 1, 2, 4, 28$"
+    )
+    with pytest.raises(OptionError, match=told):
+        check_placement(load_model("Qwen/Qwen2.5-7B"), Placement(16, attention_data_parallel=2))
+    with pytest.raises(OptionError, match=r"^expert_parallel is 2, and toy is dense; allowed: 1$"):
+        check_placement(TOY, Placement(2, 2))
+    check_placement(load_model(V3), Placement(2, 2))
+    told = "^decode_context_parallel is 16: 16 devices for the 8 KV heads of toy, each with 2 query"
+    with pytest.raises(OptionError, match=f"{told} heads; allowed: 1, 2$"):
+        check_placement(TOY, Placement(16, decode_context_parallel=16))
     expect_spreads(release("lmstudio"), Placement(pipeline_parallel=2))  # as it runs without a flag
+
+
+@pytest.mark.parametrize(
+    ("is_latent", "server", "target", "expected"), rows("launch", "drafter_placements")
+)
+def test_a_drafter_is_spread_as_far_as_its_server_lets_it(
+    is_latent: bool, server: str, target: dict[str, int], expected: dict[str, int]
+) -> None:
+    setup = setup_of(Placement(**target), EngineProfile(name=server))
+    model = load_model(V3) if is_latent else TOY
+    assert draft_placement(model, setup) == Placement(**expected)
 
 
 @pytest.mark.parametrize(("kind", "shape", "server", "says"), rows("launch", "drafts_in_stages"))
