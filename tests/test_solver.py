@@ -329,6 +329,12 @@ def test_chunks_cover_the_grid_once_within_their_bound(
     assert np.all(times == 1)
 
 
+@pytest.mark.parametrize(("batches", "step"), [(1 << 14, 2), (1 << 16, 1)])
+def test_a_slab_holds_at_least_a_context_and_65536_rows_at_most(batches: int, step: int) -> None:
+    wide = replace(curve(), round_s=np.broadcast_to(1.0, (3, batches, 2)))
+    assert [*wide.slabs()] == [slice(n, n + step) for n in range(0, 3, step)]
+
+
 def test_a_grid_counts_plain_decoding_among_its_draft_lengths() -> None:
     contexts, batches = np.arange(1, 2501), np.arange(1, 41)
     assert [len(axis) for axis in grid_axes(contexts, batches, 99)] == [2500, 40, 100]  # 10 million

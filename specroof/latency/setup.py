@@ -144,11 +144,7 @@ def engine_setup(
         expect_host(f"n_cpu_moe is {chosen.n_cpu_moe}", hardware, profile.name, facts)
     place, link = placement or Placement(), hardware.interconnect
     most = place.devices if link is None else link.max_devices
-    if place.nodes is None and place.devices <= most:
-        place = replace(place, nodes=1)
-    else:
-        place = place.in_nodes(most)
-    return Setup(hardware, profile, place, chosen)
+    return Setup(hardware, profile, place.in_nodes(most), chosen)
 
 
 def expect_host(asked: str, hardware: HardwareProfile, engine: str, facts: Release) -> None:
@@ -688,7 +684,7 @@ def draft_placement(model: Architecture, setup: Setup) -> Placement:
     1
     """
     placement = setup.placement
-    if placement.expert_parallel > 1 and not model.has_experts:
+    if not model.has_experts:
         placement = replace(placement, expert_parallel=1)
     if placement.pipeline_parallel > 1:
         placement = replace(placement, pipeline_parallel=1, nodes=None)
