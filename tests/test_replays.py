@@ -11,7 +11,7 @@ from specroof import HardwareProfile, load_drafter, load_hardware, load_model, p
 from specroof.hardware.engine import Band, CapturedGraphs, EngineProfile
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.outcomes.case import Case
-from specroof.outcomes.outcomes import Outcomes, outcomes
+from specroof.outcomes.outcomes import Outcomes, _can_win, outcomes
 from specroof.outcomes.rows import bands_around
 from specroof.serving.workload import Load, Workload
 from tables import present
@@ -273,7 +273,9 @@ def test_rounds_of_requests_at_a_rate_last_as_long_as_their_answers_take() -> No
 
 
 def test_lengths_that_may_be_best_are_played_and_of_requests_at_a_rate_all() -> None:
-    # Of clients without targets those lengths are played that may be best, of others all.
+    # Of clients without targets those are played that reach 96% of the best, of others all.
+    assert _can_win(np.array([9.0, 1.0, 0.96, 0.95, np.nan, 1.0])) == {1, 2, 5}
+    assert _can_win(np.array([9.0])) == set()
     asked: dict[str, Any] = {"input_len": 200, "output_len": 20, "drafters": "eagle3,accept=0.5"}
     some, every = (
         present(predict("Qwen/Qwen3-8B", "h100", **asked | more).outcomes[0].played)
