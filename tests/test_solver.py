@@ -365,6 +365,19 @@ def test_an_overview_keeps_the_ends_of_an_axis_and_as_many_places_as_may_be(
     assert {*kept} <= {*every}
 
 
+def test_an_overview_takes_the_loads_of_a_part_that_it_looks_at() -> None:
+    loads: dict[str, Any] = {"context_len": [1000, 30000], "batch_size": [1, 8]}
+    whole = Overview.of(curve(**loads), **loads, position=(1, 1, 1), devices=1)
+    unknown = ("best_draft_len", "best_speedup", "tokens_per_s", "usd_per_million_tokens")
+    for batch in (8.0, 9.0):  # of 9 sequences nothing is kept
+        seen = np.array([[batch], [batch + 1]])
+        part = dict.fromkeys((*unknown, "drafts_run", "pays"), seen) | {unknown[0]: None}
+        whole.fill(part | {"context_len": np.array([500, 30000]), "batch_size": np.array([batch])})
+    for name, empty in [*((name, np.nan) for name in unknown), ("drafts_run", 0), ("pays", 0)]:
+        last = empty if name == unknown[0] else 9.0
+        np.testing.assert_array_equal(getattr(whole, name), [[empty, empty], [empty, last]])
+
+
 @pytest.mark.parametrize("damage", rows("damages", "overviews"), ids=repr)
 def test_an_overview_is_read_as_it_was_written_and_refused_where_it_is_damaged(
     damage: dict[str, Any],

@@ -130,8 +130,6 @@ class Overview:
         contexts, batches = part["context_len"], part["batch_size"]
         rows = np.flatnonzero(np.isin(contexts, self.context_len))
         columns = np.flatnonzero(np.isin(batches, self.batch_size))
-        if not rows.size or not columns.size:
-            return
         here = np.ix_(rows, columns)
         there = np.ix_(
             np.searchsorted(self.context_len, contexts[rows]),
