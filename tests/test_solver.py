@@ -25,11 +25,12 @@ from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import HEADS, TENSOR, Linear
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
-from specroof.cost import Options
+from specroof.cost import ForwardPass, Options
 from specroof.drafters import Drafter, DraftTime, Round, ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.errors import OptionError
 from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.setup import Deployment, engine_setup
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, drafting_gain, grid_axes
 from specroof.speedup.overview import Overview, _thinned
@@ -437,18 +438,41 @@ def test_what_is_no_load_is_refused_by_name(name: str, value: Any, allowed: str)
 USUAL = {"batch_size": [1, 2, 4, 8], "context_len": [16, 1024]}
 
 
+def held() -> Architecture:
+    """Return 1.5 MiB that cache 256 bytes a token.
+
+    A projection of 512 * 512, an embedding and a head as large, in bf16; 8 KV heads of 8 + 8.
+    """
+    projection = Linear("q_proj", 512, 512, shard=HEADS)
+    block = Block("attention", (projection,), GroupedQueryAttention(8, 8, 8, 8))
+    head = Linear("lm_head", 512, 512, shard=TENSOR, kind="head")
+    return Architecture("toy", "llama", 512, 512, (Layer((block,)),), head)
+
+
+@pytest.mark.parametrize(
+    ("new", "context", "settled", "fits"),
+    [
+        (1, 1024, False, True),
+        (1, 1025, False, False),
+        (1025, 0, False, True),
+        (1024, 0, True, True),
+        (1025, 0, True, False),
+    ],
+)
+def test_a_prompt_is_held_against_the_memory_of_what_it_leaves(
+    new: int, context: int, settled: bool, fits: bool
+) -> None:
+    served = Deployment(held(), engine_setup(device(memory_bytes=2.0**21), None, None, None))
+    notes = axes.pass_latency(served, ForwardPass(2, new, context, settled=settled)).notes
+    assert any("does not fit" in note for note in notes) is not fits
+
+
 @pytest.mark.parametrize(("choices", "first", "weights", "cache"), rows("values", "held_batches"))
 def test_a_model_that_does_not_fit_is_a_note_with_the_numbers(
     choices: dict[str, Any], first: int | None, weights: str, cache: str
 ) -> None:
-    # 1.5 MiB that cache 256 bytes a token: a projection of 512 * 512, an embedding and a head as
-    # large, in bf16; 8 KV heads of 8 + 8.
-    projection = Linear("q_proj", 512, 512, shard=HEADS)
-    block = Block("attention", (projection,), GroupedQueryAttention(8, 8, 8, 8))
-    head = Linear("lm_head", 512, 512, shard=TENSOR, kind="head")
-    model = Architecture("toy", "llama", 512, 512, (Layer((block,)),), head)
     dtype, devices = choices.get("dtype"), choices.get("devices", 1)
-    asked: dict[str, Any] = {"model": model, "hardware": device(memory_bytes=2.0 * 2**20)}
+    asked: dict[str, Any] = {"model": held(), "hardware": device(memory_bytes=2.0 * 2**20)}
     asked |= {"options": Options(kv_dtype=dtype, weight_dtype=dtype)}
     asked |= {name: choices.get(name, usual) for name, usual in USUAL.items()}
     found = curve(**asked, placement=Placement(devices))
