@@ -2,10 +2,15 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import specroof
-from specroof import explain
+from specroof import explain, load_hardware, load_model
+from specroof.cost import ForwardPass
+from specroof.hardware.profile import Placement
+from specroof.latency.setup import Deployment, engine_setup
+from specroof.speedup.curve import pass_latency
 from specroof.speedup.waterfall import DRAFTING, ENGINE, OTHERS, RoundParts, group_seconds
 from tables import present, rows
 
@@ -58,9 +63,14 @@ def test_drafts_that_take_no_time_add_none(stages: int) -> None:
         "Qwen/Qwen3-8B", CHIP, drafter="ideal", draft_len=3, batch_size=64,
         pipeline_parallel=stages, engine="vllm",
     )  # fmt: skip
-    added = present(found.round).added_s
+    parts, engine = present(found.round), found.setup.engine
+    added = parts.added_s
     assert DRAFTING not in added
     assert (added.get(OTHERS, 0.0) > 0) is (stages > 1)
+    # The engine adds to a round of a micro-batch.
+    engine_s = engine.round_overhead_s + engine.round_sequence_overhead_s * 64 / stages
+    assert added[ENGINE] == pytest.approx(engine_s)
+    assert sum(added.values()) == pytest.approx(parts.round_s - parts.decode_s)
 
 
 @pytest.mark.parametrize("granularity", ["op", "dtype", "pass"])
@@ -77,6 +87,16 @@ def test_groups_add_up_to_the_pass(granularity: str) -> None:
         float(op.seconds) for op in found.latency.ops if op.op.kind in {"state", "convolution"}
     )
     assert groups["recurrent state"] == pytest.approx(state)
+
+
+def test_groups_of_many_passes_are_those_of_any_of_them() -> None:
+    # One sequence in two stages waits for no other, and 64 do.
+    stages = engine_setup(load_hardware(CHIP), "vllm", Placement(1, pipeline_parallel=2), None)
+    served = Deployment(load_model("Qwen/Qwen3-8B"), stages)
+    latency = pass_latency(served, ForwardPass(np.array([1, 64]), 1, 1024))
+    groups = group_seconds(latency)
+    assert groups[OTHERS][0] == 0 < groups[OTHERS][1]
+    assert sum(groups.values()) == pytest.approx(latency.total_s, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +139,7 @@ def test_the_sentence_names_what_adds_most() -> None:
         draft_len=3, batch_size=4,
     )  # fmt: skip
     assert present(even.round).speedup == pytest.approx(1.0, rel=1e-9)
+    assert present(even.round).steps == pytest.approx(present(even.round).tokens_per_round)
     assert even.decision.startswith("decision: off; eagle3,")
 
 

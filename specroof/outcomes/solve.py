@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from specroof.drafters import Drafter, DraftTime, Round
 from specroof.errors import OptionError, reject
 from specroof.outcomes.case import Case
 from specroof.outcomes.outcomes import Outcomes, outcomes
-from specroof.serving.played import Drafts, PlayedServer
+from specroof.serving.played import Drafts, PlayedLoads, PlayedServer
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load
 from specroof.speedup.curve import acceptance_of, drafting_gain, grid_slices
 
@@ -327,10 +327,11 @@ def _largest_rate(case: Case, drafter: Drafter, wish: Wish) -> Solution:
         return case.at(load=replace(load, rate=[rate]))
 
     least, most = min(case.load.rate), max(case.load.rate)
-    stable = _outcomes(at(least), drafter, wish).stable_rates(first) or (least, 0.0)
-    if stable[0] < least:
+    played = cast("PlayedLoads", _outcomes(at(least), drafter, wish).played)  # rates arrive
+    stable = float(played.stable_rate[0])
+    if stable < least:
         return Solution("unsustained", None, first, -np.inf)
-    ends = min(most, stable[0]), least
+    ends = min(most, stable), least
     return crossing(lambda rate: _gain(at(rate), drafter, wish), wish.least, ends, _RATE_WITHIN)
 
 
