@@ -383,7 +383,7 @@ def test_an_overview_takes_the_loads_of_a_part_that_it_looks_at() -> None:
 def test_an_overview_is_read_as_it_was_written_and_refused_where_it_is_damaged(
     damage: dict[str, Any],
 ) -> None:
-    loads: dict[str, Any] = {"context_len": [1000, 30000], "batch_size": [1, 8]}
+    loads: dict[str, Any] = {"context_len": [1000, 30000], "batch_size": [1, 8, 9]}
     good = Overview.of(curve(**loads), **loads, position=(1, 1, 1), devices=1).to_dict()
     assert Overview.from_dict(good).to_dict() == good
     with pytest.raises(ValueError):  # noqa: PT011 - of numpy, or ours

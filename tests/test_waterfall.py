@@ -89,6 +89,13 @@ def test_groups_add_up_to_the_pass(granularity: str) -> None:
     assert groups["recurrent state"] == pytest.approx(state)
 
 
+@pytest.mark.parametrize(("spec", "batch"), [("eagle3,accept=0.7", 64), ("ideal", 1)])
+def test_parts_add_up_in_a_pipeline(spec: str, batch: int) -> None:
+    load: dict[str, Any] = {"batch_size": batch, "pipeline_parallel": 2, "engine": "vllm"}
+    parts = present(explain("Qwen/Qwen3-8B", CHIP, drafter=spec, draft_len=3, **load).round)
+    assert sum(parts.added_s.values()) == pytest.approx(parts.round_s - parts.decode_s)
+
+
 def test_groups_of_many_passes_are_those_of_any_of_them() -> None:
     # One sequence in two stages waits for no other, and 64 do.
     stages = engine_setup(load_hardware(CHIP), "vllm", Placement(1, pipeline_parallel=2), None)
