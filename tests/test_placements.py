@@ -40,7 +40,7 @@ from specroof.serving.capacity import expect_spreads
 from specroof.serving.launch import Speculation, launch, server_command
 from specroof.serving.workload import prefill_pass
 from strategies import device
-from tables import rows
+from tables import present, rows
 
 #: Bytes/s inside a node and between nodes; seconds of the shortest message in and out of one.
 LINK, FAR, SHORTEST, FURTHER, LATE = 1e9, 1e8, 2e-6, 1e-6, 2e-5
@@ -205,6 +205,17 @@ def test_bytes_between_stages_by_hand(model: str, hidden: int) -> None:
     alone = model_work(load_model(model), setup_of(Placement(2)), half, beside=parts)
     done, expected = (sum(np.sum(op.flops) for op in work.ops) for work in (mixed, alone))
     assert done == pytest.approx(expected)
+
+
+def test_a_stage_has_its_share_of_the_steps_beside_a_pass_and_whole_layers() -> None:
+    all_of_it, fourth = (ForwardPass(batch, 1, 100) for batch in (8, 2))
+    staged_work, alone = (
+        model_work(TOY, setup_of(where), one, beside=[Work(TOY, one, kind="steps")])
+        for where, one in ((Placement(2, pipeline_parallel=4), all_of_it), (Placement(2), fourth))
+    )
+    done, expected = (sum(np.sum(op.flops) for op in work.ops) for work in (staged_work, alone))
+    assert done == pytest.approx(expected)
+    assert present(staged_work.pipeline).stage_frac == 2 / 6
 
 
 def test_hops_inside_a_node_and_out_of_it_by_hand() -> None:
