@@ -494,7 +494,8 @@ def test_clients_within_targets_are_as_many_as_counting_finds() -> None:
 
     def p99_s(clients: int) -> float:
         crowd = replace(CLIENTS, batch_size=[clients], requests=[REQUESTS_PER_CLIENT * clients])
-        return server.play(*crowd.played(), 0).figures()["p99_tpot_s"]
+        (requests,) = crowd.played()
+        return server.play(requests, 0).figures()["p99_tpot_s"]
 
     most_s = (p99_s(5) + p99_s(6)) / 2
     found = present(largest_load(server, CLIENTS, [0], (np.inf, most_s), np.full(2, 64.0)))
@@ -588,7 +589,8 @@ def test_plays_are_those_of_powers_between_the_two_nearest(square: float, plays:
         (a, b), (p, q) = (np.log([tried[x] for x in near]), np.log1p(near))
         assert points[n] == pytest.approx(math.expm1(p + (math.log(1.5) - a) * (q - p) / (b - a)))
     assert found == Solution("at", points[-1], 2, tried[1.0])
-    assert (len(points), tried[points[-1]]) == (plays, pytest.approx(1.5, rel=1e-3))
+    assert len(points) == plays
+    assert tried[points[-1]] == pytest.approx(1.5, rel=1e-3)
 
 
 def test_plays_at_the_ends_are_answers() -> None:

@@ -77,7 +77,7 @@ def test_a_model_without_room_names_the_devices_that_hold_a_request(
 
 def test_a_load_is_refused_for_what_it_lacks_without_drafts() -> None:
     # Four requests fit beside the model, and none beside the drafter, too.
-    def asked(batch: int, **more: str) -> Any:
+    def asked(batch: int, **more: Any) -> Any:
         more |= {"drafter": "eagle3", "engine": "sglang"}
         load: Any = {"batch_size": batch, "context_len": 2000, "accept_length": 3}
         return worth("Qwen/Qwen2.5-7B-Instruct", "a10g", **load, **more).rows[0].reason
