@@ -453,7 +453,7 @@ def test_rates_beyond_a_plain_server_are_not_looked_at() -> None:
 
 
 def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
-    case, rates = case_of(ARRIVALS), [0.5, 40.0]
+    case, rates = case_of(ARRIVALS), [0.5, 4e4]
     load = replace(ARRIVALS, rate=rates, requests=[40, 40])
     server = played_server(
         case.deployment, load_drafter("eagle3,accept=0.7"), load.part(0), "queue", 2
@@ -468,6 +468,10 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     found = present(largest_load(server, load, [2, 1, 0], targets))
     assert meets(*found)
     assert not any(meets(1.03 * found[0], drafts) for drafts in range(3))
+    worst_first = present(largest_load(server, load, [0, 1, 2], targets))
+    assert worst_first[0] == pytest.approx(found[0], rel=0.011)
+    # A hundredth of the least rate is the least that is looked at.
+    assert largest_load(server, replace(load, rate=[4e4, 5e4]), [0, 1, 2], targets) is None
     # What was looked at is no better the second time.
     alone = largest_load(server, load, [found[1]], targets)
     assert largest_load(server, load, [found[1]] * 2, targets) == alone

@@ -812,6 +812,7 @@ def test_a_default_limit_is_raised_to_the_most_that_ever_run() -> None:
     most = chip.prediction.played[0].most_running[0, chip.rows[0].draft_len]
     assert most > 48
     assert chip.raised == {"running": (48, most)}
+    assert any(f"={most:.0f} at 30 requests/s," in note for note in chip.prediction.notes)
     assert f"--max-running-requests {most:.0f}" in (chip.engine_config["sglang"] or "")
     calm = advise(MODEL, CHIP, **words, rate=2, requests=60).chips[0]
     assert calm.raised == {}
