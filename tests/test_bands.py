@@ -457,7 +457,7 @@ def test_who_speaks_for_whom() -> None:
     generic = replace(present(CHIP.generic), known=lambda: known)
     vars(generic)["engines"] = {"vllm": vendor, "generic": other}
     chip, nobody = replace(CHIP, generic=generic), replace(CHIP, generic=None, architecture=None)
-    made = deployment(REACH, chip=chip)
+    made = deployment(replace(REACH, placements=("one device",)), chip=chip)
     own, served = made.setup.engine, replace(made.setup, decodes_only=True)
     # A kind that was measured on other families alone is as sure as there.
     lent = {**own.bands, "ngram": vendor.bands["ngram"]}

@@ -375,6 +375,8 @@ def test_a_placement_that_no_framework_has_is_refused() -> None:
     told = "^decode_context_parallel is 16: 16 devices for the 8 KV heads of toy, each with 2 query"
     with pytest.raises(OptionError, match=f"{told} heads; allowed: 1, 2$"):
         check_placement(TOY, Placement(16, decode_context_parallel=16))
+    with pytest.raises(OptionError, match=r"^decode_context_parallel is 2: 8 devices .*: 1$"):
+        check_placement(TOY, Placement(8, decode_context_parallel=2))
     expect_spreads(release("lmstudio"), Placement(pipeline_parallel=2))  # as it runs without a flag
 
 
