@@ -71,6 +71,10 @@ def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
     expected = float(forward_latency(MODEL, CHIP, rest, engine="ideal").total_s)
     alone_s = request_s(Deployment(MODEL, setup), prefill_pass(512, context_len=1536), 0)
     assert alone_s == pytest.approx(expected, rel=1e-12)
+    # Of four prompts two share a pass of twice their length, and the others follow.
+    two_s = request_s(Deployment(MODEL, setup), prefill_pass(512, batch_size=2), 0)
+    four_s = request_s(Deployment(MODEL, setup), prefill_pass(512, batch_size=4), 1024)
+    assert four_s == pytest.approx(2 * two_s, rel=1e-12)
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])
@@ -152,6 +156,7 @@ def test_shares_with_drafts_by_hand() -> None:
     whole_s = answer_s(4, rounds, round_s)
     assert float(found.tokens_per_s[1, 1, 2]) == pytest.approx(400 / whole_s)
     assert float(found.requests_per_s[1, 1, 2]) == pytest.approx(4 / whole_s)
+    assert float(found.decoding_round_s[1, 1, 2]) == pytest.approx(1.75 * rounds * round_s / 100)
     delayed = whole_s - 3.0 - rounds * round_s
     assert float(found.prefill_frac[1, 1, 2]) == pytest.approx(delayed / whole_s)
     # A request finds the chance of three others beside it.
@@ -419,7 +424,9 @@ def toy_s(
     return np.asarray(pass_s(tokens))
 
 
-def times_of(toy: Toy, engine: EngineProfile = NOTHING_ADDED) -> tuple[RequestLoad, RequestTimes]:
+def times_of(
+    toy: Toy, engine: EngineProfile = NOTHING_ADDED, served: Deployment = SERVED
+) -> tuple[RequestLoad, RequestTimes]:
     load = RequestLoad(
         new_len=float(toy.prompt),
         output_len=float(toy.answer),
@@ -429,7 +436,7 @@ def times_of(toy: Toy, engine: EngineProfile = NOTHING_ADDED) -> tuple[RequestLo
         tokens_per_round=np.array([toy.tokens_per_round]),
     )
     round_s = np.array([pass_s(toy.clients * toy.positions) + toy.draft_s])
-    return load, request_timing(load, toy.rules)(SERVED, toy_s, round_s, engine)
+    return load, request_timing(load, toy.rules)(served, toy_s, round_s, engine)
 
 
 def predicted(toy: Toy) -> tuple[float, float, float]:
@@ -495,13 +502,34 @@ def test_rates_and_times_are_those_of_a_server_that_is_played(name: str) -> None
     assert ttft_s == pytest.approx(measured[1], rel=0.3 if name == SPREAD else 0.08)
 
 
-def test_what_a_request_takes_delays_those_that_start_with_it() -> None:
+@pytest.mark.parametrize("stages", [1, 4])
+@pytest.mark.parametrize("drafts_beside", [True, False])
+def test_two_clients_share_passes_by_hand(stages: int, drafts_beside: bool) -> None:
     slow = EngineProfile(name="slow", request_overhead_s=0.001)
-    toy = Toy(64, 2048, 64, chunk=8192)
-    (_, free), (_, taken) = (times_of(toy, one) for one in (NOTHING_ADDED, slow))
-    # Whoever starts is taken alone.
-    assert taken.first_s - free.first_s == pytest.approx(0.001)
-    assert taken.wait_s - free.wait_s == pytest.approx(0.001)
+    placed = engine_setup(load_hardware("h100"), "ideal", Placement(1, pipeline_parallel=stages), None)
+    served, rounds, round_s = Deployment(MODEL, placed), (99 + 1.5 / 2) / 2.5, pass_s(2 * 4) + 0.004
+    # In a pass of any length: a request starts with a chance of x / 2. Where nobody drafts beside
+    # prompts, such a pass gives each a token, 1 / 2.5 of a round.
+    (positions, drafts_s), x, mixed = (4, 0.004) if drafts_beside else (1, 0.0), 0.1, 0.0
+    for _ in range(99):
+        mixed = 1 - (1 - x / 2) ** 2
+        passes = 1 + rounds / (1 if drafts_beside else 1 - mixed + mixed / 2.5)
+        x = 2 / passes
+    others = (x * (passes - 1) - 2 * (1 - mixed)) / mixed
+    mean_s, own_s = (pass_s(positions * others + 500 * n) for n in (x / mixed, 1 + x / 2))
+    leaves_s = own_s * (stages - 1) / stages
+    _, times = times_of(Toy(2, 500, 100, 2.5, 4, 10**9, True, drafts_beside), slow, served)
+    whole_s = passes * (mixed * (mean_s + drafts_s) + (1 - mixed) * round_s) + leaves_s
+    assert times.token_s * 100 == pytest.approx(whole_s, rel=1e-5)
+    assert times.first_s == pytest.approx(own_s + drafts_s + leaves_s + 0.001, rel=1e-5)
+    assert times.wait_s == 0.001  # whoever starts is taken alone
+    # One client's prompt of 1000 in passes of 800 is two of 500, beside nothing.
+    _, times = times_of(Toy(1, 1000, 100, 2.5, 4, 800, True, drafts_beside), slow, served)
+    own_s = pass_s(500 + 0.01 * positions)
+    first_s = 2 * (own_s + drafts_s + own_s * (stages - 1) / stages)
+    assert times.first_s == pytest.approx(first_s + 0.001)
+    if drafts_beside:  # else its own prompts slow it
+        assert times.token_s * 100 == pytest.approx(first_s + rounds * (pass_s(4) + 0.004))
 
 
 @given(st.integers(1, 9), st.integers(2, 400))
@@ -542,17 +570,29 @@ def test_a_steady_state_keeps_its_counts(
         running, rounds, new_len=new_len, budget=budget, positions=positions, slowed=slowed
     )
     # Little: what starts in a pass, times the passes of each, is what runs.
-    assert found.started * found.passes == pytest.approx(running, rel=1e-9)
-    assert found.waited >= 1 - 1e-6
-    assert rounds <= found.decoded <= rounds * slowed * (1 + 1e-9)
-    assert 0 < found.mixed_frac <= 1
-    assert found.mixed_frac <= found.started * found.pieces * (1 + 1e-9)
-    # No pass takes more tokens of prompts than it has room for beside those that decode.
-    left = max(budget - positions * float(found.started) * rounds, 1.0)
-    piece = new_len / float(found.pieces)
-    assert found.started * new_len <= left * (1 + 1e-6)
-    assert found.prompts * piece <= max(left, piece) * (1 + 1e-9)
-    assert found.own_prompts >= 1 - 1e-9
+    x, waited = float(found.started), float(found.waited)
+    assert x * found.passes == pytest.approx(running, rel=1e-9)
+    # What R - 1 others leave of a pass, and the share u of it that their prompts take.
+    others, decoding = (running - 1) / running, positions * x * rounds
+    left, s = max(budget - decoding, 1.0), new_len / max(budget - others * decoding, 1.0)
+    pieces, u = ceil(s - 1e-9), others * x * s
+    assert found.pieces == pieces
+    assert x * new_len < left
+    queued = s / 2 * u / (1 - u)
+    assert waited >= pieces + queued - 1e-6
+    if max(x * new_len / left, s / pieces) < 1 - 1e-6:  # else less x are too few, more too many
+        assert waited == pytest.approx(pieces + queued, rel=1e-6)
+    # Of R that start with a chance of x / R any does; of pieces the last are filled up if any wait.
+    mixed = max(1 - (1 - x / running) ** running, x * s) if s < 1 else x * (u * s + (1 - u) * pieces)
+    mixed = min(mixed, 1.0)
+    assert found.mixed_frac == pytest.approx(mixed, rel=1e-6)
+    # A pass with prompts gives 1 / slowed of a round, and takes as many pieces as there are or fit.
+    assert found.decoded * (1 - mixed + mixed / slowed) == pytest.approx(rounds)
+    fit = max(left * pieces / new_len, 1.0)
+    assert found.prompts == pytest.approx(min(x * pieces / mixed, fit))
+    beside = others * x if s < 1 else u * (fit - 1)
+    own = pieces * min(1 + beside, fit) + queued * fit
+    assert found.own_prompts == pytest.approx(own / (pieces + queued))
 
 
 def test_a_pass_without_end_takes_every_prompt_at_once() -> None:
@@ -612,4 +652,5 @@ def test_equal_pieces_take_what_whole_chunks_and_a_rest_do() -> None:
     _, pieces = prompt_groups(20_000.0, 1.0, 2048)
     assert pieces == 10
     mean = piece_pass(20_000.0, 0.0, pieces, 1.0)
+    assert piece_pass(1.5, 0.0, 2.0, 1.0).query_len == 1  # no piece is less than a token
     assert 10 * float(model_latency(model, setup, mean).total_s) == pytest.approx(exact_s, rel=5e-3)

@@ -240,22 +240,22 @@ def _lookahead(need: MemoryRequest, draft_len: Array) -> Array:
     return draft_len + 1 if need.kind in facts.extra_slot_kinds else draft_len
 
 
-def _block_tokens(need: MemoryRequest, state_bytes: float) -> tuple[float, float]:
-    """Return the tokens of a block, and the bytes that a layer's state is padded to.
+def _block_tokens(need: MemoryRequest) -> tuple[float, float]:
+    """Return the tokens of a block, and the bytes that a state of all layers is padded to.
 
     A block of a hybrid model grows until one layer's cache holds one layer's state.
 
     Source
         ``platforms/interface.py``, ``_align_hybrid_block_size``.
     """
-    facts = need.facts.memory
-    if not state_bytes or not need.target.n_cached:
-        return float(facts.block_tokens), state_bytes
+    facts, target = need.facts.memory, need.target
+    if not target.n_recurrent or not target.n_cached:
+        return float(facts.block_tokens), target.state_bytes
     is_latent = not LATENT_KERNELS.isdisjoint(need.model.kernels)
     step = facts.latent_block_tokens if is_latent else facts.block_tokens
-    token = need.target.token_bytes / need.target.n_cached
-    block = step * np.ceil(state_bytes / (step * token))
-    return float(block), float(block * token)
+    token = target.token_bytes / target.n_cached
+    block = step * np.ceil(target.state_bytes / target.n_recurrent / (step * token))
+    return float(block), float(target.n_recurrent * block * token)
 
 
 def padded_layers(*kinds: int, alike: float) -> tuple[int, ...]:
@@ -399,17 +399,14 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     graphs = _graph_bytes(server, need, tokens, drafts + 1.0)
     reserved = (1 - server.memory_frac) * memory + peak + graphs
     pool = memory - reserved - need.weight_bytes
-    per_layer = need.target.state_bytes / max(need.target.n_recurrent, 1)
-    recurrent = need.target.n_recurrent > 0
-    block, padded = _block_tokens(need, per_layer if recurrent else 0.0)
+    block, padded = _block_tokens(need)
     facts = need.facts.memory
     replays = need.replays and facts.replay_tokens > 0
     replayed = 0.0 * drafts if replays else drafts
     copies = state_blocks(replayed, prefix_cache=server.prefix_cache)
     shape = np.broadcast_shapes(context_len.shape, drafts.shape)
-    layers = need.target.n_recurrent * _padding(need)[2]
-    states = np.broadcast_to(layers * padded * copies, shape)
-    if not recurrent:
+    states = np.broadcast_to(_padding(need)[2] * padded * copies, shape)
+    if not need.target.n_recurrent:
         states = np.full(shape, need.target.state_bytes)
     elif replays:
         buffer = facts.replay_tokens if "mamba2" in need.model.kernels else 0

@@ -72,7 +72,7 @@ def answer_rounds(output_len: npt.ArrayLike, tokens_per_round: npt.ArrayLike) ->
     tokens = np.asarray(tokens_per_round, dtype=np.float64)
     later = np.asarray(output_len, dtype=np.float64) - 1
     rounds = np.maximum((later + (tokens - 1) / 2) / tokens, 1.0)
-    return np.asarray(np.where(later > 0, rounds, 0.0) * np.ones_like(tokens))
+    return np.asarray(np.where(later > 0, rounds, 0.0))
 
 
 def prompts_together(running: npt.ArrayLike, rounds: npt.ArrayLike) -> tuple[Array, Array]:
@@ -221,29 +221,25 @@ def _passes_at(started: Array, arrays: Sequence[Array]) -> SharedPasses:
     used = others * started * filled
     with np.errstate(divide="ignore", invalid="ignore"):
         queued = np.where(started * new_len < left, filled / 2 * used / (1 - used), np.inf)
-    busy = np.minimum(used, 1.0)
     # Short prompts that start together share a pass. The last chunk of a long prompt is filled up
     # only if another prompt is already queued.
-    short = np.maximum(_any_of(np.minimum(started / running, 1.0), running), started * filled)
-    long = started * (filled + (pieces - filled) * (1 - busy))
+    short = np.maximum(_any_of(started / running, running), started * filled)
+    long = started * (filled + (pieces - filled) * (1 - used))
     mixed = np.minimum(np.where(filled < 1, short, long), 1.0)
     decoded = rounds * slowed / (slowed + mixed * (1 - slowed))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        prompts = np.where(mixed > 0, started * pieces / mixed, 1.0)
     # A pass that others wait for is full. Of a long prompt only the last piece leaves room; short
     # ones share the pass with all that start in it.
     most = np.maximum(left / (new_len / pieces), 1.0)
-    beside = np.where(filled < 1, others * started * pieces, busy * (most - 1))
-    wait = np.nan_to_num(queued, posinf=0.0)
-    own_prompts = (pieces * np.minimum(1 + beside, most) + wait * most) / (pieces + wait)
+    beside = np.where(filled < 1, others * started, used * (most - 1))
+    rest = np.maximum(most - 1 - beside, 0.0)
     return SharedPasses(
         started=started,
         waited=pieces + queued,
         decoded=decoded,
         mixed_frac=mixed,
         pieces=pieces,
-        prompts=np.minimum(prompts, most),
-        own_prompts=own_prompts,
+        prompts=np.minimum(started * pieces / mixed, most),
+        own_prompts=most - rest * pieces / (pieces + queued),
     )
 
 
