@@ -54,6 +54,7 @@ def room(
     chip: HardwareProfile = CHIP,
     placement: Placement | None = None,
     options: Options | None = None,
+    version: str | None = None,
     **told: Any,
 ) -> ServedRoom:
     setup = Setup(
@@ -61,7 +62,7 @@ def room(
     )
     served = load_model(model) if isinstance(model, str) else model
     return served_room(
-        Deployment(served, in_server(served, setup, ServerSettings(**told))),
+        Deployment(served, in_server(served, setup, ServerSettings(**told), version)),
         context_len=context,
         drafter=None if drafter is None else load_drafter(drafter),
         verify_len=verify,
@@ -112,6 +113,7 @@ def test_a_pool_of_tokens_is_what_weights_and_passes_leave(
     weights = found.need.target.weight_bytes
     assert weights == pytest.approx(weight_bytes, rel=0.01)
     assert found.room.reserved_bytes == pytest.approx(80 * GIB - sglang, rel=1e-12)
+    assert found.room.state_bytes == 0
     # pool_configurator.py, DefaultPoolConfigurator; a token more is allocated for each request.
     assert found.largest_batch == (sglang - weights) // cell // (context + 1)
     # kv_cache_utils.py: blocks of 16 tokens.
@@ -141,6 +143,7 @@ def test_hybrid() -> None:
     pool = (frac - 100 * MIB - weights - head) * 0.9 / 1.9
     slots = (pool - state * 5) // (state * (1 + 4 / 5))
     assert spec.largest_batch == slots // 5
+    assert spec.room.state_bytes == (5 + 4) * state
     # vLLM (interface.py, _align_hybrid_block_size): a block of one attention layer (4096 bytes a
     # token) holds the state of one layer, 2146304 bytes: 528 tokens, steps of 16.
     block = 528
@@ -166,8 +169,15 @@ def test_windows() -> None:
     pool = VLLM - weights - peak(2880, 4 * 2880, 201088)
     # Of a prompt that starts, two passes of 8192 and the window: 1032 blocks, anywhere in one more.
     more = (1033 - 9) * 16 * cell
-    assert largest("openai/gpt-oss-20b", "vllm", context=32768) == (pool - more) // one
-    assert room("openai/gpt-oss-20b", "vllm", context=32768).room.cache_bytes == one
+    found = room("openai/gpt-oss-20b", "vllm", context=32768).room
+    assert (found.cache_bytes, found.limits["prompts"]) == (one, pytest.approx((pool - more) / one))
+    # Without overlap one pass and the window, 520 blocks; of three stages four passes are in flight.
+    stages: dict[str, Any] = {"placement": Placement(1, pipeline_parallel=3)}
+    for passes, layers, told in ((1, 12, {"overlap": False}), (4, 12 / 3, stages)):
+        found = room("openai/gpt-oss-20b", "vllm", context=65536, **told).room
+        more = (512 * passes + 8 + 1 - 9) * 16 * layers * 8 * 64 * 2 * 2
+        left = (found.cache_pool_bytes - more) / found.cache_bytes
+        assert found.limits["prompts"] == pytest.approx(left)
 
 
 @pytest.mark.parametrize(
@@ -212,10 +222,15 @@ def windowed(model: Architecture, window: int) -> Architecture:
 
 
 def test_windows_of_two_lengths_are_held_each() -> None:
-    # 18 layers of 128 and 18 of 8192, 9 and 513 blocks: 8 heads * 64 * 2 * 2 bytes a token.
-    two = room(windowed(load_model("openai/gpt-oss-120b"), 8192), "vllm", context=32768)
-    assert two.need.target.windows == dict.fromkeys((128, 8192), (18, 18 * 8 * 64 * 2 * 2))
-    assert two.room.cache_bytes == (9 + 513) * 16 * 18 * 8 * 64 * 2 * 2
+    # 18 layers of 128 and 18 of 8194, 9 and 514 blocks: 8 heads * 64 * 2 * 2 bytes a token.
+    two = room(windowed(load_model("openai/gpt-oss-120b"), 8194), "vllm", context=32768)
+    assert two.need.target.windows == dict.fromkeys((128, 8194), (18, 18 * 8 * 64 * 2 * 2))
+    assert two.room.cache_bytes == (9 + 514) * 16 * 18 * 8 * 64 * 2 * 2
+    # SGLang keeps all windows as the longest: 128 tokens more, a page and what is ahead.
+    pools = room(two.need.model, "sglang", context=32768, chip=chip_of(200)).room
+    assert pools.cache_bytes == (8194 + 128 + 1 + 1) * 36 * 8 * 64 * 2 * 2
+    tokens = float(pools.cache_pool_bytes) // (36 * 8 * 64 * 2 * 2)  # all layers have windows
+    assert (pools.limits["cache"], "windows" in pools.limits) == (tokens / 32769, False)
     # Where other workers compute prompts, none of one is held.
     decodes = replace(engine_setup(chip_of(200), "vllm", None, None), decodes_only=True)
     assert served_room(Deployment(two.need.model, decodes), context_len=32768).need.prompt_len == 0
@@ -244,6 +259,7 @@ def test_compressed_entries() -> None:
     held = 4096 + 2 * 4
     both = spec.need.target.sequence_bytes(held) + present(spec.need.draft).sequence_bytes(held)
     assert spec.room.cache_bytes == both
+    assert spec.room.limits["cache"] == spec.room.cache_pool_bytes / both
 
 
 def test_the_cache_of_a_drafter() -> None:
@@ -254,6 +270,8 @@ def test_the_cache_of_a_drafter() -> None:
     assert eagle.room.cache_bytes == (4096 + 16) * 37 * cell
     flash = room("Qwen/Qwen3-8B", "sglang", "dflash,accept=0.8", verify=8)
     assert flash.room.cache_bytes == (4096 + 16) * 41 * cell
+    small = room("Qwen/Qwen3-8B", "sglang", "model,config=Qwen/Qwen3-0.6B,accept=0.8", verify=8)
+    assert small.room.cache_bytes == (4096 + 16) * (36 + 28) * cell
     # vLLM: 7 drafts ahead, one more with DFlash (config/vllm.py, num_lookahead_tokens).
     for spec, layers, blocks in (("eagle3", 37, 257), ("dflash", 41, 258), ("ngram", 36, 257)):
         # 4098 tokens, 7 drafts of a verification and 7 ahead fill 257 blocks.
@@ -342,6 +360,8 @@ def test_defaults_limit_what_runs_while_drafting() -> None:
     assert largest(v4, "sglang", "dspark,accept=0.8", placement=Placement(**told), **short) == 256
     deep = room("Qwen/Qwen3-0.6B", "vllm", "dflash,accept=0.8", context=64, verify=16)
     assert deep.room.bound_by == "drafted tokens"
+    one = room("Qwen/Qwen3-0.6B", "vllm", "dspark,accept=0.8", context=64, verify=2).room
+    assert one.limits["drafted tokens"] == 8192
 
 
 def test_a_state_has_one_dtype() -> None:
@@ -407,10 +427,12 @@ def test_a_pool_of_windows_is_as_large_as_its_requests_need() -> None:
         assert "windows" not in found.limits
 
 
-@pytest.mark.parametrize("drafter", [None, "ngram,accept=0.5"])
-def test_a_request_without_a_context_has_one_block_of_the_cache(drafter: str | None) -> None:
+@pytest.mark.parametrize(("drafter", "verify"), [(None, 1), ("ngram,accept=0.5", 16)])
+def test_a_request_without_a_context_has_one_block_of_the_cache(
+    drafter: str | None, verify: int
+) -> None:
     # 16 tokens (vllm) of 36 layers of keys and values, 8 heads of 128 in bf16.
-    found = room("Qwen/Qwen3-8B", "vllm", drafter, context=0)
+    found = room("Qwen/Qwen3-8B", "vllm", drafter, context=0, verify=verify)
     assert found.room.cache_bytes == 16 * 147_456
     assert (int(found.largest_batch), str(found.room.bound_by)) == (1024, "running")
 
@@ -418,7 +440,9 @@ def test_a_request_without_a_context_has_one_block_of_the_cache(drafter: str | N
 def test_a_verification_of_part_of_a_position_is_captured_whole() -> None:
     # 16 requests of 2.25 positions, as 3: 2 * 16 * 3 tokens at most (_set_cudagraph_sizes).
     words = ("Qwen/Qwen3-8B", "vllm", "mtp,accept=0.8")
-    assert room(*words, verify=2.25, running=16).server.capture == 96
+    part, whole = (room(*words, verify=positions, running=16) for positions in (2.25, 3))
+    assert part.server.capture == 96
+    assert part.room.reserved_bytes == whole.room.reserved_bytes
 
 
 @pytest.mark.parametrize("framework", ["vllm", "tensorrt-llm", "llama.cpp"])
@@ -440,6 +464,14 @@ def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
     unlike = "model,config=meta-llama/Llama-3.2-1B-Instruct,accept=0.8"
     spec = room("google/gemma-3-4b-it", "vllm", unlike, verify=4).room.cache_bytes
     assert spec == 16 * (4096 * (5 * 257 + 30 * 65) + 2048 * 16 * 257)
+    # gpt-oss: 12 layers and 12 windows of 9 blocks, of 2048 bytes. 16 layers of a drafter that are
+    # alike make 28, held as 36; 28 of 4096 join no group.
+    for name, frac, bytes_drafted in (("meta-llama/Llama-3.2-1B-Instruct", 36 / 28, 16 * 2048),
+                                      ("Qwen/Qwen3-0.6B", 1, 28 * 4096)):  # fmt: skip
+        spec = f"model,config={name},accept=0.8"
+        found = room("openai/gpt-oss-20b", "vllm", spec, verify=4).room.cache_bytes
+        blocks = 12 * 2048 * (257 * frac + 9) + bytes_drafted * 257
+        assert found == pytest.approx(16 * blocks, rel=1e-12)
     # Qwen3.5-4B: 8 layers with a cache, one of MTP alike: groups of 9, and 24 states become 27.
     plain, drafting = (
         room("Qwen/Qwen3.5-4B", "vllm", drafter, verify=verify).room.state_bytes
@@ -484,6 +516,8 @@ def test_no_more_requests_than_tokens_of_a_pass_run_by_default() -> None:
     # vLLM, engine/arg_utils.py: max_num_seqs is at most max_num_batched_tokens; config/scheduler.py
     # refuses more.
     assert room("Qwen/Qwen3-8B", "vllm", chunk=512).server.running == 512
+    few = room("Qwen/Qwen3-8B", "vllm", chunk=64, running=64).server
+    assert (few.running, few.capture) == (64, 64)  # nor are more captured
     with pytest.raises(OptionError, match="running is 600; allowed: at most the 512"):
         room("Qwen/Qwen3-8B", "vllm", chunk=512, running=600)
     load: dict[str, int] = {"input_len": 100, "output_len": 50, "concurrency": 300}
@@ -504,29 +538,48 @@ def test_groups_of_devices_run_requests_of_their_own() -> None:
     held = 2 * 151936 * 2048 + 48 * (layer + 128 * 3 * 2048 * 768 / 8)
     assert eight.need.target.weight_bytes == 2 * held
     assert eight.largest_batch == 8 * int(min(eight.room.limits.values()))
+    # No device shares the inner width of the eight experts of a token.
+    assert 80 * GIB - eight.room.reserved_bytes == pytest.approx(VLLM - peak(2048, 8 * 768, 151936))
     told = room("Qwen/Qwen3-8B", "sglang", placement=Placement(**split), running=20, context=64)
     assert told.largest_batch == 16  # 20 // 8 of each
+    few = room("Qwen/Qwen3-8B", "sglang", placement=Placement(**split), running=4, context=64)
+    assert few.room.limits["running"] == 1
 
 
 def test_a_batch_that_fits_nowhere_says_by_how_much() -> None:
-    found = room("Qwen/Qwen3-32B", "vllm", chip=chip_of(48))
-    assert found.largest_batch == 0
-    short = float(found.room.short_bytes)
-    enough = chip_of(48 + short / GIB / 0.92 + 1e-6)  # vLLM's share
-    assert largest("Qwen/Qwen3-32B", "vllm", chip=enough) == 1
+    # Of a cache, with states, and with windows that hold the whole of a prompt.
+    for model, gib in (
+        ("Qwen/Qwen3-32B", 48),
+        ("Qwen/Qwen3.5-27B", 48),
+        ("openai/gpt-oss-20b", 13),
+    ):
+        found = room(model, "vllm", chip=chip_of(gib))
+        assert found.largest_batch == 0
+        short = float(found.room.short_bytes)
+        for more, runs in ((-1e-6, 0), (1e-6, 1)):
+            chip = chip_of(gib + short / GIB / 0.92 + more)  # vLLM's share
+            assert largest(model, "vllm", chip=chip) == runs
     for framework in FRAMEWORKS:
         fits = room("Qwen/Qwen3-8B", framework)
         assert fits.largest_batch > 0
         assert float(fits.room.short_bytes) == 0
 
 
-@pytest.mark.parametrize(("groups", "prefix_cache"), [(1, True), (1, False), (2, False)])
-def test_slots_and_copies_are_what_one_request_lacks(groups: int, prefix_cache: bool) -> None:
+@pytest.mark.parametrize(
+    ("groups", "prefix_cache", "each", "mode", "context"),
+    [(1, True, 9, None, 4096), (1, False, 9, None, 4096), (2, False, 9, None, 4096),
+     (2, False, 1, None, 4096), (1, True, 9, "replay", 4096), (1, False, 9, "replay", 4096),
+     (1, True, 9, None, 200_000)],
+)  # fmt: skip
+def test_slots_and_copies_are_what_one_request_lacks(
+    groups: int, prefix_cache: bool, each: int, mode: Any, context: int
+) -> None:
     words = ("Qwen/Qwen3.5-27B", "sglang", "mtp,accept=0.8")
     told: dict[str, Any] = {"verify": 4, "memory_frac": 0.9, "prefix_cache": prefix_cache}
     if not prefix_cache:
-        told |= {"running": 10 * groups - 1}
+        told |= {"running": (each + 1) * groups - 1}
     told |= {"placement": Placement(groups, attention_data_parallel=groups)}
+    told |= {"options": Options(recurrent_state=mode)} if mode else {"context": context}
     need = room(*words, **told).need
     # A context, and the peers of a device, take what SGLang does not find free.
     gib = (need.weight_bytes + need.target.state_bytes) / 0.9 / GIB + 0.4 + 0.2 * (groups - 1)
@@ -534,10 +587,16 @@ def test_slots_and_copies_are_what_one_request_lacks(groups: int, prefix_cache: 
     assert found.largest_batch == 0
     short = float(found.room.short_bytes)
     if not prefix_cache:
-        # SGLang holds the states of all 9 requests that a group runs and of one of padding, with
-        # a copy for each of 4 positions (_handle_max_mamba_cache); 100 MiB are for images.
-        pool, cache = need.target.state_bytes * 10 * (1 + 4), float(found.room.cache_bytes)
+        # SGLang holds the states of all requests that a group runs and of one of padding, with a
+        # copy for each of 4 positions or what replays it (_handle_max_mamba_cache); 100 MiB are for
+        # images.
+        pool, cache = float(found.room.state_bytes) * (each + 1), float(found.room.cache_bytes)
+        assert mode or pool == need.target.state_bytes * (each + 1) * (1 + 4)
         assert short == pytest.approx(pool + cache + 100 * MIB - need.target.state_bytes)
+    elif context > 4096:  # 5 slots, one of padding and a copy for each position, beside the cache
+        pool, cache = need.target.state_bytes * (5 + 4 + 1 + 4), float(found.room.cache_bytes)
+        assert short == pytest.approx(pool + cache + 100 * MIB - need.target.state_bytes)
+        return  # at least: what is left for states is a share of what there is
     for more, runs in ((-0.01, False), (0.01, True)):
         chip = chip_of(gib + short / 0.9 / GIB + more)
         assert (largest(*words, chip=chip, **told) > 0) == runs
@@ -547,9 +606,11 @@ def test_memory_limits_a_server_that_has_none_left() -> None:
     # SGLang runs half as many requests as its pool has tokens: of none it is the cache that lacks.
     found = room("Qwen/Qwen3-32B", "sglang", chip=chip_of(48))
     assert (int(found.largest_batch), str(found.room.bound_by)) == (0, "cache")
-    many = room("Qwen/Qwen3-8B", "sglang", context=0, running=10**6)
-    pool = float(many.room.cache_pool_bytes) // (36 * 8 * 128 * 2 * 2)
-    assert (int(many.largest_batch), str(many.room.bound_by)) == (pool // 2, "cache")
+    cell = 36 * 8 * 128 * 2 * 2
+    for frac in (0.9, 0.9 + cell / FREE):  # a token more: one of both pools is odd
+        many = room("Qwen/Qwen3-8B", "sglang", context=0, running=10**6, memory_frac=frac)
+        pool = float(many.room.cache_pool_bytes) // cell
+        assert (int(many.largest_batch), str(many.room.bound_by)) == (pool // 2, "cache")
 
 
 def test_a_drafter_of_unknown_size_is_said() -> None:
@@ -600,11 +661,30 @@ def test_prompts_taken_whole() -> None:
     assert room("Qwen/Qwen3-8B", "sglang", "eagle,accept=0.5", mixed=True).server.mixed is True
 
 
+def test_older_sglang_keeps_memory_for_drafters_and_runs_them_synchronously() -> None:
+    # 0.5.9, server_args.py:1050 and 2381: no prefill is captured.
+    kinds = (
+        (None, 0),
+        ("eagle3,accept=0.8", 2048),
+        ("model,config=Qwen/Qwen3-0.6B,accept=0.8", 6144),
+    )
+    for drafter, mib in kinds:
+        asked: dict[str, Any] = {"drafter": drafter, "version": "0.5.9"}
+        found = room("Qwen/Qwen3-8B", "sglang", **asked).server
+        assert found.memory_frac == round((80 * 1024 - 13440 - mib) / (80 * 1024), 3)
+        assert found.overlap == (drafter is None)
+        told = room("Qwen/Qwen3-8B", "sglang", overlap=True, **asked).server
+        assert (told.overlap, told.synchronous) == (True, ())
+    # Nor does any release run a step ahead in a pipeline (overrides.py).
+    stages = Placement(1, pipeline_parallel=2)
+    assert not room("Qwen/Qwen3-8B", "sglang", placement=stages).server.overlap
+
+
 def test_what_cannot_be_captured_is_not_reserved() -> None:
     # Kimi Delta Attention, and towers that are not on SGLang's list (cuda_graph_hook.py).
     linear = load_model("moonshotai/Kimi-Linear-48B-A3B-Instruct")
-    share = room(linear, "sglang", chip=chip_of(159)).server.memory_frac
-    assert share == round((159 * 1024 - 13440) / (159 * 1024), 3)
+    share = room(linear, "sglang", chip=chip_of(162_910 / 1024)).server.memory_frac
+    assert share == round((162_910 - 13440) / 162_910, 3) == 0.918  # 1 MiB less is 0.917
     gemma = room("google/gemma-4-31B-it", "sglang").server.memory_frac
     plain = round((80 * 1024 - 13440) / (80 * 1024), 3)
     size = 27 * 1152**2 / (24 * 1024**2)
@@ -614,7 +694,9 @@ def test_what_cannot_be_captured_is_not_reserved() -> None:
 MAMBA = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 
 
-def replayed(model: str, framework: str, **told: Any) -> tuple[ServedRoom, ServedRoom]:
+def replayed(
+    model: str | Architecture, framework: str, **told: Any
+) -> tuple[ServedRoom, ServedRoom]:
     """Return the room with copies of the state for 4 positions, and with what replays it."""
     copies, replay = (
         room(model, framework, "eagle3,accept=0.8", verify=4, options=Options(recurrent_state=mode), **told)
@@ -643,13 +725,21 @@ def test_sglang_replays_a_state_from_sixteen_tokens() -> None:
     # Two devices halve both.
     _, split = replayed("Qwen/Qwen3.5-4B", "sglang", placement=Placement(tensor_parallel=2))
     assert split.room.state_bytes == (5 * state + request) / 2
+    # What is computed in float32 has one part, as wide as both.
+    full = replace(load_model("Qwen/Qwen3.5-4B"), activation_dtype="fp32")
+    _, wide = replayed(full, "sglang")
+    assert wide.room.state_bytes == 5 * wide.need.target.state_bytes + request
 
 
 def test_sglang_replays_kimis_states_slot_by_slot() -> None:
     # 20 layers of 32 heads of 128: keys and values twice in bf16, a decay of each channel and beta.
-    _, replay = replayed("moonshotai/Kimi-Linear-48B-A3B-Instruct", "sglang", chip=chip_of(159))
+    kimi = "moonshotai/Kimi-Linear-48B-A3B-Instruct"
+    _, replay = replayed(kimi, "sglang", chip=chip_of(159))
     slot = 20 * 16 * (4 * 4096 * 2 + (4096 + 32) * 4)
     assert replay.room.state_bytes == 5 * (replay.need.target.state_bytes + slot)
+    two = Placement(tensor_parallel=2)
+    _, split = replayed(kimi, "sglang", chip=chip_of(159), placement=two)
+    assert split.room.state_bytes == replay.room.state_bytes / 2
 
 
 def test_sglang_copies_the_states_that_it_cannot_replay() -> None:

@@ -249,7 +249,7 @@ def test_sglang_counts_positions_in_several_ways(
 ) -> None:
     life = replace(LIFE, survival=(0.8,))
     found = seen(sglang_page(life, steps=steps, verified=verified))
-    assert found.longest == drafts
+    assert (found.longest, found.verified) == (drafts, verified or None)
     trees = [note for note in found.notes if note.startswith("a tree")]
     assert trees == ([f"a tree: {steps} steps, 8 positions verified"] if verified == 8 else [])
 
@@ -296,6 +296,12 @@ def test_counts_of_one_are_counts() -> None:
     }  # fmt: skip
     few = of_samples({f"sglang:{name}": value for name, value in page.items()})
     assert few.tokens_per_round == 1.0
+    del page["num_requests_total"]
+    page["generation_tokens_total"] = 60.0
+    assert (
+        of_samples({f"sglang:{name}": value for name, value in page.items()}).tokens_per_round
+        == 1.5
+    )
     # One gap is the time of a step.
     gap = "vllm:inter_token_latency_seconds"
     found = of_samples({f"{gap}_sum": 0.02, f"{gap}_count": 1.0}, 10.0)
@@ -312,6 +318,34 @@ def test_counts_of_one_are_counts() -> None:
         assert of_samples({name: 0.0}).rounds == 0
 
 
+def test_outputs_of_a_server_that_counts_the_time_of_answers_alone() -> None:
+    # 1000 tokens, 600 of them drafts: 400 outputs in 20 s of answers, 250 of them with 3 drafts.
+    page = {"tokens_predicted_total": 1000.0, "tokens_predicted_seconds_total": 20.0}
+    spec = "spec_decode_num_"
+    drafts = {f"{spec}drafts_total": 250.0, f"{spec}draft_tokens_total": 750.0}
+    drafts |= {f"{spec}accepted_tokens_total": 600.0}
+    plain, found = (
+        of_samples({f"llamacpp:{name}": value for name, value in one.items()}, 10.0)
+        for one in (page, page | drafts)
+    )
+    assert (plain.speculates, plain.round_s, plain.running) == (False, 20 / 1000, 2.0)
+    assert (found.rounds, found.drafted_frac, found.tokens_per_round) == (400, 250 / 400, 2.5)
+    assert (found.round_s, found.running, found.tokens_per_s) == (20 / 400, 2.0, 100.0)
+    assert (found.draft_len, found.longest, found.prefix_hit_rate) == (3, 3, 0)
+    page |= {"tokens_predicted_total": 599.0}  # none is an output: a round follows from the rate
+    none = of_samples({f"llamacpp:{name}": value for name, value in (page | drafts).items()}, 10.0)
+    assert none.round_s == pytest.approx(2 * (1 + 600 / 250) / 59.9)
+    curve = acceptance_of(found)
+    assert (curve.n_rounds, float(curve.tokens_per_round(3))) == (250, pytest.approx(1 + 600 / 250))
+    # Of counters that are read while the server counts on, one may be 5 % beyond what holds it.
+    many = {f"vllm:{spec}{name}": 100.0 for name in ("drafts_total", "draft_tokens_total")}
+    many |= {"vllm:prompt_tokens_cached_total": 12.0, "vllm:prompt_tokens_total": 10.0}
+    read = of_samples(many | {f"vllm:{spec}accepted_tokens_total": 105.0})
+    assert (read.tokens_per_round, read.prefix_hit_rate, read.longest) == (2.05, 1.0, 1)
+    with pytest.raises(MeasurementError, match="106 drafts were accepted"):
+        of_samples(many | {f"vllm:{spec}accepted_tokens_total": 106.0})
+
+
 def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:
     texts = [without(vllm_page(life), "inter_token") for life in (LIFE, LATER)]
     found = seen(*texts, seconds=30.0)
@@ -319,6 +353,7 @@ def test_without_times_between_tokens_a_round_follows_from_the_rate() -> None:
     assert found.round_s == pytest.approx(0.024)
     assert found.round_from == "running × tokens per round ÷ tokens/s"
     assert found.drafted_frac is None  # rounds without a draft are counted nowhere
+    assert acceptance_of(found).n_rounds == found.rounds
     assert seen(*texts).round_s is None
 
 
@@ -357,6 +392,8 @@ def test_acceptance_is_of_the_rounds_that_drafted() -> None:
     none = seen(ngram_page(LIFE, 0.0))
     assert (none.tokens_per_round, none.drafted_frac) == (1.0, 0.0)
     assert measured_acceptance(none, "ngram") is None
+    even = acceptance_of(seen(ngram_page(LIFE, 0.5)), "ngram")
+    assert even.survival(np.arange(1, 6)) == pytest.approx(LIFE.survival)
     # SGLang verifies what found nothing, too.
     assert seen(sglang_page(LIFE)).drafted_frac == 1.0
     assert seen(sglang_page(replace(LIFE, ended=False))).drafted_frac is None

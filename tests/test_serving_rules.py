@@ -64,6 +64,25 @@ def test_sglang_hands_out_this_share_of_the_memory(row: dict[str, Any]) -> None:
     assert share == pytest.approx(row["memory_frac"], abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("gib", "chunk", "capture", "spread"),
+    [(19.9, 2048, 8, 8), (20, 4096, 48, 160), (35, 4096, 32, 160), (60, 8192, 256, 512),
+     (159.9, 8192, 256, 512), (160, 16384, 512, 512)],
+)  # fmt: skip
+def test_thresholds_of_sglang_are_those_of_its_source(
+    gib: float, chunk: int, capture: int, spread: int
+) -> None:
+    # memory_hook.py, handle_gpu_memory_settings; from four devices on more are captured.
+    for devices, most in ((1, capture), (3, capture), (4, spread)):
+        assert pools.memory_defaults(gib * 1024, devices, SGLANG) == (chunk, most)
+    # reserve_for_graph_mb: 10 GiB at least above 60; of two groups 3 MiB a batch, above 300 4.5.
+    least = pools.reserve_mib(SGLANG, memory_mib=gib * 1024, chunk=2048, capture=8)
+    assert least == (10240 if gib > 60 else 512 + 1.5 * 2048 + 128 + 16)
+    for batch, mib in ((300, 3), (301, 4.5)):
+        two = {"memory_mib": gib * 1024, "chunk": 8192, "capture": batch, "ranks": 2}
+        assert pools.reserve_mib(SGLANG, **two) == 512 + 1.5 * 8192 + 128 + batch * (2 + 2 * mib)
+
+
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["sglang_sizes"])
 def test_sglang_captures_these_batches(row: dict[str, Any]) -> None:

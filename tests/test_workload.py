@@ -506,7 +506,9 @@ def test_rates_and_times_are_those_of_a_server_that_is_played(name: str) -> None
 @pytest.mark.parametrize("drafts_beside", [True, False])
 def test_two_clients_share_passes_by_hand(stages: int, drafts_beside: bool) -> None:
     slow = EngineProfile(name="slow", request_overhead_s=0.001)
-    placed = engine_setup(load_hardware("h100"), "ideal", Placement(1, pipeline_parallel=stages), None)
+    placed = engine_setup(
+        load_hardware("h100"), "ideal", Placement(1, pipeline_parallel=stages), None
+    )
     served, rounds, round_s = Deployment(MODEL, placed), (99 + 1.5 / 2) / 2.5, pass_s(2 * 4) + 0.004
     # In a pass of any length: a request starts with a chance of x / 2. Where nobody drafts beside
     # prompts, such a pass gives each a token, 1 / 2.5 of a round.
@@ -583,7 +585,9 @@ def test_a_steady_state_keeps_its_counts(
     if max(x * new_len / left, s / pieces) < 1 - 1e-6:  # else less x are too few, more too many
         assert waited == pytest.approx(pieces + queued, rel=1e-6)
     # Of R that start with a chance of x / R any does; of pieces the last are filled up if any wait.
-    mixed = max(1 - (1 - x / running) ** running, x * s) if s < 1 else x * (u * s + (1 - u) * pieces)
+    mixed = (
+        max(1 - (1 - x / running) ** running, x * s) if s < 1 else x * (u * s + (1 - u) * pieces)
+    )
     mixed = min(mixed, 1.0)
     assert found.mixed_frac == pytest.approx(mixed, rel=1e-6)
     # A pass with prompts gives 1 / slowed of a round, and takes as many pieces as there are or fit.

@@ -124,11 +124,9 @@ def captured_sizes(
     if most is None:
         shape = {"running": running, "tokens": tokens, "verify_len": verify_len}
         most = largest_captured(hardware, facts, **shape)
-        if captured.uniform and verify_len > 1:
+        if captured.uniform:
             requests = min(running, _largest_graph(hardware, facts))
             sizes |= {n * verify_len for n in (*counts(requests), requests)}
-        elif captured.uniform:
-            sizes.add(running)
     sizes |= {*counts(most)}
     return sorted(size for size in sizes if size <= min(most, tokens))
 
@@ -359,10 +357,9 @@ def _admitted_bytes(server: Server, need: MemoryRequest, context_len: Array, blo
     return _cached_bytes(need, prompt, block, in_flight=passes * (server.chunk or np.inf))
 
 
-def _graph_bytes(server: Server, need: MemoryRequest, tokens: int, verify_len: Array) -> Array:
+def _graph_bytes(stated: int | None, need: MemoryRequest, verify_len: Array, **asked: int) -> Array:
     """Return what captured graphs take, for each number of positions of a verification."""
-    counts, stated = np.zeros(verify_len.shape), server.stated.capture
-    asked: dict[str, int] = {"tokens": tokens, "running": server.running or 1}
+    counts = np.zeros(verify_len.shape)
     for positions in distinct(verify_len):
         asked["verify_len"] = int(np.ceil(positions))
         sizes = captured_sizes(need.hardware, need.facts, stated, **asked)
@@ -390,20 +387,20 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         ``v1/worker/gpu_worker.py``, ``determine_available_memory``; ``v1/core/kv_cache_utils.py``.
     """
     memory = need.hardware.server_memory_bytes
-    running = server.running or 1
-    tokens = server.chunk or batch_defaults(need.hardware, need.facts)[1]
     drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
+    usual, tokens = batch_defaults(need.hardware, need.facts)
+    asked = {"tokens": server.chunk or tokens, "running": server.running or usual}
     place = need.placement
     devices = place.group_size if need.facts.dense_in_groups else place.tensor_parallel
-    peak = activation_bytes(need.model, tokens=tokens, running=running, devices=devices)
-    graphs = _graph_bytes(server, need, tokens, drafts + 1.0)
+    peak = activation_bytes(need.model, devices=devices, **asked)
+    graphs = _graph_bytes(server.stated.capture, need, drafts + 1.0, **asked)
     reserved = (1 - server.memory_frac) * memory + peak + graphs
     pool = memory - reserved - need.weight_bytes
     block, padded = _block_tokens(need)
     facts = need.facts.memory
     replays = need.replays and facts.replay_tokens > 0
-    replayed = 0.0 * drafts if replays else drafts
-    copies = state_blocks(replayed, prefix_cache=server.prefix_cache)
+    copied = np.zeros_like(drafts) if replays else drafts
+    copies = state_blocks(copied, prefix_cache=server.prefix_cache)
     shape = np.broadcast_shapes(context_len.shape, drafts.shape)
     states = np.broadcast_to(_padding(need)[2] * padded * copies, shape)
     if not need.target.n_recurrent:
@@ -420,10 +417,10 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     if need.target.windows:
         more = np.maximum(_admitted_bytes(server, need, context_len, block) - cache, 0.0)
         limits["prompts"] = (pool - more) / (cache + states)
-    limits["running"] = np.full(shape, max(1.0, float(running)))
+    limits["running"] = np.full(shape, float(asked["running"]))
     if need.kind in facts.limiting_kinds:
         ahead = np.maximum(_lookahead(need, drafts), 1.0)
-        limits["drafted tokens"] = np.floor(tokens / ahead) + 0 * cache
+        limits["drafted tokens"] = np.broadcast_to(np.floor(asked["tokens"] / ahead), shape)
     return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=reserved,

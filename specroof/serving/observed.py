@@ -254,16 +254,16 @@ def _drafting_by_settings(found: Counted) -> dict[str, Any]:
     """Return the same of a server that shows its settings: steps, and positions verified.
 
     Counts
-        a server that verifies, or shows a length, as one that drafts although it shows no steps:
+        a server that verifies, or shows a length, as one that drafts although it shows no positions:
         not every release of SGLang has that gauge.
     """
     steps, verified = (found.settings.get(key, 0.0) for key in ("steps", "verified"))
     rounds, ended = found.counts.get("rounds", 0.0), found.counts.get("requests", 0.0)
     shown = found.settings.get("length")
     drafts: float | None = None
-    if verified > 1 or steps >= 1:
+    if verified > 1:
         # Block drafters take one step; look-ups count the root as one.
-        drafts = verified - 1 if steps <= 1 else min(steps, max(verified - 1, 1.0))
+        drafts = verified - 1 if steps <= 1 else min(steps, verified - 1)
     elif not rounds and shown is None:
         return _NO_DRAFTS
     longest = None if drafts is None else max(round(drafts), 1)

@@ -299,7 +299,7 @@ def state_pool(  # noqa: PLR0913 - figures by name
     slots = np.floor(left / (state_bytes * (1 + draft_tokens / ratio)))
     requests = np.floor(slots / ratio)
     # Copies of the drafts are kept for the requests that run, and for one of padding.
-    copied = np.where(draft_tokens > 0, np.minimum(running, requests) + 1, 0.0)
+    copied = np.minimum(running, requests) + 1
     taken = state_bytes * (copied * draft_tokens + slots + 1) + fixed_bytes
     return taken, slots, requests
 
@@ -372,7 +372,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     most = float(facts.memory.fewest_running)
     if server.running is not None:
         most = max(1.0, float(server.running // need.ranks))
-    recurrent = need.target.n_recurrent > 0
+    recurrent = bool(need.target.n_recurrent)
     own = need.target.state_bytes + replay_slot if recurrent else 0.0
     fixed = replay_request * (most + 1)
     if recurrent:
@@ -396,8 +396,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     if recurrent and not server.prefix_cache and server.running is not None:
         least = own * (most + 1) * (1 + copies) + one + fixed
     elif recurrent:
-        slots = own * (ratio * (1 + copies / ratio) + 1 + copies)
-        least = np.maximum(slots * (1 + 1 / share), slots + one) + fixed
+        slots = own * (ratio * (1 + copies / ratio) + 1 + copies) + fixed
+        least = np.maximum(slots * (1 + 1 / share), slots + one)
     return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=memory - server.memory_frac * free + images,
