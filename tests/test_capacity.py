@@ -171,7 +171,7 @@ def test_windows() -> None:
     more = (1033 - 9) * 16 * cell
     found = room("openai/gpt-oss-20b", "vllm", context=32768).room
     assert (found.cache_bytes, found.limits["prompts"]) == (one, pytest.approx((pool - more) / one))
-    # Without overlap one pass and the window, 520 blocks; of three stages four passes are in flight.
+    # Without overlap one pass and the window, 520 blocks; of three stages four passes.
     stages: dict[str, Any] = {"placement": Placement(1, pipeline_parallel=3)}
     for passes, layers, told in ((1, 12, {"overlap": False}), (4, 12 / 3, stages)):
         found = room("openai/gpt-oss-20b", "vllm", context=65536, **told).room

@@ -694,6 +694,8 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     few, many = (priced(served, whole, running=1, **bounds, most=n)[0].round_s.x for n in (1, 40))
     assert few == prices.round_s.x == [1, 2]
     assert (many[:2], many[-1]) == ([1, 2], 40)
+    few, many = (priced(served, whole, running=8, **bounds, most=n)[0].round_s.x for n in (1, 40))
+    assert (many[: len(few)], many) == (few, sorted({*many}))
 
 
 def test_a_grid_is_linear_between_its_points_and_beyond() -> None:
@@ -708,6 +710,20 @@ def test_a_grid_is_linear_between_its_points_and_beyond() -> None:
     grid = Grid(x, y, values)
     assert [[grid.at(a, b) for b in y] for a in x] == pytest.approx(values)
     assert grid.at(4.5, 3.5) == pytest.approx(values[1:, 1:3].mean())
+
+
+def test_passes_that_take_longer_take_so_in_all_their_parts() -> None:
+    prices = drawn_prices(np.random.default_rng(3))
+    full = replace(prices, filling_s=prices.prompt_s.times(0.25))
+    longer = full.times(2.0, 3.0)
+    parts = {"round_s": 6, "prompt_s": 2, "filling_s": 2, "sharing_s": 2, "context_s": 6}
+    for name, factor in parts.items():
+        assert getattr(longer, name).at(3, 50) == pytest.approx(
+            factor * getattr(full, name).at(3, 50)
+        )
+    assert prices.times(2.0).filling_s is None
+    parts_s = 0.75 * prices.prompt_s.at(9, 30) + prices.sharing_s.at(3, 9)
+    assert full.mixed_s(3, 50, 9, 30) == pytest.approx(parts_s + prices.context_s.at(3, 50))
 
 
 @given(st.floats(1, 50), st.floats(1.01, 1e4), st.floats(1.05, 4), st.booleans())

@@ -254,8 +254,8 @@ def _drafting_by_settings(found: Counted) -> dict[str, Any]:
     """Return the same of a server that shows its settings: steps, and positions verified.
 
     Counts
-        a server that verifies, or shows a length, as one that drafts although it shows no positions:
-        not every release of SGLang has that gauge.
+        a server that verifies, or shows a length, as one that drafts although it shows no
+        positions: not every release of SGLang has that gauge.
     """
     steps, verified = (found.settings.get(key, 0.0) for key in ("steps", "verified"))
     rounds, ended = found.counts.get("rounds", 0.0), found.counts.get("requests", 0.0)
