@@ -696,6 +696,16 @@ def test_one_request_and_prompts_in_one_piece_have_a_grid() -> None:
     assert (many[:2], many[-1]) == ([1, 2], 40)
     few, many = (priced(served, whole, running=8, **bounds, most=n)[0].round_s.x for n in (1, 40))
     assert (many[: len(few)], many) == (few, sorted({*many}))
+    # Contexts, tokens of a pass and what these attend to reach from the least to the most there is.
+    for chunk, shortest, longest, ends in (
+        (100, 400, 900, [400, 900, 1, 100]), (1, 512, 512, [512, 513, 1, 2]), (9, 1, 2, [1, 2, 1, 9]),
+    ):  # fmt: skip
+        bounds = {"running": 8, "input_len": (shortest, shortest + 1), "longest": longest}
+        (prices,) = priced(served, replace(whole, chunk=chunk), **bounds)
+        contexts, tokens, attended = prices.round_s.y, prices.prompt_s.x, prices.prompt_s.y
+        assert [contexts[0], contexts[-1], tokens[0], tokens[-1]] == pytest.approx(ends)
+        assert attended[-1] == pytest.approx(max(longest, 2 * attended[0]))
+        assert [round(one) for one in tokens] == tokens
 
 
 def test_a_grid_is_linear_between_its_points_and_beyond() -> None:
