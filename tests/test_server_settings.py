@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import fields, replace
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from specroof.hardware.engine import (
 from specroof.latency.model import model_latency, model_work
 from specroof.latency.setup import Deployment, Setup, drafting_engine, engine_setup
 from specroof.serving.capacity import in_server
+from specroof.serving.served import raised_limits
 from specroof.serving.workload import parse_server, server_settings
 from specroof.speedup.curve import decoding_curve, waits_for_host
 from specroof.speedup.result import SpeedupCurve
@@ -352,6 +354,38 @@ def test_a_limit_is_what_the_flag_of_its_server_counts(
     found = predict("deepseek-ai/DeepSeek-V3", "b200", **where, batch_size=[clients], context_len=9)
     raised = [note for note in found.notes if "--server running=" in note]
     assert [f"running={told} at" in note for note in raised] == [True] * (told is not None)
+
+
+@pytest.mark.parametrize(("ranks", "shared"), [(1, 1), (4, 1), (4, 4)])
+def test_a_limit_is_raised_to_the_most_that_memory_holds(ranks: int, shared: int) -> None:
+    # Each request that may run takes half of what one that runs does: plain 100 - m / 2 >= m up to
+    # 66, and 60 - m / 2 with drafts up to 40. A default of 8 for each rank, and 600 at most.
+    def held(told: int | None) -> Any:
+        limit = (told or 8 * shared) // shared
+        memory = np.array([[100.0, 60.0]]) - 0.5 * limit
+        largest = ranks * np.minimum(limit, np.floor(memory))
+
+        def raised(batch: float, lengths: slice) -> int | None:
+            binds = (largest[:, lengths] < batch).any()
+            return min(math.ceil(batch / ranks), 600) * shared if binds else None
+
+        need, server = (
+            SimpleNamespace(ranks=ranks, limit_ranks=shared),
+            SimpleNamespace(running=8 * shared),
+        )
+        side = SimpleNamespace(need=need, server=server)
+        return SimpleNamespace(
+            largest=largest, raised_running=raised, most_told=600 * shared, drafting=side
+        )
+
+    loads = [2 * ranks * each for each in (8, 9, 30, 64, 1000)]  # of two servers
+    told: Any = [(None, None), (9, 9), (30, 30), (64, 40), (66, 40)]
+    powers: Any = [(None, None), (16, 16), (32, 32), (64, 64), (600, 600)]
+    for room, many, limits in (("queue", 1, told), ("drop", 1, powers), ("queue", 13, powers)):
+        found = raised_limits(loads * many, room, held, servers=2)  # type: ignore[arg-type]
+        assert found == [tuple(one and one * shared for one in pair) for pair in limits] * many
+    assert raised_limits(loads[:1], "queue", held, 2) == [(None, None)]
+    assert raised_limits([2 * ranks * 30] * 64, "queue", held, 2) == [(30 * shared,) * 2] * 64
 
 
 # --- what servers and results say -----------------------------------------------------------------

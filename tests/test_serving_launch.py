@@ -323,6 +323,12 @@ def test_weights_that_nobody_named_are_left_to_fill_in(framework: str) -> None:
     assert YOUR_DRAFT_MODEL in found.notes[0]
 
 
+def test_llama_cpp_reads_weights_on_the_hub_or_in_a_file() -> None:
+    for flag, weights in (("hf", "me/head:Q4_K_M"), ("model", "me/head"), ("model", "a:head.gguf")):
+        text = launch(planned("eagle3", draft_model=weights), "llama.cpp").text
+        assert f"--spec-draft-{flag} {weights}" in text
+
+
 def told(framework: str, **settings: Any) -> tuple[str, tuple[str, ...]]:
     found = launch(planned("mtp", draft_model=None, settings=ServerSettings(**settings)), framework)
     plain = launch(planned("mtp", draft_model=None), framework)

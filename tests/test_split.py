@@ -267,7 +267,7 @@ def test_prompts_that_came_during_a_pass_share_the_next() -> None:
     alone, four = shared.station_s([4.0, 8.0], others=0.0).tolist()
     assert alone == pytest.approx(0.2)
     assert four == pytest.approx(0.5)
-    # Three workers have 8 a second each, and are busy 0.9 of the time, half of which a prompt finds.
+    # Three workers have 8 a second each, and are busy 0.9 of the time; half counts.
     queue = 0.45 ** (math.sqrt(2 * (3 + 1)) - 1) / (1 - 0.45)
     found_s = float(replace(shared, workers=3).station_s(24.0, others=0.5))
     assert found_s == pytest.approx(0.5 + 0.5 / (2 * 3) * queue)
