@@ -359,11 +359,12 @@ def test_a_limit_is_what_the_flag_of_its_server_counts(
 @pytest.mark.parametrize(("ranks", "shared"), [(1, 1), (4, 1), (4, 4)])
 def test_a_limit_is_raised_to_the_most_that_memory_holds(ranks: int, shared: int) -> None:
     # Each request that may run takes half of what one that runs does: plain 100 - m / 2 >= m up to
-    # 66, and 60 - m / 2 with drafts up to 40. A default of 8 for each rank, and 600 at most.
+    # 66, and 60 - m / 2 with drafts up to 40. Defaults of 16 and 8 for each rank, and 600 at most.
     def held(told: int | None) -> Any:
         limit = (told or 8 * shared) // shared
-        memory = np.array([[100.0, 60.0]]) - 0.5 * limit
-        largest = ranks * np.minimum(limit, np.floor(memory))
+        memory = np.array([[100.0, 60.0, 50.0]]) - 0.5 * limit
+        limits = np.array([[limit if told else 16, limit, limit]])
+        largest = ranks * np.minimum(limits, np.floor(memory))
 
         def raised(batch: float, lengths: slice) -> int | None:
             binds = (largest[:, lengths] < batch).any()
@@ -379,11 +380,14 @@ def test_a_limit_is_raised_to_the_most_that_memory_holds(ranks: int, shared: int
         )
 
     loads = [2 * ranks * each for each in (8, 9, 30, 64, 1000)]  # of two servers
-    told: Any = [(None, None), (9, 9), (30, 30), (64, 40), (66, 40)]
-    powers: Any = [(None, None), (16, 16), (32, 32), (64, 64), (600, 600)]
+    told: Any = [(None, None), (None, 9), (30, 30), (64, 40), (66, 40)]
+    powers: Any = [(None, None), (None, 16), (32, 32), (64, 64), (600, 600)]
     for room, many, limits in (("queue", 1, told), ("drop", 1, powers), ("queue", 13, powers)):
         found = raised_limits(loads * many, room, held, servers=2)  # type: ignore[arg-type]
         assert found == [tuple(one and one * shared for one in pair) for pair in limits] * many
+    for most in range(17, 100):
+        (pair,) = raised_limits([2 * ranks * most], "queue", held, 2)
+        assert pair == (min(most, 66) * shared, min(most, 40) * shared)
     assert raised_limits(loads[:1], "queue", held, 2) == [(None, None)]
     assert raised_limits([2 * ranks * 30] * 64, "queue", held, 2) == [(30 * shared,) * 2] * 64
 

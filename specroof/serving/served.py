@@ -347,8 +347,7 @@ def raised_limits(
             middle = (low + high + 1) // 2
         return [one and min(one, shared * low) for one in told]
 
-    drafts = slice(1, None) if by_default.largest.shape[1] > 1 else slice(0)
-    return list(zip(limits(slice(1)), limits(drafts), strict=True))
+    return list(zip(limits(slice(1)), limits(slice(1, None)), strict=True))
 
 
 #: Arrays of curves with the axes (context_len, batch_size, draft_len), and of what is around them.
