@@ -79,7 +79,7 @@ def test_thresholds_of_sglang_are_those_of_its_source(
     least = pools.reserve_mib(SGLANG, memory_mib=gib * 1024, chunk=2048, capture=8)
     assert least == (10240 if gib > 60 else 512 + 1.5 * 2048 + 128 + 16)
     for batch, mib in ((300, 3), (301, 4.5)):
-        two = {"memory_mib": gib * 1024, "chunk": 8192, "capture": batch, "ranks": 2}
+        two: Any = {"memory_mib": gib * 1024, "chunk": 8192, "capture": batch, "ranks": 2}
         assert pools.reserve_mib(SGLANG, **two) == 512 + 1.5 * 8192 + 128 + batch * (2 + 2 * mib)
 
 
