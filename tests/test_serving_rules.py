@@ -165,6 +165,20 @@ def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
     assert blocks.captured_sizes(chip, VLLM, row["stated"], **asked) == row["sizes"]
 
 
+@pytest.mark.parametrize(
+    ("version", "whole", "uniform"), [("0.33", 1, 1), ("0.24", 1, 0), ("0.19", 0, 0)]
+)
+def test_releases_of_vllm_capture_whole_passes_and_uniform_rounds(
+    version: str, whole: int, uniform: int
+) -> None:
+    # Of passes of 100 tokens those of 100, and of 5 requests of 3 positions those of 15.
+    chip, facts = load_hardware("h100"), release(f"vllm@{version}")
+    largest = blocks.captured_sizes(chip, facts, None, tokens=100, running=64)[-1]  # type: ignore[arg-type]
+    assert largest == (100 if whole else 96)
+    rounds = blocks.captured_sizes(chip, facts, None, tokens=999, running=5, verify_len=3)  # type: ignore[arg-type]
+    assert (15 in rounds) == uniform
+
+
 @pytest.mark.golden
 @pytest.mark.parametrize("row", RULES["vllm_states"])
 def test_vllm_holds_these_copies_of_a_state(row: dict[str, Any]) -> None:
