@@ -174,7 +174,8 @@ def test_windows() -> None:
     assert found.limits["prompts"] == pytest.approx((pool - more) / one)
     # Without overlap one pass and the window, 520 blocks; of three stages four passes.
     stages: dict[str, Any] = {"placement": Placement(1, pipeline_parallel=3)}
-    for passes, layers, told in ((1, 12, {"overlap": False}), (4, 12 / 3, stages)):
+    older: dict[str, Any] = {"version": "0.24"}  # of which one pass is held in any case
+    for passes, layers, told in ((1, 12, {"overlap": False}), (4, 12 / 3, stages), (1, 12, older)):
         found = room("openai/gpt-oss-20b", "vllm", context=65536, **told).room
         held = (512 * passes + 8 + 1 - 9) * 16 * layers * 8 * 64 * 2 * 2
         left = (found.cache_pool_bytes - held) / found.cache_bytes
@@ -760,6 +761,8 @@ def test_vllm_replays_a_state_without_blocks_for_drafts() -> None:
     assert float(replay.room.state_bytes) == pytest.approx(
         float(copies.room.state_bytes) * 2 / 5 + inputs
     )
+    copies, replay = replayed("Qwen/Qwen3.5-4B", "vllm", version="0.24")  # knows no replay
+    assert replay.room.state_bytes == copies.room.state_bytes
     # Mamba2 has those of 16 tokens besides (mamba_utils.py, append_replayssm_ring).
     copies, replay = replayed(MAMBA, "vllm", prefix_cache=False)
     rows = (float(replay.room.state_bytes) - float(copies.room.state_bytes) / 4) / 20

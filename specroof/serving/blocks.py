@@ -398,7 +398,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     pool = memory - reserved - need.weight_bytes
     block, padded = _block_tokens(need)
     facts = need.facts.memory
-    replays = need.replays and facts.replay_tokens > 0
+    replays = need.replays and bool(facts.replay_tokens)
     copied = np.zeros_like(drafts) if replays else drafts
     copies = state_blocks(copied, prefix_cache=server.prefix_cache)
     shape = np.broadcast_shapes(context_len.shape, drafts.shape)

@@ -445,7 +445,7 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         leaving_s = state.pieces * own_s * ((stages - 1) / stages)
         # What a round takes besides its pass: drafting, and what the engine adds.
         extra_s = round_s - decode_s
-        shared_s = extra_s if rules.drafts_beside else 0.0 * extra_s
+        shared_s = extra_s if rules.drafts_beside else np.zeros_like(extra_s)
         mean_s = mixed * (mixed_s + shared_s) + (1 - mixed) * round_s
         wait_s = np.full_like(mean_s, engine.request_overhead_s)
         return RequestTimes(
