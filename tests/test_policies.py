@@ -70,8 +70,9 @@ def test_only_lengths_that_can_be_are_chosen() -> None:
     assert best_choice(speedups).draft_len == 2
     assert best_choice([1.0, 1.2, np.nan, np.nan]).draft_len == 1
     assert best_choice([1.0, 1.0 + TIE]).draft_len == 0  # a tie with no drafts
-    nothing = best_choice([1.0, np.nan, np.nan])
+    nothing = best_choice([np.nan] * 3)  # no room, not even without drafts
     assert (nothing.draft_len, nothing.tried, nothing.verdict) == (0, 0, "loses")
+    assert (nothing.speedup, nothing.low, nothing.high) == (1.0, 1.0, 1.0)
 
 
 def test_the_verdict_is_that_of_the_band_around_the_best() -> None:
@@ -114,7 +115,8 @@ def test_a_length_that_was_decided_is_the_one_that_is_told() -> None:
     assert found.decision.tolist() == ["on", "off", "unclear"]
     # Where the server does not keep up without drafts, a larger capacity is worth it at any gain.
     falls_behind = np.array([False, True])
-    wanted = decide((loads[:2],) * 3, falls_behind, least=1.7)
+    loads = np.array([[1.0, 1.6], [1.0, 1.2]])
+    wanted = decide((loads,) * 3, falls_behind, least=1.7)
     assert wanted.decision.tolist() == ["off", "on"]
 
 
@@ -174,6 +176,8 @@ def test_the_least_settled_point_is_the_one_whose_band_reaches_past_one() -> Non
     assert least_settled([(1.0, 1.0, 1.0), (0.9, 1.1, 1.3)]) == 1
     assert least_settled([(1.0, 1.0, 1.0), (1.5, 1.5, 1.5)]) == 0
     assert least_settled([(0.5, 1.5, 4.0), (1.4, 1.5, 1.6)]) == 0
+    # Next to what is wanted, not next to 1.
+    assert least_settled([(1.0, 1.5, 2.25), (1.6, 1.9, 2.5)], 2.0) == 1
 
 
 @given(
@@ -202,16 +206,16 @@ def test_a_schedule_has_the_recommended_length_at_the_present_load(
 def test_the_gain_is_over_plain_decoding() -> None:
     rates = [[1.0, 1.5, 2.0], [4.0, 4.4, 4.2], [9.0, 8.0, 7.0]]
     loads = [1, 8, 64]
-    ends = ([1.0, 1.0, 0.9], [1.0, 1.21, 1.2])
+    ends = ([1.0, 1.05, 0.9], [1.0, 1.21, 1.2])
     told: dict[str, Any] = {"speedup": [1.0, 1.1, 1.05], "ends": ends}
     found = best_change(loads, rates, running=8, now=2, **told)
     assert found.schedule == ((1, 7, 2), (8, 63, 1), (64, 64, 0))
-    assert (found.best, found.now) == (Gain(1, 1.1, 1.0, 1.21), Gain(2, 1.05, 0.9, 1.2))
+    assert (found.best, found.now) == (Gain(1, 1.1, 1.05, 1.21), Gain(2, 1.05, 0.9, 1.2))
     assert found.share_over_now(found.best) == pytest.approx(4.4 / 4.2 - 1)
-    told = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 14 / 9])}
+    told = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 1.0])}
     off = best_change(loads, rates, running=64, now=2, **told)
-    assert (off.best, off.now) == (Gain(0, 1.0, 1.0, 1.0), Gain(2, 7 / 9, 0.7, 14 / 9))
-    # One draft may give 1.0, which is less than what runs; what runs may give more than 1.
+    assert (off.best, off.now) == (Gain(0, 1.0, 1.0, 1.0), Gain(2, 7 / 9, 0.7, 1.0))
+    # One draft may give no more than what runs, and what runs as much as none.
     assert found.is_unclear
     assert off.is_unclear
     lost = {"speedup": [1.0, 8 / 9, 7 / 9], "ends": ([1.0, 0.8, 0.7], [1.0, 1.0, 0.9])}

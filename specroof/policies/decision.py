@@ -167,7 +167,7 @@ def is_late(ttft_s: Any, plain_ttft_s: Any) -> Any:
 
     Examples
     --------
-    >>> is_late(3.0, 0.2), is_late(1.0, 0.2)
+    >>> is_late(2.5, 0.2), is_late(2.0, 0.2)
     (True, False)
     """
     return ttft_s > _MUCH_LATER * plain_ttft_s
@@ -357,7 +357,7 @@ def best_change(  # noqa: PLR0913 - a load, its draft length, and its figures
         running=running,
         now=gain(now) if runs and now is not None else None,
         best=best,
-        schedule=((1, loads[-1], best.draft_len),),
+        schedule=(),
         measured=measured,
         longer=longer,
     )
