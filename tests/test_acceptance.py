@@ -5,6 +5,7 @@ import pickle
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -23,11 +24,17 @@ from specroof.acceptance import (
     acceptance_notes,
     beta_acceptance,
     constant_acceptance,
+    decay_acceptance,
     histogram_acceptance,
+    lengths_acceptance,
     rate_acceptance,
     survival_acceptance,
 )
-from specroof.acceptance.curve import ContextAcceptance, context_acceptance
+from specroof.acceptance.curve import (
+    ContextAcceptance,
+    context_acceptance,
+    windowed_acceptance,
+)
 from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance
@@ -110,6 +117,7 @@ def test_nothing_and_everything_accepted_are_exact() -> None:
         assert np.all(constant_acceptance(zero).tokens_per_round(lengths) == 1.0)
         assert constant_acceptance(zero).description == "constant acceptance 0 per draft token"
     assert np.array_equal(constant_acceptance(1).tokens_per_round(lengths), lengths + 1.0)
+    assert constant_acceptance(1).tokens_per_round(10**6) == 10**6 + 1  # the longest
     # γ → ∞: 1 / (1 − α), here 1 / 0.25, reached once 0.75**γ is below a bit.
     assert float(constant_acceptance(0.75).tokens_per_round(LONGEST)) == pytest.approx(4.0)
 
@@ -167,35 +175,67 @@ def test_sequences_of_all_or_nothing_survive_alike_at_every_depth(mean: float) -
 
 def test_the_largest_shapes_do_not_overflow() -> None:
     assert float(beta_acceptance(1e308, 1e308).survival(1)) == pytest.approx(0.5)
+    assert beta_acceptance(3, 1).description == "acceptance Beta(3, 1) over sequences, mean 0.75"
     assert beta_acceptance(5e-324, 5e-324).tokens_per_round(1) == pytest.approx(4 / 3)
     assert float(beta_acceptance(5e-324, 1e308).survival(1)) == 0.0
 
 
 NOT_A_NUMBER = [True, np.True_, "0.5", b"0.5", None, [0.5], math.nan, math.inf, 1j, 10**400]
-NO_LENGTHS = [-1, 1.5, math.nan, math.inf, True, "3", None, [1, -2], [[1], [2, 3]], 10**30, 10**7]
-#: What takes a number, and how what is none is called.
-NUMBERS: dict[str, Callable[[Any], Any]] = {
-    "rate is ": constant_acceptance,
-    "rates[1] is ": lambda value: rate_acceptance([0.9, value]),
-    "survival[0] is ": lambda value: survival_acceptance([value]),
-    "counts[1] is ": lambda value: histogram_acceptance([3, value, 4]),
-    "a is ": lambda value: beta_acceptance(value, 2.0),
-    "b is ": lambda value: beta_acceptance(2.0, value),
-    "first_rate is ": lambda value: falling_odds_acceptance(value, 0.5),
-    "power is ": lambda value: falling_odds_acceptance(0.5, value),
-    "tokens_per_round is ": lambda value: acceptance_from_length(value, 3),
-    "draft_len is ": lambda value: acceptance_from_length(1.0, value),
-}
+NO_LENGTHS = [
+    -1,
+    1.5,
+    math.nan,
+    math.inf,
+    True,
+    "3",
+    None,
+    [1, -2],
+    [[1], [2, 3]],
+    10**30,
+    10**6 + 1,
+]
+#: What takes a number, how one that cannot be is called, and those next to the ends.
+NUMBERS: list[tuple[Callable[[Any], Any], str, Any, Any]] = [
+    (constant_acceptance, "rate", -1e-9, 1 + 1e-9),
+    (lambda value: rate_acceptance([0.9, value]), "rates[1]", -1e-9, 1 + 1e-9),
+    (lambda value: survival_acceptance([value]), "survival[0]", -1e-9, 1 + 1e-9),
+    (lambda value: histogram_acceptance([3, value, 4]), "counts[1]", -1e-9, -1),
+    (lambda value: beta_acceptance(value, 2.0), "a", 0, -1),
+    (lambda value: beta_acceptance(2.0, value), "b", 0, -1),
+    (lambda value: decay_acceptance(value, 0.5, 0.5), "first_rate", -1e-9, 1 + 1e-9),
+    (lambda value: decay_acceptance(0.5, value, 0.5), "last_rate", -1e-9, 1 + 1e-9),
+    (lambda value: decay_acceptance(0.5, 0.5, value), "decay", -1e-9, 1 + 1e-9),
+    (lambda value: falling_odds_acceptance(value, 0.5), "first_rate", -1e-9, 1 + 1e-9),
+    (lambda value: falling_odds_acceptance(0.5, value), "power", -5 - 1e-9, 5 + 1e-9),
+    (lambda value: acceptance_from_length(value, 3), "tokens_per_round", 1 - 1e-9, 4 + 1e-9),
+    (lambda value: acceptance_from_length(1.0, value), "draft_len", 0, 10**6 + 1),
+    (lambda value: windowed_acceptance(FIXED, value), "window", 0, 1 - 1e-9),
+]
 
 
-@pytest.mark.parametrize("said", NUMBERS)
-def test_what_is_no_number_is_refused_in_one_line(said: str) -> None:
-    for value in NOT_A_NUMBER:
-        assert "; allowed: " in refusal(OptionError, NUMBERS[said], value).partition(said)[2]
+@pytest.mark.parametrize(("make", "name", "below", "above"), NUMBERS)
+def test_what_is_no_number_is_refused_in_one_line(
+    make: Callable[[Any], Any], name: str, below: Any, above: Any
+) -> None:
+    for value in (*NOT_A_NUMBER, below, above):
+        said = refusal(OptionError, make, value).partition(f"{name} is ")[2]
+        assert "; allowed: " in said
     for answer in ("survival", "tokens_per_round", "accepted_tokens"):
         for value in NO_LENGTHS:
             line = refusal(OptionError, getattr(constant_acceptance(0.5), answer), value)
             assert re.match("draft_len is .*; allowed: whole numbers from 0 to ", line)
+
+
+def test_lists_are_told_by_three_of_many_values_and_have_an_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("specroof.acceptance.curve.LONGEST_DRAFT", 5)
+    for rates, told in (
+        ([0.9, 0.8, 0.7, 0.6], "0.9, 0.8, 0.7, 0.6 "),
+        ([0.9, 0.8, 0.7, 0.6, 0.5], "0.9, 0.8, 0.7, … (5 values) "),
+    ):
+        assert rate_acceptance(rates).description == f"conditional acceptance {told}by position"
+    assert "at most 5 entries" in refusal(OptionError, rate_acceptance, iter([0.9] * 6))
 
 
 def test_other_kinds_of_lists_are_refused_too() -> None:
@@ -209,8 +249,10 @@ def test_other_kinds_of_lists_are_refused_too() -> None:
         ):
             assert refusal(OptionError, make, value).startswith(f"{name}{says}")
     assert refusal(OptionError, rate_acceptance, np.array([0.5, 1.5])).startswith("rates[1] is 1.5")
-    for first, power in ((1.01, 0.0), (-0.01, 0.0), (0.5, 5.01), (0.5, -5.01)):
-        refusal(OptionError, falling_odds_acceptance, first, power)
+    for lengths in ({}, [1.8], None):
+        assert "holds no lengths" in refusal(OptionError, lengths_acceptance, lengths)
+    for counts, total in (([0, 0], "0.0"), ([1e308] * 2, "inf")):
+        assert f"add up to {total};" in refusal(OptionError, histogram_acceptance, counts)
     assert falling_odds_acceptance(1.0, 5.0).survival(3) == falling_odds_acceptance(
         0.0, -5.0
     ).survival(0)
@@ -331,9 +373,9 @@ def test_the_band_has_the_error_of_counted_rounds() -> None:
     dice = np.quantile(1 + np.minimum(np.arange(4), [[1], [3]]) @ drawn.T / 100, [0.1, 0.9], axis=1)
     assert np.array(curve.band([1, 3])) == pytest.approx(dice, rel=0.005)
     assert curve.band(3)[1] > 1.05 * curve.tokens_per_round(3)
-    for uncounted in (bins / 100, [20, 30, 20, 30.5]):
+    for uncounted in (bins / 100, [20, 30, 20, 30.5], [0, 1]):
         shares = histogram_acceptance(uncounted)
-        assert shares.band(3) == (shares.tokens_per_round(3), shares.tokens_per_round(3))
+        assert shares.n_rounds is None
     profile = AcceptanceProfile("few", survival=(0.5,), n_rounds=64)
     # 1.2816 deviations of sqrt(0.5 * 0.5 / 64), over 1.5
     assert profile.acceptance("zero").band(1)[1] == pytest.approx(
@@ -342,8 +384,9 @@ def test_the_band_has_the_error_of_counted_rounds() -> None:
     # Of 4 rounds that were all alike 4.5 of 5 are (Jeffreys): sqrt(0.9 * 0.1 / 4), over 2.
     alike = histogram_acceptance([0, 4])
     assert alike.band(1)[0] == pytest.approx(2 * math.exp(-1.2816 * 0.15 / 2), rel=1e-4)
-    (note,) = acceptance_notes(profile.acceptance(), "Qwen3-8B")
-    assert "64 rounds" in note
+    assert not acceptance_notes(replace(profile, n_rounds=200).acceptance(), "Qwen3-8B")
+    (note,) = acceptance_notes(replace(profile, n_rounds=199).acceptance(), "Qwen3-8B")
+    assert "199 rounds" in note
     answer = speedup_curve("Qwen/Qwen3-8B", "h100", drafter="eagle3,histogram=2/3/2/3")
     assert any("10 rounds" in note for note in answer.notes)
 
@@ -382,7 +425,7 @@ def test_at_a_measured_context_the_curve_is_the_measured_one_and_outside_unknown
         assert found.at_context(context) == curve
     for context in (0.0, 1023.0, 16385.0):
         curve = found.at_context(context)
-        assert np.isfinite(curve.tokens_per_round([0, 1])).tolist() == [True, False]
+        assert (curve.max_draft_len, curve.measured_depth) == (0, 0)
         assert curve.caveats[0].startswith("acceptance was measured at contexts from 1024 to 16384")
 
 
@@ -404,8 +447,10 @@ def test_curves_without_end_mix_without_end() -> None:
     assert float(between.survival(2)) == pytest.approx((0.64 + 0.36) / 2)
     assert pickle.loads(pickle.dumps(between)) == between  # noqa: S301 - made here
     assert "measured at 1, 100 tokens" in found.description
-    one_ends = context_acceptance({1: constant_acceptance(0.8), 100: survival_acceptance([0.5])})
-    assert one_ends.at_context(10).max_draft_len == one_ends.max_draft_len == 1
+    ends = {1: FIXED, 4: survival_acceptance([0.8, 0.6]), 100: survival_acceptance([0.5])}
+    some_end = context_acceptance(ends)
+    assert [some_end.at_context(place).max_draft_len for place in (2, 10)] == [2, 1]
+    assert some_end.max_draft_len == windowed_acceptance(FIXED, 1).window == 1
 
 
 FIXED = constant_acceptance(0.5)

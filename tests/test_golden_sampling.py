@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import specroof
 from published_models import published
@@ -13,6 +14,7 @@ from specroof.acceptance import ContextAcceptance, acceptance_from_length, const
 from specroof.acceptance.curve import Acceptance
 from specroof.acceptance.sampling import (
     USUAL_ENTROPY,
+    _most_entropy,
     acceptance_at_entropy,
     accepted_rates,
     entropy_of_gap,
@@ -113,6 +115,19 @@ def test_a_target_of_another_entropy_has_the_rate_of_the_same_drafter(rule: str)
         acceptance_at_entropy(measured, 0.1, 0.65)
     with pytest.raises(OptionError, match="states no temperature"):
         acceptance_at_entropy(constant_acceptance(0.8), 0.1, 0.2)
+
+
+@pytest.mark.parametrize("measured", [0.78, 0.85, 0.88, 0.9, 0.91, 0.93, 0.95, 0.96, 0.98, 0.99])
+def test_no_target_has_more_entropy_than_the_best_drafter_allows(measured: float) -> None:
+    # The best one has 95% at temperature 0, or misses half of what it misses as measured.
+    best = max(0.95, (1 + measured) / 2)
+
+    def above(entropy: float) -> float:
+        return rate(best, entropy, 1.0, "greedy") - measured
+
+    most = 0.4 if above(0.4) > 0 else brentq(above, 0.005, 0.4)
+    found = _most_entropy(constant_acceptance(measured), (1.0, "greedy"))
+    assert 0.82 * most < found <= most  # a step of the search is 18%
 
 
 # --- What was measured ---------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import specroof
+from specroof.acceptance import acceptance_from_length
 from specroof.acceptance.curve import beta_quadrature
 from specroof.acceptance.law_fits import EXTRAPOLATIONS, FITTED_LAWS
 from specroof.acceptance.published import (
@@ -279,6 +280,18 @@ def test_a_decay_that_was_cut_off_goes_on_as_it_would_have() -> None:
     assert longer.survival(depths) == pytest.approx(whole.survival(depths), rel=1e-3)
 
 
+def test_a_curve_goes_on_in_ways_that_it_has_alone() -> None:
+    profile, length = specroof.load_profile(MTP).acceptance(), acceptance_from_length(2.8, 3)
+    for curve, how, allowed in (
+        (profile, "constant", "geometric, decay, zero"),
+        (length, "linear", "geometric, decay, zero, constant"),
+        (specroof.constant_acceptance(0.5), "constant", "geometric, decay, zero"),
+        (specroof.constant_acceptance(0.5), "zero", "one draft or more, not a law"),
+    ):
+        line = refusal(specroof.OptionError, specroof.extrapolated_acceptance, curve, how)
+        assert line.endswith(allowed)
+
+
 def test_extrapolation_keeps_what_ended_in_nothing() -> None:
     never = specroof.survival_acceptance([0.0, 0.0])
     assert specroof.extrapolated_acceptance(never, "geometric").survival(4) == 0.0
@@ -287,11 +300,16 @@ def test_extrapolation_keeps_what_ended_in_nothing() -> None:
 def test_a_fit_finds_the_law_that_made_a_curve() -> None:
     for law, curve in (
         ("constant", specroof.constant_acceptance(1.0)),
+        ("constant", specroof.constant_acceptance(0.02)),
+        ("beta", specroof.constant_acceptance(0.7)),  # sequences that are alike
+        ("beta", specroof.survival_acceptance([0.3] * 14)),  # and that are all or nothing
         ("decay", specroof.decay_acceptance(0.5, 0.8, 0.8)),
     ):
         fit = specroof.fit_acceptance(curve.survival(np.arange(1, 11)), law)
         assert fit.depth == 10
-        assert fit.acceptance.survival(14) == pytest.approx(curve.survival(14), abs=1e-3)
+        assert fit.worst_residual < 0.0015
+        if law != "beta":
+            assert fit.acceptance.survival(14) == pytest.approx(curve.survival(14), abs=1e-6)
 
 
 @pytest.mark.parametrize(("a", "b"), [(3.0, 1.5), (0.4, 0.2)])
@@ -323,6 +341,8 @@ def test_no_other_numbers_of_a_law_come_closer(law: str) -> None:
     }
     miss = makers[law](*fit.parameters) - measured
     assert fit.rms_residual == pytest.approx(math.sqrt(np.mean(miss**2)))
+    assert fit.worst_residual == pytest.approx(np.abs(miss).max())
+    assert fit.length_residual == pytest.approx(miss.sum())
     dice = np.random.default_rng(5)
     for _ in range(300):
         numbers = np.array(fit.parameters) * dice.uniform(0.8, 1.25, len(fit.parameters))
@@ -353,6 +373,11 @@ def test_counters_are_added_up_over_the_engines_of_each_model() -> None:
     # As the golden lengths and trace banks of one file: rows of a table tell them apart.
     assert [profile.name for profile in profiles] == ["file/org/m", "file/org/n"]
     assert profile.name == "file"
+    single = "vllm:spec_decode_num_drafts 1\n" + "".join(
+        f'vllm:spec_decode_num_accepted_tokens_per_pos{{position="{place}"}} 1\n'
+        for place in (0, 1)
+    )
+    assert (one(single).n_rounds, one(single).survival) == (1, (1.0, 1.0))
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=9).filter(any))
@@ -363,7 +388,19 @@ def test_tokens_per_round_of_a_histogram_are_its_mean_and_one(counts: list[int])
     assert profile.n_rounds == len(rounds)
 
 
-@pytest.mark.parametrize("text", rows("values", "nested_histograms"))
+def test_the_longest_drafts_and_the_most_rounds_of_a_histogram() -> None:
+    longest = one(json.dumps({"acceptance_histogram": [1] * 10_000}))
+    assert (longest.draft_len, longest.n_rounds) == (9_999, 10_000)
+    assert one(json.dumps({"acceptance_histogram": [0, 2**53]})).n_rounds == 2**53
+    with pytest.raises(specroof.OptionError, match="a list of 1 to 10000 numbers"):
+        one(json.dumps({"acceptance_histogram": [1] * 10_001}))
+
+
+NESTED = '{"acceptance_histogram": [1, 1, 2]}'
+DEEPEST = '[{"a":' * 15 + f"[{NESTED}]" + "}]" * 15
+
+
+@pytest.mark.parametrize("text", [*rows("values", "nested_histograms"), DEEPEST])
 def test_histograms_are_found_and_added_up_wherever_they_are(text: str) -> None:
     # 1, 1 and 2 rounds with 0, 1 and 2 accepted drafts
     assert one(text).survival == (0.75, 0.5)
@@ -447,7 +484,7 @@ REFUSED = [
     ("[" * 100_000, ""),
     ('{"a":' * 200_000, ""),
     # Deeply nested JSON is not walked.
-    ("[" * 200 + '{"acceptance_histogram": [1, 1]}' + "]" * 200, "holds no"),
+    ('[{"a":' * 16 + NESTED + "}]" * 16, "holds no"),
     ("commits,category,a0\n1," + "x" * 200_000 + ",.5", "allowed: plain CSV"),
 ]
 

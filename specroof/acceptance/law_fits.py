@@ -103,17 +103,15 @@ def fit_acceptance(survival: ArrayLike, law: str) -> AcceptanceFit:
     >>> round(fit.parameters[0], 6), round(fit.worst_residual, 6)
     (0.5, 0.0)
     """
-    measured = survival_acceptance(survival)
+    target = np.array(survival_acceptance(survival).parameters)
     expect_word("law", law, FITTED_LAWS)
     family = FITTED_LAWS[law]
-    depth = measured.max_draft_len or 0
+    depth = len(target)
     if depth < len(family.bounds):
         reject(
             f"law is {law!r}, which has {len(family.bounds)} numbers",
             f"at most as many as the depths measured, which are {depth}",
         )
-    positions = np.arange(1, depth + 1)
-    target = measured.survival(positions)
     point = _closest(family, target)
     parameters = tuple(map(float, family.parameters(point)))
     miss = family.law(point, depth)[1:] - target

@@ -196,9 +196,9 @@ def histogram_profile(histograms: Iterable[Any], source: str) -> AcceptanceProfi
 
     Examples
     --------
-    >>> profile = histogram_profile([[1, 1, 2], {"0": 1, "2": 3}], "requests.json")
-    >>> profile.n_rounds, profile.survival  # 2, 1, 5 rounds with 0, 1, 2 accepted
-    (8, (0.75, 0.625))
+    >>> profile = histogram_profile([[2], {"2": 5}, {"2": 1}], "requests.json")
+    >>> profile.n_rounds, profile.survival  # 2, 0, 6 rounds with 0, 1, 2 accepted
+    (8, (0.75, 0.75))
     """
     # By key: a mapping may name one large number, and files hold many mappings.
     counts: dict[int, int] = {}
@@ -273,7 +273,7 @@ def benchmark_profile(documents: Sequence[Mapping[str, Any]], source: str) -> Ac
     weights = [each or 0.0 for each in rounds] if len(results) > 1 else [1.0]
     rates = [one.spec_decode_per_position_acceptance_rates for one in results]
     survival = _pooled([*zip(weights, rates, strict=True)])
-    n_rounds = None if rounds == [None] else sum(each or 0 for each in rounds)
+    n_rounds = None if rounds == [None] else sum(filter(None, rounds))
     drafted = [one.spec_decode_draft_tokens for one in results]
     return AcceptanceProfile(
         name=source,
@@ -284,7 +284,7 @@ def benchmark_profile(documents: Sequence[Mapping[str, Any]], source: str) -> Ac
         n_rounds=n_rounds,
         source=source,
         note=_varying(
-            None if None in drafted else sum(each or 0.0 for each in drafted),
+            None if None in drafted else sum(filter(None, drafted)),
             n_rounds,
             len(survival),
         ),
