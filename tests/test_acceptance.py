@@ -409,6 +409,7 @@ def test_a_profile_of_one_length_is_typical_of_its_family() -> None:
     wanted = acceptance_from_length(5.17, 15, kind="dflash")
     assert curve.survival([1, 7, 15]).tolist() == wanted.survival([1, 7, 15]).tolist()
     assert curve.max_draft_len == curve.measured_depth == 15
+    assert curve.spread == (SHAPES["dflash"].spread_within, SHAPES["dflash"].spread_beyond)
 
 
 STEM = "qwen3.5-27b/dflash/longbench-qasper-"

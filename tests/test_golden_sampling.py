@@ -195,6 +195,7 @@ def test_what_is_stated_is_moved_and_says_how_far() -> None:
     assert np.all(low < moved.tokens_per_round([1, 3]))
     assert np.all(high > moved.tokens_per_round([1, 3]))
     assert isinstance(moved.caveats[-1], Urgent)
+    assert "tokens per round of 1 draft become" in moved.caveats[-1]
     assert resampled_acceptance(moved, 0.0).tokens_per_round(3) == pytest.approx(
         float(GREEDY.tokens_per_round(3)), abs=0.002
     )
@@ -204,7 +205,7 @@ def test_what_is_stated_is_moved_and_says_how_far() -> None:
     assert known.tokens_per_round(3) == moved.tokens_per_round(3)
     assert resampled_acceptance(GREEDY, 0.0, "greedy") is GREEDY
     # A rate that needs little entropy, and one that no target of the law reaches.
-    for at_one in (0.93, 0.97):
+    for at_one in (0.92, 0.93, 0.97):
         hot = replace(constant_acceptance(at_one), temperature=1.0)
         cold = resampled_acceptance(hot, 0.0)
         low, high = cold.band(1)
@@ -214,7 +215,9 @@ def test_what_is_stated_is_moved_and_says_how_far() -> None:
     nothing = replace(specroof.histogram_acceptance([5]), temperature=0.0)
     assert resampled_acceptance(nothing, 1.0) is nothing
     bounded = acceptance_from_length(2.8, 3)
-    assert resampled_acceptance(replace(bounded, temperature=0.0), 1.0).measured_depth == 3
+    moved = resampled_acceptance(replace(bounded, temperature=0.0), 1.0)
+    assert moved.measured_depth == 3
+    assert "tokens per round of 3 drafts become" in moved.caveats[-1]
 
 
 def test_what_is_looked_up_is_accepted_as_a_greedy_draft() -> None:

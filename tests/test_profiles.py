@@ -23,7 +23,7 @@ from specroof.acceptance.published import (
     profile_names,
     typical_profiles,
 )
-from specroof.acceptance.published.formats import parse_profiles
+from specroof.acceptance.published.formats import _varying, parse_profiles
 from specroof.catalog.profiles import load_profiles_file
 from specroof.errors import Assumed
 from specroof.questions.acceptance import show_profiles
@@ -211,6 +211,11 @@ def test_past_the_measured_depth_a_name_must_be_given() -> None:
 @pytest.mark.parametrize(("text", "drafts"), rows("values", "counted_drafts"))
 def test_engines_count_drafts_in_their_own_way(text: str, drafts: int) -> None:
     assert draft_count(text) == drafts
+
+
+def test_counts_that_leave_no_draft_or_are_no_number_are_refused() -> None:
+    for text in ("0", "num_draft_tokens=1", "1000001", "x", "٣", "-1", "tokens=3"):
+        assert "; allowed: a " in refusal(specroof.OptionError, draft_count, text)
 
 
 def closest_falling(values: list[float]) -> list[float]:
@@ -421,9 +426,24 @@ def test_log_windows_weigh_by_their_rounds() -> None:
     # Drafts of one length are counted to the token, whatever the rate was rounded to.
     exact = "Accepted: 667 tokens, Drafted: 2000 tokens, Per-position acceptance rate: 0.333"
     assert one(exact).n_rounds == 2000
+    # One more or less of 500 may be rounding, of 0.5 in a thousand rounds, and half a token.
+    text = "Accepted: {} tokens, Drafted: {} tokens, Per-position acceptance rate: {}"
+    for accepted, drafted, rate, n_rounds in (
+        (501, 1000, 0.5, 1000), (502, 1000, 0.5, 1004), (1, 1, 1.0, 1), (2**53, 2**53, 1.0, 2**53)
+    ):  # fmt: skip
+        assert one(text.format(accepted, drafted, rate)).n_rounds == n_rounds
+    for accepted, drafted in ((1, 2**53 + 2), (2**53 + 2, 1)):
+        refusal(specroof.OptionError, one, text.format(accepted, drafted, 1.0))
     # SGLang's windows show lengths alone; the draft length is asked for.
-    text = SGLANG_LINE.format(length="2.50") + SGLANG_LINE.format(length="3.50")
-    assert one(text, drafts=7).lengths == ((7, 3.0),)
+    for line in (SGLANG_LINE, "accept len: {length}\n"):  # which tells no requests
+        text = SGLANG_LINE.format(length="2.50") + line.format(length="3.50")
+        assert one(text, drafts=7).lengths == ((7, 3.0),)
+
+
+def test_drafts_vary_where_they_are_over_a_hundredth_shorter() -> None:
+    assert "mean 2.96 of 3" in _varying(296, 100, 3)
+    for drafted, rounds in ((297, 100), (0, 100), (None, 100), (100, 0), (100, None)):
+        assert _varying(drafted, rounds, 3) == ""
 
 
 def test_a_speculation_profile_says_whether_the_bonus_token_is_in() -> None:
@@ -434,6 +454,10 @@ def test_a_speculation_profile_says_whether_the_bonus_token_is_in() -> None:
     without = one(json.dumps(MODELOPT | {"mean_accept_length": 1.4}))
     assert "the bonus token is not in mean_accept_length" in without.counted
     assert without.tokens_per_round == profile.tokens_per_round == pytest.approx(2.4)
+    longer = MODELOPT | {
+        "acceptance_length_histogram": [0, 20, 40, 20, 21]
+    }  # one more than lengths
+    assert one(json.dumps(longer)).n_rounds == 101
 
 
 @pytest.mark.parametrize("left_out", ["conditional_accept_rates", "marginal_accept_rates"])
@@ -450,8 +474,8 @@ def test_golden_lengths_have_models_modes_and_whole_numbers() -> None:
     found = [(p.model, p.task, dict(p.lengths)) for p in parse_profiles(GOLDEN, "file")]
     assert found == [
         ("GLM-5.2", "thinking_on", {1: 1.84, 2: 2.5}),
-        ("GLM-5.2", "thinking_off", {1: 1.9, 3: 3.1}),
-        ("Kimi-K3", "default", {8: 3.9}),
+        ("GLM-5.2", "thinking_off", {1: 1.0, 3: 3.1}),
+        ("Kimi-K3", "default", {8: 9.0}),
     ]
 
 

@@ -90,7 +90,9 @@ def test_answers_are_written_at_the_rate_that_predict_says() -> None:
     )
 
 
-def test_training_sets_that_the_line_has_not_seen_are_within_its_band() -> None:
+def test_training_sets_that_the_line_has_not_seen_are_within_its_band(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     reached: dict[float, list[float]] = {}
     for row in (row for row in trained_rows() if row["kind"] == "eagle3"):
         curve = acceptance_from_length(
@@ -104,10 +106,14 @@ def test_training_sets_that_the_line_has_not_seen_are_within_its_band() -> None:
         assert start + slope * np.log10(samples[left_out]) == pytest.approx(
             tokens[left_out], abs=0.3
         )
-    low, middle, high = expected_length("eagle3", 508_000) or (0, 0, 0)
-    assert (low, high) == pytest.approx((middle - 0.3, middle + 0.3))
-    assert low < np.mean(reached[508_000]) < high
+    line = np.polyfit(np.log10(samples), tokens, 1)
+    for n in (5_000, 508_000, 1_420_000):  # from the least to the most
+        middle = np.polyval(line, np.log10(n))
+        assert expected_length("eagle3", n) == pytest.approx((middle - 0.3, middle, middle + 0.3))
     assert expected_length("dflash", 508_000) is None
+    two = [{"kind": "mtp", "samples": n, "accept_length": n / 10} for n in (10.0, 20.0)]
+    monkeypatch.setattr("specroof.acceptance.published.trained.trained_rows", lambda: two)
+    assert expected_length("mtp", 20.0) == pytest.approx((1.7, 2.0, 2.3))  # two make a line
 
 
 def test_what_is_saved_pays_for_the_training() -> None:

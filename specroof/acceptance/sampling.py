@@ -28,8 +28,9 @@ _LEAST_ENTROPY: Final = 0.005
 #: as measured: a target on which it would have to be better has less entropy.
 _BEST_DRAFTER: Final = 0.95
 
-#: Medusa's typical acceptance: the least probability, and its share of exp(-entropy).
-_TYPICAL: Final = (0.09, 0.3)
+#: Medusa's typical acceptance: the least probability. Its other bound, 0.3 exp(-entropy), is above
+#: that where two tokens compete, whose entropy is at most ln 2.
+_TYPICAL: Final = 0.09
 
 # Positions by the gap between the two tokens that compete, in units of its mean, and noise of the
 # drafter by quantiles.
@@ -149,9 +150,7 @@ def accepted_rates(mean_gap: float, temperature: float, rule: str) -> Array:
         agrees = _likely(gaps / noise)
         taken, other = first, 1.0 - first
         if rule == "typical":
-            least, share = _TYPICAL
-            enough = np.minimum(least, share * np.exp(-_entropies(gaps / temperature)))
-            taken, other = (np.where(one > enough, 1.0, 0.0) for one in (taken, other))
+            taken, other = (np.where(one > _TYPICAL, 1.0, 0.0) for one in (taken, other))
         return np.asarray(known * np.mean(agrees * taken + (1.0 - agrees) * other, axis=1))
     drafted = _likely((gaps[:, None] + noise[..., None] * _LOGIT_NOISE) / temperature)
     likely = first[:, None]
@@ -257,8 +256,9 @@ def resampled_acceptance(
     if asked == acceptance.temperature == 0:  # one token has all probability: every rule keeps it
         return replace(acceptance, rule=asked_rule)
     measured, wanted = (acceptance.temperature, before_law), (asked, law)
-    entropies: tuple[float, ...] = (acceptance.entropy or 0.0,)
-    if acceptance.entropy is None:
+    if acceptance.entropy is not None:
+        entropies: tuple[float, ...] = (acceptance.entropy,)
+    else:
         low, most = USUAL_ENTROPIES[0], _most_entropy(acceptance, measured)
         entropies = (min(USUAL_ENTROPY, most), low, most)
         if most <= low:  # a draft that usual targets would not accept so often
