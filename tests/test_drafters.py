@@ -35,8 +35,14 @@ from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.cost import ForwardPass, Options
 from specroof.drafters import KINDS, Drafter, Round, ideal_drafter
-from specroof.drafters.heads import head_drafter, medusa_drafter
-from specroof.drafters.kinds import autoregressive_drafter, beta_tail, block_drafter, lookup_drafter
+from specroof.drafters.heads import HEAD_KINDS, head_drafter, medusa_drafter
+from specroof.drafters.kinds import (
+    _with_config,
+    autoregressive_drafter,
+    beta_tail,
+    block_drafter,
+    lookup_drafter,
+)
 from specroof.drafters.trees import expansion_tree, tree_proposals
 from specroof.errors import OptionError, Urgent
 from specroof.speedup.result import SpeedupCurve
@@ -96,6 +102,19 @@ def test_a_block_of_16_is_an_anchor_and_15_drafts() -> None:
     assert serial_s(anchored, 15) == serial_s(drafts, 15) == serial_s(drafts, 16)
     assert serial_s(anchored, 16) == 2 * serial_s(anchored, 15)
     assert serial_s(drafts, 17) == 2 * serial_s(drafts, 16)
+    for block in (2.0, 4097.0):  # the ends
+        assert serial_s(KINDS["block"].build({"cost": 0.1, "block": block}, ""), 1) > 0
+
+
+def test_kinds_of_layers_have_the_keys_of_what_they_make() -> None:
+    made = {kind: _with_config(kind) for kind in (*HEAD_KINDS, "medusa")}
+    for key, kinds in (("block", {"dflash", "dspark"}), ("steps", {"dflash"})):
+        assert {kind for kind, row in made.items() if key in row.keys} == kinds
+    assert {kind for kind, row in made.items() if row.required} == {"model", "pard"}
+    assert _with_config("model", config="model").keys.keys() - made["model"].keys == {"weights"}
+    for can, keys in ((True, {"tree"}), (False, {"p-min"})):
+        found = _with_config("mtp", tree=can, stops=not can).keys
+        assert found.keys() & {"tree", "p-min"} == keys
 
 
 # --- SPECs of drafters with a config, a tree, a place --------------------------------------------

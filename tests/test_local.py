@@ -196,17 +196,20 @@ def test_drafts_that_stop_early_match_dice(n_min: int) -> None:
     rates, p_min, share, n_rounds = np.array([0.8, 0.6, 0.7]), 0.6, 0.3, 400_000
     rng, kappa = np.random.default_rng(1), 1 / share - 1
     sure = rng.beta(kappa * rates, kappa * (1 - rates), (n_rounds, 3))
-    kept = np.cumprod(sure >= p_min, axis=1)
-    made = 1 + kept[:, :2].sum(axis=1)
-    kept *= kept.sum(axis=1, keepdims=True) >= n_min
-    right = np.cumprod(kept * (rng.random(sure.shape) < sure), axis=1)
+    lucky = rng.random(sure.shape) < sure
     found = stopped_proposals(rate_acceptance(rates), np.arange(4), p_min, n_min, share)
-    assert found.verify_len[3] == pytest.approx(1 + kept.sum() / n_rounds, rel=5e-3)
-    assert found.tokens_per_round[3] == pytest.approx(1 + right.sum() / n_rounds, rel=5e-3)
     ((width, later),) = found.expansions
-    assert (width, later[3]) == (1, pytest.approx(made.mean() - 1, rel=5e-3))
-    # shorter drafts than n-min are none at all
-    assert (found.verify_len[:n_min] == 1).all()
+    assert width == 1
+    for length in range(4):
+        kept = np.cumprod(sure[:, :length] >= p_min, axis=1)
+        assert later[length] == pytest.approx(kept[:, :-1].sum() / n_rounds, rel=5e-3)
+        kept *= kept.sum(axis=1, keepdims=True) >= n_min  # fewer drafts are none at all
+        right = np.cumprod(kept * lucky[:, :length], axis=1)
+        assert found.verify_len[length] == pytest.approx(1 + kept.sum() / n_rounds, rel=5e-3)
+        assert found.tokens_per_round[length] == pytest.approx(1 + right.sum() / n_rounds, rel=5e-3)
+    certain = stopped_proposals(rate_acceptance([1, 0]), np.arange(3), p_min, 0, share)
+    assert certain.verify_len == pytest.approx([1, 2, 2])
+    assert certain.tokens_per_round == pytest.approx([1, 2, 2])
 
 
 @pytest.mark.parametrize(

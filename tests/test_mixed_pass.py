@@ -191,9 +191,9 @@ def test_weights_of_one_shape_and_value_are_one() -> None:
 
 
 def test_what_is_read_again_has_an_axis_of_contexts_only_where_they_matter() -> None:
-    # Drafts of 1, 2 and 3 at 0.5: 1.5, 1.75 and 1.875 tokens; one fits into a context of 0.
+    # Drafts of 1, 2 and 3 at 0.5: 1.5, 1.75 and 1.875 tokens; 1.5 fit into a context of 0.5.
     committed = [1.5, 1.75, 1.875]
-    for first, read_len in ((1, committed), (0, [[[1.0, 1.0, 1.0]], [committed]])):
+    for first, read_len in ((1, committed), (0.5, [[[1.5, 1.5, 1.5]], [committed]])):
         asked = a_round(
             target_of(), Ledger(), draft_len=[1, 2, 3], batch_size=[[1], [8]],
             context_len=[[[first]], [[100]]], tokens_per_round=committed,

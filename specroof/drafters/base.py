@@ -73,8 +73,8 @@ def chain_proposals(acceptance: TokensPerRound, draft_len: Counts) -> Proposals:
     --------
     >>> from specroof.acceptance import constant_acceptance
     >>> chain = chain_proposals(constant_acceptance(0.5), np.array([1, 2, 3]))
-    >>> chain.verify_len, chain.tokens_per_round
-    (array([2, 3, 4]), array([1.5  , 1.75 , 1.875]))
+    >>> chain.verify_len, chain.tokens_per_round, chain.all_accepted
+    (array([2, 3, 4]), array([1.5  , 1.75 , 1.875]), array([0.5  , 0.25 , 0.125]))
     """
     tokens = acceptance.tokens_per_round(draft_len)
     return Proposals(
