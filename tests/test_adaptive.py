@@ -12,7 +12,7 @@ import pytest
 
 from commands import invoked
 from specroof import adaptive, advise
-from specroof.frameworks import release
+from specroof.frameworks import AdaptiveSlot, release
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
     _THRESHOLDS,
@@ -22,6 +22,7 @@ from specroof.policies.adaptive import (
     _options_of,
     _outcome,
     _Rounds,
+    _up_to_each_length,
     adaptive_verification,
     beside,
     best_fixed,
@@ -195,14 +196,18 @@ def test_a_block_is_drafted_for_every_sequence() -> None:
 
 def test_a_draft_to_be_made_is_worth_what_those_before_it_are_times_its_average() -> None:
     worth = np.array([[[0.9, 0.45, 0.45]]])
-    rounds = _Rounds(worth, worth > 0.5, np.array([0.8, 0.5, 0.4]), costs_of(1))
+    rounds = _Rounds(worth, worth > 0.5, np.array([0.75, 0.95, 0.4]), costs_of(1))
     verified = _options_of("stopping", rounds).verified.reshape(len(_THRESHOLDS), 4)
-    # It sees 0.8, 0.9 x 0.5, and 0.45 x 0.4 = 0.18; who knows them all sees 0.9, 0.45 and 0.45.
-    for least, longest in {0.15: 3, 0.2: 2, 0.5: 1, 0.9: 0}.items():
+    # It sees 0.75, 0.9 x 0.95, and 0.45 x 0.4 = 0.18; who knows them all sees 0.9, 0.45 and 0.45.
+    # Where the first is not made, nor is the second.
+    for least, longest in {0.15: 3, 0.2: 2, 0.7: 2, 0.8: 0}.items():
         assert verified[_THRESHOLDS.index(least)].tolist() == [min(k, longest) for k in range(4)]
     known = _options_of("sequence confidence", rounds).verified.reshape(len(_THRESHOLDS), 4)
     assert known[_THRESHOLDS.index(0.4)].tolist() == [0, 1, 2, 3]
+    assert known[_THRESHOLDS.index(0.9)].tolist() == [0, 1, 1, 1]
     block = replace(rounds, costs=costs_of(1, is_block=True))
+    nobody = _up_to_each_length(block, np.zeros(worth.shape, dtype=np.bool_))
+    assert nobody.seconds.tolist() == [[1.0] * 4]  # no block is made for nobody
     assert np.array_equal(
         _options_of("stopping", block).verified.reshape(len(_THRESHOLDS), 4), known
     )
@@ -247,6 +252,13 @@ def test_steps_settle_where_the_rule_of_sglang_leaves_them(
     slots = release(f"sglang@{version}").adaptive_steps
     found = sglang_rounds(slots, batch, accepted, initial)
     assert {step: share for step, share in enumerate(found.tolist()) if share} == shares
+
+
+def test_steps_begin_in_the_middle_and_end_with_what_is_known() -> None:
+    slots = [AdaptiveSlot(requests=1, drafts=(1, 3, 5))]
+    # 0.58 of 3 drafts are above half of one, and 0.5 of one are not: either stays.
+    assert sglang_rounds(slots, 1, [0, 0.5, 0.55, 0.58, 0.6, 0.6], 2).tolist() == [0, 0, 0, 1, 0, 0]
+    assert sglang_rounds(slots, 1, [0, 1, 2, 3, 4], 3).tolist() == [0, 0, 0, 1, 0]
 
 
 def test_rounds_of_two_lengths_add_up() -> None:

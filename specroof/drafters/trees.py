@@ -211,7 +211,7 @@ def with_tree(
     OptionError
         Unless the shares are from 0 to 1 and add up to no more than 1.
     """
-    if any(not 0 <= share <= 1 for share in siblings) or math.fsum(siblings) > 1:
+    if not all(share >= 0 for share in siblings) or math.fsum(siblings) > 1:
         shown = "/".join(f"{share:g}" for share in siblings)
         reject(f"siblings is {shown}", "shares from 0 to 1 that add up to at most 1")
     ends = [end for end in (drafter.max_draft_len, depth) if end is not None]
