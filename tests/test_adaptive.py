@@ -26,6 +26,7 @@ from specroof.policies.adaptive import (
     adaptive_verification,
     beside,
     best_fixed,
+    fixed_outcomes,
     fixed_rates,
     mixed_rate,
     sglang_rounds,
@@ -103,6 +104,7 @@ def test_one_length_is_tokens_over_the_time_of_a_round() -> None:
         [4.0, 4.0, 4 * 2.3 / 2.5, 4 * 2.6 / 3.2]
     )
     assert fixed_rates(costs_of(4, is_block=True), CURVE)[3] == pytest.approx(4 * 2.6 / 2.8)
+    assert fixed_outcomes(np.array([[1.0, 2.0]]), [1]) == (PolicyOutcome(2.0, 0.0, 1.0),)
 
 
 def test_one_length_for_all_loads_weighs_them_by_how_long_they_last() -> None:
@@ -257,8 +259,12 @@ def test_steps_settle_where_the_rule_of_sglang_leaves_them(
 def test_steps_begin_in_the_middle_and_end_with_what_is_known() -> None:
     slots = [AdaptiveSlot(requests=1, drafts=(1, 3, 5))]
     # 0.58 of 3 drafts are above half of one, and 0.5 of one are not: either stays.
-    assert sglang_rounds(slots, 1, [0, 0.5, 0.55, 0.58, 0.6, 0.6], 2).tolist() == [0, 0, 0, 1, 0, 0]
+    for begins, stays in ((2, 3), (3, 3), (1, 1)):  # with 2 in the middle
+        found = sglang_rounds(slots, 1, [0, 0.5, 0.55, 0.58, 0.6, 0.6], begins)
+        assert found.tolist() == [float(k == stays) for k in range(6)]
     assert sglang_rounds(slots, 1, [0, 1, 2, 3, 4], 3).tolist() == [0, 0, 0, 1, 0]
+    slots = [AdaptiveSlot(requests=1, drafts=(0, 1), hysteresis=0.5)]
+    assert sglang_rounds(slots, 1, [0, 0], 1).tolist() == [0.5, 0.5]  # no more than 0.5 less 0.5
 
 
 def test_rounds_of_two_lengths_add_up() -> None:

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof.errors import MeasurementError
+from specroof.errors import MeasurementError, OptionError
 from specroof.policies.decision import (
     INPUTS,
     Change,
@@ -42,7 +44,7 @@ from specroof.serving.pass_prices import Grid, PassPrices
 from specroof.serving.played import PlayedServer
 from specroof.serving.workload import Workload, trace
 from specroof.speedup.result import TIE
-from tables import rows
+from tables import refusal, rows
 
 
 def apart(low: float, high: float) -> st.SearchStrategy[float]:
@@ -370,6 +372,49 @@ def test_a_schedule_is_nearly_the_best_of_all_that_can_be_played(seed: int) -> N
     assert found[-1][1] == 8
 
 
+def test_a_job_is_priced_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Parts of a second: of up to 4 requests, one of which begins in the middle of a part and one
+    # ends there, and of none for a while.
+    first, end = np.array([0.0, 10.5, 20.0, 40.0, 150.0]), np.array([90.5, 60.0, 80.5, 70.0, 200.0])
+    prompt, answer = (
+        np.array([100.0, 20.0, 50.0, 70.0, 10.0]),
+        np.array([30.0, 9.0, 80.0, 5.0, 60.0]),
+    )
+    requests: Any = SimpleNamespace(input_len=prompt, output_len=answer)
+    plain: Any = SimpleNamespace(
+        duration_s=200.0, running=np.array([1, 4, 2]), first_s=first, end_s=end
+    )
+
+    def round_s(drafts: int, batch: int, held: float) -> float:
+        return (2 + drafts * batch / 3) * (1 + held / 100)
+
+    prices = {
+        k: SimpleNamespace(
+            round_s=SimpleNamespace(at=partial(round_s, k)), tokens_per_round=1 + k / 2
+        )
+        for k in (0, 1, 3)
+    }
+    server: Any = SimpleNamespace(prices=prices, choices=(1, 2, 3), runs=lambda k: k != 2)
+    expected, asked = np.zeros((4, 4)), {}
+    expected[:, 2] = np.inf  # which does not run
+    for clock in np.arange(200) + 0.5:
+        on = (first <= clock) & (clock < end)
+        if batch := int(on.sum()):
+            held = np.mean((prompt + (clock - first) / (end - first) * answer)[on])
+            token_s = [round_s(k, batch, held) / (1 + k / 2) for k in (0, 1, 3)]
+            expected[batch - 1, [0, 1, 3]] += np.array(token_s) / token_s[0]
+
+    def recorded(loads: Any, cost: Any, *, least_gain: float) -> Any:
+        asked.update(loads=loads, cost=cost, least_gain=least_gain)
+        return ((1, 2, 3), (3, 9, 0))
+
+    monkeypatch.setattr("specroof.policies.schedule.cheapest_schedule", recorded)
+    assert fitting_schedule(server, requests, plain) == ((1, 2, 3), (3, 4, 0))
+    assert asked["loads"] == [1, 2, 3, 4]
+    assert asked["cost"] == pytest.approx(expected)
+    assert asked["least_gain"] == pytest.approx(0.002 * expected.min(axis=1).sum())
+
+
 # --- of a day -------------------------------------------------------------------------------------
 
 LOADS = (1.0, 4.0, 16.0)
@@ -424,6 +469,11 @@ def test_the_best_length_of_all_loads_holds_up_to_the_largest() -> None:
     rates = [[10.0, 12.0], [40.0, 48.0], [80.0, 96.0]]
     day = advised_day(Traffic((1, 4, 8), "concurrency"), [1, 4, 8], rates, output_len=10)
     assert (day.schedule, day.fixed) == (((1, 8, 1),), 1)
+
+
+def test_a_day_has_loads_from_0_on_and_one_above() -> None:
+    for hours in ((), (1.0, -1.0), (1.0, math.nan), (1.0, math.inf), (0.0, 0.0)):
+        assert refusal(OptionError, Traffic, hours, "concurrency").startswith("traffic ")
 
 
 def test_a_length_of_which_a_load_is_unknown_is_never_the_best() -> None:
