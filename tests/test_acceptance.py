@@ -209,7 +209,7 @@ NUMBERS: list[tuple[Callable[[Any], Any], str, Any, Any]] = [
     (lambda value: falling_odds_acceptance(0.5, value), "power", -5 - 1e-9, 5 + 1e-9),
     (lambda value: acceptance_from_length(value, 3), "tokens_per_round", 1 - 1e-9, 4 + 1e-9),
     (lambda value: acceptance_from_length(1.0, value), "draft_len", 0, 10**6 + 1),
-    (lambda value: windowed_acceptance(FIXED, value), "window", 0, 1 - 1e-9),
+    (lambda value: windowed_acceptance(constant_acceptance(0.5), value), "window", 0, 1 - 1e-9),
 ]
 
 
@@ -249,8 +249,8 @@ def test_other_kinds_of_lists_are_refused_too() -> None:
         ):
             assert refusal(OptionError, make, value).startswith(f"{name}{says}")
     assert refusal(OptionError, rate_acceptance, np.array([0.5, 1.5])).startswith("rates[1] is 1.5")
-    for lengths in ({}, [1.8], None):
-        assert "holds no lengths" in refusal(OptionError, lengths_acceptance, lengths)
+    for no_lengths in ({}, [1.8], None):  # type: ignore[var-annotated]
+        assert "holds no lengths" in refusal(OptionError, lengths_acceptance, no_lengths)
     for counts, total in (([0, 0], "0.0"), ([1e308] * 2, "inf")):
         assert f"add up to {total};" in refusal(OptionError, histogram_acceptance, counts)
     assert falling_odds_acceptance(1.0, 5.0).survival(3) == falling_odds_acceptance(
@@ -448,7 +448,11 @@ def test_curves_without_end_mix_without_end() -> None:
     assert float(between.survival(2)) == pytest.approx((0.64 + 0.36) / 2)
     assert pickle.loads(pickle.dumps(between)) == between  # noqa: S301 - made here
     assert "measured at 1, 100 tokens" in found.description
-    ends = {1: FIXED, 4: survival_acceptance([0.8, 0.6]), 100: survival_acceptance([0.5])}
+    ends: dict[float, Any] = {
+        1: FIXED,
+        4: survival_acceptance([0.8, 0.6]),
+        100: survival_acceptance([0.5]),
+    }
     some_end = context_acceptance(ends)
     assert [some_end.at_context(place).max_draft_len for place in (2, 10)] == [2, 1]
     assert some_end.max_draft_len == windowed_acceptance(FIXED, 1).window == 1

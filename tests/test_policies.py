@@ -395,7 +395,8 @@ def test_a_job_is_priced_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
         for k in (0, 1, 3)
     }
     server: Any = SimpleNamespace(prices=prices, choices=(1, 2, 3), runs=lambda k: k != 2)
-    expected, asked = np.zeros((4, 4)), {}
+    asked: dict[str, Any] = {}
+    expected = np.zeros((4, 4))
     expected[:, 2] = np.inf  # which does not run
     for clock in np.arange(200) + 0.5:
         on = (first <= clock) & (clock < end)
