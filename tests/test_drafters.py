@@ -168,6 +168,8 @@ def test_a_design_has_its_own_cost_and_says_that_acceptance_is_as_given() -> Non
     usual, slim = curve("eagle3,accept=0.7"), curve("eagle3,vocab=8000,accept=0.7")
     assert np.all(slim.draft_s[..., 1:] < usual.draft_s[..., 1:])
     assert np.all(slim.tokens_per_round == usual.tokens_per_round)
+    assert usual.cost_from.endswith(" and a separate head")
+    assert curve("mtp,accept=0.7").cost_from.endswith(" and the target's head")
     said = [note for note in slim.notes if "vocab=8000" in note]
     assert len(said) == 1
     assert isinstance(said[0], Urgent)
