@@ -315,6 +315,15 @@ def test_a_length_that_cannot_be_is_never_chosen() -> None:
     assert best_schedule([1, 2], rates, least_gain=0.9) == ((1, 2, 0),)
 
 
+def test_loads_rise_from_one_and_each_has_a_rate() -> None:
+    for loads in ([], [0.4], [2, 2], [2, 1]):
+        line = refusal(OptionError, best_schedule, loads, [[1.0, 2.0]] * len(loads))
+        assert line.startswith("loads is ")
+    for rates in ([[1.0, 2.0]], [1.0, 2.0], [[1.0, 2.0], [np.nan, np.nan]]):
+        line = refusal(OptionError, best_schedule, [1, 2], rates)
+        assert line.startswith("tokens_per_s has shape ")
+
+
 # --- loads that move ------------------------------------------------------------------------------
 
 SCHEDULE = ((1, 16, 5), (17, 64, 2), (65, 256, 0))
