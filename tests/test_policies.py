@@ -395,7 +395,7 @@ def test_a_job_is_priced_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
     def round_s(drafts: int, batch: int, held: float) -> float:
-        return (2 + drafts * batch / 3) * (1 + held / 100)
+        return 2 + drafts * batch / 3 + held / 100
 
     prices = {
         k: SimpleNamespace(
@@ -460,7 +460,11 @@ def test_a_day_of_requests_in_flight_is_that_of_brute_force(
 
 @pytest.mark.parametrize(
     ("hours", "drafts", "tokens_per_s"),
-    [((1, 1, 1, 4, 8), [2, 0], 3 * 30 + 40 + 80), ((1, 8, 8), [2, 1], 30 + 100 + 100)],
+    [
+        ((1, 1, 1, 4, 8), [2, 0], 3 * 30 + 40 + 80),
+        ((1, 8, 8), [2, 1], 30 + 100 + 100),
+        ((0, 0, 0, 4, 8), [0, 1], 40 + 100),
+    ],
 )
 def test_a_schedule_of_few_ranges_goes_by_the_hours_of_each_load(
     monkeypatch: pytest.MonkeyPatch, hours: Any, drafts: list[int], tokens_per_s: float
@@ -536,6 +540,10 @@ def test_hours_that_no_gain_counts_decide_between_equals_alone() -> None:
     day = advised_day(Traffic((0.5, 200.0), "requests_per_s"), [1, 4], rates, output_len=10)
     assert (day.fixed, day.unsustained) == (1, (1,))
     assert day.gain == pytest.approx(1.0)
+    # Two drafts give 3: a schedule is as good in the first hour, and better in the other.
+    rates = [[10.0, 20.0, 19.95], [20.0, 19.0, 30.0]]
+    day = advised_day(Traffic((0.5, 3.0), "requests_per_s"), [1, 4], rates, output_len=10)
+    assert (day.fixed, day.schedule) == (1, ((1, 3, 1), (4, 4, 2)))
     # An idle server gains nothing; only with the draft do 4 give the 2.5 of the other hour.
     rates = [[10.0, 10.0], [20.0, 30.0]]
     day = advised_day(Traffic((0.5, 2.5), "requests_per_s"), [1, 4], rates, output_len=10)
