@@ -100,7 +100,10 @@ def test_kernels_are_those_that_cores_and_rules_name() -> None:
 
 def test_words_that_no_table_knows_are_refused() -> None:
     setup = engine_setup(load_hardware("h100"), "vllm", None, None)
-    with pytest.raises(OptionError, match=r"^kernel of ring_attention is 'ring'; allowed: heads"):
+    words = (
+        r"^kernel of ring_attention is 'ring'; allowed: heads, .* specroof/architecture/base.py$"
+    )
+    with pytest.raises(OptionError, match=words):
         attention_reading(with_cores(replace(RING, kernel="ring")), setup)
     with pytest.raises(OptionError, match=r"^overhead kind of ring_attention is 'ring'; allowed"):
         layer_kinds(with_cores(replace(RING, overhead_kinds=("ring",))), setup)
@@ -145,11 +148,28 @@ def test_a_new_kind_needs_its_file_alone() -> None:
     setup = engine_setup(load_hardware("b200"), "ideal", None, None)
     assert layer_kinds(toy, setup) == {"sparse_index": 36, "feed_forward": 36}
     check_placement(toy, Placement(tensor_parallel=3))
-    with pytest.raises(OptionError, match=r"^tensor_parallel is 4 .*allowed: groups of 1, 3, 6"):
-        check_placement(toy, Placement(tensor_parallel=4))
+    for kernel, devices in (("heads", 4), ("block_sparse", 2)):  # 3 KV heads, whatever runs them
+        with pytest.raises(OptionError, match=rf"is {devices} .*allowed: groups of 1, 3, 6"):
+            check_placement(with_cores(replace(RING, kernel=kernel)), Placement(devices))
     kept = target_footprint(toy, Placement())
     assert (kept.windows, kept.token_bytes) == ({20: (36, 36 * 96)}, 0)
     assert "1 ring_attention" in head_drafter("mtp").describe(toy)
+
+
+class ThinnedAttention(GroupedQueryAttention):
+    """Keeps the last 1024 tokens, and every fourth before them."""
+
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        held = np.minimum(context_len, 1024) + np.maximum(context_len - 1024, 0) / 4
+        return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
+
+
+@pytest.mark.parametrize("engine", ["ideal", "vllm", "sglang", "tensorrt-llm"])
+def test_every_server_has_room_for_what_a_new_kind_keeps(engine: str) -> None:
+    toy = with_cores(ThinnedAttention(32, 8, 64, 128))
+    (plain, *_) = specroof.capacity(toy, "h100", engine=engine, context_len=16_384).rows
+    # 36 layers * 8 heads * 192 elements * 2 bytes of 1024 + 15 360 / 4 tokens
+    assert plain.cache_per_request_bytes == pytest.approx(36 * 8 * 192 * 2 * 4864, rel=1e-3)
 
 
 def test_every_engine_gives_a_new_kind_what_its_geometry_says() -> None:

@@ -24,7 +24,7 @@ from specroof.architecture.base import (
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array
 from specroof.cost import Options, Shard, Storage, stored_as
-from specroof.errors import expect_word, refuse, reject
+from specroof.errors import refuse, reject
 from specroof.frameworks import STAND_IN, Release, known_releases, release, those_where
 from specroof.hardware.engine import EngineProfile, Server, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
@@ -230,8 +230,7 @@ def check_placement(model: Architecture, placement: Placement) -> None:
     if placement.expert_parallel > 1 and not model.has_experts:
         reject(f"expert_parallel is {placement.expert_parallel}, and {model.name} is dense", "1")
     for _, core in model.counted_cores:
-        heads, kv_heads, _ = core.heads
-        shared = kv_heads if core.kernel == "heads" else heads
+        heads, shared, _ = core.heads
         if heads % group or (shared % group and group % shared):
             divisors = (n for n in range(1, heads + 1) if heads % n == 0)
             allowed = [str(n) for n in divisors if shared % n == 0 or n % shared == 0]
@@ -549,7 +548,12 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     chip = setup.hardware
     cores = [core for _, core in model.counted_cores]
     for core in cores:
-        expect_word(f"kernel of {core.label}", core.kernel, KERNELS)
+        if core.kernel not in KERNELS:
+            words = ", ".join(KERNELS)
+            reject(
+                f"kernel of {core.label} is {core.kernel!r}",
+                f"{words}, or a new word in KERNELS of specroof/architecture/base.py",
+            )
     wide = any(core.kernel == "heads" and core.heads.head_dim > _WIDEST for core in cores)
     kv_dtype = served_options(model, setup).kv_dtype or model.kv_dtype
     narrow_cache = kv_dtype not in {"bf16", "fp16", "fp32"}

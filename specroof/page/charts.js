@@ -77,8 +77,8 @@ globalThis.specroofCharts = (() => {
   /** Draw a chart into an element, in the place of what is there.
    *
    * `x`, `y`: {title, type, range, ticks} or {title, names}. `lines`: {x, y, tips, color, dash, mark,
-   * low, high}, without a line where `color` marks points alone (`bare`). `bars`: {name, from, to,
-   * color, text, tip}. `cells`: {x, y, share, text, tip}. `dots`: {x, y, tip, hollow}. `across`: {x}
+   * low, high}, without a line where `color` marks points alone (`bare`). `bars`, of names along y: {name,
+   * from, to, color, text, tip}. `cells`: {x, y, share, text, tip}. `dots`: {x, y, tip, hollow}. `across`: {x}
    * or {y} of dotted lines. */
   function draw(box, { x, y, lines = [], bars = [], cells = [], dots = [], across = [] }) {
     const width = Math.max(box.clientWidth, 240),
@@ -87,15 +87,14 @@ globalThis.specroofCharts = (() => {
     const svg = document.createElementNS(SVG, "svg");
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("aria-hidden", "true");
-    const xs = lines.flatMap((line) => line.x);
+    const xs = [...lines.flatMap((line) => line.x), ...bars.flatMap((bar) => [bar.from, bar.to])];
     const ys = [
       ...lines.flatMap((line) => [...line.y, ...(line.low ?? []), ...(line.high ?? [])]),
-      ...bars.flatMap((bar) => [bar.from, bar.to]),
       ...dots.map((dot) => dot.y),
       ...across.flatMap((one) => one.y ?? []),
     ];
     const yScale = scale(y, ys, bottom, MARGIN.top, 6),
-      left = 32 + 7 * Math.max(...yScale.ticks.map(([, text]) => text.length));
+      left = (y.title ? 32 : 14) + 7 * Math.max(...yScale.ticks.map(([, text]) => text.length));
     const xScale = scale(x, xs, left, width - MARGIN.right, width / 70);
     // Labels that would touch are left out.
     let last = -Infinity;
@@ -103,10 +102,7 @@ globalThis.specroofCharts = (() => {
       const at = xScale.to(value),
         half = text.length * 3.6;
       if (!x.names) add(svg, "line", { class: "grid", x1: at, x2: at, y1: MARGIN.top, y2: bottom });
-      // Names that are too long for their place have a word a line.
-      if (x.names && 2 * half > xScale.wide) {
-        text.split(" ").forEach((word, n) => add(svg, "text", { x: at, y: bottom + 14 + 13 * n, "text-anchor": "middle" }, word));
-      } else if (at - half > last + 3) {
+      if (at - half > last + 3) {
         add(svg, "text", { x: at, y: bottom + 17, "text-anchor": "middle" }, text);
         last = at + half;
       }
@@ -145,18 +141,13 @@ globalThis.specroofCharts = (() => {
       points.push([at, high, cell.tip]);
     }
     for (const bar of bars) {
-      const at = xScale.to(bar.name),
-        top = yScale.to(Math.max(bar.from, bar.to)),
-        half = xScale.wide * 0.36;
-      add(svg, "rect", {
-        x: at - half,
-        y: top,
-        width: 2 * half,
-        height: Math.max(yScale.to(Math.min(bar.from, bar.to)) - top, 1),
-        fill: bar.color,
-      });
-      add(svg, "text", { class: "inside", x: at, y: top - 5, "text-anchor": "middle" }, bar.text);
-      points.push([at, top, bar.tip]);
+      const at = yScale.to(bar.name),
+        low = xScale.to(Math.min(bar.from, bar.to)),
+        high = xScale.to(Math.max(bar.from, bar.to)),
+        half = yScale.wide * 0.36;
+      add(svg, "rect", { x: low, y: at - half, width: Math.max(high - low, 1), height: 2 * half, fill: bar.color });
+      add(svg, "text", { class: "inside", x: high + 5, y: at + 4 }, bar.text);
+      points.push([high, at, bar.tip]);
     }
     for (const line of lines) {
       const places = line.x.map((value, n) => [xScale.to(value), yScale.to(line.y[n])]);

@@ -1270,8 +1270,8 @@ globalThis.specroofPage = (() => {
     draw(
       "round",
       {
-        x: { names: bars.map(({ name }) => name) },
-        y: { title: "time (ms)", range: [0, Math.max(total_s, plain_s * tokens) * 1.15e3] },
+        x: { title: "time (ms)", range: [0, Math.max(total_s, plain_s * tokens) * 1.25e3] },
+        y: { names: bars.map(({ name }) => name).reverse() },
         bars: bars.map(({ name, from: low_s, to: high_s, part_s, color }) => ({
           name,
           from: low_s * 1e3,
@@ -1572,7 +1572,7 @@ globalThis.specroofPage = (() => {
         ...(engine ? [] : [["", "none", true]]),
         ...[...new Set(cells.map((other) => other.engine))].map((name) => [
           name,
-          `${engineWords(name)}${name === "ideal" || cells.find((other) => other.engine === name).fitted ? "" : " (generic kernels)"}`,
+          `${engineWords(name)}${name === "ideal" || cells.find((other) => other.engine === name).fitted ? "" : " (generic)"}`,
         ]),
       ],
       engine,

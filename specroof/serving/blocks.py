@@ -323,8 +323,7 @@ def _cached_bytes(
     """
     target, blocks = need.target, np.ceil(tokens / block)
     whole, windows, _ = _padding(need)
-    if "compressed" in need.model.kernels:
-        # Entries of its layers stand for several tokens: counted as stored, without blocks.
+    if not target.by_token:
         held = need.target.sequence_bytes(tokens) - target.state_bytes
     else:
         held = whole * target.token_bytes * block * blocks

@@ -380,9 +380,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
             server, facts, rest, own, copies, ranks=need.ranks, fixed_bytes=fixed
         )
     caches = np.asarray(rest - states)
-    if "compressed" in need.model.kernels:
-        # Entries of a compressed cache, which each request has.
-        one = need.stored_bytes(held)
+    if not need.target.by_token:
+        one = need.stored_bytes(held) - (need.target.state_bytes if recurrent else 0.0)
         limits["cache"] = caches / one
     else:
         # Tokens are dropped in steps, a page behind the longest window: the pool has one.

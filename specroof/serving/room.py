@@ -1,5 +1,6 @@
 """The memory request that a framework's rules take, and the memory plan that they return."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -32,7 +33,10 @@ class Footprint:
     weight_bytes
         Stored once.
     token_bytes
-        Of one cached token, in all layers that see the whole context.
+        Of one more cached token, in all layers whose cache grows with the whole context.
+    by_token
+        Whether a cached token takes as much as any other there; if not, as where some are dropped
+        or share an entry, a request is counted with what it stores.
     windows
         Layers that see a window, and the bytes of one cached token in all of them, by the window.
     state_bytes
@@ -49,6 +53,7 @@ class Footprint:
 
     weight_bytes: float
     token_bytes: float
+    by_token: bool
     windows: Mapping[int, tuple[int, float]]
     state_bytes: float
     replay_bytes: float
@@ -104,12 +109,14 @@ def target_footprint(
         none, one = _sequence_bytes(part, placement, options, np.array([0.0, 1.0])).tolist()
         layers = sum(count for count, core in part.counted_cores if core.cache_kind == "tokens")
         windows[window] = (layers, one - none)
-    ends = _sequence_bytes(whole, placement, options, np.array([_LONG, 2 * _LONG]))
+    lengths = np.array([0.0, _LONG, 2 * _LONG])
+    none, one, two = _sequence_bytes(whole, placement, options, lengths).tolist()
     n_recurrent = sum(count for count, core in model.counted_cores if core.cache_kind == "state")
     replayed = replay_storage(model) if n_recurrent else []
     return Footprint(
         weight_bytes=float(device_bytes(weights, placement, 0)),
-        token_bytes=float(ends[1] - ends[0]) / _LONG,
+        token_bytes=(two - one) / _LONG,
+        by_token=math.isclose(one - none, two - one),
         windows=windows,
         state_bytes=float(everything(0.0)),
         replay_bytes=float(device_bytes(replayed, placement, groups)),
