@@ -385,9 +385,9 @@ def test_drafters_are_added_changed_and_removed(page: Opened) -> None:
         page.chosen(f".drafter >> nth=3 >> .{name}", value)
         check(page)
     last = boxes.nth(3)
-    last.locator(".depth").focus()
+    last.get_by_role("slider", name="Measured at a draft length of").focus()
     page.page.keyboard.press("Home")
-    last.locator(".stated").focus()
+    last.get_by_role("slider", name="Tokens per round").focus()
     page.page.keyboard.press("End")
     drafter = page.figures["state"]["drafters"][3]
     assert (drafter["length"], drafter["depth"]) == (2, 1)
@@ -614,6 +614,7 @@ def test_devices_that_hold_the_model_are_chosen_and_never_the_textbook(page: Ope
     assert page.figures["curves"] == [None]
     assert page.page.locator(".chart[data-empty='1']").count() == 6  # each says why
     assert not page.text("command")
+    assert "512 out" in page.chosen("#answer-len", "512").page.locator("#verdict").inner_text()
     page.state(model=MODELS[1], devices=1)
     assert page.figures["state"]["devices"] == 8
     assert "1 device cannot serve it (no room for one request" in page.answer
@@ -675,6 +676,19 @@ def test_a_hostile_name_is_shown_and_runs_nothing(shown: Callable[..., Opened]) 
 # --- how it looks --------------------------------------------------------------------------------
 
 
+#: Labels of charts that stick out of them, or that touch another.
+TOUCHING = """() => {
+  document.querySelectorAll("details").forEach((one) => (one.open = true));
+  return [...document.querySelectorAll(".chart svg")].flatMap((svg) => {
+    const whole = svg.getBoundingClientRect();
+    const boxes = [...svg.querySelectorAll("text")].map((one) => [one.textContent, one.getBoundingClientRect()]);
+    const meet = (a, b) => a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom;
+    return boxes.filter(([text, a], n) => text && (a.left < whole.left || a.right > whole.right ||
+      a.bottom > whole.bottom || boxes.slice(n + 1).some(([other, b]) => other && meet(a, b)))).map(([text]) => text);
+  });
+}"""  # fmt: skip
+
+
 def test_it_fits_and_is_accessible(at: Callable[..., Opened], url: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
     script = (Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
@@ -685,6 +699,7 @@ def test_it_fits_and_is_accessible(at: Callable[..., Opened], url: str) -> None:
             seen.page.emulate_media(color_scheme=scheme)
             assert seen.page.evaluate("document.documentElement.scrollWidth") == width
             assert seen.page.locator(".chart svg").count() == 6
+            assert seen.page.evaluate(TOUCHING) == []
             background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", background))) > 384) == (scheme == "light")
             small = seen.page.evaluate(

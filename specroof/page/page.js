@@ -815,7 +815,7 @@ globalThis.specroofPage = (() => {
 
   /** The load in one line. */
   const loadWords = ({ cell }) =>
-    loadOf(cell)
+    (cell ? loadOf(cell) : hasPrompt())
       ? `${plural(state.batch, "request")} in flight, ${plural(promptLen(), "token")} in${state.hits ? ` (${Math.round(100 * state.hits)} % cached)` : ""}, ${state.answer.toLocaleString("en")} out`
       : `${plural(state.batch, "request")} in flight, ${plural(state.context, "token")} of context each, decoding alone`;
 
@@ -1702,6 +1702,9 @@ globalThis.specroofPage = (() => {
     const box = $("drafter-template").content.firstElementChild.cloneNode(true);
     const the = (name) => box.querySelector(`.${name}`);
     const drafter = () => state.drafters[d];
+    // A label names the first control in it, which is the output.
+    for (const slider of box.querySelectorAll("input"))
+      slider.setAttribute("aria-label", slider.parentElement.firstChild.textContent.trim().replace(":", ""));
     on(the("kind"), "change", refresh, ({ value }) => {
       state.drafters[d] = newDrafter(value, drafter());
       if (state.focus === d) state.length = null;
