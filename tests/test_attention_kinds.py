@@ -29,6 +29,7 @@ from specroof.architecture.base import (
     PassSettings,
     cache_only,
 )
+from specroof.architecture.draft_heads import usual_eagle3
 from specroof.architecture.model import Architecture, Layer
 from specroof.arrays import Array
 from specroof.catalog import hardware_names
@@ -154,6 +155,8 @@ def test_a_new_kind_needs_its_file_alone() -> None:
     kept = target_footprint(toy, Placement())
     assert (kept.windows, kept.token_bytes) == ({20: (36, 36 * 96)}, 0)
     assert "1 ring_attention" in head_drafter("mtp").describe(toy)
+    drafter = usual_eagle3(with_cores(replace(RING, slots=0, kernel="block_sparse")))
+    assert [core.heads for _, core in drafter.model.counted_cores] == [RING.heads]
 
 
 class ThinnedAttention(GroupedQueryAttention):

@@ -662,7 +662,9 @@ def _head_shape(target: Architecture) -> DraftShape:
     heads = (max(size // _HEAD_DIM, 1), min(_KV_HEADS, max(size // _HEAD_DIM, 1)), _HEAD_DIM)
     for _, block in target.counted_blocks:
         core = block.core
-        if core and core.kernel == "heads" and core.cache_kind == "tokens" and not core.window_len:
+        if core is None or core.cache_kind != "tokens" or core.window_len:
+            continue
+        if core.kernel == "heads" or core.heads.n_kv_heads > 1:  # one may be a latent for all
             heads = core.heads
     return DraftShape(size, *heads, width=_dense_width(target) or _EAGLE_WIDTH * size)
 
