@@ -165,14 +165,6 @@ def test_a_chip_without_a_price_leaves_prices_of_an_overview_open() -> None:
     assert not curve.worth_measuring.any()  # nothing was measured
 
 
-def test_a_curve_of_other_loads_fills_no_overview() -> None:
-    seen = overview("model", "chip")
-    before = seen.best_speedup.copy()
-    part = {"context_len": np.array([4096.0]), "batch_size": np.array([2.0])}
-    seen.fill(part)
-    assert seen.best_speedup.tolist() == before.tolist()
-
-
 @pytest.mark.usefixtures("asked_for_validated")
 def test_answers_say_what_they_hold() -> None:
     found = specroof.validate()
