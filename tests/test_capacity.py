@@ -1,6 +1,8 @@
 """How many requests a server runs, counted by hand for each kind of model and server."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +30,7 @@ from specroof.frameworks import LOCAL_FRAMEWORKS, release
 from specroof.hardware.engine import EngineProfile, ServerSettings
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment, Setup, engine_setup
+from specroof.parsers import parse_config
 from specroof.serving.blocks import _lookahead, padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
@@ -392,9 +395,15 @@ def test_a_state_that_no_config_states_is_in_the_format_of_the_server() -> None:
     ("model", "server", "chip", "placement", "allowed"), rows("values", "whole_blocks")
 )
 def test_devices_do_not_cut_blocks_of_fp8_weights(
-    model: str, server: str, chip: str, placement: dict[str, int], allowed: str | None
-) -> None:
+    model: Any, server: str, chip: str, placement: dict[str, int], allowed: str | None,
+    model_configs_folder: Path,
+) -> None:  # fmt: skip
     asked: dict[str, Any] = {"framework": server, "context_len": 64, **placement}
+    if "with" in model:
+        name, _, width = model.split()
+        path = model_configs_folder / f"{name.replace('/', '--')}.json"
+        config = json.loads(path.read_text()) | {"moe_intermediate_size": int(width)}
+        model = parse_config(json.dumps(config), source="a config")
     if allowed is None:
         assert specroof.capacity(model, chip, **asked).rows
     else:

@@ -235,6 +235,7 @@ def test_index_keys_do_not_divide_where_keys_and_values_do() -> None:
     assert costs(M3, 1, 1, 0)[0].shard == Shard("attention", 4, 4, 1)  # whose heads do
     parts = [part for part in storage(of_cores((M3, 2)), 1000.0) if part.sequence_bytes > 0]
     stored = {part.shard: float(part.sequence_bytes) for part in parts}
+    assert [part.weight_bytes for part in parts] == [0, 0]
     assert stored == {ATTENTION_REPLICATED: 2 * 256_000, cache_only(4): 2 * 2_048_000}
     assert kept(M3, 1000).repeated_bytes == 256_000
     assert kv_bytes_per_token(of_cores((M3, 2))) == 2 * 2304

@@ -413,6 +413,7 @@ def largest_load(
 
     Counts
         with the same seed at each rate: gaps shrink together, so that a higher rate is no better.
+        Between the ends, powers of 1.01 alone: whatever is looked at before, the same is found.
         None where a hundredth of the least rate, or one client, is too much for all lengths.
     """
     least = min(load.rate, default=1.0)
@@ -444,10 +445,10 @@ def largest_load(
                 continue
         if meets(high, drafts):
             low = high
-        while high > low * (1 + _RATE_WITHIN):
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if meets(middle, drafts) else (low, middle)
-        found = low, drafts
+        step = math.log1p(_RATE_WITHIN)
+        between = range(math.floor(math.log(low) / step) + 1, math.ceil(math.log(high) / step))
+        enough = bisect_left(between, True, key=lambda n: not meets(math.exp(n * step), drafts))
+        found = (math.exp(between[enough - 1] * step) if enough else low), drafts
     return found
 
 

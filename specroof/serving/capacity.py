@@ -436,7 +436,8 @@ def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
         for width, block in widths:
             if degree == 1 or not any(block) or width % (degree * max(block)) == 0:
                 continue
-            over = [n for n in range(1, tensor) if tensor % n == 0 == width % (n * max(block))]
+            cuts = [n for n in range(2, tensor) if tensor % n == 0 == width % (n * max(block))]
+            over = [1, *cuts]
             allowed = f"tensor_parallel of {', '.join(map(str, over))}"
             if what == "experts":
                 groups = [str(tensor // n) for n in reversed(over)]
