@@ -34,7 +34,8 @@ from specroof.parsers import parse_config
 from specroof.serving.blocks import _lookahead, padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
 from specroof.serving.room import draft_footprint
-from specroof.serving.workload import Workload
+from specroof.serving.served import reserved_len
+from specroof.serving.workload import Load, Workload, trace
 from tables import present, refusal, rows
 
 FRAMEWORKS = (*MANY, *LOCAL_FRAMEWORKS, "ideal")
@@ -882,3 +883,12 @@ def test_slots_ahead_are_those_of_vllm(kind: str | None, ahead: int) -> None:
     # vLLM 0.33.0, config/vllm.py:626, num_lookahead_tokens
     need: Any = SimpleNamespace(kind=kind, facts=release("vllm@0.33"))
     assert _lookahead(need, np.array([0.0, 3.0]))[1] == ahead
+
+
+def test_nothing_is_reserved_for_answers_whose_end_is_guessed() -> None:
+    setup = engine_setup(specroof.load_hardware("h100"), "sglang", None, None)
+    asked, answers = Load([8], [1500], Workload(1000, 1000)), trace([0.0], [1000], [1000])
+    for most_len, kept in ((None, 500), (np.array([2000.0]), 0)):
+        assert (
+            reserved_len(setup, replace(asked, trace=replace(answers, most_len=most_len))) == kept
+        )

@@ -22,7 +22,7 @@ from specroof.latency.model import Work
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, _axis, pass_prices
-from specroof.serving.played import Memory, joined, play, steady_rounds
+from specroof.serving.played import Memory, _ratio_after_loss, joined, play, steady_rounds
 from specroof.serving.workload import (
     Requests,
     Workload,
@@ -748,3 +748,12 @@ def test_points_of_a_grid_reach_its_ends_in_steps(
     assert not whole or np.all(points == np.rint(points))
     assert np.all(np.diff(points) > 0)
     assert first * step ** (len(points) - 2) < last * (1 + 1e-9)  # no more than that takes
+
+
+def test_what_is_reserved_after_a_loss_is_the_share_that_answers_have_made_and_20_rounds_more() -> (
+    None
+):
+    # 6 and 3 tokens of 91 and 31 are made.
+    contexts, first_len, bound_len = [(0, 15.0), (1, 22.0)], [10.0, 20.0], [100.0, 50.0]
+    assert _ratio_after_loss(contexts, first_len, bound_len) == (6 + 3 + 2 * 20) / (91 + 31 + 1)
+    assert _ratio_after_loss(contexts[:1], first_len, [30.0]) == 1

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from specroof import load_drafter, load_hardware, load_model, speedup_curve
+from specroof import load_drafter, load_hardware, load_model, load_profile, speedup_curve
 from specroof.acceptance import (
     Acceptance,
     acceptance_from_length,
@@ -34,7 +34,7 @@ from specroof.latency.setup import Deployment, engine_setup
 from specroof.speedup import curve as axes
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, drafting_gain, grid_axes
 from specroof.speedup.overview import Overview, _thinned
-from specroof.speedup.result import SpeedupCurve
+from specroof.speedup.result import SpeedupCurve, tokens_spread
 from strategies import (
     acceptances,
     architectures,
@@ -530,3 +530,32 @@ def test_beyond_the_contexts_of_its_acceptance_nobody_knows_what_one_draft_gains
     one = curve(drafter, max_draft_len=1, **grid)
     assert one.acceptance_unknown.tolist() == [[True, True], [False, False]]
     assert not curve(drafter, max_draft_len=0, **grid).acceptance_unknown.any()
+
+
+def test_the_band_of_acceptance_by_context_is_that_of_each_context() -> None:
+    stem, drafts, contexts = "qwen3.5-27b/dflash/longbench-qasper-", np.arange(4), [1024.0, 2000.0]
+    measured = {1024: "1k", 4096: "4k"}
+    accepted = context_acceptance(
+        {at: load_profile(stem + name).acceptance() for at, name in measured.items()}
+    )
+    setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    curve = axes.decoding_curve(
+        served, ideal_drafter(), accepted, [1], context_len=contexts, max_draft_len=3
+    )
+    for row, context in enumerate(contexts):  # what is below differs from what is above
+        ends = tokens_spread(accepted.at_context(context), drafts)
+        assert np.array([end[row, 0] for end in curve.spread]) == pytest.approx(np.array(ends))
+
+
+def test_a_local_draft_model_reads_a_token_more_after_rounds_of_all_drafts() -> None:
+    def seconds(_served: Any, forward: ForwardPass, *_: Any, **__: Any) -> Any:
+        return np.asarray({1.0: 1.0, 2.0: 5.0}[float(forward.query_len)])
+
+    drafter, drafts = load_drafter("model,config=Qwen/Qwen3-0.6B,accept=0.9"), np.array([1, 2])
+    setup = engine_setup(load_hardware("rtx-4090"), "llama.cpp", None, None)
+    served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    proposed = axes.proposals(drafter, constant_acceptance(0.9), drafts)
+    load, target_s = (np.array(100.0), np.array(1.0), drafts), (np.array(1.0), np.array(1.0))
+    found = axes.draft_time(served, drafter, proposed, load, target_s, seconds)
+    assert found.serial_s == pytest.approx([1 + 0.9 * 4, 1 + 0.81 * 4 + 1])

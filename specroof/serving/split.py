@@ -186,7 +186,7 @@ class PromptTimes:
         each = np.asarray(per_s, dtype=np.float64) / self.workers
         more_s = (self.full_s - self.alone_s) / max(self.most - 1, 1.0)
         busy = each * self.full_s / self.most
-        found = np.minimum(busy * others, 1.0)
+        found = busy * others
         with np.errstate(divide="ignore", invalid="ignore"):
             came = each * (self.alone_s - more_s) / (1 - each * more_s)
             together = np.where(each * more_s < 1, np.clip(came, 1.0, self.most), self.most)
