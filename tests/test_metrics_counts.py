@@ -697,3 +697,9 @@ def test_what_no_server_is_asked_is_refused_unrepeated(
     with pytest.raises(OptionError, match=said) as refusal:
         metrics_pages([place], wait_s=0, headers=headers)
     assert "secret" not in str(refusal.value)
+
+
+def test_rounds_that_draft_accept_no_more_than_all_of_their_drafts() -> None:
+    some = replace(seen(vllm_page(LIFE), vllm_page(LATER)), survival=(0.8, 0.35), drafted_frac=0.7)
+    some = replace(some, draft_len=2.0, longest=2)
+    assert acceptance_of(some).survival([1, 2]) == pytest.approx([1, 0.5])  # not 8/7

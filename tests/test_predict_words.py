@@ -143,7 +143,7 @@ def test_heads_that_a_model_lacks_are_said(model: str, drafter: str, warned: boo
     answers: list[Any] = [predict(model, "b200", drafters=drafter, max_draft_len=1)]
     if warned:  # in every question
         answers += [
-            advise(model, "b200", drafters=drafter, choose_draft_len=1, **load),
+            advise(model, "b200", drafters=drafter, draft_len=1, **load),
             frontier(model, "b200", drafters=drafter, max_draft_len=1, batch_size=1),
             worth(model, "b200", drafter=drafter, draft_len=2),
             breakeven(model, "b200", drafter=drafter, draft_len=1),

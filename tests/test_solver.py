@@ -545,7 +545,8 @@ def test_the_band_of_acceptance_by_context_is_that_of_each_context() -> None:
     )
     for row, context in enumerate(contexts):  # what is below differs from what is above
         ends = tokens_spread(accepted.at_context(context), drafts)
-        assert np.array([end[row, 0] for end in curve.spread]) == pytest.approx(np.array(ends))
+        found = np.stack(curve.spread)[:, row, 0]
+        assert found == pytest.approx(np.array(ends))
 
 
 def test_a_local_draft_model_reads_a_token_more_after_rounds_of_all_drafts() -> None:
