@@ -5,7 +5,6 @@
 
 import os
 import random
-import re
 from collections.abc import Sequence
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -26,7 +25,6 @@ from specroof import (
     worth,
 )
 from specroof.arrays import Array
-from specroof.cli.mcp import Tool, questions, reply, request_schema
 from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import STEADY_NOTE
 from specroof.outcomes.rows import LoadRow
@@ -300,26 +298,6 @@ def test_a_study_says_the_same(seed: int) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(DRAWS))
-def test_the_mcp_server_says_what_python_says(seed: int) -> None:
-    asked, load, drafter, _ = drawn(seed)
-    tools = {
-        name: Tool(row, request_schema(row.question))
-        for name, row in questions(can_read=False).items()
-    }
-    words: dict[str, Any] = {**asked, **load, "drafters": drafter}
-    calls: dict[str, Any] = {"predict": predict, "frontier": frontier}
-    if "batch_size" not in load:
-        calls |= {"advise": advise}
-    for name, call in calls.items():
-        answer = reply(tools, name, words)
-        if answer["is_error"]:
-            with pytest.raises(OptionError, match=re.escape(answer["text"])):
-                call(**words)
-        else:
-            assert answer["structured_content"] == call(**words).to_dict()
-
-
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "Qwen/Qwen3.5-27B"])
 def test_the_page_has_the_room_of_a_prediction(model: str, engine: str) -> None:
@@ -457,12 +435,3 @@ def test_lengths_that_are_not_played_would_not_have_won(seed: int) -> None:
     assert not chosen["tried"] or max(chosen["speedup"], 1.0) == pytest.approx(
         max(best, 1.0), rel=2e-3
     )
-
-
-def test_without_drafts_requests_are_played_too() -> None:
-    asked: dict[str, Any] = {"input_len": 1000, "output_len": 100, "concurrency": 8}
-    plain, drafted = (
-        predict("Qwen/Qwen3-8B", "h100", drafters="ideal", max_draft_len=most, **asked).end_to_end
-        for most in (0, 1)
-    )
-    assert plain[0].tokens_per_s[0, 0, 0] == pytest.approx(drafted[0].tokens_per_s[0, 0, 0])

@@ -3,17 +3,14 @@
 import json
 import os
 import random
-import re
 import shlex
 from itertools import pairwise, takewhile
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from server_pages import Life, sglang_page, vllm_page
-from specroof import OptionError, advise, doctor
+from specroof import OptionError, advise
 from specroof.policies.schedule import drafts_at
 from specroof.quantities import ranges_spelt
 from specroof.questions.advise import Advice
@@ -188,60 +185,3 @@ def test_limits_that_are_raised_are_in_the_flags_of_the_server(advice: Advice) -
             # On average fewer run than may at a time: a run fills and drains.
             assert row.default.running <= row.running or row.draft_len
             assert row.default.running <= min(chip.raised["running"])
-
-
-def test_no_note_contradicts_the_figures(advice: Advice) -> None:
-    found, (chip,) = advice.to_dict(), advice.chips
-    notes, text = [*found["warnings"], *found["notes"]], " ".join(advice.text().split())
-    has_band = ["tried_speedup" in row.bands for row in chip.rows if row.tried_draft_len]
-    assert any(has_band) or "likely" not in text
-    if any(re.search(r"80% of \d+ measured speedups", note) for note in notes):
-        assert any(has_band)
-    for note in notes:
-        if reached := re.match(r"a (TTFT|TPOT) of (\S+) ms is out of reach: the least is", note):
-            name = f"{reached[1].lower()}_s"
-            assert all(1e3 * row[name] > float(reached[2]) for row in advised(found))
-            assert found["choice"]["best"] is None or 1e3 * found["choice"]["best"][name] <= float(
-                reached[2]
-            )
-        if most := re.match(r"a speedup of (\S+) is out of reach", note):
-            assert all(row["tried_speedup"] < float(most[1]) for row in advised(found))
-        if held := re.match(r"with speculation this server holds at most (\d+) request", note):
-            room = found["case"]["capacity"]["speculative"]["largest_batch"]
-            (stop,) = (int(word) for word in re.findall(r"never reaches the (\d+) ", note))
-            assert int(held[1]) == room < stop
-            assert drafts_at(found["choice"]["schedule"], stop) == 0
-    waits = {f"{row.concurrency:g}" for row in chip.rows if row.waits}
-    told = re.search(r"at ([\d, ]+) in flight the first token comes later", text)
-    assert {*told[1].split(", ")} == waits if told else not waits
-
-
-@pytest.mark.parametrize("seed", range(DRAWS))
-def test_what_doctor_recommends_is_in_its_schedule_and_flags(seed: int, tmp_path: Path) -> None:
-    # A drawn server: its load, its framework, its drafts.
-    rng = random.Random(seed)
-    first = rng.uniform(0.1, 0.95)
-    survival = tuple(first ** (depth + 1) for depth in range(rng.choice([1, 3, 5])))
-    life = Life(1000.0, running=float(rng.choice([1, 6, 40, 58, 120])), survival=survival)
-    page = tmp_path / f"{seed}.txt"
-    page.write_text(rng.choice([vllm_page, sglang_page])(life))
-    kind = rng.choice(["eagle3", "mtp", "dflash", "ngram", "model"])
-    model = rng.choice(["Qwen/Qwen3-8B", "Qwen/Qwen3.5-9B"])
-    chip = rng.choice(["h100", "b200"])
-    sizes = ",config=Qwen/Qwen3-0.6B" if kind == "model" else ""
-    found = doctor(model, chip, pages=page, drafter=kind + sizes, served_name=None)
-    change, flags = found.change, found.flags
-    if change is None:
-        assert flags is None
-        return
-    drafts = change.recommended.draft_len
-    assert drafts_at(change.schedule, change.running) == drafts
-    said = found.advice[0]
-    if drafts and change.now is not None and drafts != change.now.draft_len:
-        assert f"K={drafts} " in said
-    if flags is not None:
-        files = dict(flags.files)
-        told = length_in_flags(flags.framework, flags.text, files, change.running)
-        assert told == drafts
-    elif drafts:
-        assert any(note.startswith("no flags") for note in found.notes)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -94,7 +95,12 @@ def test_a_server_is_predicted_with_what_it_counted(saved: Any) -> None:
     told = found.to_dict()["choice"]["change"]
     assert told["best"]["speedup"] == change.best.speedup
     assert told["now"]["draft_len"] == 5
-    assert '"method": "eagle3"' in found.flags.text
+    config = json.loads(shlex.split(found.flags.text)[1])
+    usual = [[1, 40, config["num_speculative_tokens"]]]
+    table = config.get("num_speculative_tokens_per_batch_size", usual)
+    drafts = change.recommended.draft_len
+    assert (config["method"], drafts_at(table, 40)) == ("eagle3", drafts)
+    assert f"K={drafts} " in found.advice[0]
     assert "served by vllm" in repr(found)
 
 

@@ -149,22 +149,6 @@ def test_an_engine_that_a_chip_lacks_is_left_out_of_the_page(tmp_path: Path) -> 
     assert list(found.section("Qwen/Qwen3-8B", "b200").cells) == [("ideal", 1)]
 
 
-def test_a_chip_without_a_price_leaves_prices_of_an_overview_open() -> None:
-    chip, drafter = load_hardware("b200"), load_drafter("ideal")
-    curve = speedup_curve(MODEL, chip, drafter=drafter, batch_size=[1, 8], context_len=4096)
-    axes = {"context_len": curve.context_len, "batch_size": curve.batch_size}
-    empty: dict[str, Any] = {
-        name: np.zeros((1, 2))
-        for name in ("best_draft_len", "best_speedup", "tokens_per_s", "drafts_run", "pays")
-    }
-    seen = replace(overview("model", "chip"), **empty)
-    part = axes | dict.fromkeys(empty, curve.best_speedup)
-    seen.fill({**part, "usd_per_million_tokens": None})
-    assert seen.best_speedup.tolist() == curve.best_speedup.tolist()
-    assert seen.usd_per_million_tokens.tolist() == [[0.2, 0.15]]
-    assert not curve.worth_measuring.any()  # nothing was measured
-
-
 @pytest.mark.usefixtures("asked_for_validated")
 def test_answers_say_what_they_hold() -> None:
     found = specroof.validate()
@@ -267,11 +251,14 @@ def test_a_map_of_many_cells_is_read_by_its_colours() -> None:
             max_draft_len=2,
         )  # fmt: skip
         assert len(plot_best_draft_len_map(curve).axes[0].texts) == numbers
+        assert not curve.worth_measuring.any()  # nothing was measured
 
 
 def test_a_rate_that_no_target_explains_is_that_of_the_most_certain_one() -> None:
     certain = replace(constant_acceptance(0.9999), temperature=1.0, rule="exact")
     assert 0.9999 <= float(resampled_acceptance(certain, 0.5).survival(1)) <= 1
+    kept = resampled_acceptance(replace(certain, rule="rejection"), 0.5, "rejection")
+    assert 0.999 < kept.survival(1) <= 1
 
 
 def test_more_values_than_any_grid_holds_are_not_listed() -> None:
@@ -280,9 +267,11 @@ def test_more_values_than_any_grid_holds_are_not_listed() -> None:
 
 
 def test_a_drafter_of_unknown_size_takes_no_memory_and_says_so() -> None:
-    found = specroof.capacity(
-        QWEN, "h100", context_len=1000, drafters="autoregressive,accept=0.5,cost=0.1"
-    )
+    spec = "autoregressive,accept=0.5,cost=0.1"
+    found = specroof.capacity(QWEN, "h100", context_len=1000, drafters=spec)
+    plain, drafting = found.rows
+    assert plain.weight_bytes == drafting.weight_bytes
+    assert drafting.draft_weight_bytes is None
     assert any("its size is unknown" in note for note in found.notes)
 
 
@@ -486,12 +475,6 @@ def test_a_page_of_all_models_packs_a_model_and_another_one_a_chip_as_well() -> 
     assert len(single) == 4
 
 
-def test_an_acceptance_that_no_usual_target_allows_is_of_a_nearly_certain_one() -> None:
-    known = replace(constant_acceptance(0.9999), temperature=1.0, rule="rejection")
-    colder = resampled_acceptance(known, 0.5, "rejection")
-    assert 0.999 < colder.survival(1) <= 1
-
-
 def test_a_training_is_on_devices_without_the_power_cap() -> None:
     asked: Any = {"samples": 100_000, "concurrency": 8, "input_len": 512, "output_len": 128}
     free, capped = (
@@ -514,13 +497,6 @@ def test_policies_stand_in_the_text_of_advice_and_leave_targets_alone() -> None:
     one, held = answers
     assert all(row.policy in str(one) for row in one.policies.rows)
     assert len(held.notes) > len(one.notes)
-
-
-def test_a_drafter_of_unknown_size_has_no_memory_and_says_so() -> None:
-    spec = "autoregressive,accept=0.7,cost=0.1"
-    plain, drafting = specroof.capacity(MODEL, "h100", drafters=spec).rows
-    assert plain.weight_bytes == drafting.weight_bytes
-    assert drafting.draft_weight_bytes is None
 
 
 def test_a_rate_beyond_the_server_has_no_least_acceptance() -> None:

@@ -25,7 +25,6 @@ from fuzzing import bounded
 from specroof import OptionError, OutputError, read_results, write_sweep
 from specroof.errors import CatalogError, SpecroofError
 from specroof.questions.sweep import study_of
-from specroof.speedup.overview import Overview
 from specroof.sweeps import run as workers
 from specroof.sweeps.run import MANIFEST
 from tables import rows
@@ -227,19 +226,11 @@ def test_a_damaged_record_is_computed_again(
     assert contents(tmp_path / "out") == whole
 
 
-BEYOND_FLOATS = {"best_speedup": [[10**400, 1], [1, 1]]}
-
-
-@pytest.mark.parametrize("damage", [rows("damages", "overviews")[0], BEYOND_FLOATS], ids=repr)
 def test_a_damaged_overview_is_refused_and_computed_again(
-    tmp_path: Path, whole: dict[str, bytes], damage: dict[str, Any]
+    tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     manifest = json.loads(whole[MANIFEST])
-    good = manifest["partitions"][0]["overviews"][0]
-    assert Overview.from_dict(good).to_dict() == good
-    good.update(damage)
-    with pytest.raises(ValueError):  # noqa: PT011 - of numpy, or ours
-        Overview.from_dict(good)
+    manifest["partitions"][0]["overviews"][0]["best_speedup"] = [[10**400, 1], [1, 1]]
     fill(tmp_path / "out", whole | {MANIFEST: json.dumps(manifest).encode()})
     with pytest.raises(CatalogError, match=r"manifest\.json: an overview"):
         read_results(tmp_path / "out").plot()
