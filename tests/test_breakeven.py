@@ -346,43 +346,34 @@ def given_value(drafter: Drafter, parameter: str, value: float, drafts: int) -> 
     st.sampled_from(["accept", "accept-length", "cost"]),
     st.sampled_from([None, 1, 3]),
     st.floats(1.0, 1.6),
-    st.sampled_from([(BATCH, 1e-9), (CLIENTS, 2e-3), (ARRIVALS, 1e-2)]),
 )
-@example("eagle3,accept=0.7", "cost", None, 1.125, (ARRIVALS, 1e-2))  # best of 1, of 2 when steady
-@example("eagle3,accept=0.7", "accept", 1, 1.1362822715971064, (CLIENTS, 2e-3))  # a jump of 0.7%
-@example("eagle3,accept=0.7", "accept-length", 3, 1.2, (BATCH, 1e-9))
-@example("block,cost=0.2,drafts=7,accept=0.7", "cost", 3, 1.2, (BATCH, 1e-9))
+@example("eagle3,accept=0.7", "accept-length", 3, 1.2)
+@example("block,cost=0.2,drafts=7,accept=0.7", "cost", 3, 1.2)
 @settings(max_examples=12, deadline=None)
 def test_what_is_found_gives_the_wish_and_more_takes_more(
-    spec: str, parameter: str, drafts: int | None, speedup: float, load: tuple[Load, float]
+    spec: str, parameter: str, drafts: int | None, speedup: float
 ) -> None:
-    case, drafter = case_of(load[0]), load_drafter(spec)
+    case, drafter = case_of(BATCH), load_drafter(spec)
     wish = Wish(max_draft_len=3, draft_len=drafts, speedup=speedup)
     found, harder = (
         solve(case, drafter, parameter, replace(wish, speedup=wanted))
         for wanted in (speedup, 1.1 * speedup)
     )
 
-    def played(value: float) -> tuple[float, int]:
+    def gained(value: float) -> tuple[float, int]:
         takes = given_value(drafter, parameter, value, drafts or 1)
         there = outcomes(case, takes, max_draft_len=3, draft_lens=[drafts] if drafts else [])
         gains, made = drafting_gain(there.curve, drafts)
         return float(gains[0, 0]), int(made[0, 0])
 
     assert found.ceiling == harder.ceiling
-    assert found.ceiling == pytest.approx(played(EASIEST.get(parameter, (drafts or 1) + 1.0))[0])
+    assert found.ceiling == pytest.approx(gained(EASIEST.get(parameter, (drafts or 1) + 1.0))[0])
     if found.value is None or harder.value is None:
         assert harder.answer == "never"
         assert harder.ceiling < 1.1 * speedup
         return
-    gain, made = played(found.value)
     if found.answer == "at":
-        assert made == found.draft_len
-        assert gain == pytest.approx(speedup, rel=max(load[1], 1e-2 * (load[0] is CLIENTS)))
-        if gain != pytest.approx(speedup, rel=load[1]):
-            # What is played jumps there, as rounds end together: a value 2% off has it behind.
-            sides = [played(found.value * change)[0] for change in (0.98, 1.02)]
-            assert min(*sides, gain) < speedup < max(*sides, gain)
+        assert gained(found.value) == (pytest.approx(speedup, rel=1e-9), found.draft_len)
     assert (found.value >= harder.value) if parameter == "cost" else (found.value <= harder.value)
 
 

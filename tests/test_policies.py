@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +35,6 @@ from specroof.policies.schedule import (
     best_schedule,
     drafts_at,
     fitting_schedule,
-    held_drafts,
 )
 from specroof.questions.advised_loads import Mix, TrafficFile
 from specroof.questions.traffic import parse_traffic, traffic_of
@@ -82,14 +81,6 @@ def test_the_verdict_is_that_of_the_band_around_the_best() -> None:
     assert (found.draft_len, found.low, found.high, found.verdict) == (2, 0.9, 1.5, "unclear")
     assert best_choice([1.0, 0.9], low=[1, 0.8], high=[1, 1.1]).verdict == "unclear"
     assert best_choice([1.0, 0.9], low=[1, 0.8], high=[1, 1.1]).draft_len == 0
-
-
-@given(st.floats(0.1, 3), st.floats(0, 2))
-def test_a_band_pays_loses_or_holds_the_least(low: float, width: float) -> None:
-    high = low + width
-    words = {"pays": low > 1, "loses": high < 1, "unclear": low <= 1 <= high}
-    found = best_choice([1.0, low], low=[1.0, low], high=[1.0, high]).verdict
-    assert [word for word, holds in words.items() if holds] == [found]
 
 
 def test_loads_decide_together() -> None:
@@ -294,21 +285,6 @@ def test_no_schedule_of_as_many_ranges_loses_less(
     assert covered == list(range(1, loads[-1] + 1))
 
 
-def test_every_further_range_gains_what_it_takes() -> None:
-    # One range loses 0.56 / 3, two 0.06 / 3, three nothing: the third gains less than 0.03.
-    rates = [[0.5, 0.5, 1.0], [0.94, 1.0, 0.5], [1.0, 0.94, 0.5]]
-    assert len(best_schedule([1, 2, 3], rates)) == 3
-    assert best_schedule([1, 2, 3], rates, least_gain=0.03) == ((1, 1, 2), (2, 3, 0))
-    assert best_schedule([1, 2, 3], rates, least_gain=0.2) == ((1, 3, 0),)
-
-
-def test_loads_that_round_to_one_number_share_its_drafts() -> None:
-    # One draft at 4 loses 0 and 0.1, none 0.5 and 0.
-    found = best_schedule([3.5, 4.4, 8], [[0.5, 1.0], [1.0, 0.9], [1.0, 0.5]])
-    assert found == ((1, 7, 1), (8, 8, 0))
-    assert [drafts_at(found, load) for load in (7.4, 7.6)] == [1, 0]
-
-
 def test_a_length_that_cannot_be_is_never_chosen() -> None:
     rates = [[1.0, 5.0], [1.0, np.nan]]
     assert best_schedule([1, 2], rates) == ((1, 1, 1), (2, 2, 0))
@@ -322,20 +298,6 @@ def test_loads_rise_from_one_and_each_has_a_rate() -> None:
     for rates in ([[1.0, 2.0]], [1.0, 2.0], [[1.0, 2.0], [np.nan, np.nan]]):
         line = refusal(OptionError, best_schedule, [1, 2], rates)
         assert line.startswith("tokens_per_s has shape ")
-
-
-# --- loads that move ------------------------------------------------------------------------------
-
-SCHEDULE = ((1, 16, 5), (17, 64, 2), (65, 256, 0))
-
-
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.floats(0.0, 0.4))
-def test_drafts_that_are_held_are_those_of_a_load_within_the_margin(
-    running: list[int], margin: float
-) -> None:
-    for load, drafts in zip(running, held_drafts(SCHEDULE, running, margin=margin), strict=True):
-        least, most = round(load * (1 - margin)), round(load * (1 + margin))
-        assert drafts in {drafts_at(SCHEDULE, one) for one in (least, load, most)}
 
 
 # --- of a job -------------------------------------------------------------------------------------
@@ -562,30 +524,11 @@ def test_lengths_that_are_refused_at_a_load_are_taken_up_to_it() -> None:
         assert day.gain == pytest.approx(gain - 1)
 
 
-def test_a_schedule_that_is_not_worth_it_is_not_followed() -> None:
-    # At 4 requests no draft is faster by a hair, but so many run only where none is made.
-    rates = [[10.0, 20.0], [30.05, 30.0]]
-    traffic = Traffic((0.5, 2.9), "requests_per_s")
-    day = advised_day(traffic, [1, 4], rates, output_len=10)
-    assert (day.fixed, day.schedule) == (1, ((1, 4, 1),))
-    # With the draft 1 request gives 2 answers a second, 4 give 3.
-    assert day.running == pytest.approx((1.0, 1 + 3 * 0.9))
-
-
 def test_a_schedule_that_agrees_with_no_load_is_followed_from_the_best() -> None:
     # With a draft two requests run, and the schedule says none; without four run, and it says one.
     rates = [[10.0, 40.0], [15.0, 40.0], [40.0, 41.0]]
     day = advised_day(Traffic((4.0,), "requests_per_s"), [1, 2, 4], rates, output_len=10)
     assert day.oracle_gain >= day.gain >= day.fixed_gain
-
-
-def test_lengths_that_cannot_be_are_never_advised() -> None:
-    rates = [[1.0, np.nan, 2.0], [2.0, np.nan, 3.0]]
-    units: tuple[Literal["concurrency", "requests_per_s"], ...] = ("concurrency", "requests_per_s")
-    for unit in units:
-        day = advised_day(Traffic((1.0, 0.0), unit), [1, 2], rates, output_len=1)
-        assert day.fixed == 2
-        assert {k for _, _, k in day.schedule} == {2}
 
 
 YAML = """

@@ -123,13 +123,6 @@ def test_the_readme_states_the_errors_of_served_loads() -> None:
         assert f"median {shares}" in row(f"… vLLM, SGLang, TensorRT-LLM on {chips}")
 
 
-def test_the_roofline_of_other_tools_is_that_of_the_table_of_engines() -> None:
-    engines = re.search(r"^ideal roofline +\d+ +(\S+)", TEXTS[VALIDATING], re.MULTILINE)
-    assert engines
-    others = " ".join(TEXTS["docs/pages/other-tools.md"].split())
-    assert re.search(rf"{engines[1]} of \d+ speedups", others)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/pages/speculation.md"])
 def test_every_command_beside_a_claim_runs(
