@@ -30,38 +30,10 @@ from specroof.outcomes.outcomes import STEADY_NOTE
 from specroof.outcomes.rows import LoadRow
 from specroof.questions.page_loads import BANDS, DECISIONS, FIGURES, PRESETS, QUANTUM
 from specroof.questions.predict import Prediction
+from tables import table
 
-#: What is asked is drawn from: models that fit a device or two, chips, servers of several releases,
-#: the memory that they take, drafters, those that are published with the model (None), requests.
-MODELS: Final = [
-    ("Qwen/Qwen3-8B", 1),
-    ("Qwen/Qwen3-8B", 2),
-    ("Qwen/Qwen3-32B", 2),
-    ("Qwen/Qwen3-30B-A3B", 1),
-    ("meta-llama/Llama-3.1-8B-Instruct", 1),
-    ("openai/gpt-oss-20b", 1),
-]
-CHIPS: Final = ["h100", "h200", "b200", "mi300x"]
-SERVERS: Final = [
-    *("vllm", "vllm", "vllm@0.24", "vllm@0.19"),
-    *("sglang", "sglang", "sglang@0.5.14", "sglang@0.5.9", "tensorrt-llm", "tensorrt-llm@1.2"),
-]
-MEMORY: Final = [{}, {}, {}, {"memory": 0.5}, {"memory": 0.3, "running": 24}]
-DRAFTERS: Final = [
-    *("eagle3", "model,config=Qwen/Qwen3-0.6B", "block,cost=0.2,drafts=5", "ngram", None),
-]
-SIZES: Final = [(2000, 500), (300, 900), (8000, 200), (30_000, 400)]
-#: Those of 256 and more are beyond memory for long prompts. Workers of their own decode on as many
-#: devices as one server has.
-LOADS: Final[list[dict[str, Any]]] = [
-    *({"concurrency": clients} for clients in (1, 8, 40, 64, 100, 256)),
-    {"rate": 0.5},
-    {"rate": 3.0},
-    {"rate": 12.0},  # which some of these servers do not keep up with
-    {"context_len": 4096, "batch_size": 16},
-    {"concurrency": 24, "prefill": "1x{}", "decode": "1x{}"},
-    {"concurrency": 200, "prefill": "2x{}", "decode": "1x{}"},
-]
+#: What is asked is drawn from.
+DRAWN: Final = table("drawn_set_ups")
 DRAWS: Final = int(os.environ.get("SPECROOF_DRAWS", "8"))
 
 
@@ -80,21 +52,21 @@ FIGURES_OF_ALL: Final = ("tokens_per_s", "ttft_s", "tpot_s", "usd_per_million_to
 
 def drawn(seed: int) -> Draw:
     draw = random.Random(seed)
-    model, devices = draw.choice(MODELS)
-    spec, drafts = draw.choice(DRAFTERS), draw.choice([1, 2, 3, 5])
+    model, devices = draw.choice(DRAWN["models"])
+    spec, drafts = draw.choice(DRAWN["drafters"]), draw.choice([1, 2, 3, 5])
     if spec and "config" in spec and "Qwen" not in model:
         spec = "eagle3"
     length = round(1 + draw.uniform(0.3, 0.8) * drafts, 2)
     asked: dict[str, Any] = {
         "model": model,
-        "hardware": draw.choice(CHIPS),
-        "framework": draw.choice(SERVERS),
+        "hardware": draw.choice(DRAWN["chips"]),
+        "framework": draw.choice(DRAWN["servers"]),
         "tensor_parallel": devices,
-        "server": draw.choice(MEMORY),
+        "server": draw.choice(DRAWN["memory"]),
     }
     if asked["hardware"] == "mi300x" and "tensorrt" in asked["framework"]:  # which it has not
         asked["hardware"] = "h100"
-    load, (prompt, answer) = dict(draw.choice(LOADS)), draw.choice(SIZES)
+    load, (prompt, answer) = dict(draw.choice(DRAWN["loads"])), draw.choice(DRAWN["sizes"])
     if "context_len" not in load:
         load |= {"input_len": prompt, "output_len": answer}
     if "rate" in load:
@@ -111,7 +83,7 @@ def on_one_server(seed: int) -> Draw:
     """Return a draw whose workers are one server; what is asked of it has its own load."""
     draw = drawn(seed)
     split = {"prefill", "decode"} & {*draw.load}
-    devices = dict(MODELS)[draw.asked["model"]]
+    devices = dict(DRAWN["models"])[draw.asked["model"]]
     load = {name: one for name, one in draw.load.items() if name not in split}
     return draw._replace(asked={"tensor_parallel": devices} | draw.asked, load=load)
 

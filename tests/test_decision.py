@@ -14,25 +14,10 @@ from specroof import OptionError, advise
 from specroof.policies.schedule import drafts_at
 from specroof.quantities import ranges_spelt
 from specroof.questions.advise import Advice
+from tables import rows
 
-#: Devices that hold each model, whichever chip is drawn.
-MODELS = {
-    "Qwen/Qwen3-8B": 1,
-    "Qwen/Qwen3-32B-FP8": 2,
-    "Qwen/Qwen3.5-27B": 2,
-    "Qwen/Qwen3-30B-A3B": 2,
-    "openai/gpt-oss-120b": 2,
-    "deepseek-ai/DeepSeek-V3.1": 8,
-    "deepseek-ai/DeepSeek-V4-Flash-0731": 4,
-}
-CHIPS = ("h100", "h200", "b200", "mi300x", "rtx-pro-6000")
-DRAFTERS = (
-    *("mtp,accept-length=2.4@3", "mtp,accept=0.8", "eagle3,accept-length=2.4@3"),
-    *("eagle3,accept=0.5", "dflash,accept-length=4.1@15", "dspark,accept=0.6,block=5"),
-    *("ngram,accept=0.3", "suffix,accept=0.5", "p_eagle,accept=0.6", "medusa,accept=0.5"),
-    "eagle3,accept=0.6,tree=eagle2,nodes=8,top-k=2,siblings=.2",
-)
-LOADS = ([1], [64], [1, 8, 64], [1, 8, 32, 64, 128], [4, 256], [16, 49, 97])
+#: What advice is drawn of.
+DRAWN = rows("drawn_set_ups", "advice")
 #: Draws; SPECROOF_DRAWS=300 draws more.
 DRAWS = int(os.environ.get("SPECROOF_DRAWS", "16"))
 
@@ -40,12 +25,12 @@ DRAWS = int(os.environ.get("SPECROOF_DRAWS", "16"))
 def drawn(seed: int) -> Advice:
     """Return the advice on a drawn question."""
     rng = random.Random(seed)
-    model = rng.choice([*MODELS])
+    model = rng.choice([*DRAWN["models"]])
     call: dict[str, Any] = {
-        "hardware": rng.choice(CHIPS),
-        "drafters": rng.sample(DRAFTERS, rng.choice([1, 1, 2])),
-        "tensor_parallel": MODELS[model],
-        "concurrency": rng.choice(LOADS),
+        "hardware": rng.choice(DRAWN["chips"]),
+        "drafters": rng.sample(DRAWN["drafters"], rng.choice([1, 1, 2])),
+        "tensor_parallel": DRAWN["models"][model],
+        "concurrency": rng.choice(DRAWN["loads"]),
         "input_len": rng.choice([128, 1024, 8000]),
         "output_len": rng.choice([128, 512, 2000]),
         "framework": rng.choice([None, None, "vllm", "sglang", "tensorrt-llm"]),
@@ -54,7 +39,7 @@ def drawn(seed: int) -> Advice:
         "min_speedup": rng.choice([None, None, None, 1.1]),
         "server": rng.choice([None, None, None, "running=48", "memory=0.8"]),
         "draft_len": rng.choice([None, None, None, [1, 2, 3]]),
-        "attention_data_parallel": rng.choice([1, 1, 1, 2]) if MODELS[model] > 1 else 1,
+        "attention_data_parallel": rng.choice([1, 1, 1, 2]) if DRAWN["models"][model] > 1 else 1,
     }
     try:
         return advise(model, **call)

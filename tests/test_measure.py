@@ -182,16 +182,7 @@ def test_recorded_output_of_a_busy_machine_is_read_and_warned_of(gguf: Path) -> 
     assert "busy" in answer.file
 
 
-@pytest.mark.parametrize(
-    ("model", "told", "says"),
-    [
-        ("Qwen/Qwen3-0.6B", {"weights": "q8_0"}, ""),
-        ("Qwen/Qwen3-0.6B", {}, "has 633495552 bytes of weights"),  # of bf16, 2 bytes each
-        ("Qwen/Qwen3-0.6B", {"weights": "q4_k_m"}, "by --weights, which a-Q8_0.gguf names"),
-        ("Qwen/Qwen3-1.7B", {"weights": "q8_0"}, "has 596049920 weights"),
-        ("Qwen/Qwen3-0.6B", {"weights": "q8_0", "kv": "q8_0"}, "by --kv-cache fp16"),
-    ],
-)
+@pytest.mark.parametrize(("model", "told", "says"), rows("values", "results_of_another_file"))
 def test_results_of_another_file_or_cache_are_refused(
     model: str, told: dict[str, str], says: str
 ) -> None:

@@ -22,7 +22,7 @@ from specroof.scoring.scores import Scored
 from specroof.scoring.served import FIGURES, TPOT_RATIO, ServedValidation, chip_family, errors_over
 from specroof.scoring.splits import ACCEPTANCE, SplitScore, split_score
 from specroof.scoring.stored import stored_local
-from tables import missed
+from tables import missed, rows
 
 NVIDIA = ("hopper", "blackwell")
 AMD = ("cdna3", "cdna4")
@@ -219,21 +219,7 @@ def of(point: Scored, **wanted: str) -> bool:
     return all(str(getattr(point.point, name)) == value for name, value in wanted.items())
 
 
-@pytest.mark.parametrize(
-    ("kind", "sources", "wanted", "most"),
-    [
-        ("depth", ["strix-halo-depth"], {"model": "Qwen/Qwen3.6-27B"}, 0.02),
-        ("pass", ["strix-halo-passes"], {}, 0.12),
-        ("speedup", ["strix-halo-mtp", "qwen38-27b-mtp", "mlx-mtp"], {}, 0.10),
-        # Mixtures of experts, every one of which gains.
-        ("speedup", ["strix-halo-mtp"], {"model": "Qwen/Qwen3.6-35B-A3B"}, 0.05),
-        ("speedup", ["apple-experts"], {}, 0.05),
-        # No fit counts these.
-        ("speedup", [REPORTS], {"hardware": "rtx-3090"}, 0.10),
-        ("speedup", [REPORTS], {"hardware": "arc-pro-b70", "engine": "vllm"}, 0.10),
-        ("step", [REPORTS], {}, 0.10),
-    ],
-)
+@pytest.mark.parametrize(("kind", "sources", "wanted", "most"), rows("values", "local_targets"))
 def test_measurements_on_local_machines_are_predicted_so_well(
     scores: Scores, kind: str, sources: list[str], wanted: dict[str, str], most: float
 ) -> None:
