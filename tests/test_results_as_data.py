@@ -15,16 +15,10 @@ from specroof.errors import CatalogError
 from specroof.questions import sweep as sweeps
 from specroof.questions.predict import Prediction
 from specroof.report.columns import arrow_batch
+from tables import rows
 
 MODEL, CHIP, SPEC = "Qwen/Qwen3-8B", "b200", "eagle3,accept-length=2.8@3"
-STUDY: dict[str, Any] = {
-    "format_version": 1,
-    "targets": [{"model": MODEL, "hardware": [CHIP, "l4"]}],
-    "drafters": ["mtp,accept=0.7", "ideal"],
-    "batch_size": [1, 512],
-    "context_len": [1000, 30000],
-    "max_draft_len": 3,
-}
+STUDY: dict[str, Any] = rows("values", "small_studies")["tables"]
 
 
 @pytest.fixture(scope="module")

@@ -35,16 +35,11 @@ from specroof.sweeps import places
 from specroof.sweeps import plan as partition
 from specroof.sweeps import run as workers
 from specroof.sweeps.plan import Partition, Plan, changes, estimate, extrapolated, plan_of
+from tables import rows
 
 pytestmark = pytest.mark.slow
 
-CONTENT: dict[str, Any] = {
-    "format_version": 1,
-    "targets": [{"model": "Qwen/Qwen3-8B", "hardware": ["b200", "l4"]}],
-    "drafters": ["mtp,accept=0.7", "autoregressive,cost=0.1,survival=.9/.7"],
-    "batch_size": [1, 8, 512],
-    "context_len": [1000, 30000],
-}
+CONTENT: dict[str, Any] = rows("values", "small_studies")["sweeps"]
 FORMATS = ("parquet", "csv", "jsonl")
 
 

@@ -31,14 +31,7 @@ from tables import rows
 
 pytestmark = pytest.mark.slow
 
-CONTENT: dict[str, Any] = {
-    "format_version": 1,
-    "targets": [{"model": "Qwen/Qwen3-8B", "hardware": ["b200", "l4"]}],
-    "drafters": ["autoregressive,cost=0.1,survival=.9/.7"],
-    "batch_size": [1, 8],
-    "context_len": [1000, 30000],
-    "max_draft_len": 2,
-}
+CONTENT: dict[str, Any] = rows("values", "small_studies")["damaged"]
 
 
 def fill(folder: Path, files: dict[str, bytes]) -> None:
