@@ -25,10 +25,8 @@ from specroof.policies.adaptive import (
     _up_to_each_length,
     adaptive_verification,
     beside,
-    best_fixed,
     fixed_outcomes,
     fixed_rates,
-    mixed_rate,
     sglang_rounds,
     simulated_policies,
 )
@@ -107,13 +105,6 @@ def test_one_length_is_tokens_over_the_time_of_a_round() -> None:
     assert fixed_outcomes(np.array([[1.0, 2.0]]), [1]) == (PolicyOutcome(2.0, 0.0, 1.0),)
 
 
-def test_one_length_for_all_loads_weighs_them_by_how_long_they_last() -> None:
-    rates = np.array([[1.0, 2.0], [9.0, 7.5]])
-    assert best_fixed(rates) == 0
-    assert best_fixed(rates, np.array([2.0, 1.0])) == 1
-    assert best_fixed(np.array([[1.0, 1.0]])) == 0
-
-
 def test_without_confidence_nothing_beats_the_best_length() -> None:
     costs = costs_of(4)
     cheap = BatchCosts(costs.verify_s / 2 + 0.5, costs.draft_step_s, 0.0)
@@ -138,13 +129,6 @@ def test_an_oracle_of_one_sequence_is_that_of_the_closed_form(is_block: bool) ->
     every = map(np.array, product(*(range(n + 1) for n in range(4))))
     best = max(chances @ (1 + lengths) / (chances @ seconds[lengths]) for lengths in every)
     assert found.tokens_per_s == pytest.approx(best, abs=4 * found.error)
-
-
-@pytest.mark.parametrize("is_block", [False, True])
-def test_who_knows_all_is_an_oracle(is_block: bool) -> None:
-    found = run(costs_of(4, is_block=is_block), 1.0)
-    sure, oracle = found["sequence confidence"], found["oracle"]
-    assert sure.tokens_per_s == pytest.approx(oracle.tokens_per_s, rel=1e-12)
 
 
 def test_a_round_costs_what_is_drafted_and_verified() -> None:
@@ -240,12 +224,6 @@ def test_steps_begin_in_the_middle_and_end_with_what_is_known() -> None:
     assert sglang_rounds(slots, 1, [0, 1, 2, 3, 4], 3).tolist() == [0, 0, 0, 1, 0]
     slots = [AdaptiveSlot(requests=1, drafts=(0, 1), hysteresis=0.5)]
     assert sglang_rounds(slots, 1, [0, 0], 1).tolist() == [0.5, 0.5]  # no more than 0.5 less 0.5
-
-
-def test_rounds_of_two_lengths_add_up() -> None:
-    # A round of 1 token in 1 s and one of 3 in 2 s.
-    rate = mixed_rate(np.array([1.0, 1.5]), np.array([1.0, 3.0]), np.array([0.5, 0.5]))
-    assert rate == pytest.approx(4 / 3)
 
 
 def test_lengths_by_load_are_those_of_the_flags() -> None:

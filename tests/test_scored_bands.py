@@ -1,6 +1,5 @@
 """Bands that are made of measurements: whose they borrow, how wide, and how many they hold."""
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -137,20 +136,6 @@ def test_a_band_knows_how_far_its_points_reach_where_acceptance_was_known() -> N
     seen = misses_of([Scored(point, "speedup", 2.2, 2.0), Scored(shape, "shape", 2.2, 2.0)])
     found = band(seen, kind="eagle3")
     assert (found.batch_size, found.context_len, found.engines) == (8, 700, {"vllm": 2})
-
-
-def test_few_sources_borrow_from_their_neighbours() -> None:
-    seen = misses("vllm", "mtp", dict.fromkeys("abc", 0.1))
-    seen += misses("sglang", "mtp", dict.fromkeys("de", 0.2))
-    seen += misses("sglang", "eagle3", dict.fromkeys("fg", 0.4))
-    own = band(seen)
-    assert own.points == 3
-    assert own.width == pytest.approx(0.1)
-    assert own.mean_error == pytest.approx(math.exp(0.1) - 1)
-    borrowed = band(seen, "sglang")
-    assert borrowed.points == 5  # two sources are too few: those of the other engine join
-    assert 0.1 < borrowed.width <= 0.2
-    assert band(seen, kind="eagle3").points == 7
 
 
 def test_a_profile_holds_what_was_measured_often_enough_by_name() -> None:

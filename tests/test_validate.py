@@ -132,17 +132,6 @@ def test_errors_of_trees_are_of_drafts_that_branch() -> None:
     assert errors_of([chain, tree, shape]).trees_mean_error == pytest.approx(0.2)
 
 
-def test_a_band_is_set_by_others() -> None:
-    near = [beside(2.0, 2.0 * math.exp(0.1), source=f"near-{n}") for n in range(3)]
-    far = beside(2.0, 2.0 * math.exp(0.5), source="far")
-    *first, last = banded([*near, far])
-    assert last.band == pytest.approx(0.1)
-    assert all((one.band or 0) > 0.1 for one in first)
-    alone = banded([far])
-    assert alone[0].band is None
-    assert banded([beside(2.0, 2.2, "plain")])[0].band is None
-
-
 def test_a_band_is_that_of_its_engine_and_kind_of_drafter() -> None:
     for field, near, far in (("engine", "vllm", "sglang"), ("method", "mtp", "dflash")):
         points = [
