@@ -301,6 +301,18 @@ def test_jumps_from_event_to_event_are_exact(seed: int) -> None:
     assert found.running.max() <= capacity
 
 
+@pytest.mark.parametrize("room", range(90, 250, 4))
+def test_a_round_of_many_tokens_takes_the_memory_of_several(room: int) -> None:
+    rng = np.random.default_rng(room)
+    prices = drawn_prices(rng, survival=(1.0,) * 4, positions=5.0)  # 8 requests grow by 40 tokens
+    requests = trace(1e-9 * np.arange(8), [2] * 8, [40] * 8)
+    memory = Memory(3 / (room + 0.5), 1 / (room + 0.5))  # no sum of tokens fills it to the last bit
+    found = play(prices, requests, SHARES, 8, memory=memory)
+    wanted, losses = one_by_one({1: prices}, requests, SHARES, 8, False, memory)
+    assert losses > 0
+    assert found.end_s == pytest.approx(wanted["end_s"], rel=1e-9)
+
+
 #: Loads that vLLM 0.33.0's own scheduler played, with these prices: benchmarks/vllm_scheduler.py.
 VLLM_TABLE = Path(__file__).parent / "data" / "vllm_scheduler.csv"
 VLLM = list(csv.DictReader(VLLM_TABLE.read_text(encoding="utf-8").splitlines()))
