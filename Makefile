@@ -277,6 +277,7 @@ mutants: .build/mutants/coverage ## break the package in MUTANTS (200) small way
 figures: ## lines of the package and of its tests, and how many tests, room by room
 core-speed: ## points a second of every bundled model; ARGS=OTHER-CHECKOUT compares
 drafted-loads: ## speedups at 1 to 512 in flight that no fit counts, beside predictions
+engine-definitions: ## printed flags, keys and schedules before the engines' own definitions (ARGS=FOLDER)
 engine-flags: ## printed commands before the engines' own parsers (ARGS say where they lie)
 engine-rules: ## rules that predictions follow, read in the engines' own sources (ARGS say where they lie)
 fit-engines: ## the fit of the engine profiles; ARGS=--write keeps it
@@ -291,7 +292,7 @@ speed: ## seconds of large grids, played loads and cold starts
 vllm-scheduler: ## loads on the scheduler of an unpacked vLLM beside those that are played (ARGS=FOLDER)
 engine-kinds: ## every family and kind of drafter through the servers' own checks (ARGS say where they lie)
 
-RUN_AGAIN := figures core-speed drafted-loads engine-flags engine-rules fit-engines fit-local fuzz-mcp house same-outputs \
+RUN_AGAIN := figures core-speed drafted-loads engine-definitions engine-flags engine-rules fit-engines fit-local fuzz-mcp house same-outputs \
     same-predictions served-loads speed store-scores vllm-scheduler engine-kinds
 .PHONY: agreement mutants $(RUN_AGAIN)
 $(RUN_AGAIN): $(TEST_ENV)/.dev-installed

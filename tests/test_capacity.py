@@ -338,19 +338,6 @@ def test_longer_contexts_and_drafts_leave_room_for_fewer(
         assert np.all(found[:, 0] >= found[:, 1])
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-@settings(max_examples=20, deadline=None)
-@given(gib=st.integers(60, 159), more=st.integers(0, 60))
-def test_more_memory_is_room_for_no_fewer(framework: str, gib: int, more: int) -> None:
-    # Of the same settings: larger chips take longer chunks by default, and capture more.
-    told: dict[str, Any] = {"memory_frac": 0.8, "running": 4096, "chunk": 8192, "capture": 256}
-    less, whole = (
-        largest("Qwen/Qwen3.5-4B", framework, chip=chip_of(size), **told)
-        for size in (gib, gib + more)
-    )
-    assert less <= whole
-
-
 def chip_of(gib: float) -> HardwareProfile:
     peak = replace(CHIP.peak, memory_bytes=gib * GIB)
     return replace(CHIP, peak=peak, usable_memory_bytes=gib * GIB)

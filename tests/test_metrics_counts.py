@@ -282,8 +282,10 @@ def test_lengths_that_drafts_cannot_give_are_cut() -> None:
     assert float(curve.tokens_per_round(1)) == 2.0
 
 
-def of_samples(samples: dict[str, float], seconds: float | None = None) -> Observed:
-    page = [Sample(name, {}, value) for name, value in samples.items()]
+def of_samples(
+    samples: dict[str, float], seconds: float | None = None, server: str = ""
+) -> Observed:
+    page = [Sample(server + name, {}, value) for name, value in samples.items()]
     return observed(counted([page], sources=["page"]), seconds)
 
 
@@ -294,14 +296,10 @@ def test_counts_of_one_are_counts() -> None:
         "spec_num_steps": 3.0, "spec_num_draft_tokens": 4.0, "spec_verify_calls_total": 40.0,
         "generation_tokens_total": 31.0, "num_requests_total": 1.0,
     }  # fmt: skip
-    few = of_samples({f"sglang:{name}": value for name, value in page.items()})
-    assert few.tokens_per_round == 1.0
+    assert of_samples(page, server="sglang:").tokens_per_round == 1.0
     del page["num_requests_total"]
     page["generation_tokens_total"] = 60.0
-    assert (
-        of_samples({f"sglang:{name}": value for name, value in page.items()}).tokens_per_round
-        == 1.5
-    )
+    assert of_samples(page, server="sglang:").tokens_per_round == 1.5
     # One gap is the time of a step.
     gap = "vllm:inter_token_latency_seconds"
     found = of_samples({f"{gap}_sum": 0.02, f"{gap}_count": 1.0}, 10.0)
@@ -324,16 +322,13 @@ def test_outputs_of_a_server_that_counts_the_time_of_answers_alone() -> None:
     spec = "spec_decode_num_"
     drafts = {f"{spec}drafts_total": 250.0, f"{spec}draft_tokens_total": 750.0}
     drafts |= {f"{spec}accepted_tokens_total": 600.0}
-    plain, found = (
-        of_samples({f"llamacpp:{name}": value for name, value in one.items()}, 10.0)
-        for one in (page, page | drafts)
-    )
+    plain, found = (of_samples(one, 10.0, "llamacpp:") for one in (page, page | drafts))
     assert (plain.speculates, plain.round_s, plain.running) == (False, 20 / 1000, 2.0)
     assert (found.rounds, found.drafted_frac, found.tokens_per_round) == (400, 250 / 400, 2.5)
     assert (found.round_s, found.running, found.tokens_per_s) == (20 / 400, 2.0, 100.0)
     assert (found.draft_len, found.longest, found.prefix_hit_rate) == (3, 3, 0)
     page |= {"tokens_predicted_total": 599.0}  # none is an output: a round follows from the rate
-    none = of_samples({f"llamacpp:{name}": value for name, value in (page | drafts).items()}, 10.0)
+    none = of_samples(page | drafts, 10.0, "llamacpp:")
     assert none.round_s == pytest.approx(2 * (1 + 600 / 250) / 59.9)
     curve = acceptance_of(found)
     assert curve.n_rounds == 250

@@ -22,7 +22,7 @@ from specroof.latency.model import Work
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, _axis, pass_prices
-from specroof.serving.played import Memory, _ratio_after_loss, joined, play, steady_rounds
+from specroof.serving.played import Memory, _ratio_after_loss, joined, play
 from specroof.serving.workload import (
     Requests,
     Workload,
@@ -373,12 +373,7 @@ def test_no_request_is_lost_and_littles_law_holds_at_every_instant(
     waiting = in_flight_at(run.reached_s, run.started_s, np.unique([run.reached_s, run.started_s]))
     spans_s = np.diff(np.unique([run.reached_s, run.started_s]))
     assert run.queue_s.sum() == pytest.approx(np.sum(waiting[:-1] * spans_s), rel=1e-9)
-
-
-def test_those_that_run_in_a_part_of_a_run_are_counted_by_their_overlap_with_it() -> None:
-    rng = np.random.default_rng(3)
-    arrivals = 2 + np.cumsum(rng.exponential(0.5, 60))
-    run = play(drawn_prices(rng), trace(arrivals, 30.0, rng.integers(2, 40, 60)), SHARES, 8)
+    # Those of a part of the run by what they overlap with it.
     running = run.running_over_time()
     edges = np.linspace(run.sent_s.min(), run.end_s.max(), len(running) + 1)
     starts = np.maximum(run.started_s, edges[:-1, None])
@@ -545,24 +540,6 @@ def test_contexts_of_drawn_rounds_end_at_the_length_of_the_answer() -> None:
     assert run.end_s[0] == pytest.approx(rounds * mean)
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_rounds_add_up_as_one_by_one(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    contexts = np.cumsum(1 + 20 * rng.random(5)).tolist()
-    seconds = np.cumsum(rng.random(5)).tolist()
-    grid = Grid([0.0, 1.0], contexts, np.array([seconds, seconds]))
-    start, growth = 120 * rng.random(), 9 * rng.random() + 0.1
-    most = int(rng.integers(1, 40))
-    until_s = math.inf if seed % 3 == 0 else 20 * rng.random()
-    rounds, passed_s, last_s = 0, 0.0, 0.0
-    while rounds < most and passed_s < until_s:
-        last_s = grid.at(0.0, start + growth * rounds)
-        passed_s += last_s
-        rounds += 1
-    found = steady_rounds(contexts, seconds, start, growth, most, until_s)
-    assert found == pytest.approx((rounds, passed_s, last_s), rel=1e-12)
-
-
 # --- Refusals ------------------------------------------------------------------------------------
 
 
@@ -636,46 +613,31 @@ def test_passes_between_the_points_take_what_they_take(where: tuple[str, str, st
             assert mixed_s == pytest.approx(both_s, rel=0.01)
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang"])
-@pytest.mark.parametrize("spec", ["eagle3,accept=0.7", "medusa,rates=.5/.4"])
-def test_draft_lengths_are_priced_together_as_one_by_one(engine: str, spec: str) -> None:
-    served, drafter = deployment("Qwen/Qwen3-8B", "h100", engine, 1), load_drafter(spec)
-    rules = prefill_rules(served, drafter.kind)
-    bounds = {"running": 16, "longest": 2048, "input_len": (800, 1000)}
-    together = priced(served, rules, drafter, 3, **bounds)
-    assert len(together) == (4 if "eagle" in spec else 3)  # the drafter ends before
-    for drafts, prices in enumerate(together):
-        alone = priced(served, rules, drafter, drafts, **bounds)[-1]
-        for name in ("round_s", "prompt_s", "sharing_s", "context_s"):
-            one, other = getattr(prices, name).values, getattr(alone, name).values
-            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15, err_msg=name)
-        assert prices.survival == pytest.approx(alone.survival)
-        assert prices.positions == alone.positions == (drafts + 1 if rules.drafts_beside else 1)
-
-
 @pytest.mark.parametrize("drafts_beside", [True, False])
 def test_rounds_are_those_of_a_curve_and_mixed_passes_draft_as_the_server_does(
     drafts_beside: bool,
 ) -> None:
     served, drafter = deployment(*SERVED[0]), load_drafter("eagle3,accept=0.7")
     rules = PrefillRules(8192, shares_passes=True, drafts_beside=drafts_beside)
-    prices = priced(served, rules, drafter, drafts=3)[-1]
-    assert prices.survival == pytest.approx((0.7, 0.49, 0.343))
-    assert prices.tokens_per_round == pytest.approx(2.533)
-    assert prices.positions == (4 if drafts_beside else 1)
+    every = priced(served, rules, drafter, drafts=3)
     curve = decoding_curve(
         served, drafter, acceptance_of(drafter), [1, 24, 200], context_len=[1000, 7000],
         max_draft_len=3,
     )  # fmt: skip
     chunk = Work(served.model, prefill_pass(2048), kind="prompts")
-    for i, context in enumerate(curve.context_len):
-        for j, batch in enumerate(curve.batch_size):
-            round_s = curve.round_s[i, j, -1]
+    assert len(every) == 4
+    for drafts, prices in enumerate(every):
+        assert prices.survival == pytest.approx((0.7, 0.49, 0.343)[:drafts])
+        assert prices.tokens_per_round == pytest.approx((1, 1.7, 2.19, 2.533)[drafts])
+        assert prices.positions == (drafts + 1 if drafts_beside else 1)
+        for i, j in np.ndindex(2, 3):
+            context, batch = curve.context_len[i], curve.batch_size[j]
+            round_s = curve.round_s[i, j, drafts]
             assert prices.round_s.at(batch, context) == pytest.approx(round_s, rel=0.01)
             decode = ForwardPass(batch, prices.positions, context)
             wanted = float(engine_pass_s(served, decode, chunk))
             if drafts_beside:
-                wanted += round_s - curve.verify_s[i, j, -1]
+                wanted += round_s - curve.verify_s[i, j, drafts]
             assert prices.mixed_s(batch, context, 2048, 1024) == pytest.approx(wanted, rel=0.01)
 
 

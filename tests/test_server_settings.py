@@ -325,24 +325,6 @@ def test_a_default_limit_on_running_requests_is_raised_and_a_stated_one_holds() 
     assert not [one for one in told.notes if "--server running=" in one]
 
 
-def test_a_limit_is_raised_as_far_as_ranks_hold_requests_whole() -> None:
-    where: dict[str, Any] = dict.fromkeys(
-        ("tensor_parallel", "expert_parallel", "attention_data_parallel"), 8
-    )
-    where |= {"engine": "sglang", "drafters": ["mtp,accept-length=2.4@3"]}
-    model, chip = "deepseek-ai/DeepSeek-V3.2", "h200"
-    load: dict[str, Any] = {"input_len": 4000, "output_len": 1000, "steady": True}
-
-    def held(told: int) -> int:
-        found = capacity(model, chip, **where, context_len=5000, server={"running": told})
-        return found.rows[-1].largest_batch
-
-    most = max(told for told in range(8, 1025, 8) if held(told) == told)
-    for clients in (512, 1000, 1024):  # no more clients take a limit away
-        found = predict(model, chip, **where, **load, concurrency=[clients])
-        assert any(f"--server running={min(clients, most)} " in note for note in found.notes)
-
-
 @pytest.mark.parametrize(("server", "groups", "clients", "told"), rows("values", "raised_limits"))
 def test_a_limit_is_what_the_flag_of_its_server_counts(
     server: str, groups: int, clients: int, told: int | None

@@ -1,15 +1,8 @@
-"""The flags that start a server, beside the definitions of the released packages."""
+"""The flags that start a server; `benchmarks/engine_definitions.py` reads the engines' own."""
 
-import ast
-import bisect
 import json
-import math
-import os
 import shlex
 from dataclasses import replace
-from functools import cached_property
-from importlib import metadata, util
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +13,7 @@ from hypothesis import strategies as st
 from specroof import OptionError, advise, load_drafter, load_hardware, load_model
 from specroof.cost import Options
 from specroof.drafters import KINDS
-from specroof.frameworks import FRAMEWORKS, release
+from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import ServerSettings
 from specroof.hardware.profile import Placement
 from specroof.latency.setup import Setup, engine_setup
@@ -44,30 +37,6 @@ VLLM_FIELDS, VLLM_METHODS, VLLM_SETTINGS, VLLM_SERVER, SGLANG_FLAGS, SGLANG_SERV
         *("sglang_flags", "sglang_server"),
     )
 )
-
-
-def source(package: str, version: str, file: str) -> ast.Module:
-    """Return a file of an installed or unpacked package, or skip."""
-    folder = os.environ.get(f"SPECROOF_{package.upper()}_SOURCES")
-    if folder is None:
-        found = util.find_spec(package)
-        if found is None or found.origin is None:
-            pytest.skip(f"{package} is not installed, nor does SPECROOF_{package.upper()}_SOURCES")
-        if metadata.version(package) != version:
-            pytest.skip(f"{package} {metadata.version(package)} is installed; read in {version}")
-        folder = str(Path(found.origin).parent)
-    return ast.parse((Path(folder) / file).read_text(encoding="utf-8"))
-
-
-def annotated(tree: ast.Module, name: str) -> set[str]:
-    (found,) = [
-        node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == name
-    ]
-    return {
-        node.target.id
-        for node in found.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
 
 
 def planned(kind: str, **more: object) -> Speculation:
@@ -205,19 +174,6 @@ def test_mtp_is_refused_where_an_engine_loads_no_layers_of_the_family(family: st
                 launch(plan, framework)
         else:
             assert launch(plan, framework).text
-
-
-def test_engines_define_the_draft_models_of_the_families() -> None:
-    places = {
-        0: ("vllm", "0.33.0", "config/speculative.py"),
-        1: ("sglang", "0.5.23", "srt/configs/model_config.py"),
-    }
-    for place, where in places.items():
-        words = {node.value for node in ast.walk(source(*where)) if isinstance(node, ast.Constant)}
-        assert {both[place] for both in MTP_FAMILIES.values()} - {None} <= words
-        # Of MiniMax, neither names what it lacks.
-        lacking = ("minimax_m2", "MiniMaxM3ForCausalLMMTP")[place]
-        assert lacking not in words
 
 
 @pytest.mark.parametrize(("framework", "kind", "runs", "lacks"), rows("launch", "hidden_states"))
@@ -503,7 +459,7 @@ def test_a_schedule_costs_what_an_engine_makes_of_it() -> None:
     assert "max_concurrency" not in never_off.files["speculation.yaml"]
 
 
-# --- the engines' own definitions -----------------------------------------------------------------
+# --- lists that `benchmarks/engine_definitions.py` looks up in the engines -------------------------
 
 
 EVERY_SETTING = ServerSettings(
@@ -535,85 +491,6 @@ def test_flags_are_those_of_the_stored_lists() -> None:
     for framework, flags in {"vllm": VLLM_SERVER, "sglang": SGLANG_SERVER}.items():
         words = server_command(framework, "m", Placement(8, 8, 4), weights="fp8", kv_cache="fp8")
         assert flags_of(words) == flags
-
-
-def test_vllm_defines_every_key_and_method() -> None:
-    tree = source("vllm", "0.33.0", "config/speculative.py")
-    assert annotated(tree, "SpeculativeConfig") >= VLLM_FIELDS
-    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    assert words >= VLLM_METHODS
-    arguments = source("vllm", "0.33.0", "engine/arg_utils.py")
-    words = {node.value for node in ast.walk(arguments) if isinstance(node, ast.Constant)}
-    # A switch has a flag that turns it off (argparse.BooleanOptionalAction).
-    assert words >= VLLM_SERVER | {flag.replace("--no-", "--") for flag in VLLM_SETTINGS}
-
-
-def test_vllm_schedules_suffix_trees_alone_without_overlap() -> None:
-    tree = source("vllm", "0.33.0", "config/vllm.py")
-    lacks = next(
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and node.name == "_get_v2_model_runner_unsupported_features"
-    )
-    words = {node.value for node in ast.walk(lacks) if isinstance(node, ast.Constant)}
-    synchronous: list[str] = release("vllm").memory.synchronous_kinds  # type: ignore[attr-defined]
-    # DFlash and DSpark are named as those whose parallel drafting it has.
-    assert {*priced_kinds("vllm")} & words == {*synchronous, "dflash", "dspark"}
-    assert "method in ('suffix', 'custom_class')" in ast.unparse(lacks)
-
-
-def test_sglang_defines_every_flag_and_algorithm() -> None:
-    records = {
-        "spec": ["Spec"], "schedule": ["Schedule"], "parallel": ["Parallel"],
-        "exec_": ["ExecGraph", "ExecMamba"], "memory": ["Memory"], "model": ["Model"],
-    }  # fmt: skip
-    fields = set[str]()
-    for file, names in records.items():
-        tree = source("sglang", "0.5.23", f"srt/arg_groups/fields/{file}.py")
-        fields |= set().union(*(annotated(tree, name) for name in names))
-    assert {flag[2:].replace("-", "_") for flag in SGLANG_FLAGS | SGLANG_SERVER} <= fields
-    tree = source("sglang", "0.5.23", "srt/speculative/spec_info.py")
-    known: set[object] = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    known |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    assert {shlex.split(one.text)[1] for one in every_launch("sglang")} <= known
-
-
-def test_vllm_reads_a_schedule_as_it_is_meant() -> None:
-    rules: dict[str, Any] = {}
-    tree = source("vllm", "0.33.0", "v1/spec_decode/dynamic/utils.py")
-    exec(compile(tree, "vllm", "exec"), rules)  # noqa: S102 - the released package's own rule
-    table = vllm_config(planned("eagle3", schedule=SCHEDULE))
-    found = rules["build_dynamic_sd_schedule_lookup"](
-        table["num_speculative_tokens_per_batch_size"], 300, table["num_speculative_tokens"]
-    )
-    for first, last, drafts in SCHEDULE:
-        assert {*found[first : last + 1]} == {drafts}
-
-
-def test_sglang_reads_a_schedule_as_it_is_meant(tmp_path: Path) -> None:
-    tree = source("sglang", "0.5.23", "srt/speculative/adaptive_spec_params.py")
-    named = {"_load_adaptive_config", "AdaptiveStepSlot", "AdaptiveSpeculativeParams"}
-    tree.body = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in named
-    ]
-    rules: dict[str, Any] = {
-        "bisect": bisect,
-        "json": json,
-        "math": math,
-        "cached_property": cached_property,
-        "logger": None,
-        "log_info_on_rank0": lambda *_: None,
-    }
-    exec(compile(tree, "sglang", "exec"), rules)  # noqa: S102 - the released package's own rule
-    found = launch(planned("mtp", schedule=SCHEDULE), "sglang")
-    path = tmp_path / "adaptive.json"
-    path.write_text(found.files["adaptive.json"], encoding="utf-8")
-    steps = rules["AdaptiveSpeculativeParams"](5, str(path))
-    for first, last, drafts in SCHEDULE:
-        assert {steps.get_steps_for_batch(batch) for batch in (first, last)} == {drafts}
 
 
 @pytest.mark.parametrize(("kind", "shape", "follow"), rows("launch", "follow_load"))

@@ -31,7 +31,6 @@ from specroof.questions.predict import Prediction
 from specroof.serving.capacity import (
     PrefillRules,
     in_server,
-    prefill_rules,
     running_curve,
     running_requests,
 )
@@ -52,7 +51,7 @@ from specroof.serving.prefills import (
     shared_passes,
 )
 from specroof.serving.workload import Load, Workload, closed_loop, prefill_pass, trace
-from specroof.speedup.curve import decoding_curve, engine_pass_s
+from specroof.speedup.curve import decoding_curve
 from specroof.speedup.result import SpeedupCurve
 from tables import present, rows
 
@@ -75,24 +74,6 @@ def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
     two_s = request_s(Deployment(MODEL, setup), prefill_pass(512, batch_size=2), 0)
     four_s = request_s(Deployment(MODEL, setup), prefill_pass(512, batch_size=4), 1024)
     assert four_s == pytest.approx(2 * two_s, rel=1e-12)
-
-
-@pytest.mark.parametrize("stages", [1, 2, 4])
-@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "llama.cpp"])
-def test_a_lone_prompt_of_a_full_pass_takes_as_long_in_a_steady_state(
-    engine: str, stages: int
-) -> None:
-    placement = Placement(pipeline_parallel=stages)
-    served = Deployment(MODEL, engine_setup(CHIP, engine, placement, None))
-    rules = prefill_rules(served)
-    new_len = rules.chunk
-    one, context = np.ones(1), new_len + 50.0
-    load = RequestLoad(new_len, 100, one, context, verify_len=1.0, tokens_per_round=one)
-    step_s = engine_pass_s(served, ForwardPass(1, 1, context))
-    times = request_timing(load, rules)(served, engine_pass_s, step_s, served.setup.engine)
-    alone_s = request_s(served, prefill_pass(new_len), rules.chunk)
-    # In a round each stage has the head once a chunk; a prompt alone meets it once.
-    assert 1 <= float(times.first_s[0]) / float(alone_s) < 1 + 7e-3 * stages
 
 
 def test_a_cached_prompt_leaves_its_last_token() -> None:
@@ -211,18 +192,6 @@ def test_requests_keep_their_identities(name: str, answer: int) -> None:
     assert np.all(found.speedup[..., 0] == 1)
     assert np.all((found.prefill_frac > 0) & (found.prefill_frac < 1))
     assert np.all(found.effective_batch < found.curve.running_batch)
-
-
-def test_a_chunk_that_holds_all_prompts_is_no_chunk() -> None:
-    short = {"input_len": 16, "concurrency": [1, 8, 64]}
-    chunks, whole = (whole_of("sglang", **short, server=told) for told in ("chunk=8192", "chunk=0"))
-    # 64 prompts of 16 tokens fit 8192 at once.
-    np.testing.assert_allclose(chunks.requests_per_s, whole.requests_per_s, rtol=1e-12)
-    np.testing.assert_allclose(chunks.ttft_s, whole.ttft_s, rtol=1e-12)
-    # Smaller chunks read the weights more often.
-    small = whole_of("sglang", server="chunk=256")
-    assert np.all(small.requests_per_s < whole_of("sglang").requests_per_s)
-    assert small.wait_s > whole_of("sglang").wait_s
 
 
 def test_a_drafter_that_cannot_share_passes_stops_the_batch() -> None:
