@@ -478,10 +478,8 @@ def test_layers_of_vllm_are_held_in_groups_of_one_size() -> None:
         for drafter, verify in ((None, 1), ("mtp,accept=0.8", 2))
     )
     assert drafting == pytest.approx(plain * 3 / 2 * 27 / 24)
-
-
-def test_layers_are_alike_below_one_and_a_half_times_as_many() -> None:
-    # v1/core/kv_cache_planning.py, _get_kv_cache_groups_uniform_page_size.
+    # Alike below one and a half times as many (v1/core/kv_cache_planning.py,
+    # _get_kv_cache_groups_uniform_page_size).
     assert padded_layers(12, 17, alike=1.5) == (17, 17)
     assert padded_layers(12, 18, alike=1.5) == (12, 24)
 

@@ -631,7 +631,7 @@ def test_rounds_are_those_of_a_curve_and_mixed_passes_draft_as_the_server_does(
         assert prices.tokens_per_round == pytest.approx((1, 1.7, 2.19, 2.533)[drafts])
         assert prices.positions == (drafts + 1 if drafts_beside else 1)
         for i, j in np.ndindex(2, 3):
-            context, batch = curve.context_len[i], curve.batch_size[j]
+            context, batch = float(curve.context_len[i]), float(curve.batch_size[j])
             round_s = curve.round_s[i, j, drafts]
             assert prices.round_s.at(batch, context) == pytest.approx(round_s, rel=0.01)
             decode = ForwardPass(batch, prices.positions, context)

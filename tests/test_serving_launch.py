@@ -459,7 +459,7 @@ def test_a_schedule_costs_what_an_engine_makes_of_it() -> None:
     assert "max_concurrency" not in never_off.files["speculation.yaml"]
 
 
-# --- lists that `benchmarks/engine_definitions.py` looks up in the engines -------------------------
+# --- lists that `benchmarks/engine_definitions.py` looks up in the engines ------------------------
 
 
 EVERY_SETTING = ServerSettings(

@@ -512,10 +512,7 @@ def test_rounds_of_an_answer_are_the_mean_over_lengths(tokens: int, first: int) 
     assert np.all(found >= 1)
     if first > tokens:
         assert found.mean() == pytest.approx(np.mean(rounds))
-
-
-def test_an_answer_of_one_token_is_not_decoded() -> None:
-    assert answer_rounds(1, [1.0, 3.0]).tolist() == [0, 0]
+    assert answer_rounds(1, [1.0, 3.0]).tolist() == [0, 0]  # not decoded
     assert answer_rounds(2, 4.0) == 1
 
 
