@@ -496,6 +496,14 @@ def test_tokens_are_sent_in_the_published_time(
         assert 0.83 * printed <= seconds * 1e6 <= printed
 
 
+def test_messages_up_to_the_largest_of_one_shot_are_read_from_all_others() -> None:
+    # 1 GB/s: 7 messages of a MB each in 7 ms; at a tenth a ring takes 1.75 times the message, or 17.5 ms a MB.
+    reached = Collective(link_frac=0.1, latency_s=0.0, one_shot_frac=1.0, one_shot_bytes=1e6)
+    links = _Links(Interconnect(link_bytes_per_s=1e9, max_devices=8), reached)
+    found = [float(links.all_reduce(np.array(size), 8)) for size in (1e6, 2e6)]
+    assert found == pytest.approx([7e-3, 35e-3])
+
+
 def test_a_node_that_is_not_full_is_a_node() -> None:
     links = _Links(
         Interconnect(link_bytes_per_s=160e9, max_devices=8, scale_out_bytes_per_s=50e9),
