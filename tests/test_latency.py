@@ -497,7 +497,7 @@ def test_tokens_are_sent_in_the_published_time(
 
 
 def test_messages_up_to_the_largest_of_one_shot_are_read_from_all_others() -> None:
-    # 1 GB/s: 7 messages of a MB each in 7 ms; at a tenth a ring takes 1.75 times the message, or 17.5 ms a MB.
+    # 1 GB/s: 7 messages of a MB in 7 ms; a ring of a tenth of that takes 17.5 ms for each MB.
     reached = Collective(link_frac=0.1, latency_s=0.0, one_shot_frac=1.0, one_shot_bytes=1e6)
     links = _Links(Interconnect(link_bytes_per_s=1e9, max_devices=8), reached)
     found = [float(links.all_reduce(np.array(size), 8)) for size in (1e6, 2e6)]
