@@ -37,9 +37,9 @@ from specroof.cost import BlockExchange, ForwardPass, OpCost, Options, storage
 from specroof.errors import ProfileError
 from specroof.hardware.engine import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.hardware.profile import HardwareProfile, Interconnect, Placement
-from specroof.latency.model import _visits_and_tokens, model_latency
+from specroof.latency.model import _visits_and_tokens, model_latency, setup_notes
 from specroof.latency.pass_seconds import PassLatency, PassShape, _Links
-from specroof.latency.setup import Setup, device_bytes
+from specroof.latency.setup import Setup, device_bytes, engine_setup
 from strategies import (
     Grid,
     architectures,
@@ -534,3 +534,17 @@ def test_bytes_of_dispatch_and_combine_by_hand(
     assert float(exchange.message_bytes) == 4 * 2 * served.hidden_size * 2
     dispatched = exchange.message_bytes * exchange.dispatch_frac
     assert float(dispatched) == 4 * 2 * served.hidden_size * element_bytes
+
+
+@pytest.mark.parametrize(
+    ("place", "wider"),
+    [
+        (Placement(8), False),
+        (Placement(16, nodes=2), True),
+        (Placement(4, pipeline_parallel=2, nodes=1), True),
+    ],
+)
+def test_bands_that_nobody_measured_are_said_to_be_wider(place: Placement, wider: bool) -> None:
+    setup = engine_setup(load_hardware("h100"), "vllm", place, None)
+    notes = setup_notes(load_model("Qwen/Qwen3-32B"), setup)
+    assert any("bands are wider" in note for note in notes) is wider

@@ -164,6 +164,9 @@ def test_decode_workers_without_room_let_requests_wait() -> None:
     before_s = workers.prefill_s + workers.transfer_s + 0.5
     started = 2 * 8 + whole.requests_per_s * before_s
     np.testing.assert_allclose(whole.curve.running_batch, started)
+    # Of each plain token: its share of what comes before the first.
+    before = whole.first_s[..., 0] / REQUESTS.output_len
+    np.testing.assert_allclose(whole.curve.request_token_s, before)
     # A client finds the prompts of the 63 others (Reiser and Lavenberg 1980).
     prompts = prompt_times(Deployment(served.model, setup_of()), REQUESTS, 4)
     others_s = prompts.station_s(whole.requests_per_s, 63 / 64)
