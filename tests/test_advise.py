@@ -234,6 +234,11 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     assert set(found["choice"]["engine_config"].values()) == {""}
 
 
+def test_without_memory_no_flag_bounds_the_positions() -> None:
+    found = answer(f"{EXAMPLE} --no-capacity --framework vllm")
+    assert "--max-model-len" not in found["choice"]["engine_config"]["vllm"]
+
+
 @pytest.mark.parametrize(("targets", "said"), rows("values", "targets_out_of_reach"))
 def test_targets_that_no_load_meets_are_named_with_the_best(
     targets: dict[str, float], said: list[str]
