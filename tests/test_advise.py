@@ -117,6 +117,10 @@ def test_a_server_that_holds_no_sequence_of_all_positions_starts_with_fewer() ->
     for model, is_told in (("Qwen/Qwen3-32B", True), ("Qwen/Qwen3-8B", False)):
         found = advise(model, "h100", drafters="eagle3,accept=0.7", **asked)
         assert ("--max-model-len auto" in str(found)) is is_told
+    # Nor is anything said where memory does not count.
+    found = advise("Qwen/Qwen3-32B", "h100", drafters="eagle3,accept=0.7", capacity=False, **asked)
+    assert "vllm serve" in str(found)
+    assert "--max-model-len auto" not in str(found)
 
 
 @pytest.mark.parametrize(("framework", "weights", "is_served"), rows("values", "served_weights"))
@@ -232,11 +236,6 @@ def test_targets_out_of_reach_give_the_ceiling() -> None:
     # What is advised against at every load is in no schedule, and has no flags.
     assert found["choice"]["schedule"] == [[1, 128, 0]]
     assert set(found["choice"]["engine_config"].values()) == {""}
-
-
-def test_without_memory_no_flag_bounds_the_positions() -> None:
-    found = answer(f"{EXAMPLE} --no-capacity --framework vllm")
-    assert "--max-model-len" not in found["choice"]["engine_config"]["vllm"]
 
 
 @pytest.mark.parametrize(("targets", "said"), rows("values", "targets_out_of_reach"))
