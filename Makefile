@@ -292,8 +292,8 @@ speed: ## seconds of large grids, played loads and cold starts
 vllm-scheduler: ## loads on the scheduler of an unpacked vLLM beside those that are played (ARGS=FOLDER)
 engine-kinds: ## every family and kind of drafter through the servers' own checks (ARGS say where they lie)
 
-RUN_AGAIN := figures core-speed drafted-loads engine-definitions engine-flags engine-rules fit-engines fit-local fuzz-mcp house same-outputs \
-    same-predictions served-loads speed store-scores vllm-scheduler engine-kinds
+RUN_AGAIN := figures core-speed drafted-loads engine-definitions engine-flags engine-rules fit-engines fit-local \
+    fuzz-mcp house same-outputs same-predictions served-loads speed store-scores vllm-scheduler engine-kinds
 .PHONY: agreement mutants $(RUN_AGAIN)
 $(RUN_AGAIN): $(TEST_ENV)/.dev-installed
 	@$(CHECKOUT_PYTHON) benchmarks/$(subst -,_,$@).py $(ARGS)

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import yaml
 
+from engine_rules import taken
 from specroof import OptionError
 from specroof.drafters import KINDS
 from specroof.frameworks import release
@@ -100,11 +101,10 @@ def of_vllm(folder: Path) -> Iterator[Check]:
     yield "kinds whose scheduler waits", named ^ {*synchronous, "dflash", "dspark"}
     condition = "method in ('suffix', 'custom_class')"
     yield "conditions of waiting", set() if condition in ast.unparse(lacks) else {condition}
-    rules: dict[str, Any] = {}
-    tree = source("v1/spec_decode/dynamic/utils.py")
-    exec(compile(tree, "vllm", "exec"), rules)  # noqa: S102 - the released package's own rule
+    name, checked = "build_dynamic_sd_schedule_lookup", "validate_and_normalize_dynamic_sd_schedule"
+    rules = taken(folder / "vllm" / "v1/spec_decode/dynamic/utils.py", {name, checked}, {})
     table = json.loads(shlex.split(launch(planned("eagle3"), "vllm").text)[1])
-    drafts = rules["build_dynamic_sd_schedule_lookup"](
+    drafts = rules[name](
         table["num_speculative_tokens_per_batch_size"], 300, table["num_speculative_tokens"]
     )
     wrong = {part for part in SCHEDULE if {*drafts[part[0] : part[1] + 1]} != {part[2]}}

@@ -5,8 +5,8 @@
 Lines of code hold code: no comments, docstrings or blank lines. Lines of tests are all lines of
 Python below tests/, blank ones too, and what several files share counts for `whole`; the last row
 has the lines of all other files there, too. Which room a test file belongs to says its folder, else
-tests/rooms.yaml. `--collect` counts tests as pytest
-collects them, a drawn or parametrised one once for each set of values, and takes a minute.
+tests/rooms.yaml. `--collect` counts tests as pytest collects them, a drawn or parametrised one once
+for each set of values, and takes a minute.
 """
 
 import argparse
@@ -84,10 +84,9 @@ def main() -> None:
         n, of = (sum(counts[room] for room in rooms) for counts in (lines, code))
         ratio = f"{n / of:.2f}" if of else "-"
         print(f"{name:<14}{of:>8}{n:>8}{ratio:>8}{sum(tests[room] for room in rooms) or '-':>11}")
-    data = [
-        file for file in (checkout / "tests").rglob("*.*") if file.suffix not in {".py", ".pyc"}
-    ]
-    n += sum(len(file.read_bytes().splitlines()) for file in data if file.is_file())
+    others = (file for file in (checkout / "tests").rglob("*.*") if file.is_file())
+    data = (file for file in others if file.suffix not in {".py", ".pyc"})
+    n += sum(len(file.read_bytes().splitlines()) for file in data)
     print(f"{'with data':<14}{of:>8}{n:>8}{n / of:>8.2f}")
 
 

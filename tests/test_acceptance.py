@@ -181,19 +181,8 @@ def test_the_largest_shapes_do_not_overflow() -> None:
 
 
 NOT_A_NUMBER = [True, np.True_, "0.5", b"0.5", None, [0.5], math.nan, math.inf, 1j, 10**400]
-NO_LENGTHS = [
-    -1,
-    1.5,
-    math.nan,
-    math.inf,
-    True,
-    "3",
-    None,
-    [1, -2],
-    [[1], [2, 3]],
-    10**30,
-    10**6 + 1,
-]
+NO_LENGTHS = [-1, 1.5, math.nan, math.inf, True, "3", None, [1, -2], [[1], [2, 3]], 10**30]
+NO_LENGTHS += [10**6 + 1]  # next to the longest
 #: What takes a number, how one that cannot be is called, and those next to the ends.
 NUMBERS: list[tuple[Callable[[Any], Any], str, Any, Any]] = [
     (constant_acceptance, "rate", -1e-9, 1 + 1e-9),
@@ -449,11 +438,8 @@ def test_curves_without_end_mix_without_end() -> None:
     assert float(between.survival(2)) == pytest.approx((0.64 + 0.36) / 2)
     assert pickle.loads(pickle.dumps(between)) == between  # noqa: S301 - made here
     assert "measured at 1, 100 tokens" in found.description
-    ends: dict[float, Any] = {
-        1: FIXED,
-        4: survival_acceptance([0.8, 0.6]),
-        100: survival_acceptance([0.5]),
-    }
+    two, one = survival_acceptance([0.8, 0.6]), survival_acceptance([0.5])
+    ends: dict[float, Any] = {1: FIXED, 4: two, 100: one}
     some_end = context_acceptance(ends)
     assert [some_end.at_context(place).max_draft_len for place in (2, 10)] == [2, 1]
     assert some_end.max_draft_len == windowed_acceptance(FIXED, 1).window == 1

@@ -874,6 +874,5 @@ def test_nothing_is_reserved_for_answers_whose_end_is_guessed() -> None:
     setup = engine_setup(specroof.load_hardware("h100"), "sglang", None, None)
     asked, answers = Load([8], [1500], Workload(1000, 1000)), trace([0.0], [1000], [1000])
     for most_len, kept in ((None, 500), (np.array([2000.0]), 0)):
-        assert (
-            reserved_len(setup, replace(asked, trace=replace(answers, most_len=most_len))) == kept
-        )
+        load = replace(asked, trace=replace(answers, most_len=most_len))
+        assert reserved_len(setup, load) == kept

@@ -724,9 +724,7 @@ def test_points_of_a_grid_reach_its_ends_in_steps(
     assert first * step ** (len(points) - 2) < last * (1 + 1e-9)  # no more than that takes
 
 
-def test_what_is_reserved_after_a_loss_is_the_share_that_answers_have_made_and_20_rounds_more() -> (
-    None
-):
+def test_a_loss_leaves_reserved_what_answers_have_made_and_20_rounds_more() -> None:
     # 6 and 3 tokens of 91 and 31 are made.
     contexts, first_len, bound_len = [(0, 15.0), (1, 22.0)], [10.0, 20.0], [100.0, 50.0]
     assert _ratio_after_loss(contexts, first_len, bound_len) == (6 + 3 + 2 * 20) / (91 + 31 + 1)

@@ -454,9 +454,7 @@ def test_a_speculation_profile_says_whether_the_bonus_token_is_in() -> None:
     without = one(json.dumps(MODELOPT | {"mean_accept_length": 1.4}))
     assert "the bonus token is not in mean_accept_length" in without.counted
     assert without.tokens_per_round == profile.tokens_per_round == pytest.approx(2.4)
-    longer = MODELOPT | {
-        "acceptance_length_histogram": [0, 20, 40, 20, 21]
-    }  # one more than lengths
+    longer = MODELOPT | {"acceptance_length_histogram": [0, 20, 40, 20, 21]}  # than lengths by one
     assert one(json.dumps(longer)).n_rounds == 101
 
 

@@ -46,12 +46,6 @@ def _likely(gap: Array) -> Array:
     return np.asarray(0.5 * (1.0 + np.tanh(gap / 2.0)))
 
 
-def _entropies(gap: Array) -> Array:
-    """Return the entropy of two tokens with a gap from 0 on, in nats."""
-    likely = _likely(gap)
-    return np.asarray(np.log1p(np.exp(-gap)) + (1.0 - likely) * gap)
-
-
 def entropy_of_gap(mean_gap: float) -> float:
     r"""Return the mean entropy of the target's next token, in nats.
 
@@ -73,7 +67,8 @@ def entropy_of_gap(mean_gap: float) -> float:
     >>> round(entropy_of_gap(100.0), 3)  # 3.1416 ** 2 / 600 = 0.016
     0.016
     """
-    return float(np.mean(_entropies(mean_gap * _GAPS)))
+    gaps = mean_gap * _GAPS
+    return float(np.mean(np.log1p(np.exp(-gaps)) + (1.0 - _likely(gaps)) * gaps))
 
 
 @lru_cache(maxsize=64)

@@ -416,7 +416,7 @@ def largest_load(
         Between the ends, powers of 1.01 alone: whatever is looked at before, the same is found.
         None where a hundredth of the least rate, or one client, is too much for all lengths.
     """
-    least = min(load.rate, default=1.0)
+    least, step = min(load.rate, default=1.0), math.log1p(_RATE_WITHIN)
 
     def meets(value: float, drafts: Drafts) -> bool:
         asked = replace(load, rate=[value], requests=load.requests[:1])
@@ -445,7 +445,6 @@ def largest_load(
                 continue
         if meets(high, drafts):
             low = high
-        step = math.log1p(_RATE_WITHIN)
         between = range(math.floor(math.log(low) / step) + 1, math.ceil(math.log(high) / step))
         enough = bisect_left(between, True, key=lambda n: not meets(math.exp(n * step), drafts))
         found = (math.exp(between[enough - 1] * step) if enough else low), drafts
