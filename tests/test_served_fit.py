@@ -8,6 +8,7 @@ import pytest
 
 from fitting.parameters import (
     ALL,
+    COMPRESSED_LAYER,
     FACTORS,
     PREFILL_LAUNCH,
     fitted_parameters,
@@ -18,8 +19,8 @@ from fitting.parameters import (
 from fitting.served_fit import (
     PAIRS,
     ServedPoints,
-    factors_at,
     fit_factors,
+    fit_without,
     fitted_loads,
     pair_of,
     prefill_launch_s,
@@ -148,7 +149,8 @@ def test_a_factor_is_found_again(
     loads = [replace(load, ttft_s=load.ttft_s or 1.0) for load in loads]
     truth = {**shared, "layer of sglang cdna4": 1.6}
     served = ServedPoints(made_up(loads, truth), shared)
-    found = {**shared, **fit_factors(shared, served, drafted, lambda point: not point.ttft_s)}
+    counted = np.ones(len(loads), dtype=bool), np.zeros(len(drafted.points), dtype=bool)
+    found = {**shared, **fit_factors(shared, served, drafted, counted)}
     before, after = (abs(served.off(parameters)[0]).mean() for parameters in (shared, found))
     assert after < before / 4
     fitted, whole = (served_engine("sglang", "mi355x", one) for one in (found, shared))
@@ -166,11 +168,35 @@ def test_what_is_left_out_says_nothing(
         replace(load, tpot_s=9 * (load.tpot_s or 1)) if without(load) else load for load in loads
     ]
     fits = [
-        fit_factors(shared, ServedPoints(measured, shared), drafted, without)
+        fit_without(shared, shared, ServedPoints(measured, shared), drafted, without)
         for measured in (loads, poisoned)
     ]
     assert fits[0] == fits[1]
-    assert fits[0] != factors_at(np.zeros(len(fits[0])))
+    assert any(value != 1.0 for name, value in fits[0].items() if " of " in name)
+
+
+def test_layers_of_compressed_attention_say_what_they_take_and_nothing_of_others(
+    shared: dict[str, float], loads: list[Measurement], drafted: Points
+) -> None:
+    pro = "deepseek-ai/DeepSeek-V4-Pro"
+    theirs = [load for load in fitted_loads() if load.model == pro]
+    truth = {**shared, COMPRESSED_LAYER: 2e-4}
+    kept = [replace(load, ttft_s=load.ttft_s or 1.0) for load in [*loads, *theirs]]
+    slow = made_up(kept, truth)
+
+    def fitted(measured: list[Measurement], left_out: str = "") -> dict[str, float]:
+        served = ServedPoints(measured, shared)
+        return fit_without(shared, shared, served, drafted, lambda one: one.model == left_out)
+
+    found, without = fitted(slow), fitted(slow, pro)
+    # Factors that fit the other loads move these a little.
+    assert found.pop(COMPRESSED_LAYER) == pytest.approx(2e-4, rel=0.05)
+    assert without.pop(COMPRESSED_LAYER) == 0
+    assert found == without
+    # Its kernels were timed on NVIDIA's chips: theirs have none.
+    for server, chip, seconds in (("atom", "mi355x", 2e-4), ("sglang", "b200", None)):
+        kinds = served_engine(server, chip, truth).layer_kind_overhead_s
+        assert kinds.get("compressed_attention") == seconds
 
 
 def test_launches_of_prompts_are_read_off_a_server_without_graphs_for_them(

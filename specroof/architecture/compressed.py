@@ -91,7 +91,8 @@ class CompressedAttention(SoftmaxAttention):
     @property
     def overhead_kinds(self) -> tuple[str, ...]:
         """Layer kinds for which engines charge an overhead."""
-        return ("latent_attention", "sparse_index") if self.indexer else ("latent_attention",)
+        entries = ("compressed_attention",) if self.ratio else ()
+        return ("latent_attention", *entries, *(("sparse_index",) if self.indexer else ()))
 
     @property
     def heads(self) -> Heads:
