@@ -37,9 +37,9 @@ def error(served: ServedValidation, total: str, figure: str, kind: str = "median
 @pytest.mark.parametrize(
     ("families", "kind", "target"),
     [
-        missed("7.2 %, 6.9 % simulated,", NVIDIA, "median", 0.07),
-        missed("23.2 %, 20.7 % simulated,", NVIDIA, "p90", 0.20),
-        missed("10.8 %, 10.9 % simulated,", AMD, "median", 0.10),
+        missed("7.2 %, 6.8 % simulated,", NVIDIA, "median", 0.07),
+        missed("23.8 %, 20.5 % simulated,", NVIDIA, "p90", 0.20),
+        (AMD, "median", 0.10),
     ],
 )
 def test_targets_of_tpot_by_maker_are_reached(
@@ -53,9 +53,9 @@ def test_targets_of_tpot_by_maker_are_reached(
 @pytest.mark.parametrize(
     ("total", "figure", "kind", "target"),
     [
-        missed("11.9 %, 11.1 % simulated,", "", "tokens_per_s", "median", 0.09),
+        missed("11.7 %, 10.3 % simulated,", "", "tokens_per_s", "median", 0.09),
         ("played", "ttft_s", "median", 0.18),
-        missed("7.9 %", "", TPOT_RATIO, "mean", 0.06),
+        missed("8.0 %", "", TPOT_RATIO, "mean", 0.06),
         ("chip", "tpot_s", "median", 0.15),
         ("played as shipped", "ttft_s", "median", 0.20),
         ("played as shipped", "tokens_per_s", "median", 0.09),

@@ -487,7 +487,7 @@ def fit_without(
         Tells what does not count.
     """
     counted = filterfalse(without, served.loads)
-    start = {**own, PREFILL_LAUNCH: prefill_launch_s(counted, shared)}
+    start = {**own, PREFILL_LAUNCH: prefill_launch_s(counted, shared), COMPRESSED_LAYER: 0.0}
     loads, points = (
         np.array([not without(one) for one in of]) for of in (served.loads, drafted.points)
     )
