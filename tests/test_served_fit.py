@@ -8,7 +8,6 @@ import pytest
 
 from fitting.parameters import (
     ALL,
-    COMPRESSED_LAYER,
     FACTORS,
     PREFILL_LAUNCH,
     fitted_parameters,
@@ -19,8 +18,8 @@ from fitting.parameters import (
 from fitting.served_fit import (
     PAIRS,
     ServedPoints,
+    factors_at,
     fit_factors,
-    fit_without,
     fitted_loads,
     pair_of,
     prefill_launch_s,
@@ -38,6 +37,7 @@ from specroof.latency.model import model_latency
 from specroof.latency.pass_seconds import _Links
 from specroof.latency.setup import engine_setup
 from specroof.scoring.left_out import SERVED_GROUPS, served_group
+from specroof.scoring.served import plain_scores
 
 pytestmark = pytest.mark.slow
 
@@ -149,8 +149,7 @@ def test_a_factor_is_found_again(
     loads = [replace(load, ttft_s=load.ttft_s or 1.0) for load in loads]
     truth = {**shared, "layer of sglang cdna4": 1.6}
     served = ServedPoints(made_up(loads, truth), shared)
-    counted = np.ones(len(loads), dtype=bool), np.zeros(len(drafted.points), dtype=bool)
-    found = {**shared, **fit_factors(shared, served, drafted, counted)}
+    found = {**shared, **fit_factors(shared, served, drafted, lambda point: not point.ttft_s)}
     before, after = (abs(served.off(parameters)[0]).mean() for parameters in (shared, found))
     assert after < before / 4
     fitted, whole = (served_engine("sglang", "mi355x", one) for one in (found, shared))
@@ -168,35 +167,11 @@ def test_what_is_left_out_says_nothing(
         replace(load, tpot_s=9 * (load.tpot_s or 1)) if without(load) else load for load in loads
     ]
     fits = [
-        fit_without(shared, shared, ServedPoints(measured, shared), drafted, without)
+        fit_factors(shared, ServedPoints(measured, shared), drafted, without)
         for measured in (loads, poisoned)
     ]
     assert fits[0] == fits[1]
-    assert any(value != 1.0 for name, value in fits[0].items() if " of " in name)
-
-
-def test_layers_of_compressed_attention_say_what_they_take_and_nothing_of_others(
-    shared: dict[str, float], loads: list[Measurement], drafted: Points
-) -> None:
-    pro = "deepseek-ai/DeepSeek-V4-Pro"
-    theirs = [load for load in fitted_loads() if load.model == pro]
-    truth = {**shared, COMPRESSED_LAYER: 2e-4}
-    kept = [replace(load, ttft_s=load.ttft_s or 1.0) for load in [*loads, *theirs]]
-    slow = made_up(kept, truth)
-
-    def fitted(measured: list[Measurement], left_out: str = "") -> dict[str, float]:
-        served = ServedPoints(measured, shared)
-        return fit_without(shared, shared, served, drafted, lambda one: one.model == left_out)
-
-    found, without = fitted(slow), fitted(slow, pro)
-    # Factors that fit the other loads move these a little.
-    assert found.pop(COMPRESSED_LAYER) == pytest.approx(2e-4, rel=0.05)
-    assert without.pop(COMPRESSED_LAYER) == 0
-    assert found == without
-    # Its kernels were timed on NVIDIA's chips: theirs have none.
-    for server, chip, seconds in (("atom", "mi355x", 2e-4), ("sglang", "b200", None)):
-        kinds = served_engine(server, chip, truth).layer_kind_overhead_s
-        assert kinds.get("compressed_attention") == seconds
+    assert fits[0] != factors_at(np.zeros(len(fits[0])))
 
 
 def test_launches_of_prompts_are_read_off_a_server_without_graphs_for_them(
@@ -233,3 +208,24 @@ def test_what_a_fit_leaves_out_has_not_said_how_long_launches_take(
 def test_stored_fits_have_a_factor_of_each_kind() -> None:
     names = {name.partition(" of ")[0] for name in fitted_parameters(ALL) if " of " in name}
     assert names == {*FACTORS}
+
+
+def test_loads_are_fitted_as_they_are_played() -> None:
+    # Their steady state has more between tokens than a play: first tokens are late there.
+    where = ("meta-llama/Llama-3.1-8B-Instruct", "h100", "tensorrt-llm", 8, 2048.0)
+    loads = [
+        load
+        for load in fitted_loads()
+        if (load.model, load.hardware, load.engine, load.tensor_parallel, load.input_len) == where
+    ]
+    fit = stored_fits()[served_group(loads[0], "model")]
+    served = ServedPoints(loads, fit)
+    played, steady = (
+        {score.point.place: score.off for score in plain_scores(loads, "model", played=way)}
+        for way in (True, False)
+    )
+    for figure, found in zip(("tpot_s", "ttft_s"), served.off(fit), strict=True):
+        wanted = [played[load.place][figure] for load in served.loads]
+        assert found == pytest.approx(wanted, abs=0.02)
+        in_closed_form = [steady[load.place][figure] for load in served.loads]
+        assert np.median(np.abs(np.subtract(in_closed_form, wanted))) > 0.04

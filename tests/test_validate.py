@@ -528,7 +528,7 @@ def test_a_fit_does_not_learn_from_look_ups() -> None:
         ("unclear_share", 0, 0.15),
         ("trees_mean_error", 0, 0.08),
         ("drafting_median_error", 0, 0.25),
-        missed("5.01 %", "decode_median_error", 0, 0.05),
+        missed("5.02 %", "decode_median_error", 0, 0.05),
         ("band80_coverage", 0.75, 0.85),
     ],
 )

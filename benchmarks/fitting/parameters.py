@@ -280,11 +280,6 @@ _MOST_OF_LINKS: Final = 1.2
 #: What served loads say of launching prompts: see `fitting.served_fit.prefill_launch_s`.
 PREFILL_LAUNCH: Final = "prefill_launch_s"
 
-#: What loads say of layers of compressed attention: see `fitting.served_fit.compressed_layer_s`.
-COMPRESSED_LAYER: Final = "compressed_layer_s"
-#: The families whose compressed attention is neither timed nor like that of timed ones.
-OWN_COMPRESSED: Final = ("cdna3", "cdna4")
-
 #: The fits that `benchmarks/fit_engines.py` stores, by what each was made without.
 FITS: Final = Path(__file__).with_name("fits.json")
 #: The fit to all sources, which the hardware files hold.
@@ -430,10 +425,6 @@ def fitted_engine(
     measured = name in ENGINES and family in FITTED_WITH_DRAFTS
     said = beside_rounds if measured else tuple(FACTORS)
     engine = own_engine(replace(shared, name=name), whose, parameters, said)
-    more_s = parameters.get(COMPRESSED_LAYER, 0.0) * (family in OWN_COMPRESSED)
-    if more_s:
-        kinds = {**engine.layer_kind_overhead_s, "compressed_attention": more_s}
-        engine = replace(engine, layer_kind_overhead_s=kinds)
     if not measured:
         return engine
     tiles = prompt_tiles(timed_layers()["servers"][name].get(family, {}))

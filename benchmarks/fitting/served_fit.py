@@ -19,14 +19,12 @@ import numpy as np
 from fitting.kernels import FORMER, KERNEL_ENGINE
 from fitting.parameters import (
     ALL,
-    COMPRESSED_LAYER,
     ENGINES,
     EVERYONE,
     FACTORS,
     FACTORS_BESIDE_ROUNDS,
     FAMILIES,
     FITTED_BESIDE_ROUNDS,
-    OWN_COMPRESSED,
     PREFILL_LAUNCH,
     SERVERS,
     TOKENIZE_S,
@@ -34,8 +32,7 @@ from fitting.parameters import (
     family_of,
 )
 from fitting.shared_fit import NOT_FITTED, Points, engine_of, in_processes, place_of
-from specroof import load_model
-from specroof.arrays import Array, BoolArray, grouped
+from specroof.arrays import Array, grouped
 from specroof.cost import ForwardPass
 from specroof.engines.record import Tape
 from specroof.evidence import Measurement, base_model, load_served
@@ -56,8 +53,6 @@ _ORDINARY: Final = 0.08
 #: TTFT is 0.4 % nearer and TPOT 0.1 % farther, on AMD's chips 0.5 %.
 _TTFT_WEIGHT: Final = 0.5
 _TTFT_CONCURRENCY: Final = 8
-#: Up to how many requests in flight the layers of a step are most of it.
-_FEW_REQUESTS: Final = 16
 #: The longest prompts that are over before the host has launched them.
 _LAUNCHED_TOKENS: Final = 1024
 #: What a source of trust 3 counts for beside one of trust 2: versions mixed, answers of 128 tokens.
@@ -234,7 +229,6 @@ class ServedPoints:
         early = np.array([(load.concurrency or 1) <= _TTFT_CONCURRENCY for load in self.loads])
         weight = np.stack([share, share * early * _TTFT_WEIGHT]) / _ORDINARY
         self._weight = np.where(np.isfinite(self.measured), weight, 0.0)
-        self.compressed = np.array([*map(_compressed_layers, self.loads)])
 
     def off(self, parameters: Mapping[str, float]) -> Array:
         """Return predicted over measured TPOT and TTFT as logarithms, shape (2, loads)."""
@@ -245,14 +239,6 @@ class ServedPoints:
     def residuals(self, parameters: Mapping[str, float]) -> Array:
         """Return what predictions are off in units of the noise, TPOT first; shape (2 loads,)."""
         return np.asarray(np.nan_to_num(self.off(parameters)) * self._weight).ravel()
-
-
-def _compressed_layers(load: Measurement) -> int:
-    """Return the layers of compressed attention, where these have a parameter of their own."""
-    if PAIRS[pair_of(load)][1] not in OWN_COMPRESSED:
-        return 0
-    cores = load_model(load.model or "").counted_cores
-    return sum(count for count, core in cores if "compressed_attention" in core.overhead_kinds)
 
 
 def _played_over_steady(loads: Sequence[Measurement]) -> Array:
@@ -273,20 +259,16 @@ def _played_over_steady(loads: Sequence[Measurement]) -> Array:
         The logarithms of the ratios of TPOT and TTFT, shape (2, loads), by the stored fits that
         had not seen the model; 0 where it was not measured.
     """
-    played, steady = (
-        {score.point.place: score.off for score in plain_scores(loads, "model", played=way)}
-        for way in (True, False)
-    )
-    return np.array(
-        [
-            [
-                played.get(load.place, {}).get(name, 0.0)
-                - steady.get(load.place, {}).get(name, 0.0)
-                for load in loads
-            ]
-            for name in ("tpot_s", "ttft_s")
-        ]
-    )
+
+    def off(*, played: bool) -> Array:
+        scores = plain_scores(loads, "model", played=played)
+        seen = {score.point.place: score.off for score in scores}
+        names = ("tpot_s", "ttft_s")
+        return np.array(
+            [[seen.get(load.place, {}).get(name, 0.0) for load in loads] for name in names]
+        )
+
+    return off(played=True) - off(played=False)
 
 
 def factors_at(x: Array) -> dict[str, float]:
@@ -327,7 +309,7 @@ def fit_factors(
     shared: Mapping[str, float],
     served: ServedPoints,
     drafted: Points,
-    counted: tuple[BoolArray, BoolArray],
+    without: Callable[[Measurement], bool],
 ) -> dict[str, float]:
     """Return the factors that fit served loads and other measurements best.
 
@@ -341,8 +323,8 @@ def fit_factors(
         What all share.
     served, drafted
         The loads, and the points that `shared` was fitted to.
-    counted
-        Which of both count.
+    without
+        Tells which of both do not count.
 
     Source
         Maximum a posteriori with a normal prior on the logarithm of each factor and Cauchy's loss,
@@ -350,7 +332,8 @@ def fit_factors(
         Gauss-Newton steps on reweighted squares, damped as by Levenberg 1944, Q. Appl. Math. 2(2).
     """
     drafted.learn_scale(shared)
-    counts, weights = np.tile(counted[0], 2), drafted.weights * counted[1]
+    counts = np.tile([not without(load) for load in served.loads], 2)
+    weights = drafted.weights * [not without(point) for point in drafted.points]
     pair = np.concatenate([served.pair, served.pair, [pair_of(point) for point in drafted.points]])
 
     def at(x: Array) -> dict[str, float]:
@@ -436,37 +419,6 @@ def prefill_launch_s(loads: Iterable[Measurement], shared: Mapping[str, float]) 
     return float(np.median([np.quantile(each, 0.25) for each in found.values()])) if found else 0.0
 
 
-def compressed_layer_s(
-    served: ServedPoints, parameters: Mapping[str, float], counts: BoolArray
-) -> float:
-    """Return what a layer of compressed attention takes besides what layers take of every kind.
-
-    Of DeepSeek-V4-Pro on MI355X tokens take 18 to 24 ms up to 16 requests in flight, in ATOM and in
-    SGLang alike, where other models' layers make 10 to 15 ms: 0.13 ms a layer is missing. Nobody
-    has timed its kernels there.
-
-    Parameters
-    ----------
-    served, parameters
-        The loads, and what is fitted to those with other layers.
-    counts
-        The loads that count, shape (loads,).
-
-    Returns
-    -------
-    float
-        The median over loads of few requests, at least 0, and 0 without any.
-    """
-    few = np.array([(load.concurrency or 1) <= _FEW_REQUESTS for load in served.loads])
-    asked = counts & few & (served.compressed > 0)
-    if not asked.any():
-        return 0.0
-    measured_s = np.exp(served.measured[0, asked])
-    predicted_s = measured_s * np.exp(served.off(parameters)[0, asked])
-    missing_s = float(np.median((measured_s - predicted_s) / served.compressed[asked]))
-    return max(float(f"{missing_s:.3g}"), 0.0)
-
-
 def fit_without(
     own: Mapping[str, float],
     shared: Mapping[str, float],
@@ -481,20 +433,13 @@ def fit_without(
     own, shared
         What all share: by the fit without the same, and by that to all, which says how long
         launches wait.
-    served, drafted
+    served, drafted, without
         As of `fit_factors`.
-    without
-        Tells what does not count.
     """
     counted = filterfalse(without, served.loads)
-    start = {**own, PREFILL_LAUNCH: prefill_launch_s(counted, shared), COMPRESSED_LAYER: 0.0}
-    loads, points = (
-        np.array([not without(one) for one in of]) for of in (served.loads, drafted.points)
-    )
-    # Layers with a parameter of their own say nothing of others.
-    factors = fit_factors(start, served, drafted, (loads & (served.compressed == 0), points))
-    fitted = {**start, **{key: float(f"{factor:.4g}") for key, factor in factors.items()}}
-    return {**fitted, COMPRESSED_LAYER: compressed_layer_s(served, fitted, loads)}
+    start = {**own, PREFILL_LAUNCH: prefill_launch_s(counted, shared)}
+    factors = fit_factors(start, served, drafted, without)
+    return {**start, **{key: float(f"{factor:.4g}") for key, factor in factors.items()}}
 
 
 def fitted_loads() -> list[Measurement]:

@@ -91,8 +91,7 @@ class CompressedAttention(SoftmaxAttention):
     @property
     def overhead_kinds(self) -> tuple[str, ...]:
         """Layer kinds for which engines charge an overhead."""
-        entries = ("compressed_attention",) if self.ratio else ()
-        return ("latent_attention", *entries, *(("sparse_index",) if self.indexer else ()))
+        return ("latent_attention", "sparse_index") if self.indexer else ("latent_attention",)
 
     @property
     def heads(self) -> Heads:

@@ -190,12 +190,12 @@ class Server:
 #: Kinds of operation that may have a separate share; `dense` covers all the others.
 OP_KINDS: Final = ("experts", "attention", "latent_attention", "indexer", "state")
 #: Kinds of layer that may cost time on top of what every layer costs. An indexer picks entries and
-#: blocks of tokens, ``sparse_index``, or tokens, ``token_index``. Of ``fp8_blocks`` and
-#: ``fp4_blocks``, attention or feed-forward, tokens are scaled and rounded to fp8 or fp4, in blocks
-#: of their own, before they are multiplied.
+#: blocks of tokens, ``sparse_index``, or tokens, ``token_index``.
+#: The last two are blocks, attention or feed-forward, whose tokens are scaled and rounded to fp8 or
+#: fp4, in blocks of their own, before they are multiplied.
 LAYER_KINDS: Final = (
     *("experts", "linear_attention", "latent_attention", "sparse_index", "token_index"),
-    *("compressed_attention", "fp8_blocks", "fp4_blocks", "feed_forward"),
+    *("fp8_blocks", "fp4_blocks", "feed_forward"),
 )
 
 # What the figures of a hardware file are: quantities of `specroof.units.BOUNDS`, and words that
