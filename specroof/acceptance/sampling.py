@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.acceptance.curve import RULES, Acceptance, rates_of_survival, survival_of_rates
 from specroof.acceptance.typical import LOOKUPS
@@ -46,8 +47,8 @@ def _likely(gap: Array) -> Array:
     return np.asarray(0.5 * (1.0 + np.tanh(gap / 2.0)))
 
 
-def entropy_of_gap(mean_gap: float) -> float:
-    r"""Return the mean entropy of the target's next token, in nats.
+def entropy_of_gap(mean_gap: npt.ArrayLike) -> Array:
+    r"""Return the mean entropy of the target's next token, in nats, in the shape of the gaps.
 
     .. math:: H = E[h(\sigma(g))], \quad g \sim \mathrm{Exp}(\mu)
 
@@ -64,11 +65,11 @@ def entropy_of_gap(mean_gap: float) -> float:
 
     Examples
     --------
-    >>> round(entropy_of_gap(100.0), 3)  # 3.1416 ** 2 / 600 = 0.016
-    0.016
+    >>> entropy_of_gap([100.0]).round(3)  # 3.1416 ** 2 / 600 = 0.016
+    array([0.016])
     """
-    gaps = mean_gap * _GAPS
-    return float(np.mean(np.log1p(np.exp(-gaps)) + (1.0 - _likely(gaps)) * gaps))
+    gaps = np.multiply.outer(mean_gap, _GAPS)
+    return np.asarray(np.mean(np.log1p(np.exp(-gaps)) + (1.0 - _likely(gaps)) * gaps, axis=-1))
 
 
 @lru_cache(maxsize=64)
@@ -80,12 +81,11 @@ def gap_of_entropy(entropy: float) -> float:
 
     Examples
     --------
-    >>> round(entropy_of_gap(gap_of_entropy(0.3)), 4)
+    >>> round(float(entropy_of_gap(gap_of_entropy(0.3))), 4)
     0.3
     """
     gaps = np.geomspace(0.02, 400.0, 800)
-    found = np.array([entropy_of_gap(gap) for gap in gaps.tolist()])
-    return float(np.exp(np.interp(-entropy, -found, np.log(gaps))))
+    return float(np.exp(np.interp(-entropy, -entropy_of_gap(gaps), np.log(gaps))))
 
 
 @lru_cache(maxsize=64)
@@ -137,7 +137,7 @@ def accepted_rates(mean_gap: float, temperature: float, rule: str) -> Array:
         return _RATES
     close = np.maximum(np.sqrt(_RATES), 0.5)
     known = _RATES / close
-    matches = np.array([np.mean(_likely(_GAPS / spread)) for spread in _SPREADS.tolist()])
+    matches = np.mean(_likely(_GAPS / _SPREADS[:, None]), axis=-1)
     noise = mean_gap * np.exp(np.interp(-close, -matches, np.log(_SPREADS)))[:, None]
     gaps = mean_gap * _GAPS
     first = _likely(gaps / temperature)
