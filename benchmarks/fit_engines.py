@@ -3,7 +3,8 @@
 Needs SciPy: ``pip install specroof[calibrate]``, then ``python benchmarks/fit_engines.py``. It
 prints the parameters; with ``--write`` it also writes ``benchmarks/fitting/fits.json``, the
 profiles that `specroof validate` reads (``specroof/catalog/left_out.json``), the ``engines:``
-blocks of the hardware files and the generic engine. 15 minutes on two cores; with ``--factors`` 11.
+blocks of the hardware files and the generic engine. 15 minutes on two cores; with ``--factors`` 11,
+afterwards: served loads are fitted times what plays by the stored fits make of their steady state.
 """
 
 import argparse

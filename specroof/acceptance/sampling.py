@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -72,7 +72,13 @@ def entropy_of_gap(mean_gap: npt.ArrayLike) -> Array:
     return np.asarray(np.mean(np.log1p(np.exp(-gaps)) + (1.0 - _likely(gaps)) * gaps, axis=-1))
 
 
-@lru_cache(maxsize=64)
+@cache
+def _entropies() -> tuple[Array, Array]:
+    """Return mean gaps, ascending, and the entropies of targets that have them, in nats."""
+    gaps = np.geomspace(0.02, 400.0, 800)
+    return gaps, entropy_of_gap(gaps)
+
+
 def gap_of_entropy(entropy: float) -> float:
     """Return the mean gap of a target whose next token has an entropy at temperature 1.
 
@@ -84,8 +90,8 @@ def gap_of_entropy(entropy: float) -> float:
     >>> round(float(entropy_of_gap(gap_of_entropy(0.3))), 4)
     0.3
     """
-    gaps = np.geomspace(0.02, 400.0, 800)
-    return float(np.exp(np.interp(-entropy, -entropy_of_gap(gaps), np.log(gaps))))
+    gaps, entropies = _entropies()
+    return float(np.exp(np.interp(-entropy, -entropies, np.log(gaps))))
 
 
 @lru_cache(maxsize=64)
