@@ -644,6 +644,11 @@ def test_two_set_ups_stand_side_by_side(page: Opened) -> None:
         curve.best_speedup.item(), rel=EXACT
     )
     assert page.page.locator("#verdict h2").count() == 2
+    dashed = page.page.locator("#hero-legend .dashed")
+    assert dashed.count() == 1
+    page.chosen("#model2", MODELS[1])  # fits on none of these chips: no line of it is drawn
+    assert dashed.count() == 0
+    page.went_to(address.split("#")[1])
     assert page.clicked("#alone").figures["beside"] is None
     assert page.went_to(address.split("#")[1]).figures["beside"]["curves"] == beside["curves"]
 

@@ -937,12 +937,15 @@ globalThis.specroofPage = (() => {
     else specroofCharts.draw(box, chart);
   }
 
+  /** Whether lines of the set-up beside are among those of a chart: it may have no figures. */
+  const anyDashed = (lines) => lines.some(({ dash }) => dash);
+
   /** Swatches and names of drafters under a title; dashed lines are the set-up beside. */
-  function legend(id, more = []) {
+  function legend(id, lines, more = []) {
     const entries = state.drafters.flatMap((drafter, d) =>
       setups.some(({ figures }) => figures?.curves[d]) ? [[nameOf(drafter), COLORS[d], SHAPES[d], ""]] : [],
     );
-    if (shownSetups().length > 1)
+    if (anyDashed(lines))
       entries.push([`solid: ${titleOf(setups[0])}; dashed: ${titleOf(setups[1])}`, SOFT, "", "dashed"]);
     $(id).replaceChildren(
       ...[...entries, ...more].map(([text, color, shape, className]) => {
@@ -1014,7 +1017,7 @@ globalThis.specroofPage = (() => {
         });
       }),
     );
-    legend("by-length-legend", banded ? [["80 % of measurements", `${COLORS[inFocus()]}60`, "none", ""]] : []);
+    legend("by-length-legend", lines, banded ? [["80 % of measurements", `${COLORS[inFocus()]}60`, "none", ""]] : []);
     const ticks = Array.from({ length: deepest + 1 }, (_, length) => length).filter(
       (length) => length % (deepest > 8 ? 2 : 1) === 0,
     );
@@ -1068,7 +1071,7 @@ globalThis.specroofPage = (() => {
     const range = [batches[0] / 1.2, batches.at(-1) * 1.2];
     const dots = published.filter(({ x }) => x >= range[0] && x <= range[1]);
     const count = (hollow) => dots.filter((dot) => dot.hollow === hollow).length;
-    legend("hero-legend", [
+    legend("hero-legend", lines, [
       ...(banded ? [["80 % of measurements", `${COLORS[focus]}60`, "none", ""]] : []),
       ...(count(false) ? [[`published, this model: ${count(false)}`, "", "", "dot"]] : []),
       ...(count(true) ? [[`published, models of this size: ${count(true)}`, "", "", "hollow"]] : []),
@@ -1171,7 +1174,7 @@ globalThis.specroofPage = (() => {
     $("by-acceptance-legend").replaceChildren(
       element(
         "span",
-        `${nameOf(focus)}, at its best draft length${shownSetups().length > 1 ? `; dashed: ${titleOf(setups[1])}` : ""}`,
+        `${nameOf(focus)}, at its best draft length${anyDashed(lines) ? `; dashed: ${titleOf(setups[1])}` : ""}`,
       ),
     );
     draw(
@@ -1214,7 +1217,7 @@ globalThis.specroofPage = (() => {
     $("price-title").textContent = priced
       ? "Price by speed, one point a load"
       : "Throughput by speed, one point a load (no price of this chip is known)";
-    legend("price-legend", [["no drafts", SOFT, SHAPES[0], ""]]);
+    legend("price-legend", lines, [["no drafts", SOFT, SHAPES[0], ""]]);
     draw(
       "price",
       {
