@@ -1,5 +1,6 @@
 """What every test shares: where data lies, reproducible draws, a settled environment."""
 
+import gc
 import importlib
 import os
 import sys
@@ -35,6 +36,10 @@ os.environ |= {
     "JUPYTER_PLATFORM_DIRS": "1",
     "JUPYTER_PREFER_ENV_PATH": "1",
 }
+
+# Half a million objects of tests live as long as the run: to look through them for circles each
+# time that some thousand more were made took a twelfth of it.
+gc.set_threshold(200_000, 50, 50)
 
 # "ci" draws the same examples every time and is what make and CI run; "dev" explores; "fuzz"
 # explores for as long as make fuzz is told to, which calls it again and again.
