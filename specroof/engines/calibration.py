@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from specroof.arrays import Array
-from specroof.cost import Options, stored_as
+from specroof.cost import Options
 from specroof.drafters import Drafter, TokensPerRound, ideal_drafter
 from specroof.engines.least_squares import Fit, chi_square_quantile, least_squares
 from specroof.engines.record import BARE, ONLY, MeasuredCase, Record, case_of, of_bare_passes
@@ -19,7 +19,6 @@ from specroof.errors import MeasurementError
 from specroof.evidence import (
     STEP,
     Measurement,
-    Stated,
     acceptance_of,
     refuse_other_drafts,
     refuse_other_setup,
@@ -209,19 +208,7 @@ def ideal_rates(
         index_dtype=options.index_dtype,
         weight_dtype=options.weight_dtype,
     )
-    held = model if options.weight_dtype is None else stored_as(model, options.weight_dtype)
-    stated = Stated(
-        model=model.name,
-        n_layers=model.n_layers,
-        placement=setup.placement,
-        on_cpu=setup.hardware.is_cpu,
-        weight_bits=served.weight_bits,
-        n_params=model.n_params,
-        weight_bytes=held.weight_bytes,
-        kv_dtype=served.kv_dtype,
-        kv_chosen=setup.options.kv_dtype is not None,
-    )
-    refuse_other_setup(points, stated)
+    refuse_other_setup(points, served)
 
     def ideal_on(hardware: HardwareProfile) -> Deployment:
         return Deployment(model, engine_setup(hardware, IDEAL_ENGINE.name, setup.placement, stored))

@@ -21,7 +21,6 @@ from specroof.evidence.bundled import (
 from specroof.evidence.measurement import STEP, Measurement, refuse_mixed, refuse_repeats
 from specroof.evidence.result_files import read_benchmark
 from specroof.evidence.stated import (
-    Stated,
     refuse_other_drafts,
     refuse_other_formats,
     refuse_other_kinds,

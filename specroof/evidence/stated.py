@@ -1,14 +1,15 @@
 """What results say of how they were served, against how they are to be predicted."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from specroof.acceptance.typical import LOOKUPS
+from specroof.cost import stored_as
 from specroof.errors import MeasurementError, reject
 from specroof.evidence.measurement import NAMES, Measurement
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
-from specroof.hardware.profile import Placement
+from specroof.latency.setup import Deployment
 from specroof.reading.yaml_text import shown
 from specroof.units import DTYPE_BYTES
 
@@ -121,104 +122,72 @@ def refuse_other_drafts(point: Measurement, drafter: str, *, branches: bool) -> 
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
-    """How results are to be predicted, in the words in which they say how they were served.
-
-    Parameters
-    ----------
-    model
-        Its name.
-    n_layers
-        All of its layers.
-    placement
-        Over how many devices.
-    on_cpu
-        Whether these are CPUs.
-    weight_bits
-        Formats of the weights, and the bits of each.
-    n_params, weight_bytes
-        All weights, and their bytes in these formats.
-    kv_dtype
-        The dtype of cached keys and values.
-    kv_chosen
-        Whether that dtype was asked for.
-    """
-
-    model: str
-    n_layers: int
-    placement: Placement
-    on_cpu: bool
-    weight_bits: Mapping[str, int]
-    n_params: int
-    weight_bytes: float
-    kv_dtype: str
-    kv_chosen: bool
-
-
-def refuse_other_setup(points: Iterable[Measurement], stated: Stated) -> None:
+def refuse_other_setup(points: Iterable[Measurement], served: Deployment) -> None:
     """Refuse results of another placement, or of other formats, than are to be predicted.
 
     Parameters
     ----------
     points
         Results, which may say how they were served.
-    stated
-        How they are to be predicted.
+    served
+        The model, and where they are to be predicted.
 
     Raises
     ------
     MeasurementError
         One line with what the result says, and with what is predicted.
     """
+    model, placement, on_cpu = served.model, served.setup.placement, served.setup.hardware.is_cpu
     for point in points:
         for of, flag, measured, predicted in (
-            ("tensor", "tp", point.tensor_parallel, stated.placement.tensor_parallel),
-            ("expert", "ep", point.expert_parallel, stated.placement.expert_parallel),
+            ("tensor", "tp", point.tensor_parallel, placement.tensor_parallel),
+            ("expert", "ep", point.expert_parallel, placement.expert_parallel),
         ):
             if measured not in {None, predicted}:
                 message = f"{point.place}: {of} parallelism is {measured}; --{flag} is {predicted}"
                 raise MeasurementError(message)
         # llama.cpp's last layer is the output (src/llama-model.cpp:2003, n_gpu_layers).
-        layers, every = point.gpu_layers, stated.n_layers + 1
-        if layers is not None and (layers > 0 if stated.on_cpu else layers < every):
+        layers, every = point.gpu_layers, model.n_layers + 1
+        if layers is not None and (layers > 0 if on_cpu else layers < every):
             on_chip = f"with all {every} on the chip, the output among them"
-            where = "on a CPU" if stated.on_cpu else on_chip
+            where = "on a CPU" if on_cpu else on_chip
             reject(
                 f"{point.place}: {layers:g} layers ran on GPUs (gpu_info is {shown(point.gpus)}), "
-                f"and {stated.model} is predicted {where}",
+                f"and {model.name} is predicted {where}",
                 "the same, by -ngl or another --hardware",
                 MeasurementError,
             )
-        _refuse_other_weights(point, stated)
-        _refuse_other_cache(point, stated)
+        _refuse_other_weights(point, served)
+        _refuse_other_cache(point, served)
 
 
-def _refuse_other_weights(point: Measurement, stated: Stated) -> None:
+def _refuse_other_weights(point: Measurement, served: Deployment) -> None:
+    model, chosen = served.model, served.setup.options.weight_dtype
+    held = model if chosen is None else stored_as(model, chosen)
     hint = f", which {point.file} names" if point.file else ""
     for what, measured, predicted, change in (
-        ("weights", point.model_params, stated.n_params, "another --model"),
-        ("bytes of weights", point.model_bytes, stated.weight_bytes, f"--weights{hint}"),
+        ("weights", point.model_params, model.n_params, "another --model"),
+        ("bytes of weights", point.model_bytes, held.weight_bytes, f"--weights{hint}"),
     ):
         if measured is not None and abs(measured / predicted - 1.0) > _ALIKE:
             reject(
-                f"{point.place}: the file has {measured} {what}, and {stated.model} is predicted "
+                f"{point.place}: the file has {measured} {what}, and {model.name} is predicted "
                 f"with {predicted:.0f}",
                 f"about as many, by {change}",
                 MeasurementError,
             )
-    refuse_other_formats(point, stated.model, stated.weight_bits)
+    refuse_other_formats(point, served)
 
 
-def refuse_other_formats(point: Measurement, model: str, bits: Mapping[str, int]) -> None:
+def refuse_other_formats(point: Measurement, served: Deployment) -> None:
     """Refuse a result of weights in another format than is to be predicted.
 
     Parameters
     ----------
     point
         A result, which may say how its weights were quantized.
-    model, bits
-        What is to be predicted: its name, the formats of its weights and the bits of each.
+    served
+        What is to be predicted.
 
     Raises
     ------
@@ -228,29 +197,30 @@ def refuse_other_formats(point: Measurement, model: str, bits: Mapping[str, int]
     named = (point.quantization or "").casefold()
     if named in _UNSAID:
         return
+    bits = served.weight_bits
     if not (_BITS[named] in bits.values() if named in _BITS else min(bits.values()) < 16):
         reject(
-            f"{point.place}: quantization is {shown(point.quantization)}, and {model} is "
+            f"{point.place}: quantization is {shown(point.quantization)}, and {served.model.name} is "
             f"predicted with weights of {', '.join(bits)}",
             "the same, by --weights or another --model",
             MeasurementError,
         )
 
 
-def _refuse_other_cache(point: Measurement, stated: Stated) -> None:
+def _refuse_other_cache(point: Measurement, served: Deployment) -> None:
     named = (point.kv_cache or "").casefold()
     if named in {"", "auto"}:
         return
     known = CACHE_DTYPES.get(named)
     # A user who names a format for an unlisted cache knows the format.
-    same = stated.kv_chosen
+    same = served.setup.options.kv_dtype is not None
     if known is not None:
-        measured, predicted = (DTYPE_BYTES.get(name, name) for name in (known, stated.kv_dtype))
+        measured, predicted = (DTYPE_BYTES.get(name, name) for name in (known, served.kv_dtype))
         same = measured == predicted
     if not same:
         reject(
-            f"{point.place}: kv_cache_dtype is {shown(point.kv_cache)}, and {stated.model} is "
-            f"predicted with {stated.kv_dtype}",
+            f"{point.place}: kv_cache_dtype is {shown(point.kv_cache)}, and {served.model.name} is "
+            f"predicted with {served.kv_dtype}",
             f"the same, by --kv-cache{'' if known is None else f' {known}'}",
             MeasurementError,
         )

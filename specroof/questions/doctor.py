@@ -747,7 +747,7 @@ def _refuse_other_launch(case: ServedCase, facts: ServerFacts) -> None:
             "pages of one server",
             MeasurementError,
         )
-    refuse_other_formats(launched, case.served.model.name, case.served.weight_bits)
+    refuse_other_formats(launched, case.served)
     if case.drafter is None:
         return
     refuse_other_kinds([launched], case.drafter.kind)
