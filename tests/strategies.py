@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from specroof.acceptance import Acceptance, constant_acceptance, survival_acceptance
-from specroof.architecture.attention import GroupedQueryAttention, Indexer, SharedCacheAttention
+from specroof.architecture.attention import GroupedQueryAttention, Indexer
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     CHOICES,
@@ -113,7 +113,7 @@ block_sparse = st.builds(
     ),
     block_len=st.integers(1, 9),
 )
-shared_caches = st.builds(SharedCacheAttention, grouped_queries)
+shared_caches = grouped_queries.map(lambda core: replace(core, shares_cache=True))
 
 compressors = st.builds(Compressor, rows=small, row_dim=widths)
 ratios = st.sampled_from([0, 2, 4, 7])
@@ -320,9 +320,7 @@ def setting(
 
 def kept(core: Core, context: float, dtype: str = "bf16") -> Kept:
     """Return what a core keeps of a sequence, keys of an indexer in the dtype of the cache."""
-    held = core.kept(np.array(float(context)), CacheDtypes(dtype, dtype, "fp32", "bf16"))
-    assert held is not None
-    return held
+    return core.kept(np.array(float(context)), CacheDtypes(dtype, dtype, "fp32", "bf16"))
 
 
 @dataclass(frozen=True)

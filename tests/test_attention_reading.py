@@ -16,7 +16,7 @@ from specroof import (
     load_hardware,
     load_model,
 )
-from specroof.architecture.attention import GroupedQueryAttention, Indexer, SharedCacheAttention
+from specroof.architecture.attention import GroupedQueryAttention, Indexer
 from specroof.architecture.base import READINGS, CacheReading, Core, OpCost
 from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.compressed import CompressedAttention
@@ -59,7 +59,7 @@ def setup_of(chip: str, engine: str, **options: Any) -> Setup:
 
 CORES = {
     "llama": LLAMA, "gemma": GEMMA, "block": replace(LLAMA, causal=False), "window": WINDOW, "chunked": CHUNKED, "v4": V4,
-    "shared": SharedCacheAttention(LLAMA), "latent": LATENT, "sparse": SPARSE,
+    "shared": replace(LLAMA, shares_cache=True), "latent": LATENT, "sparse": SPARSE,
     "latent block": replace(LATENT, causal=False), "recurrent": RECURRENT,
 }  # fmt: skip
 READ = rows("values", "cache_readings")

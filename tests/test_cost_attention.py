@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from specroof.architecture.attention import (
     GroupedQueryAttention,
     Indexer,
-    SharedCacheAttention,
     index_key_bytes,
     indexer_op,
 )
@@ -183,7 +182,7 @@ def test_index_keys_are_scored_in_the_narrow_format_of_the_cache(
 def test_a_shared_cache_is_read_by_each_layer_and_stored_once(
     core: GroupedQueryAttention, context: int, count: str
 ) -> None:
-    shared: list[Core] = [SharedCacheAttention(core)] * 3
+    shared: list[Core] = [replace(core, shares_cache=True)] * 3
     alone, with_readers = of_cores(core), of_cores(core, *shared)
     assert kv_cache_bytes(alone, context) == kv_cache_bytes(with_readers, context)
     assert sum(part.sequence_bytes for part in storage(with_readers, context)) == kv_cache_bytes(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import _data_folder
 from effort import cpu_bound
 from fuzzing import bounded
-from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
+from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import WEIGHT_FORMATS
 from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.draft_heads import (
@@ -568,8 +568,7 @@ def test_dspark_inside_of_a_v4_checkpoint() -> None:
 def test_an_assistant_reads_the_targets_cache_and_scores_the_best_clusters() -> None:
     head = loaded("mtp", "google/gemma-4-E2B-it-assistant")
     assert (head.rereads, head.target_size) == (False, 1536)
-    cores = [block.core for layer in head.model.layers for block in layer.blocks if block.core]
-    assert all(isinstance(core, SharedCacheAttention) for core in cores)
+    assert {core.cache_kind for _, core in head.model.counted_cores} == {"nothing"}
     # 2048 centroids, and the 128 rows of each of 32 clusters.
     assert head.model.head.out_features == 2048 + 32 * 128
     whole = parsed("mtp", CONFIGS["ASSISTANT"], use_ordered_embeddings=False)

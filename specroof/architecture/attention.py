@@ -1,6 +1,7 @@
 """Grouped-query attention, with or without a window or a cache of its own, and the indexer."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,8 @@ class HeadsAttention(SoftmaxAttention):
         4096.0
         """
         held = np.minimum(context_len, self.window_len) if self.window_len else context_len
+        if self.cache_kind == "nothing":
+            held = 0.0 * held
         return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
 
 
@@ -80,10 +83,14 @@ class GroupedQueryAttention(HeadsAttention):
     causal
         False where the new positions of a pass see each other both ways, as those of a block
         drafter do.
+    shares_cache
+        Whether it reads the keys and values that an earlier layer has cached, and keeps none
+        (Gemma 4).
     """
 
     window: int | None = None
     causal: bool = True
+    shares_cache: bool = False
 
     kernel = "heads"
     overhead_kinds = ()
@@ -91,12 +98,18 @@ class GroupedQueryAttention(HeadsAttention):
     @property
     def label(self) -> str:
         """The name of its kind, with which names of its operations begin."""
-        return "sliding_attention" if self.window else "full_attention"
+        name = "sliding_attention" if self.window else "full_attention"
+        return f"shared_{name}" if self.shares_cache else name
+
+    @property
+    def cache_kind(self) -> Literal["tokens", "nothing"]:
+        """What of a sequence it keeps."""
+        return "nothing" if self.shares_cache else "tokens"
 
     @property
     def window_len(self) -> int:
-        """Tokens at which its cache stops growing; 0 where it never does."""
-        return self.window or 0
+        """Tokens at which its cache stops growing; 0 where it never does, or it has none."""
+        return 0 if self.shares_cache else self.window or 0
 
     def costs(self, setting: PassSettings) -> list[OpCost]:
         r"""Return the cost of grouped-query attention in one layer.
@@ -105,12 +118,16 @@ class GroupedQueryAttention(HeadsAttention):
 
         Counts
             the cache once per sequence and pass, whatever the number of queries, and the T new
-            entries written.
+            entries written; of a shared cache these are read, since the earlier layer has written
+            them in the same pass.
         Ignores
-            queries and outputs (see `specroof.architecture.base`).
+            queries and outputs (see `specroof.architecture.base`); that the T entries of a shared
+            cache may still lie in the chip's: T of S + T.
         Source
             Ainslie et al. 2023, arXiv:2305.13245, section 2.2; one read for all queries: Pope et
-            al. 2022, arXiv:2211.05102, section 3.3.
+            al. 2022, arXiv:2211.05102, section 3.3; shared caches: transformers 5,
+            `models/gemma4/modeling_gemma4.py`, ``Gemma4TextAttention.forward``
+            (``is_kv_shared_layer``).
 
         Examples
         --------
@@ -124,69 +141,6 @@ class GroupedQueryAttention(HeadsAttention):
         pairs = counted_pairs(setting, self.window, causal=self.causal)
         read = cached_tokens_read(setting, self.window)
         return [heads_op(self, setting, pairs=pairs, read=read)]
-
-
-@dataclass(frozen=True, slots=True)
-class SharedCacheAttention(SoftmaxAttention):
-    """Attention over the keys and values that an earlier layer has cached (Gemma 4).
-
-    Parameters
-    ----------
-    attention
-        What it computes, and the shape of the cache that it reads and does not keep.
-    """
-
-    attention: GroupedQueryAttention
-
-    kernel = "heads"
-    overhead_kinds = ()
-    cache_kind = "nothing"
-    window_len = 0
-
-    @property
-    def label(self) -> str:
-        """The name of its kind, with which names of its operations begin."""
-        return f"shared_{self.attention.label}"
-
-    @property
-    def heads(self) -> Heads:
-        """The heads of its attention."""
-        return self.attention.heads
-
-    @property
-    def causal(self) -> bool:
-        """Whether a new position sees those before it alone."""
-        return self.attention.causal
-
-    def costs(self, setting: PassSettings) -> list[OpCost]:
-        r"""Return the cost of attention in one layer that shares the cache of another.
-
-        .. math:: M = B \, n_{kv} (d_k + d_v) \, b \, (S_{read} + T)
-
-        Counts
-            what `GroupedQueryAttention` counts, since the T new entries, which a layer with its own
-            cache writes, are read here: the earlier layer has written them in the same pass.
-        Ignores
-            that the T entries may still lie in the chip's cache: T of S + T.
-        Source
-            transformers 5, `models/gemma4/modeling_gemma4.py`, ``Gemma4TextAttention.forward``
-            (``is_kv_shared_layer``).
-
-        Examples
-        --------
-        >>> from specroof.architecture.attention import GroupedQueryAttention
-        >>> from specroof.architecture.base import ForwardPass, Options
-        >>> full = GroupedQueryAttention(n_heads=8, n_kv_heads=1, head_dim=512, value_dim=512)
-        >>> decode = ForwardPass(batch_size=1, query_len=1, context_len=1000)
-        >>> setting = PassSettings(decode, Options(), "bf16", "fp32", "bf16")
-        >>> (op,) = SharedCacheAttention(full).costs(setting)
-        >>> float(op.cache_bytes)  # 1024 elements * 2 bytes * 1001 tokens
-        2050048.0
-        """
-        return self.attention.costs(setting)
-
-    def kept(self, _context_len: Array, _dtypes: CacheDtypes) -> None:
-        """Return None: the earlier layer keeps the cache."""
 
 
 @dataclass(frozen=True, slots=True)

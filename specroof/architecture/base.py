@@ -852,8 +852,8 @@ class Core(ABC):
         """Return its operations in a pass, in order."""
 
     @abstractmethod
-    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept | None:
-        """Return what it keeps of a sequence of `context_len` tokens; None for nothing."""
+    def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
+        """Return what it keeps of a sequence of `context_len` tokens."""
 
 
 class SoftmaxAttention(Core):
@@ -861,11 +861,15 @@ class SoftmaxAttention(Core):
 
     __slots__ = ()
 
-    cache_kind: Literal["tokens", "state", "nothing"] = "tokens"
     by_sequence = True
     replayed = (0, 0)
     n_params = 0
     stored_bytes = 0.0
+
+    @property
+    def cache_kind(self) -> Literal["tokens", "nothing"]:
+        """What of a sequence it keeps."""
+        return "tokens"
 
 
 def matmul_flops(multiply_adds: npt.ArrayLike) -> Array:

@@ -12,6 +12,7 @@ from specroof.architecture.base import (
     CacheDtypes,
     Core,
     Heads,
+    Kept,
     OpCost,
     PassSettings,
     Routing,
@@ -142,8 +143,9 @@ class Experts(Core):
             )
         ]
 
-    def kept(self, _context_len: Array, _dtypes: CacheDtypes) -> None:
-        """Return None: experts keep nothing of a sequence."""
+    def kept(self, _context_len: Array, _dtypes: CacheDtypes) -> Kept:
+        """Return nothing: experts keep none of a sequence."""
+        return Kept(TENSOR)
 
 
 def distinct_experts(tokens: Array, n_experts: int, top_k: int, method: str = "exact") -> Array:

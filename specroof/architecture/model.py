@@ -114,6 +114,10 @@ class Layer:
     blocks: tuple[Block, ...]
     count: int = 1
 
+    def with_blocks(self, change: Callable[[Block], Block]) -> "Layer":
+        """Return the layer with another block in the place of each."""
+        return replace(self, blocks=tuple(map(change, self.blocks)))
+
 
 def stack_layers(layers: Iterable[Layer]) -> tuple[Layer, ...]:
     """Return `layers` with equal ones merged into one of a larger count, first seen first.
@@ -421,15 +425,13 @@ class Architecture:
         layers = []
         for place, layer in enumerate(self.layers):
             held = first.count(place)
-            blocks = tuple(
-                replace(block, core=replace(block.experts, on_host=True))
-                if block.experts
-                else block
-                for block in layer.blocks
-            )
-            layers += [Layer(blocks, held), replace(layer, count=layer.count - held)]
-        there = tuple(layer for layer in layers if layer.count)
-        return replace(self, layers=there, layer_order=())
+            there = replace(layer.with_blocks(_with_host_experts), count=held)
+            layers += [there, replace(layer, count=layer.count - held)]
+        return replace(self, layers=tuple(layer for layer in layers if layer.count), layer_order=())
+
+    def with_blocks(self, change: Callable[[Block], Block]) -> "Architecture":
+        """Return the model with another block in the place of each."""
+        return replace(self, layers=tuple(layer.with_blocks(change) for layer in self.layers))
 
     def with_weights(self, form: WeightFormat) -> "Architecture":
         """Return the model with its projections, feed-forward and experts stored as `form`.
@@ -437,14 +439,13 @@ class Architecture:
         Router, compressors, residual mixing, embedding and head keep their format, as engines'
         online quantisation leaves them.
         """
-        layers = tuple(
-            replace(
-                layer,
-                blocks=tuple(_block_with_weights(block, form) for block in layer.blocks),
-            )
-            for layer in self.layers
-        )
-        return replace(self, layers=layers, mtp_weight=None)
+        changed = self.with_blocks(lambda block: _block_with_weights(block, form))
+        return replace(changed, mtp_weight=None)
+
+
+def _with_host_experts(block: Block) -> Block:
+    experts = block.experts
+    return replace(block, core=replace(experts, on_host=True)) if experts else block
 
 
 def _block_with_weights(block: Block, form: WeightFormat) -> Block:
@@ -486,6 +487,8 @@ class AttentionShape:
         Tokens that a query may see; None sees all.
     causal
         False where the new positions of a pass see each other both ways.
+    shares_cache
+        Whether it reads the keys and values of an earlier layer, and so makes none.
     """
 
     hidden_size: int
@@ -500,6 +503,7 @@ class AttentionShape:
     value_dim: int | None = None
     window: int | None = None
     causal: bool = True
+    shares_cache: bool = False
 
     def block(
         self,
@@ -538,13 +542,16 @@ class AttentionShape:
             HEADS,
             bias=self.out_bias,
         )
-        head_norms = 2 * self.head_dim if self.qk_norm else 0
+        if self.shares_cache:
+            projections = projections[:1]
+        head_norms = (1 if self.shares_cache else 2) * self.head_dim if self.qk_norm else 0
         sinks = self.n_heads if self.sinks else 0
         return Block(
             "attention",
             (*projections, out),
             GroupedQueryAttention(
-                self.n_heads, self.n_kv_heads, self.head_dim, value_dim, self.window, self.causal
+                *(self.n_heads, self.n_kv_heads, self.head_dim, value_dim),
+                *(self.window, self.causal, self.shares_cache),
             ),
             vector_params=(width if opening_norm else 0) + head_norms + sinks,
         )

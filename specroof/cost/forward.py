@@ -451,8 +451,8 @@ def _kept(
         architecture.activation_dtype,
     )
     for count, core in architecture.counted_cores:
-        if kept := core.kept(context, dtypes):
-            yield count, kept
+        if core.cache_kind != "nothing":
+            yield count, core.kept(context, dtypes)
 
 
 def kv_cache_bytes(

@@ -351,16 +351,8 @@ def _in_groups(model: Architecture) -> Architecture:
     def moved(linear: Linear) -> Linear:
         return replace(linear, shard=replace(linear.shard, group="attention"))
 
-    layers = tuple(
-        replace(
-            layer,
-            blocks=tuple(
-                replace(block, linears=tuple(map(moved, block.linears))) for block in layer.blocks
-            ),
-        )
-        for layer in model.layers
-    )
-    return replace(model, layers=layers, head=moved(model.head))
+    grouped = model.with_blocks(lambda block: replace(block, linears=(*map(moved, block.linears),)))
+    return replace(grouped, head=moved(model.head))
 
 
 def keeps_input_on_host(setup: Setup) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     FEED_FORWARD_REPLICATED,
@@ -238,14 +237,6 @@ def stream_mixing(block: Block, width: int, rows: int) -> Linear:
         ("attn_hc_fn", ATTENTION_REPLICATED) if attends else ("ffn_hc_fn", FEED_FORWARD_REPLICATED)
     )
     return Linear(name, width, rows, FP32, shard, kind="residual")
-
-
-def shared_cache_block(shape: AttentionShape, block: Block) -> Block:
-    """Return the attention of a layer that reads another layer's cache: it makes no keys."""
-    head_dim = shape.head_dim
-    core = GroupedQueryAttention(shape.n_heads, shape.n_kv_heads, head_dim, head_dim, shape.window)
-    block = block.extended(n_params=-head_dim).without("k_proj", "v_proj")
-    return replace(block, core=SharedCacheAttention(core))
 
 
 #: What transformers calls the number of experts in files that it saves again: the `attribute_map`

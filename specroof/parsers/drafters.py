@@ -36,7 +36,7 @@ from specroof.architecture.model import (
     stack_layers,
 )
 from specroof.errors import expect_word
-from specroof.parsers.decoder import LayerWeights, ModelConfig, shared_cache_block
+from specroof.parsers.decoder import LayerWeights, ModelConfig
 from specroof.parsers.families.latent import LatentShape
 from specroof.parsers.formats import PLAIN_FORMATS, read_quantization
 from specroof.parsers.model_config import (
@@ -370,11 +370,11 @@ def _assistant_layers(config: DraftConfig) -> list[Layer]:
     full_dim = keys.positive_int("global_head_dim", default=512)
     window = keys.positive_int("sliding_window", default=512)
     size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
-    full = AttentionShape(size, *heads, full_dim, qk_norm=True)
+    full = AttentionShape(size, *heads, full_dim, qk_norm=True, shares_cache=True)
     sliding = replace(full, head_dim=head_dim, window=window)
 
     def layer(shape: AttentionShape) -> Layer:
-        attention = shared_cache_block(shape, shape.block(lambda _: weight))
+        attention = shape.block(lambda _: weight)
         pair = gated_pair(size, width, weight, weight)
         # a second norm behind attention; and behind the feed-forward, with a scale of the layer
         feed_forward = Block("feed_forward", pair, vector_params=2 * size + 1)
@@ -418,20 +418,12 @@ def parse_dflash2(config: DraftConfig) -> DraftHead:
     group = settings.divisor("conv_group_size", of=size, called="hidden_size")
     rows = 2 * kernel * (size // group)
     base = 2 * kernel * size
-    kernels = [
-        replicated(f"{name}_kernel", size, rows, config.plain)
-        for name in ("attention_conv", "mlp_conv")
-    ]
-    layers = [
-        Layer(
-            tuple(
-                block.extended(kernel, n_params=base)
-                for block, kernel in zip(layer.blocks, kernels, strict=True)
-            ),
-            layer.count,
-        )
-        for layer in _layers(config)
-    ]
+
+    def convolved(block: Block) -> Block:
+        name = "attention_conv" if block.name == "attention" else "mlp_conv"
+        return block.extended(replicated(f"{name}_kernel", size, rows, config.plain), n_params=base)
+
+    layers = [layer.with_blocks(convolved) for layer in _layers(config)]
     rank = settings.positive_int("selector_rank")
     selector = replicated("selector_proj", size, rank, config.plain)
     layers.append(Layer((Block("feed_forward", (selector,), joins_next=True),)))
@@ -556,11 +548,7 @@ def _gemma_layers(config: DraftConfig) -> list[Layer]:
     Source
         deepseek-ai/DeepSpec, ``Gemma4DSparkModel``: layers of the Gemma 4 family.
     """
-    parsed = parse_family(open_target(config))
-    return [
-        Layer(tuple(_both_ways(block) for block in layer.blocks), layer.count)
-        for layer in parsed.layers
-    ]
+    return [*parse_family(open_target(config)).with_blocks(_both_ways).layers]
 
 
 def _both_ways(block: Block) -> Block:

@@ -15,12 +15,13 @@ import math
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NoReturn
 
 from specroof.architecture.base import Linear, WeightFormat
 from specroof.architecture.draft_heads import DraftHead
 from specroof.architecture.mixes import GGUF_BLOCKS, GGUF_FORMATS, blend
-from specroof.architecture.model import Architecture, Block, Layer, ordered_layers
+from specroof.architecture.model import Architecture, Block, ordered_layers
 from specroof.errors import ConfigError, reject
 from specroof.parsers import parse_config
 from specroof.parsers.drafters import open_draft_config, parse_mtp
@@ -345,7 +346,7 @@ def parse_gguf(headers: Sequence[GgufHeader], *, name: str) -> Architecture:
     plain = parse_config(json.dumps(config), source=whole.source, name=name)
     n_layers = plain.n_layers
     distinct, order = ordered_layers(
-        Layer(tuple(_stored_block(whole, index, block) for block in plain.layers[place].blocks))
+        plain.layers[place].with_blocks(partial(_stored_block, whole, index))
         for index, place in enumerate(plain.layer_order)
     )
     table = GGUF_FORMATS[tensors["token_embd.weight"].form]
@@ -417,8 +418,7 @@ def parse_gguf_mtp(headers: Sequence[GgufHeader], *, name: str) -> DraftHead:
     root = read_json(text, source=whole.source)
     head = read_whole(lambda: parse_mtp(open_draft_config(root, name=name, sidecar=None)))
     index = _size(whole, f"{known}.block_count") - n_drafted
-    (layer,) = head.model.layers
-    stored = tuple(_stored_block(whole, index, block) for block in layer.blocks)
+    stored = head.model.with_blocks(partial(_stored_block, whole, index))
     table, last = (
         whole.tensors.get(f"blk.{index}.nextn.{part}.weight")
         for part in ("embed_tokens", "shared_head_head")
@@ -428,8 +428,7 @@ def parse_gguf_mtp(headers: Sequence[GgufHeader], *, name: str) -> DraftHead:
     return replace(
         head,
         model=replace(
-            head.model,
-            layers=(Layer(stored),),
+            stored,
             head=replace(head.model.head, out_features=rows, weight=form),
             lookup_params=0 if table is None else table.n_elements,
             embedding=GGUF_FORMATS[(table or whole.tensors["token_embd.weight"]).form],

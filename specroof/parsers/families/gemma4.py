@@ -10,13 +10,7 @@ from dataclasses import replace
 
 from specroof.architecture.base import ATTENTION_REPLICATED, FEED_FORWARD_REPLICATED, Linear
 from specroof.architecture.model import Architecture, AttentionShape, Block
-from specroof.parsers.decoder import (
-    ExpertsShape,
-    LayerPart,
-    LayerWeights,
-    ModelConfig,
-    shared_cache_block,
-)
+from specroof.parsers.decoder import ExpertsShape, LayerPart, LayerWeights, ModelConfig
 from specroof.reading.json_text import MAX_LAYERS, Reader
 
 
@@ -63,16 +57,12 @@ def _gemma4(
     shared = shared_layers(keys, slides)
     keys_are_values = keys.flag("attention_k_eq_v", default=False)
     shapes = _attentions(config, slides, window_default, keys_are_values=keys_are_values)
+    shapes = _sharing(shapes, shared)
 
-    def attention(kind: tuple[AttentionShape, bool], weights: LayerWeights) -> Block:
-        shape, shares = kind
+    def attention(shape: AttentionShape, weights: LayerWeights) -> Block:
         # a second norm stands behind it
         block = weights.attention(shape).extended(n_params=size)
-        if shares:
-            return shared_cache_block(shape, block)
-        if keys_are_values and shape.window is None:
-            return block.without("v_proj")
-        return block
+        return block.without("v_proj") if keys_are_values and shape.window is None else block
 
     def feed_forward(width: int, weights: LayerWeights) -> Block:
         """Return the dense feed-forward with what runs beside and after it, as one block.
@@ -92,7 +82,7 @@ def _gemma4(
         return block
 
     return config.decoder(
-        LayerPart([*zip(shapes, shared, strict=True)], attention),
+        LayerPart(shapes, attention),
         LayerPart([wide if shares else width for shares in shared], feed_forward),
         # the last norm, and the one of all embeddings per layer
         vector_params=size + per_layer_dim,
@@ -116,6 +106,12 @@ def shared_layers(keys: Reader, slides: Sequence[bool], *, default: int = 0) -> 
         allowed = "a number that leaves a layer of each kind with a cache"
         keys.refuse("num_kv_shared_layers", allowed)
     return [index >= first_shared for index in range(len(slides))]
+
+
+def _sharing(shapes: Sequence[AttentionShape], shared: Sequence[bool]) -> list[AttentionShape]:
+    return [
+        replace(shape, shares_cache=shares) for shape, shares in zip(shapes, shared, strict=True)
+    ]
 
 
 def _attentions(
@@ -206,8 +202,8 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     usual = [(index + 1) % 5 != 0 for index in range(n_layers)]
     slides = keys.sliding_layers(n_layers) or usual
     window = keys.positive_int("sliding_window", default=512)
-    windows = [window if is_sliding else None for is_sliding in slides]
-    shared = shared_layers(keys, slides, default=15)
+    shapes = [replace(shape, window=window if is_sliding else None) for is_sliding in slides]
+    shapes = _sharing(shapes, shared_layers(keys, slides, default=15))
     # Of the residual streams layers compute one and predict the others (AltUp); a branch of low
     # rank stands beside attention (LAuReL).
     n_streams = keys.positive_int("altup_num_inputs", default=4)
@@ -217,12 +213,8 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
     # The first layer makes the streams from the embedding, behind the last one they are joined.
     n_projections = [(index == 0) + (index == n_layers - 1) for index in range(n_layers)]
 
-    def attention(kind: tuple[int | None, bool], weights: LayerWeights) -> Block:
-        window, shares = kind
-        layer = replace(shape, window=window)
-        block = weights.attention(layer)
-        if shares:
-            block = shared_cache_block(layer, block)
+    def attention(shape: AttentionShape, weights: LayerWeights) -> Block:
+        block = weights.attention(shape)
         mixing = tuple(
             Linear(name, taken, made, weights.plain, ATTENTION_REPLICATED, kind="mixing")
             for name, taken, made in (
@@ -252,7 +244,7 @@ def parse_gemma3n(config: ModelConfig) -> Architecture:
         return replace(block, linears=(*outer, *own, *block.linears)).extended(n_params=2 * size)
 
     return config.decoder(
-        LayerPart([*zip(windows, shared, strict=True)], attention),
+        LayerPart(shapes, attention),
         LayerPart([*zip(_widths(keys, n_layers), n_projections, strict=True)], feed_forward),
         # the last norm, and the one of all embeddings per layer
         vector_params=size + per_layer_dim,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from specroof.architecture.attention import GroupedQueryAttention, SharedCacheAttention
+from specroof.architecture.attention import GroupedQueryAttention
 from specroof.architecture.base import HEADS, TENSOR, Linear, Shard
 from specroof.architecture.model import Architecture, Block
 from specroof.parsers.decoder import ExpertsShape, LayerPart, LayerWeights, ModelConfig
@@ -249,7 +249,7 @@ def parse_dory(config: ModelConfig) -> Architecture:
         scales = 2 * shape.n_heads * shape.head_dim
         block = replace(plain(shape, weights).extended(n_params=scales), stored=not visit.again)
         if visit.reads and isinstance(block.core, GroupedQueryAttention):
-            return replace(block, core=SharedCacheAttention(block.core))
+            return replace(block, core=replace(block.core, shares_cache=True))
         return block
 
     def feed_forward(visit: _Visit, _: LayerWeights) -> Block:
