@@ -4,7 +4,8 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from string import Template
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -15,11 +16,21 @@ import specroof
 from specroof import ProfileError, frameworks
 from specroof.acceptance import RULES
 from specroof.drafters import KINDS
-from specroof.frameworks import FOLDER, known_releases, read_release, release, release_content
+from specroof.errors import reject
+from specroof.frameworks import (
+    FOLDER,
+    SCHEMAS,
+    Release,
+    known_releases,
+    read_release,
+    release,
+    release_content,
+)
 from specroof.hardware.engine import SERVER_KEYS
 from specroof.latency.setup import served_options
 from specroof.questions.request import DeploymentRequest
 from specroof.questions.study import load_study
+from specroof.reading.yaml_text import read_plain
 from specroof.serving.launch import Speculation, launch
 from tables import refusal, rows, table
 from tiny_configs import changed
@@ -59,9 +70,84 @@ def flags(framework: str) -> tuple[str, str]:
     return found.release, found.text
 
 
+#: What stands for a figure in the words of a flag.
+PLACEHOLDERS: Final = {
+    *("model", "value", "hosts", "first_host", "group_size", "tensor_parallel"),
+    *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
+    *("decode_context_parallel", "drafts", "verified", "top_k", "file", "devices_per_host"),
+    *("method", "weights", "config", "n_min", "p_min", "schedule", "last_on", "name", "input_len"),
+    *("length", "batch_size", "output_len", "num_requests", "running", "tokens_per_round"),
+    *("formats", "speculation"),
+}
+#: Keys of a file that are no facts.
+UNREAD: Final = ("format_version", "rules", "title", "known_as", "sources")
+
+
+def facts_in(content: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the keys that lead to each fact; lists whose entries say their source are one."""
+    for key, value in content.items():
+        path = (*above, key)
+        if isinstance(value, dict) and value:
+            yield from facts_in(value, path)
+        elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+            yield (*path, "source") if all("source" in row for row in value) else path
+        else:
+            yield path
+
+
+def texts_in(content: Any) -> Iterator[str]:
+    """Yield every text of a block but sources."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield from () if key in {"source", "sources"} else texts_in(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from texts_in(value)
+    elif isinstance(content, str):
+        yield content
+
+
+def steps_in(content: Any) -> Iterator[Any]:
+    """Yield the steps of all captured sizes of a block."""
+    for key, value in content.items() if isinstance(content, dict) else ():
+        yield from value if key == "steps" else steps_in(value)
+
+
+def checked_release(path: Path) -> Release:
+    """Return a release; a fact out of bounds, or without its source, is refused in one line."""
+    read, content = read_release(path), release_content(path)
+    kind = SCHEMAS[content["rules"]]
+    read_plain(content, kind, source=path.name, error=ProfileError)
+    for text in texts_in(content):
+        template = Template(text)
+        if not template.is_valid() or {*template.get_identifiers()} - PLACEHOLDERS:
+            reject(f"{path.name}: {text!r}", "figures that are known", ProfileError)
+    for step in steps_in(content.get("captured")):
+        match step:
+            case [int(first), int() | None, int(width)] if first > 0 and width > 0:
+                pass
+            case _:
+                reject(
+                    f"{path.name}: steps has {step}", "[from, below or null, step]", ProfileError
+                )
+    if rows := content.get("limits", {}).get("by_memory", [{"least_gib": 0}]):
+        least = [row["least_gib"] for row in rows]
+    if not rows or least != sorted({*least}, reverse=True) or least[-1]:
+        reject(f"{path.name}: by_memory is {rows}", "rows with falling least_gib", ProfileError)
+    sources, known = content["sources"], set[str]()
+    for keys in facts_in({key: content[key] for key in content if key not in UNREAD}):
+        above = [".".join(keys[: depth + 1]) for depth in range(len(keys))]
+        known.update(above)
+        if keys[-1] != "source" and sources.keys().isdisjoint(above):
+            reject(f"{path.name}: sources has none of {above[-1]}", "file and line", ProfileError)
+    if strange := sources.keys() - known:
+        reject(f"{path.name}: sources has {strange}", "dotted keys of facts", ProfileError)
+    return read
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_file_says_where_each_fact_was_read(path: Path) -> None:
-    facts, name = read_release(path), "@".join(path.stem.rsplit("-", 1))
+    facts, name = checked_release(path), "@".join(path.stem.rsplit("-", 1))
     refused = (*facts.refusals, *facts.staged)
     rows: Any = (*refused, *facts.verification_kernels, *(facts.fp8_caches or ()))
     sources = [*facts.sources.values(), *(row.source for row in rows)]
@@ -95,7 +181,7 @@ def test_a_file_with_a_mistake_is_refused_in_one_line(
     change: dict[str, Any], said: str, folder: Path
 ) -> None:
     added(folder, "vllm-9.0.0", change)
-    line = refusal(ProfileError, read_release, folder / "vllm-9.0.0.yaml")
+    line = refusal(ProfileError, checked_release, folder / "vllm-9.0.0.yaml")
     assert re.match(f"vllm-9.0.0.yaml: .*{said}", line)
 
 

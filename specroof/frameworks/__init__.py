@@ -62,16 +62,6 @@ STAND_IN: Final = next(name for name, row in _NAMES.items() if row.stands_in)
 
 # --- Values of a file -----------------------------------------------------------------------------
 
-#: What stands for a figure in the words of a flag.
-_PLACEHOLDERS: Final = (
-    *("model", "value", "hosts", "first_host", "group_size", "tensor_parallel"),
-    *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
-    *("decode_context_parallel", "drafts", "verified", "top_k", "file", "devices_per_host"),
-    *("method", "weights", "config", "n_min", "p_min", "schedule", "last_on", "name", "input_len"),
-    "length",
-    *("batch_size", "output_len", "num_requests", "running", "tokens_per_round", "formats"),
-    "speculation",
-)
 #: Ways to spread a model that a server may have a flag for.
 DEGREES: Final = (
     *("pipeline_parallel", "attention_data_parallel", "expert_parallel"),
@@ -79,31 +69,8 @@ DEGREES: Final = (
 )
 
 
-def _words_allowed(words: Any) -> str:
-    fine = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    templates = [Template(word) for word in words] if fine else []
-    fine = fine and all(template.is_valid() for template in templates)
-    names = {name for template in templates for name in template.get_identifiers()}
-    known = ", ".join(f"${name}" for name in _PLACEHOLDERS)
-    return "" if fine and names <= {*_PLACEHOLDERS} else f"a list of texts, with {known}"
-
-
-def _step_allowed(step: Any) -> str:
-    match step:
-        case [int(first), int() | None, int(width)] if first > 0 and width > 0:
-            return ""
-    return "[from, below or null, step], whole numbers from 1"
-
-
-def _limits_allowed(rows: Any) -> str:
-    fine = isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
-    least = [row.get("least_gib") for row in rows] if fine else []
-    fine = all(isinstance(figure, int) for figure in least) and least[-1:] == [0]
-    falls = fine and least == sorted({*least}, reverse=True)
-    return "" if falls else "rows with falling least_gib, the last of 0"
-
-
-_Words = Annotated[tuple[str, ...], _words_allowed]
+#: Words of a flag; ``$NAME`` in one stands for a figure.
+_Words = tuple[str, ...]
 #: Keys of a file or of a flag; ``$NAME`` as a value stands for a figure.
 _Config = Mapping[str, Any]
 _Dtypes = Mapping[Annotated[str, DTYPE_BYTES], str]
@@ -117,7 +84,7 @@ class CapturedSizes:
     """Sizes of captured graphs: some that are listed, then steps of from, below and width."""
 
     listed: tuple[int, ...]
-    steps: tuple[Annotated[tuple[int | None, ...], _step_allowed], ...]
+    steps: tuple[tuple[int | None, ...], ...]
 
     def up_to(self, most: int) -> list[int]:
         """Return the sizes that are at most so large; a step without an end goes that far."""
@@ -806,36 +773,6 @@ class ShareRelease(Release):
     whole_memory: bool = False
 
 
-def _check_sources(content: Mapping[str, Any], file: str) -> None:
-    """Refuse a fact without a source, and a source of no fact."""
-    sources, known = content["sources"], set[str]()
-    facts = {key: content[key] for key in content if key not in _UNREAD}
-    for path in _facts(facts):
-        above = [".".join(path[: depth + 1]) for depth in range(len(path))]
-        known.update(above)
-        if path[-1] != "source" and sources.keys().isdisjoint(above):
-            reject(f"{file}: sources has none of {above[-1]}", "file and line", ProfileError)
-    if not known.issuperset(sources):
-        strange = ", ".join(sources.keys() - known)
-        reject(f"{file}: sources has {strange}", "dotted keys of facts", ProfileError)
-
-
-#: Keys of a file that are no facts.
-_UNREAD: Final = ("format_version", "rules", "title", "known_as", "sources")
-
-
-def _facts(content: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the keys that lead to each fact; lists whose entries say their source are one."""
-    for key, value in content.items():
-        path = (*above, key)
-        if isinstance(value, Mapping) and value:
-            yield from _facts(value, path)
-        elif isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-            yield (*path, "source") if all("source" in row for row in value) else path
-        else:
-            yield path
-
-
 @dataclass(frozen=True, kw_only=True)
 class _BlockLimit:
     least_gib: float
@@ -846,7 +783,7 @@ class _BlockLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class _BlockLimits:
-    by_memory: Annotated[tuple[_BlockLimit, ...], _limits_allowed]
+    by_memory: tuple[_BlockLimit, ...]
     tokens_by_architecture: Mapping[str, int]
 
 
@@ -895,7 +832,7 @@ class _PoolLimit:
 
 @dataclass(frozen=True, kw_only=True)
 class _PoolLimits:
-    by_memory: Annotated[tuple[_PoolLimit, ...], _limits_allowed]
+    by_memory: tuple[_PoolLimit, ...]
     spread_from_devices: int
     drafting_running: int
     compressed_running: int
@@ -969,7 +906,7 @@ class PoolRelease(Release):
 
 # --- Releases by name -----------------------------------------------------------------------------
 
-_SCHEMAS: Final[Mapping[str, type[Release]]] = {
+SCHEMAS: Final[Mapping[str, type[Release]]] = {
     "blocks": BlockRelease,
     "pools": PoolRelease,
     "share": ShareRelease,
@@ -1076,27 +1013,25 @@ def release(name: str) -> Release:
     known = known_releases(framework) if framework in _NAMES else ()
     for version in known:
         if f"{version}.".startswith(f"{wanted}." if at else ""):
-            read = read_release(FOLDER / f"{framework}-{version}.yaml", trusted=True)
+            read = read_release(FOLDER / f"{framework}-{version}.yaml")
             return replace(read, framework=framework, version=version)
     servers = (framework,) if known else (*FRAMEWORKS, *LOCAL_FRAMEWORKS)
     every = (f"{server}@{version}" for server in servers for version in known_releases(server))
     return refuse("framework", name, ", ".join(every))
 
 
-def read_release(path: Path, *, trusted: bool = False) -> Release:
-    """Return what the file of a release says.
+def read_release(path: Path) -> Release:
+    """Return what the file of a release says, which tests check.
 
     Parameters
     ----------
     path
         Of the file.
-    trusted
-        Take the facts as they stand: only for the bundled files, which the tests check.
 
     Raises
     ------
     ProfileError
-        For a file with an unknown key, a value out of bounds, or a fact without its source.
+        For a file with an unknown key, or of unknown rules.
 
     Examples
     --------
@@ -1105,14 +1040,9 @@ def read_release(path: Path, *, trusted: bool = False) -> Release:
     """
     content = release_content(path)
     rules = str(content.get("rules"))
-    if rules not in _SCHEMAS:
-        reject(f"{path.name}: rules is {shown(rules)}", ", ".join(_SCHEMAS), ProfileError)
-    read = read_plain(
-        content, _SCHEMAS[rules], source=path.name, error=ProfileError, trusted=trusted
-    )
-    if not trusted:
-        _check_sources(content, path.name)
-    return read
+    if rules not in SCHEMAS:
+        reject(f"{path.name}: rules is {shown(rules)}", ", ".join(SCHEMAS), ProfileError)
+    return read_plain(content, SCHEMAS[rules], source=path.name, error=ProfileError, trusted=True)
 
 
 def those_where(fits: Callable[[Release], bool]) -> str:
