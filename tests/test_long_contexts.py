@@ -1,6 +1,7 @@
 """Published costs of long contexts beside predictions: none is in a fit."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,8 +45,8 @@ def test_kernels_that_split_no_cache_are_predicted_within_a_fourth() -> None:
 def test_a_round_is_compared_with_a_step_a_short_round_or_a_split_one() -> None:
     row = next(row for row in load_long_contexts() if row.quantity == "unsplit_over_split")
 
-    def predicted(**other: object) -> LongContextScore:
-        return long_context_scores([row.model_copy(update=other)])[0]
+    def predicted(**other: Any) -> LongContextScore:
+        return long_context_scores([replace(row, **other)])[0]
 
     assert predicted(verify_attention="once").predicted == 1
     assert predicted().predicted > 1

@@ -1,9 +1,11 @@
 """The bundled measurements: every row readable, every name known, figures as in their sources."""
 
+import csv
 import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -11,13 +13,21 @@ import pytest
 import specroof
 from specroof import load_hardware, load_model
 from specroof.errors import MeasurementError
-from specroof.evidence import committed_tokens, drafter_of, request_lengths
-from specroof.evidence.bundled import load_measurements, parse_measurements
-from specroof.evidence.measurement import Measurement, plausible, refuse_repeats
-from tables import refusal, rows
+from specroof.evidence import (
+    LongContext,
+    Measurement,
+    committed_tokens,
+    drafter_of,
+    load_long_contexts,
+    load_measurements,
+    request_lengths,
+)
+from specroof.evidence.measurement import plausible, refuse_repeats
+from tables import rows
 
 FOLDER = Path(specroof.__file__).parent / "evidence" / "measurements"
-FILES = sorted(file for kind in (".", "served", "split") for file in (FOLDER / kind).glob("*.csv"))
+TABLES = sorted(FOLDER.rglob("*.csv"))
+FILES = [file for file in TABLES if file.parent.name not in {"local", "long"}]
 MODAL = FOLDER / "modal.csv"
 HEAD = ("title", "url", "trust", "setup", "counts", "lengths")
 
@@ -154,11 +164,24 @@ def test_a_printed_ratio_agrees_with_the_printed_throughputs() -> None:
             assert point.speedup == pytest.approx(ratio, rel=0.02), point
 
 
-@pytest.mark.parametrize(("good", "bad", "says"), rows("refusals", "measured_tables"))
-def test_a_broken_table_is_refused_with_its_file_and_line(good: str, bad: str, says: str) -> None:
-    text = MODAL.read_text(encoding="utf-8")
-    assert good in text
-    broken = text.replace(good, bad, 1)
-    line = refusal(MeasurementError, parse_measurements, broken, source="modal", file="modal.csv")
-    assert says in line
-    assert line.startswith("modal.csv:")
+@pytest.mark.parametrize("file", TABLES, ids=lambda file: f"{file.parent.name}/{file.stem}")
+def test_every_row_of_a_table_fills_the_columns_of_its_kind(file: Path) -> None:
+    lines = [line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
+    columns, *table = csv.reader(lines)
+    required = rows("values", "columns_of_tables")[file.parent.name]
+    hints = get_type_hints(LongContext if file.parent.name == "long" else Measurement)
+    assert table
+    for cells in table:
+        row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
+        assert set(required) <= set(row)
+        assert row.get("includes_prefill", "yes") in {"yes", "no"}
+        assert float(row.get("shortest", "1")) <= 1
+        for name, cell in row.items():
+            hint = hints.get(name, float)
+            if {hint, *get_args(hint)} & {int, float}:
+                assert 0 < float(cell) < math.inf or (name, cell) == ("draft_len", "0")
+
+
+def test_a_long_context_is_of_a_quantity_that_is_scored() -> None:
+    quantities = {"round_over_step", "over_short_round", "unsplit_over_split", "attention_s"}
+    assert {row.quantity for row in load_long_contexts()} == quantities

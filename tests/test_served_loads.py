@@ -15,9 +15,7 @@ import specroof
 from specroof import load_hardware, load_model, predict
 from specroof.arrays import Array
 from specroof.catalog import left_out_fits
-from specroof.errors import MeasurementError
 from specroof.evidence import Measurement, base_model, load_measurements, load_served
-from specroof.evidence.bundled import _ServedRow, parse_measurements
 from specroof.evidence.measurement import refuse_repeats
 from specroof.hardware.engine import EngineProfile
 from specroof.hardware.profile import LeftOutFits
@@ -36,7 +34,7 @@ from specroof.scoring.served import (
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.played import Played, play
 from specroof.serving.workload import TURNAROUND_S, Workload, closed_loop
-from tables import present, refusal, rows
+from tables import present, rows
 
 TABLES = Path(specroof.__file__).parent / "evidence" / "measurements" / "served"
 
@@ -110,16 +108,6 @@ def test_figures_are_those_that_the_sources_print() -> None:
     assert (eagle.draft_len, eagle.hardware, eagle.engine_version) == (2, "h20", "0.11.2")
     medians = {load.source for load in load_served() if load.reading == "median"}
     assert medians == {"inferencex-deepseek-r1", "inferencex-medians", "inferencex-pr709"}
-
-
-@pytest.mark.parametrize(("good", "bad", "key"), rows("refusals", "served_rows"))
-def test_a_broken_row_is_refused_with_its_file_and_key(good: str, bad: str, key: str) -> None:
-    text = (TABLES / "atom-recipes.csv").read_text(encoding="utf-8")
-    assert good in text
-    given = {"source": "atom", "file": "atom.csv", "row_type": _ServedRow}
-    line = refusal(MeasurementError, parse_measurements, text.replace(good, bad, 1), **given)
-    assert line.startswith("atom.csv:")
-    assert key in line
 
 
 # --- scores --------------------------------------------------------------------------------------

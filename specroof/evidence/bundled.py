@@ -2,32 +2,18 @@
 
 import csv
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
-
-from pydantic import create_model
+from typing import Any, Final, get_args, get_type_hints
 
 from specroof.acceptance import acceptance_from_length, accepted_at
 from specroof.catalog import load_drafter
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.drafters.kinds import KINDS
-from specroof.errors import MeasurementError, reject
+from specroof.errors import MeasurementError
 from specroof.evidence.measurement import NAMES, STEP, Measurement
-from specroof.reading.checked import (
-    REQUIRED,
-    Amount,
-    Extract,
-    Text,
-    WholeAmount,
-    read_model,
-    within,
-)
-from specroof.reading.table import plain_value
-
-_Extract = TypeVar("_Extract", bound=Extract)
 
 # --- What measurements leave open, and what is presumed in its place: lengths, acceptance, trees -
 
@@ -180,117 +166,43 @@ _IN_HEAD: Final = {"version": "engine_version", "reading": "reading"}
 _PLAIN: Final = ("ar", STEP)
 
 
-#: How cells are read, by the types of the fields of `Measurement`.
-_CELLS: Final[Mapping[Any, Any]] = {
-    float | None: Amount | None,
-    int | None: WholeAmount | None,
-    str | None: str | None,
-    str: str,
+#: How the cells of a bundled table are read, by column: fields of `Measurement`, and three of which
+#: the tables say more.
+_KINDS: Final[Mapping[str, Any]] = get_type_hints(Measurement) | {
+    "acceptance_length": float,
+    "concurrency": int,
+    "includes_prefill": bool,
 }
-_TEXT: Final = (str, str | None)
-_HINTS: Final = get_type_hints(Measurement)
-_FIELDS: Final[dict[str, Any]] = {
-    field.name: (_CELLS[_HINTS[field.name]], field.default)
-    for field in fields(Measurement)
-    if field.name != "place" and _HINTS[field.name] in _CELLS
+#: What each load of a closed loop has where its table says nothing: one group of devices, and
+#: clients that divide all tokens by all the time.
+_SERVED: Final[Mapping[str, Any]] = {
+    "includes_prefill": True,
+    "expert_parallel": 1,
+    "attention_data_parallel": 1,
 }
-_Row: Final[Any] = create_model("_Row", __base__=Extract, **_FIELDS)
+#: The same of servers with prefill on workers of its own.
+_SPLIT: Final[Mapping[str, Any]] = {
+    **_SERVED,
+    "prefill_expert_parallel": 1,
+    "prefill_attention_data_parallel": 1,
+}
 
 
-class _BundledRow(_Row):  # made of the fields of `Measurement`
-    """A row of a bundled table; an empty cell is left out, and few tables have every column."""
-
-    draft_len: WholeAmount | None = None
-    acceptance_length: Amount | None = None
-    includes_prefill: Literal["yes", "no"] = REQUIRED
-
-
-class _ServedRow(_BundledRow):
-    """A row of a served table: one load of a closed loop, whose clients print TPOT and TTFT."""
-
-    model: Text = REQUIRED
-    hardware: Text = REQUIRED
-    engine: Text = REQUIRED
-    tensor_parallel: WholeAmount = REQUIRED
-    expert_parallel: WholeAmount = 1
-    attention_data_parallel: WholeAmount = 1
-    concurrency: WholeAmount = REQUIRED
-    shortest: Annotated[float, within("share")] = 1.0
-    tpot_s: Amount = REQUIRED
-    # Clients divide all tokens by all the time.
-    includes_prefill: Literal["yes", "no"] = "yes"
-
-
-class _SplitRow(_ServedRow):
-    """A row of a table of servers with prefill on workers of its own."""
-
-    decode_workers: WholeAmount = REQUIRED
-    prefill_workers: WholeAmount = REQUIRED
-    prefill_tensor_parallel: WholeAmount = REQUIRED
-    prefill_expert_parallel: WholeAmount = 1
-    prefill_attention_data_parallel: WholeAmount = 1
-
-
-def parse_measurements(
-    text: str, *, source: str, file: str, row_type: type[_BundledRow] = _BundledRow
-) -> tuple[Measurement, ...]:
-    """Return the measurements that a bundled file holds.
-
-    Parameters
-    ----------
-    text
-        The whole file: lines of ``# key: value``, among them ``trust``, where the source says which
-        engine version ran with drafts and without, ``version``, and where all rows were read in one
-        way, ``reading``; then CSV.
-    source
-        What the records call it.
-    file
-        How messages name it.
-    row_type
-        Columns of the table.
-
-    Raises
-    ------
-    MeasurementError
-        One line with the file, the line, the key and what is allowed.
-    """
+def _rows(text: str, file: str, kinds: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place and the filled cells of each line of a bundled table, below its heading."""
     lines = text.splitlines()
-    head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
-    if not head.get("trust", "").isdigit():
-        reject(f"{file}: trust is {head.get('trust')!r}", "a whole number", MeasurementError)
-    of_all: dict[str, Any] = {"source": source, "trust": int(head["trust"])}
-    of_all |= {field: head[key] for key, field in _IN_HEAD.items() if key in head}
-    points = []
-    for place, row in _rows(text, file, row_type):
-        values = row.model_dump() | of_all
-        values["tokens_per_round"] = values.pop("acceptance_length")
-        values["includes_prefill"] = values["includes_prefill"] == "yes"
-        if values["method"] in _PLAIN:
-            values["draft_len"] = 0
-        points.append(Measurement(place=place, **values))
-    return tuple(points)
-
-
-def _rows(text: str, file: str, row_type: type[_Extract]) -> Iterator[tuple[str, _Extract]]:
-    """Yield the place and the row of each line of a bundled table, below its heading."""
-    lines = text.splitlines()
-    first = next((n for n, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    first = sum(line.startswith("#") for line in lines)
     table = csv.DictReader(lines[first:])
-    columns = row_type.model_fields
     for cells in table:
-        place = f"{file}:{first + table.line_num}"
-        if None in cells or None in cells.values():
-            message = f"{place}: has another number of cells than the heading"
-            raise MeasurementError(message)
-        values = {
-            # A text stays one, whatever it looks like.
-            name: cell
-            if name in columns and columns[name].annotation in _TEXT
-            else plain_value(cell)
-            for name, cell in cells.items()
-            if cell
-        }
-        yield place, read_model(values, row_type, place=place, error=MeasurementError)
+        values = {name: _value(kinds[name], cell) for name, cell in cells.items() if cell}
+        yield f"{file}:{first + table.line_num}", values
+
+
+def _value(kind: Any, cell: str) -> Any:
+    kinds = {kind, *get_args(kind)}
+    if bool in kinds:
+        return cell == "yes"
+    return next((read(cell) for read in (int, float) if read in kinds), cell)
 
 
 def _files(*folders: str) -> Iterator[tuple[str, str]]:
@@ -300,18 +212,27 @@ def _files(*folders: str) -> Iterator[tuple[str, str]]:
             yield file.name, file.read_text(encoding="utf-8")
 
 
-def _loads(row_type: type[_BundledRow], *folders: str) -> tuple[Measurement, ...]:
-    """Return the measurements of all tables of a folder."""
-    return tuple(
-        point
-        for name, text in _files(*folders)
-        for point in parse_measurements(
-            text,
-            source=name.removesuffix(".csv"),
-            file="/".join([*folders, name]),
-            row_type=row_type,
-        )
-    )
+def _loads(presumed: Mapping[str, Any], *folders: str) -> tuple[Measurement, ...]:
+    """Return the measurements of all tables of a folder, with what they are presumed to say.
+
+    Above the table are lines of ``# key: value``, among them ``trust``, where the source says which
+    engine version ran with drafts and without, ``version``, and where all rows were read in one
+    way, ``reading``.
+    """
+    points = []
+    for name, text in _files(*folders):
+        head = dict(line[2:].split(": ", 1) for line in text.splitlines() if line.startswith("# "))
+        of_all: dict[str, Any] = {
+            field: head[key] for key, field in _IN_HEAD.items() if key in head
+        }
+        of_all |= {"source": name.removesuffix(".csv"), "trust": int(head["trust"])}
+        for place, cells in _rows(text, "/".join([*folders, name]), _KINDS):
+            values = {"draft_len": None, **presumed, **cells, **of_all}
+            tokens_per_round = values.pop("acceptance_length", None)
+            if values["method"] in _PLAIN:
+                values["draft_len"] = 0
+            points.append(Measurement(place=place, tokens_per_round=tokens_per_round, **values))
+    return tuple(points)
 
 
 @cache
@@ -320,17 +241,12 @@ def load_measurements() -> tuple[Measurement, ...]:
 
     Those of `load_served` are not among them.
 
-    Raises
-    ------
-    MeasurementError
-        If a file is broken.
-
     Examples
     --------
     >>> load_measurements()[0].trust <= 5
     True
     """
-    return _loads(_BundledRow)
+    return _loads({})
 
 
 # --- Loads of published servers ------------------------------------------------------------------
@@ -341,7 +257,8 @@ def base_model(point: Measurement) -> str:
     return str(NAMES["base_models"].get(point.model or "", point.model or ""))
 
 
-class LongContext(Extract):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongContext:
     """What a long context costs a round, or attention, as a source prints it; in no fit.
 
     Attributes
@@ -364,22 +281,20 @@ class LongContext(Extract):
         The value.
     """
 
-    source: Text = REQUIRED
-    model: Text = REQUIRED
-    hardware: Text = REQUIRED
-    engine: Text = REQUIRED
-    tensor_parallel: WholeAmount = REQUIRED
-    decode_context_parallel: WholeAmount = REQUIRED
+    source: str
+    model: str
+    hardware: str
+    engine: str
+    tensor_parallel: int
+    decode_context_parallel: int
     drafter: str | None = None
     weights: str | None = None
     verify_attention: str | None = None
-    quantity: Literal[
-        "round_over_step", "over_short_round", "unsplit_over_split", "attention_s"
-    ] = REQUIRED
-    context_len: WholeAmount = REQUIRED
-    batch_size: WholeAmount = REQUIRED
-    draft_len: int = REQUIRED
-    measured: Amount = REQUIRED
+    quantity: str
+    context_len: int
+    batch_size: int
+    draft_len: int
+    measured: float
     note: str = ""
 
 
@@ -387,18 +302,14 @@ class LongContext(Extract):
 def load_long_contexts() -> tuple[LongContext, ...]:
     """Return published costs of long contexts.
 
-    Raises
-    ------
-    MeasurementError
-        If a file is broken.
-
     Examples
     --------
     >>> {row.quantity for row in load_long_contexts() if row.engine != "vllm"}
     set()
     """
-    tables = (_rows(text, f"long/{name}", LongContext) for name, text in _files("long"))
-    return tuple(row for table in tables for _, row in table)
+    kinds = get_type_hints(LongContext)
+    tables = (_rows(text, name, kinds) for name, text in _files("long"))
+    return tuple(LongContext(**cells) for table in tables for _, cells in table)
 
 
 @cache
@@ -409,34 +320,24 @@ def load_served() -> tuple[Measurement, ...]:
     fixtures of InferenceX, then the samples of aiconfigurator, then medians over dates. Those with
     prefill on workers of its own are `load_splits`.
 
-    Raises
-    ------
-    MeasurementError
-        If a file is broken.
-
     Examples
     --------
     >>> load_served()[0].tpot_s < 1
     True
     """
-    return _loads(_ServedRow, "served")
+    return _loads(_SERVED, "served")
 
 
 @cache
 def load_splits() -> tuple[Measurement, ...]:
     """Return the published loads of prefill and decode workers; they are in no fit.
 
-    Raises
-    ------
-    MeasurementError
-        If a file is broken.
-
     Examples
     --------
     >>> load_splits()[0].decode_workers
     6
     """
-    return _loads(_SplitRow, "split")
+    return _loads(_SPLIT, "split")
 
 
 # --- Machines under desks ------------------------------------------------------------------------
@@ -448,17 +349,12 @@ def load_local() -> tuple[Measurement, ...]:
 
     Of chips that have no file, and of several together, `hardware` is None.
 
-    Raises
-    ------
-    MeasurementError
-        If a file is broken.
-
     Examples
     --------
     >>> sum(point.method == "step" for point in load_local())
     338
     """
-    return _loads(_BundledRow, "local")
+    return _loads({}, "local")
 
 
 #: What a load with drafts shares with the one without.
@@ -475,11 +371,6 @@ def measured_speedups() -> tuple[tuple[Measurement, float], ...]:
 
     First those whose speedup is printed, or follows from two printed figures; then loads of servers
     that were measured with drafts and without.
-
-    Raises
-    ------
-    MeasurementError
-        If a file is broken.
 
     Examples
     --------

@@ -775,7 +775,7 @@ def long_context_json(score: LongContextScore) -> dict[str, Any]:
     1.47
     """
     figures = {"predicted": score.predicted, "predicted_once": score.once, "off": score.off}
-    return {**score.row.model_dump(), **figures}
+    return {**asdict(score.row), **figures}
 
 
 def long_context_tables(scores: Iterable[LongContextScore]) -> Iterator[str]:
