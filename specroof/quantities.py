@@ -1,6 +1,6 @@
 """What figures are called: one name each, with its title, unit, spelling and a sentence.
 
-A row of an answer is a class whose fields are annotated with these. Its text, CSV, JSON, frames,
+A row of an answer is a class whose fields have these names. Its text, CSV, JSON, frames,
 Arrow tables and schemas derive from them, and so do the ends of bands: a figure with a band has
 two more columns, under its name with ``_low`` and ``_high``.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args, get_type_hints
+from typing import Any, Final, Literal, get_type_hints
 
 from specroof.units import (
     DTYPE_BYTES,
@@ -102,9 +102,11 @@ def quantity_of(column: str) -> Quantity | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of an answer: every field that is annotated with a `Quantity` is a column.
+    """A row of an answer: every field that has the name of a `Quantity` is a column.
 
-    A field that is `None` in all rows of an answer is no column, where its type allows that.
+    Another field is one, too, where its type is annotated with a quantity; one that is annotated
+    with anything else is none, whatever its name. A field that is `None` in all rows of an answer
+    is no column, where its type allows that.
 
     Parameters
     ----------
@@ -113,10 +115,9 @@ class Row:
 
     Examples
     --------
-    >>> from typing import Annotated
     >>> @dataclass(frozen=True, kw_only=True)
     ... class Gain(Row):
-    ...     speedup: Annotated[float, SPEEDUP]
+    ...     speedup: float
     >>> row = Gain(speedup=1.5, bands={"speedup": (1.2, 1.9)})
     >>> row.record, row.speedup_low
     ({'speedup': 1.5, 'speedup_low': 1.2, 'speedup_high': 1.9}, 1.2)
@@ -128,16 +129,12 @@ class Row:
     @cache
     def quantities(cls) -> Mapping[str, Quantity]:
         """Return the quantities of a row by the names of their fields."""
-        hints = get_type_hints(cls, include_extras=True)
-        words = {one.name: get_args(hints[one.name])[1:] for one in fields(cls)}
-        return MappingProxyType(
-            {
-                name: word
-                for name, said in words.items()
-                for word in said
-                if isinstance(word, Quantity)
-            }
-        )
+        hints, known = get_type_hints(cls, include_extras=True), dict[str, Quantity]()
+        for name in (one.name for one in fields(cls)):
+            told = getattr(hints[name], "__metadata__", (QUANTITIES.get(name),))[0]
+            if isinstance(told, Quantity):
+                known[name] = told
+        return MappingProxyType(known)
 
     @classmethod
     @cache
@@ -182,11 +179,10 @@ def records_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> from typing import Annotated
     >>> @dataclass(frozen=True, kw_only=True)
     ... class Load(Row):
-    ...     rate: Annotated[float | None, RATE] = None
-    ...     batch_size: Annotated[float | None, BATCH_SIZE] = None
+    ...     rate: float | None = None
+    ...     batch_size: float | None = None
     >>> records_of([Load(batch_size=8.0), Load(batch_size=16.0)])
     [{'batch_size': 8}, {'batch_size': 16}]
     """
@@ -426,86 +422,71 @@ def _plain(one: Quantity) -> Quantity:
 
 # --- What rows are told apart by -----------------------------------------------------------------
 
-TARGET: Final = quantity("target", "target", "Number of a model on its devices in a study.")
-WORKLOAD: Final = quantity("workload", "workload", "Number of a load in a study.")
-MODEL: Final = quantity("model", "model", "Name of the model.")
-HARDWARE: Final = quantity("hardware", "chip", "Name of the chip.")
-ENGINE: Final = quantity("engine", "engine", "Name of the engine profile.")
-DRAFTER: Final = quantity("drafter", "drafter", "What drafts.")
-CONTEXT_LEN: Final = _tokens(
-    "context_len", "context", "Tokens cached for each sequence; of requests the mean."
-)
-BATCH_SIZE: Final = _sequences(
-    "batch_size", "batch", "Sequences that are decoded together over all devices."
-)
-CONCURRENCY: Final = _requests(
-    "concurrency", "clients", "Requests that clients keep in flight.", spelt=plain_number
-)
-RATE: Final = _rates("rate", "req/s in", "Requests that arrive in a second.")
-REQUESTS: Final = quantity("requests", "requests", "Requests that are simulated.", is_count=True)
-DEVICES: Final = quantity("devices", "devices", "Devices that serve.", is_count=True)
+quantity("target", "target", "Number of a model on its devices in a study.")
+quantity("workload", "workload", "Number of a load in a study.")
+quantity("model", "model", "Name of the model.")
+quantity("hardware", "chip", "Name of the chip.")
+quantity("engine", "engine", "Name of the engine profile.")
+quantity("drafter", "drafter", "What drafts.")
+_tokens("context_len", "context", "Tokens cached for each sequence; of requests the mean.")
+_sequences("batch_size", "batch", "Sequences that are decoded together over all devices.")
+_requests("concurrency", "clients", "Requests that clients keep in flight.", spelt=plain_number)
+_rates("rate", "req/s in", "Requests that arrive in a second.")
+quantity("requests", "requests", "Requests that are simulated.", is_count=True)
+quantity("devices", "devices", "Devices that serve.", is_count=True)
 DRAFT_LEN: Final = _drafts("draft_len", "γ", "Drafts per round; 0 is off.")
-ACCEPT_LENGTH: Final = _committed(
+_committed(
     *("accept_length", "tokens/round", "Tokens per round as measured, bonus included."),
     spelt=plain_number,
 )
 
-RUNNING_LIMIT: Final = _requests(
+_requests(
     "running_limit", "--server running", "Limit of running requests, as a flag of the server."
 )
-IS_CHEAPEST: Final = quantity(
+quantity(
     *("is_cheapest", "", "Whether it is the cheapest point that is fast enough."),
     spelt=lambda cheapest: "cheapest" * cheapest,
 )
 
 # --- What is decided -----------------------------------------------------------------------------
 
-DECISION: Final = quantity("decision", "decision", "Whether to draft: on, off or unclear.")
+quantity("decision", "decision", "Whether to draft: on, off or unclear.")
 SPEEDUP: Final = _gains(
     *("speedup", "speedup", "Time of the same work without drafts, over that with them."),
     has_band=True,
 )
-TRIED_DRAFT_LEN: Final = _drafts(
-    "tried_draft_len", "tried γ", "Drafts that the decision judges, on or off."
-)
+_drafts("tried_draft_len", "tried γ", "Drafts that the decision judges, on or off.")
 TRIED_SPEEDUP: Final = _gains(
     "tried_speedup", "tried", "Speedup of the drafts that the decision judges.", has_band=True
 )
-REASON: Final = quantity(
+quantity(
     "reason",
     "reason",
     "Why there is no speedup: memory, a limit of the server, unsustained, or unknown acceptance.",
 )
-ENOUGH_DRAFTS: Final = _drafts(
-    "enough_drafts", "enough", "Drafts beyond which more bring less than 1 %."
-)
-GAIN_PER_TOKEN: Final = quantity(
+_drafts("enough_drafts", "enough", "Drafts beyond which more bring less than 1 %.")
+quantity(
     *("gain_per_token", "gain per token", "Speedup for each further token per round."),
     spelt="{:+.2f}x".format,
     better="more",
 )
 
-WORTH_MEASURING: Final = _drafts(
-    "worth_measuring", "longer γ", "Drafts beyond the measured depth that may gain more."
-)
+_drafts("worth_measuring", "longer γ", "Drafts beyond the measured depth that may gain more.")
 WORTH_MEASURING_SPEEDUP: Final = _gains(
     *("worth_measuring_speedup", "longer", "Speedup of the drafts that are worth measuring."),
     has_band=True,
 )
-LIMITED_BY: Final = quantity(
+quantity(
     "limited_by", "limited by", "What holds the speedup back most: a target that is missed first."
 )
-#: Speedups without each thing that holds them back.
-SPEEDUP_WITHOUT: Final = {
-    name: _gains(f"speedup_without_{name}", f"without {name}", about)
-    for name, about in {
-        "memory": "Speedup if as many requests ran with drafts as without.",
-        "verification": "Speedup if a verification took no longer than a plain step.",
-        "drafting": "Speedup if drafting took no time.",
-        "acceptance": "Speedup if every draft were accepted.",
-        "prefill": "Speedup if prompts took no time.",
-    }.items()
-}
+for _name, _about in {
+    "memory": "Speedup if as many requests ran with drafts as without.",
+    "verification": "Speedup if a verification took no longer than a plain step.",
+    "drafting": "Speedup if drafting took no time.",
+    "acceptance": "Speedup if every draft were accepted.",
+    "prefill": "Speedup if prompts took no time.",
+}.items():
+    _gains(f"speedup_without_{_name}", f"without {_name}", _about)
 MEETS_TARGETS: Final = quantity(
     "meets_targets",
     "in time",
@@ -513,18 +494,14 @@ MEETS_TARGETS: Final = quantity(
 )
 PLAIN_MEETS_TARGETS: Final = _plain(MEETS_TARGETS)
 
-SOLVE: Final = quantity("solve", "solve", "What is solved for.")
-WANTED_SPEEDUP: Final = quantity(
-    "wanted_speedup", "wanted", "Speedup that is to be reached.", spelt=_times
-)
-ANSWER: Final = quantity(
-    "answer", "answer", "at, always, never, beyond what was tried, or no room."
-)
+quantity("solve", "solve", "What is solved for.")
+quantity("wanted_speedup", "wanted", "Speedup that is to be reached.", spelt=_times)
+quantity("answer", "answer", "at, always, never, beyond what was tried, or no room.")
 VALUE: Final = quantity("value", "value", "What is solved for.", spelt=three_digits)
 CEILING: Final = quantity(
     "ceiling", "at most", "The largest speedup that can be reached.", spelt=_times
 )
-UNKNOWN_FROM: Final = _number("unknown_from", "unknown from", "The least load that was not tried.")
+_number("unknown_from", "unknown from", "The least load that was not tried.")
 RUNS: Final = quantity(
     *("runs", "runs that pay", "First and last of each run of loads that reach the speedup."),
     spelt=runs_spelt,
@@ -553,12 +530,8 @@ TOKENS_PER_ROUND: Final = _committed(
     *("tokens_per_round", "tok/round", "Tokens that a round commits, bonus included."),
     spelt="{:.2f}".format,
 )
-NEAR_BEST: Final = _spans(
-    "near_best", "near best", "Shortest and longest draft within 1 % of the best speedup."
-)
-WITHIN_BAND: Final = _spans(
-    "within_band", "within band", "Shortest and longest draft whose band reaches the best one."
-)
+_spans("near_best", "near best", "Shortest and longest draft within 1 % of the best speedup.")
+_spans("within_band", "within band", "Shortest and longest draft whose band reaches the best one.")
 PLAIN_TPOT: Final = _plain(TPOT)
 PLAIN_TTFT: Final = _plain(TTFT)
 PLAIN_TOKENS_PER_S: Final = _plain(TOKENS_PER_S)
@@ -573,21 +546,15 @@ DEVICE_TOKENS: Final = _throughput(
 RUNNING: Final = _requests(
     "running", "running", "Requests that run at a time, on average.", spelt="{:.1f}".format
 )
-PLAIN_RUNNING: Final = _plain(RUNNING)
-TPOT_LIMIT: Final = _seconds(
-    "tpot_limit_s", "may wait", "Seconds that a user may wait for each token."
-)
-USERS: Final = _requests(
+_plain(RUNNING)
+_seconds("tpot_limit_s", "may wait", "Seconds that a user may wait for each token.")
+_requests(
     *("users", "users", "The most requests at once that wait no longer per token than they may."),
     better="more",
 )
-STABLE_RATE: Final = _answered(
-    "largest_stable_rate", "keeps up with", "Requests a second that drafts answer at most."
-)
-PLAIN_STABLE_RATE: Final = _rates(
-    "plain_largest_stable_rate", "without drafts", "The same without drafts."
-)
-LARGEST_RATE: Final = _answered(
+_answered("largest_stable_rate", "keeps up with", "Requests a second that drafts answer at most.")
+_rates("plain_largest_stable_rate", "without drafts", "The same without drafts.")
+_answered(
     "largest_rate", "most req/s", "Requests a second of which p99 waits no longer than it may."
 )
 
@@ -631,55 +598,45 @@ REQUEST_RATE: Final = _answered("requests_per_s", "req/s", "Requests that end in
 
 # --- Policies, rollouts --------------------------------------------------------------------------
 
-POLICY: Final = quantity("policy", "policy", "How drafts are chosen.")
-MEAN_DRAFTS: Final = quantity(
+quantity("policy", "policy", "How drafts are chosen.")
+quantity(
     *("mean_draft_len", "drafts", "Verified drafts of a sequence and round, on average."),
     unit="tokens",
     spelt="{:.2f}".format,
 )
-WEIGHT: Final = quantity(
-    "weight", "weight", "How long a load lasts, of all of them.", is_count=True
-)
+quantity("weight", "weight", "How long a load lasts, of all of them.", is_count=True)
 GAIN: Final = _off(
     *("gain", "gain", "Tokens a second more than with one draft length for all loads, a share."),
     better="more",
 )
-GAIN_ERROR: Final = _share("gain_error", "±", "Standard error of the gain, of dice.")
-RANGES: Final = quantity(
+_share("gain_error", "±", "Standard error of the gain, of dice.")
+quantity(
     *("ranges", "drafts", "Ranges of running requests, first and last, with drafts per round."),
     spelt=ranges_spelt,
 )
-MAKESPAN: Final = _waits(
-    "makespan_s", "makespan", "Seconds from the first prompt to the last token of a job."
-)
-MOST_RUNNING: Final = _requests(
-    "most_running", "most running", "The most requests that run at a time."
-)
-TAIL_SHARE: Final = quantity(
+_waits("makespan_s", "makespan", "Seconds from the first prompt to the last token of a job.")
+_requests("most_running", "most running", "The most requests that run at a time.")
+quantity(
     *("tail_share", "tail", "Share of a makespan after nine tenths of the answers have ended."),
     spelt="{:.0%}".format,
     better="less",
 )
-STEP_SPEEDUP: Final = _gains(
-    "step_speedup", "step", "Speedup of a training step that waits for its rollout."
-)
-STEP: Final = quantity("step", "step", "Step of a training run, from 1.", is_count=True)
+_gains("step_speedup", "step", "Speedup of a training step that waits for its rollout.")
+quantity("step", "step", "Step of a training run, from 1.", is_count=True)
 
 # --- How times spread ----------------------------------------------------------------------------
 
-INTERVAL: Final = quantity(
+quantity(
     *("interval", "seconds", "What is timed: from where to where seconds are counted."),
     spelt=lambda name: name.replace("_", " "),
 )
-MEAN_S, P50_S, P95_S, P99_S = (
-    _seconds(f"{name}_s", name, about, better="less")
-    for name, about in {
-        "mean": "Mean seconds.",
-        "p50": "Seconds that half of them stay within.",
-        "p95": "Seconds that 95 of 100 stay within.",
-        "p99": "Seconds that 99 of 100 stay within.",
-    }.items()
-)
+for _name, _about in {
+    "mean": "Mean seconds.",
+    "p50": "Seconds that half of them stay within.",
+    "p95": "Seconds that 95 of 100 stay within.",
+    "p99": "Seconds that 99 of 100 stay within.",
+}.items():
+    _seconds(f"{_name}_s", _name, _about, better="less")
 
 # --- What a device holds -------------------------------------------------------------------------
 
@@ -690,11 +647,9 @@ def _signed_bytes(value: float) -> str:
 
 _bytes = partial(quantity, unit="bytes", spelt=_signed_bytes)
 
-WORKER: Final = quantity("worker", "worker", "What its workers do: prefill or decode.")
-WORKERS: Final = quantity("workers", "workers", "How many of them there are.", is_count=True)
-LARGEST_BATCH: Final = _sequences(
-    "largest_batch", "most requests", "The most sequences that run at once.", better="more"
-)
+quantity("worker", "worker", "What its workers do: prefill or decode.")
+quantity("workers", "workers", "How many of them there are.", is_count=True)
+_sequences("largest_batch", "most requests", "The most sequences that run at once.", better="more")
 BOUND_BY: Final = quantity("bound_by", "limited by", "What limits how many requests run at once.")
 MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory of a device.")
 #: Memory of a device, line by line.
@@ -710,16 +665,13 @@ MEMORY: Final = _each(
     ("state_per_request_bytes", "recurrent state of one request", "State of a request."),
     ("short_bytes", "short by", "What a batch of one is short of."),
 )
-WEIGHT_BYTES: Final = MEMORY["weight_bytes"]
-CACHE_LIMIT: Final = quantity("cache_limit", "by the cache", "Requests that the cache holds.")
-STATE_LIMIT: Final = quantity("state_limit", "by the state", "Requests that the state holds.")
-WINDOWS_LIMIT: Final = quantity(
-    "windows_limit", "by windows", "Requests that the pool of sliding windows holds."
-)
-PROMPTS_LIMIT: Final = quantity(
+quantity("cache_limit", "by the cache", "Requests that the cache holds.")
+quantity("state_limit", "by the state", "Requests that the state holds.")
+quantity("windows_limit", "by windows", "Requests that the pool of sliding windows holds.")
+quantity(
     "prompts_limit", "by prompts", "Requests that the cache holds beside a chunk of each prompt."
 )
-DRAFTED_TOKENS_LIMIT: Final = quantity(
+quantity(
     "drafted_tokens_limit", "by drafted tokens", "Requests whose drafts fill the tokens of a pass."
 )
 
@@ -729,20 +681,20 @@ DRAFTED_TOKENS_LIMIT: Final = quantity(
 _moved = partial(quantity, unit="bytes", spelt=lambda value: format_si(value, "B"))
 _flop = partial(quantity, spelt=partial(format_si, unit=""))
 
-OP: Final = quantity("op", "operation", "Name of the operation.")
-KIND: Final = quantity("kind", "kind", "What kind of thing it is.")
-COUNT: Final = _number("count", "x", "How many there are.")
-FLOPS: Final = _flop("flops", "FLOP", "FLOP; a multiply-add is 2.", unit="FLOP")
-CACHE_BYTES: Final = _moved("cache_bytes", "cache", "Bytes of the cache, read and written.")
-ACTIVATION_BYTES: Final = _moved("activation_bytes", "activations", "Bytes of activations.")
-MOVED_BYTES: Final = _moved("moved_bytes", "bytes", "Bytes of weights, cache and activations.")
-INTENSITY: Final = quantity("intensity", "FLOP/B", "FLOP for each byte.", spelt=three_digits)
-COMPUTE_DTYPE: Final = quantity("compute_dtype", "in", "Format of the arithmetic.")
-COMPUTE_S: Final = _seconds("compute_s", "computing", "Seconds of the arithmetic alone.")
-MEMORY_S: Final = _seconds("memory_s", "moving", "Seconds of the bytes alone.")
-BOUND: Final = quantity("bound", "bound", "What it waits for: compute, memory, or its own name.")
-SECONDS: Final = _seconds("seconds", "time", "Seconds that it takes.")
-SHARE: Final = _share("share", "share", "Share of the whole.")
+quantity("op", "operation", "Name of the operation.")
+quantity("kind", "kind", "What kind of thing it is.")
+_number("count", "x", "How many there are.")
+_flop("flops", "FLOP", "FLOP; a multiply-add is 2.", unit="FLOP")
+_moved("cache_bytes", "cache", "Bytes of the cache, read and written.")
+_moved("activation_bytes", "activations", "Bytes of activations.")
+_moved("moved_bytes", "bytes", "Bytes of weights, cache and activations.")
+quantity("intensity", "FLOP/B", "FLOP for each byte.", spelt=three_digits)
+quantity("compute_dtype", "in", "Format of the arithmetic.")
+_seconds("compute_s", "computing", "Seconds of the arithmetic alone.")
+_seconds("memory_s", "moving", "Seconds of the bytes alone.")
+quantity("bound", "bound", "What it waits for: compute, memory, or its own name.")
+_seconds("seconds", "time", "Seconds that it takes.")
+_share("share", "share", "Share of the whole.")
 
 # --- Models --------------------------------------------------------------------------------------
 
@@ -778,103 +730,92 @@ def _tensors_spelt(amounts: Mapping[str, Mapping[str, float]]) -> str:
     return "; ".join(f"{kind}: {stored_spelt(one)}" for kind, one in amounts.items())
 
 
-NAME: Final = quantity("name", "name", "What it is asked for as.")
-NOTES: Final = quantity("notes", "notes", "What to know about it.", spelt="; ".join)
-FAMILY: Final = quantity("family", "family", "Family whose rules it follows.")
-PARAMS: Final = _amounts("params", "params", "Parameters.")
-ACTIVE_PARAMS: Final = _amounts("active_params", "active", "Those of a token.")
+quantity("name", "name", "What it is asked for as.")
+quantity("notes", "notes", "What to know about it.", spelt="; ".join)
+quantity("family", "family", "Family whose rules it follows.")
+_amounts("params", "params", "Parameters.")
+_amounts("active_params", "active", "Those of a token.")
 WEIGHT_FORMATS: Final = quantity(
     "weight_formats", "formats", "Elements of matrices by their format.", spelt=_formats_spelt
 )
-TENSOR_BYTES: Final = quantity(
-    "tensor_bytes", "tensors", "Bytes of tensors by their format.", spelt=_tensors_spelt
-)
-ACTIVATION_DTYPE: Final = quantity("activation_dtype", "activations in", "Format of activations.")
-KV_DTYPE: Final = quantity("kv_dtype", "cache in", "Format of cached keys and values.")
-KV_BYTES_PER_TOKEN: Final = _bytes("kv_bytes_per_token", "KV/token", "Cache of a token.")
-WINDOW_BYTES: Final = _bytes("window_bytes", "windows", "Cache of the full windows of a sequence.")
-STATE_DTYPE: Final = quantity("state_dtype", "state in", "Format of recurrent state.")
-STATE_BYTES: Final = _bytes("state_bytes", "state", "Recurrent state of a sequence.")
-LAYERS: Final = _number("layers", "layers", "Layers.")
+quantity("tensor_bytes", "tensors", "Bytes of tensors by their format.", spelt=_tensors_spelt)
+quantity("activation_dtype", "activations in", "Format of activations.")
+quantity("kv_dtype", "cache in", "Format of cached keys and values.")
+_bytes("kv_bytes_per_token", "KV/token", "Cache of a token.")
+_bytes("window_bytes", "windows", "Cache of the full windows of a sequence.")
+quantity("state_dtype", "state in", "Format of recurrent state.")
+_bytes("state_bytes", "state", "Recurrent state of a sequence.")
+_number("layers", "layers", "Layers.")
 LAYER_KINDS: Final = quantity("layer_kinds", "layers", "Layers of each kind.", spelt=counts_spelt)
-GROUP: Final = quantity("group", "", "sizes, formats, cache or layers.")
-FIRST: Final = quantity("first", "a", "Of the first.")
-SECOND: Final = quantity("second", "b", "Of the second.")
+quantity("group", "", "sizes, formats, cache or layers.")
+quantity("first", "a", "Of the first.")
+quantity("second", "b", "Of the second.")
 RATIO: Final = quantity("ratio", "b / a", "The second over the first.", spelt="{:.3f}".format)
 
 # --- Training of a drafter -----------------------------------------------------------------------
 
-TOKENS_PER_DAY: Final = _amounts(
-    "tokens_per_day", "tokens/day", "Output tokens that are served in a day."
-)
-SAVED_HOURS: Final = quantity(
+_amounts("tokens_per_day", "tokens/day", "Output tokens that are served in a day.")
+quantity(
     *("saved_hours_per_day", "saved h/day", "Device-hours that the drafter saves in a day."),
     unit="h",
     spelt=three_digits,
     better="more",
 )
-SAVED_USD: Final = _usd(
+_usd(
     "saved_usd_per_day", "saved $/day", "US dollars that the drafter saves in a day.", better="more"
 )
-DAYS_UNTIL_PAID: Final = _days(
+_days(
     *("days_until_paid", "paid after", "Days of serving that save what the training cost."),
     has_band=True,
 )
-LEAST_HALF_LIFE: Final = _days(
+_days(
     "least_half_life_days",
     "half-life",
     "Half-life of the savings below which the training never pays.",
 )
-TOKENS_UNTIL_PAID: Final = _amounts(
+_amounts(
     *("tokens_until_paid", "tokens until paid", "Output tokens that save what the training cost."),
     better="less",
 )
-REQUESTS_UNTIL_PAID: Final = _amounts(
+_amounts(
     *("requests_until_paid", "requests until paid", "Answers that save what the training cost."),
     better="less",
 )
-DAY: Final = quantity(
-    "day", "day", "Days since the drafter is served.", unit="days", spelt=plain_number
-)
-TIMES_PAID: Final = _gains(
-    "times_paid", "saved ÷ cost (paid at 1)", "What is saved, over what the training cost."
-)
+quantity("day", "day", "Days since the drafter is served.", unit="days", spelt=plain_number)
+_gains("times_paid", "saved ÷ cost (paid at 1)", "What is saved, over what the training cost.")
 
 # --- Chips ---------------------------------------------------------------------------------------
 
 _names: Final = ", ".join
-TITLE: Final = quantity("title", "title", "What its file calls it.")
+quantity("title", "title", "What its file calls it.")
 #: By the format of the arithmetic.
 PEAKS: Final = {
     dtype: _flop(f"{dtype}_flops_per_s", dtype, f"Dense FLOP a second in {dtype}.", unit="FLOP/s")
     for dtype in DTYPE_BYTES
 }
-USABLE_MEMORY: Final = _bytes("usable_memory_bytes", "usable", "What servers see, where logged.")
-#: Bytes a second of memory and links.
-BANDWIDTHS: Final = _each(
+_bytes("usable_memory_bytes", "usable", "What servers see, where logged.")
+_each(
     partial(quantity, unit="bytes/s", spelt=partial(format_si, unit="B/s")),
     ("memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."),
     ("link_bytes_per_s", "link", "Bytes a second to other devices, each way."),
     ("scale_out_bytes_per_s", "between nodes", "Bytes a second to other nodes."),
 )
-MULTIPROCESSORS: Final = _number("multiprocessors", "processors", "Multiprocessors.")
-MAX_DEVICES: Final = _number("max_devices", "joined", "Devices that one link joins.")
-BOARD_WATTS: Final = quantity(
-    "board_watts", "power", "Watts of a board.", unit="W", spelt=plain_number
-)
-USD_PER_HOUR: Final = quantity("usd_per_hour", "$/h", "Price of an hour.", unit="USD")
-PRICE_DATE: Final = quantity("price_date", "of", "When that was the price.")
-ALIASES: Final = quantity("aliases", "aliases", "Other names.", spelt=_names)
-ENGINES: Final = quantity("engines", "engines", "Engine profiles.", spelt=_names)
-HOST: Final = quantity("host", "host", "Whose memory it may also use.")
+_number("multiprocessors", "processors", "Multiprocessors.")
+_number("max_devices", "joined", "Devices that one link joins.")
+quantity("board_watts", "power", "Watts of a board.", unit="W", spelt=plain_number)
+quantity("usd_per_hour", "$/h", "Price of an hour.", unit="USD")
+quantity("price_date", "of", "When that was the price.")
+quantity("aliases", "aliases", "Other names.", spelt=_names)
+quantity("engines", "engines", "Engine profiles.", spelt=_names)
+quantity("host", "host", "Whose memory it may also use.")
 
 # --- Measured acceptance -------------------------------------------------------------------------
 
-TASK: Final = quantity("task", "task", "What was answered.")
-TEMPERATURE: Final = quantity("temperature", "temperature", "Of sampling.", spelt=plain_number)
-RULE: Final = quantity("rule", "rule", "How drafts are accepted.")
-ACCURACY: Final = quantity("accuracy", "accuracy", "Of the answers, as measured with drafts.")
-MEASUREMENT: Final = quantity("measurement", "measured", "Acceptance by position, or lengths.")
+quantity("task", "task", "What was answered.")
+quantity("temperature", "temperature", "Of sampling.", spelt=plain_number)
+quantity("rule", "rule", "How drafts are accepted.")
+quantity("accuracy", "accuracy", "Of the answers, as measured with drafts.")
+quantity("measurement", "measured", "Acceptance by position, or lengths.")
 SURVIVAL: Final = quantity(
     *("survival", "survival", "Share of rounds that accept so many drafts at least."),
     spelt=lambda shares: " ".join(f"{share:.3f}" for share in shares),
@@ -883,43 +824,44 @@ LENGTHS: Final = quantity(
     *("lengths", "lengths", "Tokens per round by the drafts that they were measured with."),
     spelt=lambda lengths: ", ".join(f"{one:g} at {drafts}" for drafts, one in lengths.items()),
 )
-COUNTED: Final = quantity("counted", "counted", "What the source prints.")
-N_ROUNDS: Final = _number("n_rounds", "rounds", "Rounds that were counted.")
+quantity("counted", "counted", "What the source prints.")
+_number("n_rounds", "rounds", "Rounds that were counted.")
 SOURCE: Final = quantity("source", "source", "Where it stands.")
-NOTE: Final = quantity("note", "note", "What to know about it.")
-PROFILE: Final = quantity("profile", "profile", "Name of the measured acceptance.")
-LAW: Final = quantity("law", "law", "The law that was fitted.")
-LAW_PARAMETERS: Final = quantity(
+quantity("note", "note", "What to know about it.")
+quantity("profile", "profile", "Name of the measured acceptance.")
+quantity("law", "law", "The law that was fitted.")
+quantity(
     *("parameters", "parameters", "The numbers of the law."),
     spelt=lambda numbers: ", ".join(f"{one:.5g}" for one in numbers),
 )
-#: Fitted less measured.
-RESIDUALS: Final = _each(
+# Fitted less measured.
+_each(
     partial(quantity, spelt="{:.4f}".format),
     ("rms_residual", "rms", "Root of the mean square of what survival is off."),
     ("worst_residual", "worst", "The most that survival is off."),
-) | _each(
-    partial(quantity, spelt="{:+.3f}".format),
-    ("length_residual", "tokens/round off", "What tokens per round are off."),
 )
-SPEC: Final = quantity("spec", "SPEC", "What a SPEC says of it.")
+quantity(
+    *("length_residual", "tokens/round off", "What tokens per round are off."),
+    spelt="{:+.3f}".format,
+)
+quantity("spec", "SPEC", "What a SPEC says of it.")
 
 # --- What was measured, beside what was predicted ------------------------------------------------
 
-QUANTITY: Final = quantity("quantity", "", "Which figure.")
-UNIT: Final = quantity("unit", "", "Unit of the figure.")
-MEASURED: Final = quantity("measured", "measured", "What was measured.", spelt=three_digits)
-PREDICTED: Final = quantity("predicted", "predicted", "What is predicted.", spelt=three_digits)
-OFF: Final = _off("off", "off", "One over the other, less 1.")
-IDEAL: Final = quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=three_digits)
-IDEAL_OFF: Final = _off("ideal_off", "off", "How far that is off.")
-PLACE: Final = quantity("place", "point", "Where it stands in its file.")
-POSITIONS: Final = _number("positions", "positions", "Positions of a timed pass.")
+quantity("quantity", "", "Which figure.")
+quantity("unit", "", "Unit of the figure.")
+quantity("measured", "measured", "What was measured.", spelt=three_digits)
+quantity("predicted", "predicted", "What is predicted.", spelt=three_digits)
+_off("off", "off", "One over the other, less 1.")
+quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=three_digits)
+_off("ideal_off", "off", "How far that is off.")
+quantity("place", "point", "Where it stands in its file.")
+_number("positions", "positions", "Positions of a timed pass.")
 PASS_ROWS: Final = _number("pass_rows", "rows", "Rows of the pass.")
-MEASURED_S: Final = _seconds("measured_s", "measured", "Seconds that were measured.")
-BEFORE_S: Final = _seconds("before_s", "before", "Seconds by the engine that it started from.")
-BEFORE_OFF: Final = _off("before_off", "off", "How far these are off.")
-AFTER_S: Final = _seconds("after_s", "now", "Seconds by the engine that was measured.")
+_seconds("measured_s", "measured", "Seconds that were measured.")
+_seconds("before_s", "before", "Seconds by the engine that it started from.")
+_off("before_off", "off", "How far these are off.")
+_seconds("after_s", "now", "Seconds by the engine that was measured.")
 TRUST: Final = quantity("trust", "trust", "Order of trust: 1 to 3 calibrate, larger ones do not.")
 POINTS: Final = _number("n", "points", "Points that were scored.")
 #: Errors and shares of scores.
@@ -944,11 +886,11 @@ ERRORS: Final = _each(
     ("band80_width", "± median", "Median half-width of these bands."),
     ("tokens_per_s_mean_error", "tok/s, mean", "Mean error of throughput."),
 )
-#: Speedups that are compared.
-SPEEDUPS: Final = _each(
+# Speedups that are compared.
+_each(
     partial(quantity, spelt=_times),
     ("measured_speedup", "measured speedup", "Speedup that was measured."),
     ("predicted_speedup", "predicted", "Speedup that is predicted."),
     ("ideal_speedup", "ideal", "Speedup by the ideal roofline."),
 )
-IS_RIGHT: Final = quantity("is_right", "decision", "Whether drafts pay as predicted.")
+quantity("is_right", "decision", "Whether drafts pay as predicted.")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,15 @@ from specroof.speedup.result import within_measured
 class OfLoad(q.Row):
     """What rows of loads are told apart by; None for what does not tell them apart."""
 
-    target: Annotated[int | None, q.TARGET] = None
-    workload: Annotated[int | None, q.WORKLOAD] = None
-    model: Annotated[str | None, q.MODEL] = None
-    hardware: Annotated[str | None, q.HARDWARE] = None
-    context_len: Annotated[float | None, q.CONTEXT_LEN] = None
-    batch_size: Annotated[float | None, q.BATCH_SIZE] = None
-    concurrency: Annotated[float | None, q.CONCURRENCY] = None
-    rate: Annotated[float | None, q.RATE] = None
-    requests: Annotated[int | None, q.REQUESTS] = None
+    target: int | None = None
+    workload: int | None = None
+    model: str | None = None
+    hardware: str | None = None
+    context_len: float | None = None
+    batch_size: float | None = None
+    concurrency: float | None = None
+    rate: float | None = None
+    requests: int | None = None
 
     @property
     def load(self) -> float:
@@ -51,29 +51,29 @@ class LoadRow(OfLoad):
     `tried_draft_len`. None where the server has no room, and `reason` then says so.
     """
 
-    drafter: Annotated[str, q.DRAFTER]
-    draft_len: Annotated[int, q.DRAFT_LEN]
-    speedup: Annotated[float, q.SPEEDUP]
-    decision: Annotated[LoadDecision | None, q.DECISION]
-    tokens_per_s: Annotated[float, q.TOKENS_PER_S]
-    tpot_s: Annotated[float, q.TPOT]
-    ttft_s: Annotated[float | None, q.TTFT] = None
-    requests_per_s: Annotated[float | None, q.REQUEST_RATE] = None
-    usd_per_million_tokens: Annotated[float | None, q.PRICE]
-    joules_per_million_tokens: Annotated[float | None, q.ENERGY]
-    running: Annotated[float, q.RUNNING]
-    tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
-    near_best: Annotated[tuple[int, int] | None, q.NEAR_BEST]
-    within_band: Annotated[tuple[int, int] | None, q.WITHIN_BAND]
-    tried_draft_len: Annotated[int, q.TRIED_DRAFT_LEN]
-    tried_speedup: Annotated[float, q.TRIED_SPEEDUP]
-    plain_tokens_per_s: Annotated[float, q.PLAIN_TOKENS_PER_S]
-    plain_tpot_s: Annotated[float, q.PLAIN_TPOT]
-    plain_ttft_s: Annotated[float | None, q.PLAIN_TTFT] = None
-    plain_usd_per_million_tokens: Annotated[float | None, q.PLAIN_PRICE]
-    reason: Annotated[str | None, q.REASON] = None
-    largest_stable_rate: Annotated[float | None, q.STABLE_RATE] = None
-    plain_largest_stable_rate: Annotated[float | None, q.PLAIN_STABLE_RATE] = None
+    drafter: str
+    draft_len: int
+    speedup: float
+    decision: LoadDecision | None
+    tokens_per_s: float
+    tpot_s: float
+    ttft_s: float | None = None
+    requests_per_s: float | None = None
+    usd_per_million_tokens: float | None
+    joules_per_million_tokens: float | None
+    running: float
+    tokens_per_round: float
+    near_best: tuple[int, int] | None
+    within_band: tuple[int, int] | None
+    tried_draft_len: int
+    tried_speedup: float
+    plain_tokens_per_s: float
+    plain_tpot_s: float
+    plain_ttft_s: float | None = None
+    plain_usd_per_million_tokens: float | None
+    reason: str | None = None
+    largest_stable_rate: float | None = None
+    plain_largest_stable_rate: float | None = None
 
 
 def load_arrays(

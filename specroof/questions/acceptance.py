@@ -87,37 +87,37 @@ class FitRequest(ProfilesRequest):
 class ProfileRow(q.Row):
     """A measured acceptance; `lengths` holds tokens per round by drafts, where these are known."""
 
-    name: Annotated[str, q.NAME]
-    model: Annotated[str, q.MODEL]
-    drafter: Annotated[str, q.DRAFTER]
-    task: Annotated[str, q.TASK]
-    temperature: Annotated[float | None, q.TEMPERATURE]
-    rule: Annotated[str, q.RULE]
-    engine: Annotated[str, q.ENGINE]
-    draft_len: Annotated[int, q.DRAFT_LEN]
-    tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
-    measurement: Annotated[str, q.MEASUREMENT]
-    survival: Annotated[tuple[float, ...], q.SURVIVAL]
-    lengths: Annotated[Mapping[int, float], q.LENGTHS]
-    counted: Annotated[str, q.COUNTED]
-    n_rounds: Annotated[int | None, q.N_ROUNDS]
-    accuracy: Annotated[str, q.ACCURACY]
-    source: Annotated[str, q.SOURCE]
-    note: Annotated[str, q.NOTE]
+    name: str
+    model: str
+    drafter: str
+    task: str
+    temperature: float | None
+    rule: str
+    engine: str
+    draft_len: int
+    tokens_per_round: float
+    measurement: str
+    survival: tuple[float, ...]
+    lengths: Mapping[int, float]
+    counted: str
+    n_rounds: int | None
+    accuracy: str
+    source: str
+    note: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitRow(q.Row):
     """A law fitted to a measured acceptance, and what it misses."""
 
-    profile: Annotated[str, q.PROFILE]
-    law: Annotated[str, q.LAW]
-    parameters: Annotated[tuple[float, ...], q.LAW_PARAMETERS]
-    draft_len: Annotated[int, q.DRAFT_LEN]
-    rms_residual: Annotated[float, q.RESIDUALS["rms_residual"]]
-    worst_residual: Annotated[float, q.RESIDUALS["worst_residual"]]
-    length_residual: Annotated[float, q.RESIDUALS["length_residual"]]
-    spec: Annotated[str, q.SPEC]
+    profile: str
+    law: str
+    parameters: tuple[float, ...]
+    draft_len: int
+    rms_residual: float
+    worst_residual: float
+    length_residual: float
+    spec: str
 
 
 @dataclass(frozen=True, repr=False)

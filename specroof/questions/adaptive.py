@@ -119,16 +119,16 @@ class AdaptiveRow(OfLoad):
     `running` are the whole sequences that are decoded at a time by the server that drafts.
     """
 
-    drafter: Annotated[str, q.DRAFTER]
-    policy: Annotated[str, q.POLICY]
-    mean_draft_len: Annotated[float, q.MEAN_DRAFTS]
-    tokens_per_s: Annotated[float, q.TOKENS_PER_S]
-    plain_tokens_per_s: Annotated[float, q.PLAIN_TOKENS_PER_S]
-    speedup: Annotated[float, q.SPEEDUP]
-    gain: Annotated[float, q.GAIN]
-    gain_error: Annotated[float, q.GAIN_ERROR]
-    running: Annotated[int, q.RUNNING]
-    weight: Annotated[int, q.WEIGHT]
+    drafter: str
+    policy: str
+    mean_draft_len: float
+    tokens_per_s: float
+    plain_tokens_per_s: float
+    speedup: float
+    gain: float
+    gain_error: float
+    running: int
+    weight: int
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -195,27 +195,27 @@ class AdvisedRow(LoadRow):
         Whether the server answers as many requests as arrive with these drafts.
     """
 
-    engine: Annotated[str, q.ENGINE]
-    devices: Annotated[int, q.DEVICES]
+    engine: str
+    devices: int
     plain_tokens_per_s: Annotated[float, _with_band(q.PLAIN_TOKENS_PER_S)]
     plain_tpot_s: Annotated[float, _with_band(q.PLAIN_TPOT)]
     plain_ttft_s: Annotated[float, _with_band(q.PLAIN_TTFT)]
     plain_usd_per_million_tokens: Annotated[float | None, _with_band(q.PLAIN_PRICE)]
-    plain_running: Annotated[float, q.PLAIN_RUNNING]
-    meets_targets: Annotated[Outcome, q.MEETS_TARGETS]
-    plain_meets_targets: Annotated[Outcome, q.PLAIN_MEETS_TARGETS]
-    limited_by: Annotated[str | None, q.LIMITED_BY]
-    speedup_without_memory: Annotated[float | None, q.SPEEDUP_WITHOUT["memory"]] = None
-    speedup_without_verification: Annotated[float | None, q.SPEEDUP_WITHOUT["verification"]] = None
-    speedup_without_drafting: Annotated[float | None, q.SPEEDUP_WITHOUT["drafting"]] = None
-    speedup_without_acceptance: Annotated[float | None, q.SPEEDUP_WITHOUT["acceptance"]] = None
-    speedup_without_prefill: Annotated[float | None, q.SPEEDUP_WITHOUT["prefill"]] = None
-    worth_measuring: Annotated[int | None, q.WORTH_MEASURING] = None
-    worth_measuring_speedup: Annotated[float | None, q.WORTH_MEASURING_SPEEDUP] = None
+    plain_running: float
+    meets_targets: Outcome
+    plain_meets_targets: Outcome
+    limited_by: str | None
+    speedup_without_memory: float | None = None
+    speedup_without_verification: float | None = None
+    speedup_without_drafting: float | None = None
+    speedup_without_acceptance: float | None = None
+    speedup_without_prefill: float | None = None
+    worth_measuring: int | None = None
+    worth_measuring_speedup: float | None = None
     point: RoundBreakdown | None = None
     default: LoadRow | None = None
     own: dict[int, float] = field(default_factory=dict)
-    place: int = 0
+    place: Annotated[int, "no column"] = 0
     is_open: bool = False
     keeps_up: bool = True
 

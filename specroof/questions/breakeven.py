@@ -117,20 +117,20 @@ class BreakevenRow(OfLoad):
         Whether the server has no room for larger loads, or for any.
     """
 
-    drafter: Annotated[str, q.DRAFTER]
-    solve: Annotated[str, q.SOLVE]
-    wanted_speedup: Annotated[float, q.WANTED_SPEEDUP]
-    answer: Annotated[str, q.ANSWER]
-    value: Annotated[float | None, q.VALUE]
-    draft_len: Annotated[int | None, q.DRAFT_LEN]
-    ceiling: Annotated[float, q.CEILING]
-    speedup: Annotated[float | None, q.SPEEDUP] = None
-    decision: Annotated[LoadDecision | None, q.DECISION] = None
-    runs: Annotated[tuple[tuple[int, int], ...], q.RUNS] = ()
-    unknown_from: Annotated[int | None, q.UNKNOWN_FROM] = None
-    reason: Annotated[str | None, q.REASON] = None
-    largest_stable_rate: Annotated[float | None, q.STABLE_RATE] = None
-    plain_largest_stable_rate: Annotated[float | None, q.PLAIN_STABLE_RATE] = None
+    drafter: str
+    solve: str
+    wanted_speedup: float
+    answer: str
+    value: float | None
+    draft_len: int | None
+    ceiling: float
+    speedup: float | None = None
+    decision: LoadDecision | None = None
+    runs: tuple[tuple[int, int], ...] = ()
+    unknown_from: int | None = None
+    reason: str | None = None
+    largest_stable_rate: float | None = None
+    plain_largest_stable_rate: float | None = None
     room_ends: bool = False
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from specroof import quantities as q
 from specroof.arrays import fields_of
@@ -36,14 +36,14 @@ class ResidualRow(q.Row):
     `predicted` are seconds.
     """
 
-    place: Annotated[str, q.PLACE]
-    batch_size: Annotated[float | None, q.BATCH_SIZE]
-    context_len: Annotated[float | None, q.CONTEXT_LEN]
-    draft_len: Annotated[int | None, q.DRAFT_LEN]
-    positions: Annotated[float | None, q.POSITIONS]
-    measured: Annotated[float, q.MEASURED]
-    predicted: Annotated[float, q.PREDICTED]
-    off: Annotated[float, q.OFF]
+    place: str
+    batch_size: float | None
+    context_len: float | None
+    draft_len: int | None
+    positions: float | None
+    measured: float
+    predicted: float
+    off: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)

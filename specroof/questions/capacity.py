@@ -94,28 +94,28 @@ class CapacityRow(q.Row):
         The room, and what it was computed from.
     """
 
-    worker: Annotated[str | None, q.WORKER] = None
-    workers: Annotated[int | None, q.WORKERS] = None
-    drafter: Annotated[str | None, q.DRAFTER]
-    draft_len: Annotated[int, q.DRAFT_LEN]
-    largest_batch: Annotated[int, q.LARGEST_BATCH]
-    bound_by: Annotated[str, q.BOUND_BY]
-    memory_bytes: Annotated[float, q.MEMORY_BYTES]
-    reserved_bytes: Annotated[float, q.MEMORY["reserved_bytes"]]
-    weight_bytes: Annotated[float, q.WEIGHT_BYTES]
-    vision_weight_bytes: Annotated[float | None, q.MEMORY["vision_weight_bytes"]] = None
-    draft_weight_bytes: Annotated[float | None, q.MEMORY["draft_weight_bytes"]] = None
-    state_pool_bytes: Annotated[float | None, q.MEMORY["state_pool_bytes"]] = None
-    cache_pool_bytes: Annotated[float, q.MEMORY["cache_pool_bytes"]]
-    cache_per_request_bytes: Annotated[float, q.MEMORY["cache_per_request_bytes"]]
-    state_per_request_bytes: Annotated[float | None, q.MEMORY["state_per_request_bytes"]] = None
-    short_bytes: Annotated[float, q.MEMORY["short_bytes"]]
-    cache_limit: Annotated[float, q.CACHE_LIMIT]
-    state_limit: Annotated[float | None, q.STATE_LIMIT] = None
-    windows_limit: Annotated[float | None, q.WINDOWS_LIMIT] = None
-    prompts_limit: Annotated[float | None, q.PROMPTS_LIMIT] = None
-    drafted_tokens_limit: Annotated[float | None, q.DRAFTED_TOKENS_LIMIT] = None
-    running_limit: Annotated[float, q.RUNNING_LIMIT]
+    worker: str | None = None
+    workers: int | None = None
+    drafter: str | None
+    draft_len: int
+    largest_batch: int
+    bound_by: str
+    memory_bytes: float
+    reserved_bytes: float
+    weight_bytes: float
+    vision_weight_bytes: float | None = None
+    draft_weight_bytes: float | None = None
+    state_pool_bytes: float | None = None
+    cache_pool_bytes: float
+    cache_per_request_bytes: float
+    state_per_request_bytes: float | None = None
+    short_bytes: float
+    cache_limit: float
+    state_limit: float | None = None
+    windows_limit: float | None = None
+    prompts_limit: float | None = None
+    drafted_tokens_limit: float | None = None
+    running_limit: float
     served: ServedRoom = field(repr=False)
 
 

@@ -91,11 +91,11 @@ class Compared(q.Row):
     `off` is measured by predicted, less 1.
     """
 
-    quantity: Annotated[str, q.QUANTITY]
-    unit: Annotated[str, q.UNIT]
-    measured: Annotated[float | None, q.MEASURED]
-    predicted: Annotated[float | None, q.PREDICTED]
-    off: Annotated[float | None, q.OFF]
+    quantity: str
+    unit: str
+    measured: float | None
+    predicted: float | None
+    off: float | None
 
 
 def _compared(

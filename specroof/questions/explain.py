@@ -89,21 +89,21 @@ class OperationRow(q.Row):
     the slowest stage) has seconds alone.
     """
 
-    op: Annotated[str, q.OP]
-    kind: Annotated[str, q.KIND]
-    count: Annotated[int, q.COUNT]
-    flops: Annotated[float | None, q.FLOPS] = None
-    weight_bytes: Annotated[float | None, q.WEIGHT_BYTES] = None
-    cache_bytes: Annotated[float | None, q.CACHE_BYTES] = None
-    activation_bytes: Annotated[float | None, q.ACTIVATION_BYTES] = None
-    moved_bytes: Annotated[float | None, q.MOVED_BYTES] = None
-    intensity: Annotated[float | None, q.INTENSITY] = None
-    compute_dtype: Annotated[str | None, q.COMPUTE_DTYPE] = None
-    compute_s: Annotated[float | None, q.COMPUTE_S] = None
-    memory_s: Annotated[float | None, q.MEMORY_S] = None
-    bound: Annotated[str, q.BOUND]
-    seconds: Annotated[float, q.SECONDS]
-    share: Annotated[float, q.SHARE]
+    op: str
+    kind: str
+    count: int
+    flops: float | None = None
+    weight_bytes: float | None = None
+    cache_bytes: float | None = None
+    activation_bytes: float | None = None
+    moved_bytes: float | None = None
+    intensity: float | None = None
+    compute_dtype: str | None = None
+    compute_s: float | None = None
+    memory_s: float | None = None
+    bound: str
+    seconds: float
+    share: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)

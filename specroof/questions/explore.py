@@ -654,8 +654,8 @@ class Section:
 class PageRow(q.Row):
     """A model on a chip, of which a page tells."""
 
-    model: Annotated[str, q.MODEL]
-    hardware: Annotated[str, q.HARDWARE]
+    model: str
+    hardware: str
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -108,20 +108,20 @@ class FrontierPoint(OfLoad):
     default of the server is enough.
     """
 
-    drafter: Annotated[str, q.DRAFTER]
-    draft_len: Annotated[int, q.DRAFT_LEN]
-    devices: Annotated[int, q.DEVICES]
-    speedup: Annotated[float, q.SPEEDUP]
-    tokens_per_s_per_user: Annotated[float, q.USER_TOKENS]
-    tokens_per_s_per_device: Annotated[float, q.DEVICE_TOKENS]
-    usd_per_million_tokens: Annotated[float | None, q.PRICE]
-    joules_per_million_tokens: Annotated[float | None, q.ENERGY]
-    ttft_s: Annotated[float | None, q.TTFT] = None
-    running: Annotated[float | None, q.RUNNING] = None
-    running_limit: Annotated[int | None, q.RUNNING_LIMIT] = None
-    largest_stable_rate: Annotated[float | None, q.STABLE_RATE] = None
-    reason: Annotated[str | None, q.REASON] = None
-    is_cheapest: Annotated[bool, q.IS_CHEAPEST] = False
+    drafter: str
+    draft_len: int
+    devices: int
+    speedup: float
+    tokens_per_s_per_user: float
+    tokens_per_s_per_device: float
+    usd_per_million_tokens: float | None
+    joules_per_million_tokens: float | None
+    ttft_s: float | None = None
+    running: float | None = None
+    running_limit: int | None = None
+    largest_stable_rate: float | None = None
+    reason: str | None = None
+    is_cheapest: bool = False
 
     @property
     def at_once(self) -> float:

@@ -86,29 +86,29 @@ class HardwareTemplate(Noted):
 class ChipRow(q.Row):
     """What a chip can do; `name` is what it was asked for as, and `title` that of its file."""
 
-    name: Annotated[str, q.NAME]
-    title: Annotated[str, q.TITLE]
-    bf16_flops_per_s: Annotated[float | None, q.PEAKS["bf16"]]
-    fp16_flops_per_s: Annotated[float | None, q.PEAKS["fp16"]]
-    fp32_flops_per_s: Annotated[float | None, q.PEAKS["fp32"]]
-    fp8_flops_per_s: Annotated[float | None, q.PEAKS["fp8"]]
-    fp6_flops_per_s: Annotated[float | None, q.PEAKS["fp6"]]
-    fp4_flops_per_s: Annotated[float | None, q.PEAKS["fp4"]]
-    int8_flops_per_s: Annotated[float | None, q.PEAKS["int8"]]
-    int4_flops_per_s: Annotated[float | None, q.PEAKS["int4"]]
-    memory_bytes: Annotated[float, q.MEMORY_BYTES]
-    usable_memory_bytes: Annotated[float | None, q.USABLE_MEMORY]
-    memory_bytes_per_s: Annotated[float, q.BANDWIDTHS["memory_bytes_per_s"]]
-    multiprocessors: Annotated[int | None, q.MULTIPROCESSORS]
-    link_bytes_per_s: Annotated[float | None, q.BANDWIDTHS["link_bytes_per_s"]]
-    scale_out_bytes_per_s: Annotated[float | None, q.BANDWIDTHS["scale_out_bytes_per_s"]]
-    max_devices: Annotated[int | None, q.MAX_DEVICES]
-    board_watts: Annotated[float | None, q.BOARD_WATTS]
-    usd_per_hour: Annotated[float | None, q.USD_PER_HOUR]
-    price_date: Annotated[str | None, q.PRICE_DATE]
-    aliases: Annotated[tuple[str, ...], q.ALIASES]
-    engines: Annotated[tuple[str, ...], q.ENGINES]
-    host: Annotated[str | None, q.HOST]
+    name: str
+    title: str
+    bf16_flops_per_s: float | None
+    fp16_flops_per_s: float | None
+    fp32_flops_per_s: float | None
+    fp8_flops_per_s: float | None
+    fp6_flops_per_s: float | None
+    fp4_flops_per_s: float | None
+    int8_flops_per_s: float | None
+    int4_flops_per_s: float | None
+    memory_bytes: float
+    usable_memory_bytes: float | None
+    memory_bytes_per_s: float
+    multiprocessors: int | None
+    link_bytes_per_s: float | None
+    scale_out_bytes_per_s: float | None
+    max_devices: int | None
+    board_watts: float | None
+    usd_per_hour: float | None
+    price_date: str | None
+    aliases: tuple[str, ...]
+    engines: tuple[str, ...]
+    host: str | None
 
 
 @dataclass(frozen=True, repr=False)

@@ -160,10 +160,10 @@ class PassRow(ResidualRow):
     """A pass that was timed: of how many rows, and its seconds before and after the calibration."""
 
     rows: Annotated[float, q.PASS_ROWS]
-    measured_s: Annotated[float, q.MEASURED_S]
-    before_s: Annotated[float, q.BEFORE_S]
-    before_off: Annotated[float, q.BEFORE_OFF]
-    after_s: Annotated[float, q.AFTER_S]
+    measured_s: float
+    before_s: float
+    before_off: float
+    after_s: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)

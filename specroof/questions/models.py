@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
-from typing import Annotated, Any, Final, TypeAlias, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from specroof import quantities as q
 from specroof.architecture.base import Core, Linear, WeightFormat
@@ -55,22 +55,22 @@ class ModelRow(q.Row):
     `weight_formats` and `tensor_bytes` are those of `weight_formats` and `tensor_bytes`.
     """
 
-    name: Annotated[str, q.NAME]
-    family: Annotated[str, q.FAMILY]
-    params: Annotated[int, q.PARAMS]
-    active_params: Annotated[int, q.ACTIVE_PARAMS]
-    weight_bytes: Annotated[float, q.WEIGHT_BYTES]
-    weight_formats: Annotated[Mapping[str, int], q.WEIGHT_FORMATS]
-    tensor_bytes: Annotated[Mapping[str, Mapping[str, float]], q.TENSOR_BYTES]
-    activation_dtype: Annotated[str, q.ACTIVATION_DTYPE]
-    kv_dtype: Annotated[str, q.KV_DTYPE]
-    kv_bytes_per_token: Annotated[float, q.KV_BYTES_PER_TOKEN]
-    window_bytes: Annotated[float, q.WINDOW_BYTES]
-    state_dtype: Annotated[str, q.STATE_DTYPE]
-    state_bytes: Annotated[float, q.STATE_BYTES]
-    layers: Annotated[int, q.LAYERS]
-    layer_kinds: Annotated[Mapping[str, int], q.LAYER_KINDS]
-    notes: Annotated[tuple[str, ...], q.NOTES]
+    name: str
+    family: str
+    params: int
+    active_params: int
+    weight_bytes: float
+    weight_formats: Mapping[str, int]
+    tensor_bytes: Mapping[str, Mapping[str, float]]
+    activation_dtype: str
+    kv_dtype: str
+    kv_bytes_per_token: float
+    window_bytes: float
+    state_dtype: str
+    state_bytes: float
+    layers: int
+    layer_kinds: Mapping[str, int]
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,11 +113,11 @@ class DifferenceRow(q.Row):
     Groups are ``"sizes"``, ``"formats"``, ``"cache"`` and ``"layers"``; `ratio` is of numbers.
     """
 
-    group: Annotated[str, q.GROUP]
-    name: Annotated[str, q.NAME]
-    first: Annotated[Fact, q.FIRST]
-    second: Annotated[Fact, q.SECOND]
-    ratio: Annotated[float | None, q.RATIO]
+    group: str
+    name: str
+    first: Fact
+    second: Fact
+    ratio: float | None
 
 
 @dataclass(frozen=True, repr=False)

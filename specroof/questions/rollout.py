@@ -325,14 +325,14 @@ class RolloutRow(LoadRow):
         What becomes of each request.
     """
 
-    policy: Annotated[str, q.POLICY]
-    draft_len: Annotated[int | None, q.DRAFT_LEN]  # type: ignore[assignment]  # see above
-    tokens_per_round: Annotated[float | None, q.TOKENS_PER_ROUND]  # type: ignore[assignment]
-    ranges: Annotated[tuple[tuple[int, int, int], ...], q.RANGES]
-    makespan_s: Annotated[float, q.MAKESPAN]
-    most_running: Annotated[int, q.MOST_RUNNING]
-    tail_share: Annotated[float, q.TAIL_SHARE]
-    step_speedup: Annotated[float | None, q.STEP_SPEEDUP] = None
+    policy: str
+    draft_len: int | None  # type: ignore[assignment]  # see above
+    tokens_per_round: float | None  # type: ignore[assignment]
+    ranges: tuple[tuple[int, int, int], ...]
+    makespan_s: float
+    most_running: int
+    tail_share: float
+    step_speedup: float | None = None
     played: Played
 
 
@@ -344,12 +344,12 @@ class RolloutStep(q.Row):
     whole step; `best_speedup` of the one that is best in this step.
     """
 
-    step: Annotated[int, q.STEP]
-    accept_length: Annotated[float, q.ACCEPT_LENGTH]
-    speedup: Annotated[float, q.SPEEDUP]
+    step: int
+    accept_length: float
+    speedup: float
     best_draft_len: Annotated[int, q.DRAFT_LEN]
     best_speedup: Annotated[float, q.SPEEDUP]
-    step_speedup: Annotated[float | None, q.STEP_SPEEDUP] = None
+    step_speedup: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,13 +54,13 @@ _INTERVALS: Final = ("between_tokens", "between_bursts", "per_token", "batch")
 class TimesRow(q.Row):
     """How one kind of time spreads at one draft length; kinds as of `BatchSimulation`."""
 
-    draft_len: Annotated[int, q.DRAFT_LEN]
-    interval: Annotated[str, q.INTERVAL]
-    mean_s: Annotated[float, q.MEAN_S]
-    p50_s: Annotated[float, q.P50_S]
-    p95_s: Annotated[float, q.P95_S]
-    p99_s: Annotated[float, q.P99_S]
-    tokens_per_round: Annotated[float, q.TOKENS_PER_ROUND]
+    draft_len: int
+    interval: str
+    mean_s: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    tokens_per_round: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)

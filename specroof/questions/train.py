@@ -193,23 +193,23 @@ class TrainRow(LoadRow):
     Savings are None, as is the time until they have paid, where nothing is saved.
     """
 
-    accept_length: Annotated[float, q.ACCEPT_LENGTH]
-    tokens_per_day: Annotated[float, q.TOKENS_PER_DAY]
-    saved_hours_per_day: Annotated[float, q.SAVED_HOURS]
-    saved_usd_per_day: Annotated[float | None, q.SAVED_USD] = None
-    days_until_paid: Annotated[float | None, q.DAYS_UNTIL_PAID] = None
-    least_half_life_days: Annotated[float | None, q.LEAST_HALF_LIFE] = None
-    tokens_until_paid: Annotated[float | None, q.TOKENS_UNTIL_PAID] = None
-    requests_until_paid: Annotated[float | None, q.REQUESTS_UNTIL_PAID] = None
+    accept_length: float
+    tokens_per_day: float
+    saved_hours_per_day: float
+    saved_usd_per_day: float | None = None
+    days_until_paid: float | None = None
+    least_half_life_days: float | None = None
+    tokens_until_paid: float | None = None
+    requests_until_paid: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainDay(q.Row):
     """What is saved after so many days, over what the training cost."""
 
-    day: Annotated[float, q.DAY]
-    tokens_per_day: Annotated[float, q.TOKENS_PER_DAY]
-    times_paid: Annotated[float, q.TIMES_PAID]
+    day: float
+    tokens_per_day: float
+    times_paid: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -130,13 +130,13 @@ class OwnRow(ResidualRow):
     Speedups are known where its load was measured without drafts too, and its acceptance is known.
     """
 
-    source: Annotated[str, q.SOURCE]
-    ideal: Annotated[float, q.IDEAL]
-    ideal_off: Annotated[float, q.IDEAL_OFF]
-    measured_speedup: Annotated[float | None, q.SPEEDUPS["measured_speedup"]]
-    predicted_speedup: Annotated[float | None, q.SPEEDUPS["predicted_speedup"]]
-    ideal_speedup: Annotated[float | None, q.SPEEDUPS["ideal_speedup"]]
-    is_right: Annotated[bool | None, q.IS_RIGHT]
+    source: str
+    ideal: float
+    ideal_off: float
+    measured_speedup: float | None
+    predicted_speedup: float | None
+    ideal_speedup: float | None
+    is_right: bool | None
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -76,12 +76,12 @@ class WorthRow(LoadRow):
     but for requests at a rate.
     """
 
-    accept_length: Annotated[float, q.ACCEPT_LENGTH]
-    enough_drafts: Annotated[int, q.ENOUGH_DRAFTS]
-    gain_per_token: Annotated[float | None, q.GAIN_PER_TOKEN]
-    users: Annotated[int, q.USERS]
-    tpot_limit_s: Annotated[float, q.TPOT_LIMIT]
-    largest_rate: Annotated[float | None, q.LARGEST_RATE] = None
+    accept_length: float
+    enough_drafts: int
+    gain_per_token: float | None
+    users: int
+    tpot_limit_s: float
+    largest_rate: float | None = None
 
 
 #: The columns of the table.
