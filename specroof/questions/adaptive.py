@@ -40,8 +40,9 @@ from specroof.questions.objects import Values, as_list, server_of
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.questions.simulate import chain_acceptance
-from specroof.report.layout import folded, format_table, page, wrapped
-from specroof.serving.launch import Launch, follows_load, launch
+from specroof.questions.speculation import can_follow_load
+from specroof.report.layout import folded, format_table
+from specroof.serving.launch import Launch, launch
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, refuse_one_token
 from specroof.speedup.curve import draft_depth, engine_pass_s, longest_draft
@@ -173,7 +174,7 @@ class Adaptive(OfDrafter):
         flags, lines = self.launch, list[str]()
         if flags is not None:
             lines = [f"by load, {flags.release}:", folded(flags.text), *flags.file_lines]
-        return page(self, table, "\n".join(lines), found=wrapped(self.found), more=[meaning])
+        return self.as_page(table, "\n".join(lines), found=[self.found], more=[meaning])
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the gain of each policy."""
@@ -252,13 +253,9 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     made = depth if is_block else max(1, int(best.max()))
     graphs = deployment.setup.engine.graphs
     captured = graphs.sizes if graphs is not None and graphs.counts == "sequences" else ()
-    facts, place = deployment.setup.release, deployment.setup.placement
-    steps = drafter.kind in facts.methods and follows_load(
-        drafter.kind,
-        str(release_in(deployment.setup, facts.framework)),
-        family=deployment.model.family,
-        data_parallel=place.attention_data_parallel,
-        pipeline_parallel=place.pipeline_parallel,
+    facts = deployment.setup.release
+    steps = drafter.kind in facts.methods and can_follow_load(
+        deployment, drafter, str(release_in(deployment.setup, facts.framework))
     )
     simulated: list[dict[str, PolicyOutcome]] = []
     dice: dict[str, Any] = {"known": known, "n_rounds": n_rounds, "seed": seed}

@@ -114,7 +114,7 @@ from specroof.questions.splits import (
     worker_schedule,
 )
 from specroof.reading.words import whole_numbers
-from specroof.report.layout import ABSENT, figure, folded, in_line, page, shows_notes, wrapped
+from specroof.report.layout import ABSENT, figure, folded, in_line, shows_notes, wrapped
 from specroof.serving.benchmark_commands import MockPoint, mock_commands, mocked_frameworks
 from specroof.serving.capacity import expect_chip, in_server, served_room
 from specroof.serving.launch import (
@@ -186,7 +186,6 @@ class AdviseRequest(ChipsRequest, p.PolicyParameters, WorkerRequest, PlayedReque
             "--choose-draft-len",
             former="--draft-len",
             read=whole_numbers,
-            kind=str,
             shown="any",
         ),
     ] = None
@@ -225,7 +224,6 @@ class AdviseRequest(ChipsRequest, p.PolicyParameters, WorkerRequest, PlayedReque
             "hours and a mix of input_len, output_len and weight.",
             in_python="Or a `TrafficFile`.",
             metavar="FILE",
-            kind=str,
         ),
     ] = None
     tensor_parallel: Annotated[
@@ -432,11 +430,10 @@ def server_on(
     None where there is no room: for the model on the requested devices, or for the model with each
     of its drafters on as many devices as can be joined.
     """
-    worker = partial(request.worker, request.architecture)
     if tensor_parallel is not None:
-        setup = worker(profile, tensor_parallel)
+        setup = request.worker(profile, tensor_parallel)
         return DeviceUse(setup) if has_room(request, setup) else None
-    setups = dividing_setups(profile, joined_devices(profile), worker)
+    setups = dividing_setups(profile, joined_devices(profile), request.worker)
     fitting = (one for one in setups if has_room(request, one, request.wanted.drafters))
     return next(map(DeviceUse, fitting), None)
 
@@ -449,8 +446,7 @@ def splits_on(
     def fits(setup: Setup, is_prefill: bool) -> bool:
         return has_room(request, setup, () if is_prefill else request.wanted.drafters)
 
-    worker = partial(request.worker, request.architecture)
-    return candidate_splits(devices, request.link, profile, worker, fits)
+    return candidate_splits(devices, request.link, profile, request.worker, fits)
 
 
 def workers_on(request: AdviseRequest, profile: HardwareProfile) -> DeviceUse | None:
@@ -465,7 +461,7 @@ def workers_on(request: AdviseRequest, profile: HardwareProfile) -> DeviceUse | 
     if request.wanted.load.requests:
         refuse_played_workers(request)
     if request.devices is None:
-        setup, split = request.workers_on(request.architecture, profile)
+        setup, split = request.workers_on(profile)
         has_both = all(has_room(request, one) for one in (split.prefill, setup))
         return DeviceUse(setup, split) if has_both else None
     if (request.prefill, request.decode) != (None, None):
@@ -476,7 +472,7 @@ def workers_on(request: AdviseRequest, profile: HardwareProfile) -> DeviceUse | 
     most = min(joined_devices(profile), request.devices)
     unsplit = [
         DeviceUse(one, servers=request.devices // one.placement.devices)
-        for one in dividing_setups(profile, most, partial(request.worker, request.architecture))
+        for one in dividing_setups(profile, most, request.worker)
         if one.placement.devices <= request.devices
         and has_room(request, one, request.wanted.drafters)
     ]
@@ -893,7 +889,7 @@ def _no_room(
         enough = set() if free is None else {f"--tp {free.setup.placement.devices}"}
     elif joined_devices(profile) > 1:
         try:
-            request.worker(request.architecture, profile, 2)
+            request.worker(profile, 2)
         except OptionError as refusal:  # it is not memory that more devices lack
             most, why = "1", f", and {str(refusal).partition('; allowed')[0]}"
             for power in range(1, joined_devices(profile).bit_length()):
@@ -1305,8 +1301,7 @@ def advice_text(answer: Advice) -> str:
         loads, can_play = [row.at_once for row in best.rows], "traffic" not in answer.asked
         more.append(wrapped(best.prediction.bands_line(loads, can_play=can_play)))
         more += _ends(best)
-    found = "\n".join(map(wrapped, sentences))
-    return page(answer, *parts, *_commands(best), found=found, more=more)
+    return answer.as_page(*parts, *_commands(best), found=sentences, more=more)
 
 
 def _at(rows: Iterable[AdvisedRow]) -> str:

@@ -24,10 +24,9 @@ from specroof.policies.schedule import (
     best_schedule,
     drafts_at,
 )
-from specroof.questions.objects import is_tree
 from specroof.questions.predict import Prediction
+from specroof.questions.speculation import can_follow_load
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.launch import follows_load
 from specroof.serving.played import PlayedLoads
 from specroof.serving.workload import Load, Workload
 from specroof.speedup.price import Money
@@ -684,15 +683,9 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
 
     found = course(np.ones(values.shape[1], dtype=bool))
     lengths = {k for _, _, k in found.schedule if k}
-    drafter, placement = grid.prediction.drafters[grid.drafter], grid.prediction.setup.placement
-    shape: dict[str, Any] = {
-        "family": grid.prediction.model.family,
-        "is_tree": is_tree(drafter),
-        "data_parallel": placement.attention_data_parallel,
-        "pipeline_parallel": placement.pipeline_parallel,
-    }
+    served, drafter = grid.prediction.deployment, grid.prediction.drafters[grid.drafter]
     releases = grid.wanted.frameworks.values()
-    is_fixed = not all(follows_load(drafter.kind, name, **shape) for name in releases)
+    is_fixed = not all(can_follow_load(served, drafter, name) for name in releases)
     if lengths and not is_fixed and grid.prediction.limits:
         largest = grid.prediction.limits[grid.drafter].largest[0] * grid.prediction.servers
         most = largest[max(lengths)]

@@ -4,7 +4,7 @@ import math
 import os
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -28,11 +28,11 @@ from specroof.quantities import (
 from specroof.questions.splits import split_json, split_name
 from specroof.report.columns import Columns, arrow_table, data_frame, listed_columns, record_columns
 from specroof.report.layout import (
+    closing,
     columns_csv,
     facts_html,
     format_table,
     in_line,
-    page,
     rows_csv,
     shows_notes,
     wrapped,
@@ -153,7 +153,28 @@ class Answer:
 
         ``print`` shows this text, which leaves out what ``--notes`` adds: see `notes`.
         """
-        return page(self, format_table(["", ""], [(k, str(v)) for k, v in self.summary.items()]))
+        facts = [(name, str(value)) for name, value in self.summary.items()]
+        return self.as_page(format_table(["", ""], facts))
+
+    def as_page(self, *parts: str, found: Iterable[str] = (), more: Sequence[str] = ()) -> str:
+        """Return the answer as people read it, an empty line between two parts.
+
+        Its title comes first; how sure it is, and its warnings and notes, come last. Parts without
+        text are left out.
+
+        Parameters
+        ----------
+        parts
+            Tables, and what is to be pasted.
+        found
+            What the answer is, below the title, a sentence on each line.
+        more
+            What is shown together with the notes.
+        """
+        head = "\n".join(map(wrapped, [self.title, *found]))
+        shown = [*parts, *(more if shows_notes() else ())]
+        end = closing(**self.messages, sureness=self.sureness, is_more=any(more))
+        return "\n\n".join(filter(None, [head, *shown, end]))
 
     def __str__(self) -> str:
         """Return the answer as its command prints it."""

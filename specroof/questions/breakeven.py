@@ -10,7 +10,7 @@ from specroof import quantities as q
 from specroof.acceptance import constant_acceptance
 from specroof.arrays import fields_of, number_within, whole_within
 from specroof.drafters import Drafter
-from specroof.errors import expect, refuse, reject
+from specroof.errors import expect_word, refuse, reject
 from specroof.latency.model import position_notes
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import choose
@@ -25,7 +25,7 @@ from specroof.questions.capacity import usual_drafts
 from specroof.questions.case import asked_case, asked_load
 from specroof.questions.objects import Values, absent_layers
 from specroof.questions.request import Command, LoadsRequest, question
-from specroof.report.layout import format_table, page, wrapped
+from specroof.report.layout import format_table
 from specroof.serving.workload import Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN, acceptance_of, drafting_gain
 from specroof.units import format_drafts, plain_number
@@ -179,7 +179,7 @@ class Breakeven(ServedAnswer, Charted):
             words = {"at": ""} | (_OF_RATES if self.solve == "rate" else {})
             shown = [replace(row, answer=words.get(row.answer, row.answer)) for row in self.rows]
             table = rows_table(shown, _SHOWN, answer="", speedup="now", value=self.solve)
-        return page(self, table, found=wrapped(self.found))
+        return self.as_page(table, found=[self.found])
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of the answer against the load: values, or the runs that pay."""
@@ -246,9 +246,7 @@ class Breakeven(ServedAnswer, Charted):
 @question(BreakevenRequest, on_chips=OnChips)
 def breakeven(request: BreakevenRequest) -> Breakeven:
     """Find the acceptance, cost, batch or context at which speculation starts or stops paying."""
-    expect("solve", request.solve, str, ", ".join(SOLVED))
-    if request.solve not in SOLVED:
-        refuse("solve", request.solve, ", ".join(SOLVED))
+    expect_word("solve", request.solve, SOLVED)
     parameter = request.solve
     (drafter,) = request.drafters_with_acceptance(request.drafter_or_usual(request.drafter))
     case = _case(request)

@@ -25,7 +25,7 @@ from specroof.questions.answer import Charted, ServedAnswer
 from specroof.questions.objects import DrafterLike, hardware_of
 from specroof.questions.request import Command, DeploymentRequest, WorkerRequest, question
 from specroof.questions.splits import split_name
-from specroof.report.layout import format_table, page
+from specroof.report.layout import format_table
 from specroof.serving.capacity import ServedRoom, served_room
 from specroof.serving.workload import Load
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
@@ -166,9 +166,8 @@ class Capacity(ServedAnswer, Charted):
         drafters = [f"{_short(row)}: {row.drafter}" for row in self.rows if row.drafter]
         table = format_table(["", *map(_short, self.rows)], lines)
         largest = (f"{row.largest_batch} ({_short(row)})" for row in self.rows)
-        return page(
-            self, table, found=f"requests at once: {', '.join(largest)}", more=["\n".join(drafters)]
-        )
+        found = f"requests at once: {', '.join(largest)}"
+        return self.as_page(table, found=[found], more=["\n".join(drafters)])
 
     def figures(self) -> dict[str, Any]:
         """Return what fills a device, plain and with each drafter, and the most requests beside."""

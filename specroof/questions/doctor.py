@@ -59,12 +59,12 @@ from specroof.questions.objects import (
 )
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.questions.speculation import speculation_of
+from specroof.questions.speculation import can_follow_load, speculation_of
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
-from specroof.report.layout import figure, format_table, page
+from specroof.report.layout import figure, format_table
 from specroof.serving.end_to_end import EndToEnd
-from specroof.serving.launch import DRAFT_MODEL, Launch, follows_load, launch
+from specroof.serving.launch import DRAFT_MODEL, Launch, launch
 from specroof.serving.metrics import counted, no_page
 from specroof.serving.observed import NEARLY_ALL, Observed, measured_acceptance, observed
 from specroof.serving.workload import Load, Workload
@@ -252,7 +252,6 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
         return None
     row = rows[loads.index(running)]
     low, high = curve.speedup_low, curve.speedup_high
-    setup = case.served.setup
     return best_change(
         loads,
         rates[rows],
@@ -262,13 +261,8 @@ def change_of(case: ServedCase, prediction: Prediction) -> Change | None:
         ends=None if low is None or high is None else (low[0, row], high[0, row]),
         measured=measured,
         is_fixed=case.drafter is None
-        or not follows_load(
-            case.drafter.kind,
-            release_in(setup, case.counts.framework),
-            family=case.served.model.family,
-            is_tree=is_tree(case.drafter),
-            data_parallel=setup.placement.attention_data_parallel,
-            pipeline_parallel=setup.placement.pipeline_parallel,
+        or not can_follow_load(
+            case.served, case.drafter, release_in(case.served.setup, case.counts.framework)
         ),
     )
 
@@ -543,15 +537,14 @@ class Diagnosis(ServedAnswer):
         if flags is not None:
             files = (f"{name}:\n{text.rstrip()}" for name, text in flags.files.items())
             flag_lines = "\n".join([f"flags of {flags.release}:", flags.text, *files])
-        return page(
-            self,
+        return self.as_page(
             format_table(["counted", "", "how"], [*_counts(self)], left=[0, 2]),
             format_table(
                 ["", "measured", "predicted", "vs predicted"],
                 map(_compared_cells, self.rows),
             ),
             flag_lines,
-            found="\n".join(textwrap.fill(sentence, _WIDTH) for sentence in self.advice),
+            found=[line for sentence in self.advice for line in textwrap.wrap(sentence, _WIDTH)],
         )
 
     @property

@@ -27,7 +27,7 @@ from specroof.questions.answer import (
 )
 from specroof.questions.objects import DrafterLike, absent_layers, money_of
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.report.layout import format_table, page, shows_notes, wrapped
+from specroof.report.layout import format_table, shows_notes
 from specroof.serving.capacity import prefill_rules
 from specroof.serving.workload import Load, prefill_pass
 from specroof.speedup.curve import acceptance_of, drafting_gain, longest_draft, pass_latency
@@ -169,7 +169,7 @@ class Explanation(ServedAnswer, Charted):
             share = sum(row.share for row in rows[_MOST_ROWS:])
             rest = f"and {len(rows) - len(shown)} more rows, {share:.1%} of the time (--notes)"
         table = "\n".join(filter(None, [rows_table(shown, _SHOWN), rest]))
-        return page(self, table, found=total)
+        return self.as_page(table, found=[total])
 
     def figures(self) -> dict[str, Any]:
         """Return the roofline, and the time of each operation; a round's waterfall first."""
@@ -428,8 +428,7 @@ def _round_text(explanation: Explanation, parts: RoundParts, row: LoadRow) -> st
         value = f"never ({least.ceiling:.2f}x)" if least.value is None else f"{least.value:.3f}"
         rows.append(["acceptance that breaks even", "", value])
     table = format_table(["", "time", "plain steps"], rows)
-    found = "\n".join(map(wrapped, [explanation.decision, explanation.why]))
-    return page(explanation, table, found=found)
+    return explanation.as_page(table, found=[explanation.decision, explanation.why])
 
 
 COMMAND: Final = Command(

@@ -152,7 +152,6 @@ class ExploreRequest:
             in_python="A chip that lacks one goes without it; None is the chip's default.",
             metavar="NAME[,NAME]…",
             read=words,
-            kind=str,
             shown="vllm,sglang,tensorrt-llm,ideal",
         ),
     ] = None
@@ -163,7 +162,6 @@ class ExploreRequest:
             "--tp",
             in_python="A chip or a model that cannot be spread so goes without it.",
             read=whole_numbers,
-            kind=str,
             shown="1,2,4,8",
         ),
     ] = None

@@ -35,7 +35,7 @@ from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import ChipsRequest, Command, LoadsRequest, question
 from specroof.questions.splits import split_name
 from specroof.reading.words import numbers
-from specroof.report.layout import ABSENT, figure, format_table, in_line, page, wrapped
+from specroof.report.layout import ABSENT, figure, format_table, in_line
 from specroof.serving.played import played_server
 from specroof.serving.workload import Load, Workload, refuse_one_token, workload_json
 from specroof.speedup.reach import nearness
@@ -304,11 +304,10 @@ class FrontierAnswer(Charted):
                 why = ACCEPTANCE_UNKNOWN if one.reason == "acceptance" else none
                 table = rows_table(one.points, _SHOWN) or why
                 parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
-        return page(
-            self,
+        return self.as_page(
             *parts,
             _largest_rates(self),
-            found=wrapped(_cheapest(self)),
+            found=[_cheapest(self)],
             more=[compared_on({chip.hardware: (chip.engine, chip.reach) for chip in self.chips})],
         )
 

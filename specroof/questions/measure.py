@@ -31,7 +31,7 @@ from specroof.questions.objects import (
 )
 from specroof.questions.request import Command, Output, question
 from specroof.reading.words import whole_numbers
-from specroof.report.layout import format_table, page
+from specroof.report.layout import format_table
 from specroof.speedup.curve import acceptance_of, decoding_curve
 from specroof.speedup.result import SpeedupCurve
 from specroof.units import Bounds
@@ -88,7 +88,6 @@ class MeasureRequest:
             "--context",
             about_flag="Tokens that are cached before the passes, comma-separated.",
             read=whole_numbers,
-            kind=str,
             default=None,
         ),
     ] = 0
@@ -237,7 +236,7 @@ class Measured(Noted):
             for curve in (self.before, self.after)
         )
         best = f"{self.after.drafter}, {_CONTEXT} cached tokens: {was} in {base}, {now} as measured here"
-        return page(self, passes, speedups, best)
+        return self.as_page(passes, speedups, best)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

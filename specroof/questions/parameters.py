@@ -163,7 +163,6 @@ Chips = Annotated[
         metavar="NAME[,NAME…]",
         names=hardware_names,
         read=words,
-        kind=str,
     ),
 ]
 TensorParallel = Annotated[
@@ -262,7 +261,6 @@ class DeploymentParameters(ServedParameters):
         int | None,
         Parameter(
             "Nodes that the devices are spread over.",
-            "--nodes",
             shown="as few as the chip's links allow",
         ),
     ] = None
@@ -326,7 +324,6 @@ OneDrafter = Annotated[
         in_python="Or a `Drafter`.",
         metavar="SPEC",
         names=lambda: KINDS,
-        kind=str,
     ),
 ]
 #: The drafter of a question about one.
@@ -467,7 +464,6 @@ Capacity = Annotated[
         "the ideal engine does.",
         "--no-capacity",
         about_flag="Ignore memory limits. The ideal engine always does.",
-        kind=bool,
         default=False,
         read=lambda _, given: False if given else None,
     ),
@@ -664,7 +660,6 @@ PricePerHour = Annotated[
         metavar="USD",
         shown="the hardware file's",
         read=prices,
-        kind=str,
     ),
 ]
 

@@ -45,7 +45,7 @@ from specroof.questions.request import Command, LoadsRequest, question
 from specroof.questions.splits import split_text
 from specroof.reading.words import Prices, whole_numbers
 from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import brief, figure, format_table, in_line, page, shows_notes, wrapped
+from specroof.report.layout import brief, figure, format_table, in_line, shows_notes
 from specroof.serving.capacity import RoomRule, ServerRoom
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import PlayedLoads
@@ -260,8 +260,7 @@ class Prediction(ServedAnswer, Charted):
                 self.bands_line(self.load.batch_size),
                 source_lines(self.curves),
             ]
-        lines = map(decision_line, self._rows_by_drafter)
-        return page(self, *parts, found="\n".join(map(wrapped, lines)), more=more)
+        return self.as_page(*parts, found=map(decision_line, self._rows_by_drafter), more=more)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

@@ -678,14 +678,14 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
         if isinstance(self, p.PlayedParameters) and self.is_played:
             refuse_played_workers(self)
         model = self.architecture
-        setup, split = self.workers_on(model, hardware_of(self.hardware))
+        setup, split = self.workers_on(hardware_of(self.hardware))
         prefill = Deployment(model, split.prefill)
         has_end = split.prefill.engine != IDEAL_ENGINE  # whose memory has none
         if has_end and served_room(prefill, context_len=1.0).largest_batch < 1:
             refuse("prefill", self.prefill, f"workers that hold {model.name}")
         return Deployment(model, setup), split
 
-    def workers_on(self, model: Architecture, chip: HardwareProfile) -> "tuple[Setup, Split]":
+    def workers_on(self, chip: HardwareProfile) -> "tuple[Setup, Split]":
         """Return where one decode worker runs on a chip, and the workers.
 
         Raises
@@ -709,7 +709,7 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
 
         def worker(name: str, where: HardwareProfile, devices: int) -> Setup:
             try:
-                return self.worker(model, where, devices, name == "prefill")
+                return self.worker(where, devices, name == "prefill")
             except OptionError as refusal:
                 message = f"{name} is {getattr(self, name)!r}: {refusal}"
                 raise OptionError(message) from refusal
@@ -719,13 +719,7 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
         decode = replace(worker("decode", chip, decode_devices // stages), decodes_only=True)
         return decode, Split(prefill, n_prefill, n_decode, self.link)
 
-    def worker(
-        self,
-        model: Architecture,
-        chip: HardwareProfile,
-        devices: int,
-        is_prefill: bool = False,
-    ) -> Setup:
+    def worker(self, chip: HardwareProfile, devices: int, is_prefill: bool = False) -> Setup:
         """Return where a server or a worker runs, of so many devices in each stage of its pipeline.
 
         One of prefill splits every layer, and no more.
@@ -735,6 +729,7 @@ class WorkerRequest(p.WorkerParameters, DeploymentRequest):
         OptionError
             For a placement that does not divide the model.
         """
+        model = self.architecture
         place = {**(asdict(Placement()) if is_prefill else {}), "tensor_parallel": devices}
         here = replace(self, model=model, family=None, hardware=chip, **place).resolved()
         check_placement(model, here.setup.placement)

@@ -47,7 +47,7 @@ from specroof.questions.train import trained_head, training_of
 from specroof.questions.worth import length_notes, with_lengths
 from specroof.reading.table import plain_value
 from specroof.report.columns import Columns, listed_columns
-from specroof.report.layout import in_line, page, wrapped
+from specroof.report.layout import in_line, wrapped
 from specroof.serving.capacity import RoomRule
 from specroof.serving.played import Drafts, Played, joined, played_server
 from specroof.serving.served import room_rule
@@ -91,7 +91,6 @@ class RolloutRequest(ChipsRequest):
             "the 99th percentile, or pareto=MEAN/INDEX.",
             in_python="Or the numbers.",
             metavar="FILE|LAW",
-            kind=str,
         ),
     ]
     n_requests: Annotated[
@@ -136,7 +135,6 @@ class RolloutRequest(ChipsRequest):
             "numbers, or a file of them.",
             about_flag="Acceptance length of each training step, bonus included, as a drafter "
             "drifts: comma-separated, or a file.",
-            kind=str,
         ),
     ] = None
     draft_len: p.MeasuredDraftLen = None
@@ -149,7 +147,6 @@ class RolloutRequest(ChipsRequest):
             about_flag="Entropy of the policy's next token at each training step, in nats at "
             "temperature 1: comma-separated, or a file. Moves the drafter's acceptance, which "
             "states its temperature= and was measured at its entropy=, else at the first of these.",
-            kind=str,
         ),
     ] = None
     retraining_samples: Annotated[
@@ -503,7 +500,7 @@ class Rollout(Charted):
             shown = next((policy for policy in drafting if policy.decision != "off"), drafting[0])
             decision, _, gain = decision_line([shown]).partition("; ")
             how = ", by its schedule alone" if shown is not drafting[0] else ""
-            lines.append(wrapped(f"{decision}; {one.place}{gain}{how}"))
+            lines.append(f"{decision}; {one.place}{gain}{how}")
             gains = [
                 f"{gain:.2f}x with {drafts}"
                 for drafts, gain in enumerate(one.speedup.tolist())
@@ -522,7 +519,7 @@ class Rollout(Charted):
                 parts.append(rows_table(one.steps, [*RolloutStep.quantities()], **titles))
             if one.retraining:
                 parts.append(wrapped(retraining_line(one.name, one.retraining)))
-        return page(self, *parts, found="\n".join(lines), more=[*more, _MEANING])
+        return self.as_page(*parts, found=lines, more=[*more, _MEANING])
 
     def figures(self) -> dict[str, Any]:
         """Return the chart of answers over time; with drift, that of the steps too."""

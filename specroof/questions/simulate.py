@@ -24,7 +24,6 @@ from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, ServedAnswer, rows_table
 from specroof.questions.request import Command, DeploymentRequest, question
 from specroof.reading.words import probabilities
-from specroof.report.layout import page
 from specroof.serving.capacity import server_room
 from specroof.serving.served import room_rule, served_curve
 from specroof.serving.workload import Load
@@ -100,7 +99,7 @@ class BatchTimes(ServedAnswer):
             if row.interval == "per_token"
         )
         table = rows_table(self.rows, [*TimesRow.quantities()][:-1])
-        return page(self, table, found=f"mean time per token: {', '.join(told)}")
+        return self.as_page(table, found=[f"mean time per token: {', '.join(told)}"])
 
     @property
     def sureness(self) -> str:

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from specroof.architecture.model import Architecture
 from specroof.drafters import Drafter
+from specroof.latency.setup import Deployment
 from specroof.parsers.model_config import DSPARK_NOTE, MTP_NOTE
 from specroof.questions.objects import is_tree
-from specroof.serving.launch import Speculation
+from specroof.serving.launch import Speculation, follows_load
 
 #: What a config that names a drafter's layers is noted with, by the drafter's kind.
 _HELD: Final = {"mtp": MTP_NOTE, "dspark": DSPARK_NOTE}
@@ -53,4 +54,21 @@ def speculation_of(
         has_whole_vocabulary=drafted >= model.vocab_size,
         rule="" if is_free else rule,
         **more,
+    )
+
+
+def can_follow_load(deployment: Deployment, drafter: Drafter, server: str) -> bool:
+    """Tell whether a server, or a release, can change a drafter's length with the load.
+
+    Source
+        `specroof.serving.launch.follows_load`.
+    """
+    placement = deployment.setup.placement
+    return follows_load(
+        drafter.kind,
+        server,
+        family=deployment.model.family,
+        is_tree=is_tree(drafter),
+        data_parallel=placement.attention_data_parallel,
+        pipeline_parallel=placement.pipeline_parallel,
     )

@@ -44,7 +44,7 @@ from specroof.questions.worth import (
     with_lengths,
 )
 from specroof.reading.words import numbers
-from specroof.report.layout import page, wrapped
+from specroof.report.layout import wrapped
 from specroof.serving.workload import REQUESTS_PER_CLIENT, Load, Workload
 from specroof.speedup.curve import DEFAULT_MAX_DRAFT_LEN
 from specroof.speedup.price import Money
@@ -112,9 +112,7 @@ class TrainRequest(LoadsRequest):
     ] = None
     online: Annotated[
         bool,
-        p.Parameter(
-            "Make hidden states in every epoch, in place of keeping them on disk.", "--online"
-        ),
+        p.Parameter("Make hidden states in every epoch, in place of keeping them on disk."),
     ] = False
     accept_length: Annotated[
         Values | None,
@@ -293,13 +291,10 @@ class Trained(OfDrafter):
                 f"; if drift halves them within {math.log(2):.0%} of the time until paid, training "
                 "never pays"
             )
-        return page(
-            self,
+        return self.as_page(
             rows_table(rows, columns_beside_loads(_SHOWN, rows), paid),
             wrapped(beside),
-            found="\n".join(
-                map(wrapped, [decision, paid_line(self), cost_line(self), answers_line(self)])
-            ),
+            found=[decision, paid_line(self), cost_line(self), answers_line(self)],
         )
 
     def figures(self) -> dict[str, Any]:

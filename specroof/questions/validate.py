@@ -30,7 +30,7 @@ from specroof.questions.calibrate import (
 )
 from specroof.questions.objects import HardwareLike, ModelLike, as_list
 from specroof.questions.request import Command, question
-from specroof.report.layout import figure, format_table, page
+from specroof.report.layout import figure, format_table
 from specroof.scoring import Validation, trusted
 from specroof.scoring.bands import COUNTED_CELL, Coverage, band_coverage
 from specroof.scoring.local import draft_len_regrets, errors_of, local_errors
@@ -236,7 +236,7 @@ class OwnValidated(Charted):
 
     def text(self) -> str:
         """Return results beside predictions, speedups, errors by file, and notes."""
-        return page(self, own_text(self.validation))
+        return self.as_page(own_text(self.validation))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""

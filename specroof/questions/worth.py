@@ -25,7 +25,7 @@ from specroof.questions.case import asked_case, asked_load, in_flight_of
 from specroof.questions.objects import Values, absent_layers, as_list, money_of
 from specroof.questions.request import Command, LoadsRequest, question
 from specroof.reading.words import numbers
-from specroof.report.layout import page, wrapped
+from specroof.report.layout import wrapped
 from specroof.serving.played import played_server
 from specroof.serving.workload import refuse_one_token
 from specroof.speedup.price import Money
@@ -142,9 +142,7 @@ class Worth(OfDrafter):
             for rows in self.by_load.values()
         ]
         table = rows_table(self.rows, columns_beside_loads(_SHOWN, self.rows))
-        return page(
-            self, table, wrapped(users), found="\n".join(map(wrapped, lines)), more=[meaning]
-        )
+        return self.as_page(table, wrapped(users), found=lines, more=[meaning])
 
     @property
     def by_load(self) -> dict[float, list[WorthRow]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from html import escape
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from specroof.errors import Assumed, Note, Urgent, one_line, printable
 
@@ -250,45 +250,6 @@ def note_lines(notes: Iterable[str]) -> str:
     """Return a line for each note."""
     told = ((brief(note), " (--sources says more)" * (brief(note) != note)) for note in notes)
     return "\n".join(fitted(f"note: {one_line(short + hint)}") for short, hint in told)
-
-
-class Titled(Protocol):
-    """What a page begins and ends with."""
-
-    @property
-    def title(self) -> str:
-        """What was asked, in one line."""
-
-    @property
-    def sureness(self) -> str:
-        """How near measurements are, in one sentence; empty where nothing is predicted."""
-
-    @property
-    def messages(self) -> Mapping[str, Sequence[str]]:
-        """Notes on how the numbers came about, and warnings of points that cannot be had."""
-
-
-def page(answer: Titled, *parts: str, found: str = "", more: Sequence[str] = ()) -> str:
-    """Return an answer as people read it, an empty line between two parts.
-
-    Parts without text are left out.
-
-    Parameters
-    ----------
-    answer
-        Its title comes first; how sure it is, and its warnings and notes, come last.
-    parts
-        Tables, and what is to be pasted.
-    found
-        What the answer is, below the title: a line or a few.
-    more
-        What is shown together with the notes.
-    """
-    head = "\n".join(filter(None, [wrapped(answer.title), found]))
-    shown = [*parts, *(more if shows_notes() else ())]
-    notes, warnings = (answer.messages[name] for name in ("notes", "warnings"))
-    end = closing(notes, warnings, sureness=answer.sureness, is_more=any(more))
-    return "\n\n".join(filter(None, [head, *shown, end]))
 
 
 #: How a sentence of how sure an answer is begins, where its acceptance was measured elsewhere.
