@@ -18,8 +18,7 @@ from specroof.hardware.engine import ServerSettings
 from specroof.latency.setup import engine_setup
 from specroof.parsers import PARSERS
 from specroof.questions.study import load_study, study_schema
-from specroof.questions.study_grid import Study
-from specroof.questions.sweep import sweep
+from specroof.questions.sweep import Study, sweep
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload
 from tables import refusal as of_call

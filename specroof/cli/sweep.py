@@ -16,8 +16,7 @@ from specroof.cli.commands import Given, flags
 from specroof.cli.output import check_folder, progress, say, say_aside, say_json
 from specroof.errors import StudyError, refuse, reject
 from specroof.questions.parameters import Parameter
-from specroof.questions.study_grid import Study
-from specroof.questions.sweep import study_text, sweep_text
+from specroof.questions.sweep import Study, study_text, sweep_text
 from specroof.units import format_binary_bytes
 
 #: The exit code that shells expect after an interrupt.

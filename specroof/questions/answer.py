@@ -733,9 +733,7 @@ def compared_on(chips: Mapping[str, tuple[str, Mapping[str, Any] | None]]) -> st
 
 def title_of(model: Architecture, setup: Setup, split: "Split | None" = None) -> str:
     """Return the model, devices or workers, engine and releases, as titles begin with them."""
-    place = f"{setup.placement.devices} x {setup.hardware.name}"
-    if split is not None:
-        place = split_name(setup, split)
+    place = split_name(setup, split)
     return f"{model.name} on {place}, engine {setup.engine.full_name}{releases_of(setup)}"
 
 

@@ -171,11 +171,11 @@ class BenchmarkRequest(Recorded):
         refuse_mixed(points)
         # By the profile before and after, and by the roofline, with drafts and without.
         check_work(6 * sum(map(simulated_requests, points)))
-        engine, notes, stands_in = self.engine, list[str](), False
+        engine, notes = self.engine, list[str]()
         if engine is None:
             engine, notes = engine_of_results(points, hardware)
-            tool = next((point.engine for point in points if point.engine is not None), None)
-            stands_in = bool(notes) and tool not in FRAMEWORKS
+        tool = tool_of(points)
+        stands_in = bool(notes) and tool not in FRAMEWORKS
         if stands_in:  # servers, whose passes fill graphs, for software of one user
             notes = [f"{hardware.name} has no engine {tool}: the chip's peaks predict instead"]
         notes = [*silent, *notes]
@@ -229,6 +229,11 @@ def _last(name: str) -> str:
     return name.rstrip("/").rpartition("/")[2].casefold()
 
 
+def tool_of(points: Sequence[Measurement]) -> str | None:
+    """Return the tool that results are of; None where none says."""
+    return next((point.engine for point in points if point.engine is not None), None)
+
+
 def engine_of_results(
     points: Sequence[Measurement], hardware: HardwareProfile
 ) -> tuple[str | None, list[str]]:
@@ -241,7 +246,7 @@ def engine_of_results(
     hardware
         What they ran on: its engine of that name, else its default.
     """
-    tool = next((point.engine for point in points if point.engine is not None), None)
+    tool = tool_of(points)
     engine = hardware.engine_of(tool)
     if engine is not None or tool is None or tool in hardware.engines:
         return engine, []

@@ -144,9 +144,7 @@ class Capacity(ServedAnswer, Charted):
     @property
     def title(self) -> str:
         """What was asked, in one line."""
-        place = f"{self.setup.placement.devices} x {self.setup.hardware.name}"
-        if self.split is not None:
-            place = split_name(self.setup, self.split)
+        place = split_name(self.setup, self.split)
         server = self.rows[0].served.server
         rules = f"{server.framework} {server.version}".strip()
         return f"{self.model.name} on {place}, context {plain_number(self.context_len)}, rules of {rules}"

@@ -391,6 +391,13 @@ _PREFILLS: Final = (
 )
 
 
+#: What a server says of how it is spread.
+_SPREAD: Final = (
+    "tensor_parallel",
+    "expert_parallel",
+    "attention_data_parallel",
+    "pipeline_parallel",
+)
 _AS_LAUNCHED: Final = "what the server says, else 1"
 
 
@@ -690,9 +697,7 @@ def as_launched(request: DoctorRequest, facts: ServerFacts, framework: str) -> D
         Where the user states otherwise.
     """
     told: dict[str, Any] = {}
-    for name in (
-        *("tensor_parallel", "expert_parallel", "attention_data_parallel", "pipeline_parallel"),
-    ):
+    for name in _SPREAD:
         stated, given = getattr(facts, name), getattr(request, name)
         if stated is not None and given not in {None, stated}:
             reject(f"{name} is {given}", f"{stated}, as the server says, or to leave it out")

@@ -425,9 +425,7 @@ def published_drafters(
     return found
 
 
-@cache
-def _bundled(name: str) -> Architecture:
-    return load_model(name)
+_bundled = cache(load_model)
 
 
 def _kin(model: Architecture, profiles: Iterable["AcceptanceProfile"]) -> set[str]:

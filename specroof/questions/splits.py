@@ -107,8 +107,10 @@ def _sides(setup: Setup, split: "Split") -> list[tuple[int, Setup, str]]:
     ]
 
 
-def split_name(setup: Setup, split: "Split") -> str:
+def split_name(setup: Setup, split: "Split | None") -> str:
     """Return how many devices there are, and how many workers of each kind have how many."""
+    if split is None:
+        return f"{setup.placement.devices} x {setup.hardware.name}"
     sides = _sides(setup, split)
     chips = list(dict.fromkeys(where.hardware.name for _, where, _ in sides))
     workers = ", ".join(

@@ -25,7 +25,7 @@ from specroof.questions.case import load_of, played_load
 from specroof.questions.objects import given_twice, options_of, server_of
 from specroof.questions.predict import predict, predicted, shared_max_draft_len
 from specroof.questions.request import PLACED, PLAYED_ON_ONE, WorkerRequest
-from specroof.questions.study_grid import MOST_PLAYED, Study, Target
+from specroof.questions.sweep import MOST_PLAYED, Study, Target
 from specroof.questions.work import PLAYED_REQUEST_S
 from specroof.reading.checked import (
     BatchSize,

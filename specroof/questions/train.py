@@ -25,7 +25,6 @@ from specroof.errors import Urgent, refuse, reject
 from specroof.latency.model import model_latency
 from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
-from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.questions import parameters as p
@@ -558,7 +557,7 @@ class _Saves:
         at the largest rate that each answers, with the drafts that are chosen at theirs.
         """
         played, workload = found.played, self.load.steady.workload
-        fields = next(load_fields(found, self.load, self.money, decided(found)))
+        fields = next(load_fields(found, self.load, self.money))
         if played is not None and self.load.rate and workload is not None:
             speed = float(played.stable_rate[0]) * workload.output_len
             gains = tuple(played.stable_gain[:, fields["tried_draft_len"]].tolist())

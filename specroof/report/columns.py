@@ -13,18 +13,6 @@ from specroof.quantities import quantity_of
 Columns = dict[str, Any]
 
 
-def unit_of(name: str) -> str | None:
-    """Return the unit of a column; None where it has none.
-
-    Examples
-    --------
-    >>> unit_of("end_to_end_tpot_s"), unit_of("tokens_per_s"), unit_of("speedup")
-    ('s', 'tokens/s', None)
-    """
-    one = quantity_of(name)
-    return (one and one.unit) or None
-
-
 def n_rows(columns: Mapping[str, Any]) -> int:
     """Return the number of rows."""
     return next(len(values) for values in columns.values() if isinstance(values, np.ndarray))
@@ -94,9 +82,10 @@ def arrow_batch(columns: Columns) -> Any:
     pa = optional_library("pyarrow", "to_arrow", refusal=OutputError)
     rows = n_rows(columns)
     arrays = [_arrow_array(pa, values, rows) for values in columns.values()]
+    known = map(quantity_of, columns)
     fields = [
-        pa.field(name, array.type, metadata={"unit": unit} if (unit := unit_of(name)) else None)
-        for name, array in zip(columns, arrays, strict=True)
+        pa.field(name, array.type, metadata={"unit": one.unit} if one and one.unit else None)
+        for name, array, one in zip(columns, arrays, known, strict=True)
     ]
     return pa.record_batch(arrays, schema=pa.schema(fields))
 

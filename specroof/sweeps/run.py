@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from specroof.arrays import whole_within
 from specroof.errors import OptionError, OutputError, optional_library, refuse, reject
-from specroof.questions.study_grid import StudyLike
-from specroof.questions.sweep import study_of
+from specroof.questions.sweep import StudyLike, study_of
 from specroof.report.layout import json_line
 from specroof.speedup.overview import Overview
 from specroof.sweeps.places import FORMATS, Place, best_format, joined, place_of, sha256_of
