@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from known_passes import on_links_s
 from published_models import (
     chart_mxfp4,
     crossing,
@@ -26,8 +27,7 @@ from specroof.catalog import load_model
 from specroof.cost import ForwardPass, OpCost, Options, forward_cost
 from specroof.cost.forward import kv_cache_bytes
 from specroof.hardware.engine import Collective
-from specroof.hardware.profile import Interconnect
-from specroof.latency.pass_seconds import _Links
+from specroof.hardware.profile import Interconnect, Placement
 from tiny_configs import experts as experts_in
 
 pytestmark = pytest.mark.golden
@@ -127,24 +127,23 @@ def test_a_million_tokens_take_the_published_bytes(vector: Vector) -> None:
 def test_collectives_take_the_published_seconds(vector: Vector) -> None:
     options = COLLECTIVES["options"]
     node, between = options["node"], options["between_nodes"]
-    sent, devices = np.array(options["message_bytes"]), node["devices"]
-    latency_s = node["latency_s"]
-    links = _Links(
-        Interconnect(
-            link_bytes_per_s=node["link_bytes_per_s"],
-            max_devices=devices,
-            scale_out_bytes_per_s=between["link_bytes_per_s"],
-        ),
-        Collective(latency_s=latency_s, scale_out_latency_s=between["latency_s"]),
+    sent, devices = options["message_bytes"], node["devices"]
+    ring = Interconnect(
+        link_bytes_per_s=node["link_bytes_per_s"],
+        max_devices=devices,
+        scale_out_bytes_per_s=between["link_bytes_per_s"],
     )
-    in_switch = replace(links, within=replace(links.within, switch_reduces=True))
-    found = {
-        "ring": links.all_reduce(sent, devices),
-        "in_switch": in_switch.all_reduce(sent, devices),
-        "all_to_all": links.all_to_all(sent, devices, latency_s),
-        "two_nodes": links.all_reduce(sent, between["nodes"] * devices),
-    }
-    seconds, tolerance = float(found[vector["collective"]]), COLLECTIVES["tolerance"]
+    reached = Collective(latency_s=node["latency_s"], scale_out_latency_s=between["latency_s"])
+    # In order: links, devices, and the exchange of which the collective is the only one.
+    name, tolerance = vector["collective"], COLLECTIVES["tolerance"]
+    links, count, block = {
+        "ring": (ring, devices, "attention"),
+        "in_switch": (replace(ring, switch_reduces=True), devices, "attention"),
+        "all_to_all": (ring, devices, "context"),
+        "two_nodes": (ring, between["nodes"] * devices, "attention"),
+    }[name]
+    placement = Placement(count, decode_context_parallel=count)
+    seconds = on_links_s(links, reached, placement, sent, block=block)
     assert seconds == pytest.approx(vector["seconds"], rel=0, abs=tolerance)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from known_passes import pass_latency
+from known_passes import on_links_s, pass_latency
 from specroof import (
     forward_cost,
     forward_latency,
@@ -38,7 +38,7 @@ from specroof.errors import ProfileError
 from specroof.hardware.engine import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.hardware.profile import HardwareProfile, Interconnect, Placement
 from specroof.latency.model import _visits_and_tokens, model_latency, setup_notes
-from specroof.latency.pass_seconds import PassLatency, PassShape, _Links
+from specroof.latency.pass_seconds import PassLatency, PassShape
 from specroof.latency.setup import Setup, device_bytes, engine_setup
 from strategies import (
     Grid,
@@ -483,33 +483,36 @@ def test_tokens_are_sent_in_the_published_time(
     # there and bf16 back, H800 with 160 GB/s in a node and 400 Gb/s each between them. The floors
     # come from 8 devices; its own share of the link falls from 64 devices on, by up to 17 %.
     kernels = present(EngineProfile(name="sglang").all_to_all(devices, 8))
-    links = _Links(
-        Interconnect(link_bytes_per_s=160e9, max_devices=8, scale_out_bytes_per_s=50e9),
-        Collective(latency_s=1.0),
+    # Seconds there and back, and of no byte there.
+    both_s, back_s = (
+        on_links_s(
+            Interconnect(link_bytes_per_s=160e9, max_devices=8, scale_out_bytes_per_s=50e9),
+            Collective(latency_s=1.0, scale_out_latency_s=1.0),
+            Placement(devices, expert_parallel=devices, attention_data_parallel=devices),
+            128.0 * devices * 14336,
+            block="experts",
+            copies=8,
+            dispatch_frac=dispatched,
+        )
+        for dispatched in (7392 / 14336, 0.0)
     )
-    for token_bytes, latency_s, printed in (
-        (7392, kernels.dispatch_latency_s, dispatch_us),
-        (14336, kernels.combine_latency_s, combine_us),
-    ):
-        sent_bytes = np.array(128.0 * 8 * token_bytes)
-        seconds = float(links.all_to_all(sent_bytes, devices, latency_s))
+    combine_s = back_s - kernels.dispatch_latency_s
+    for seconds, printed in ((both_s - combine_s, dispatch_us), (combine_s, combine_us)):
         assert 0.83 * printed <= seconds * 1e6 <= printed
 
 
 def test_messages_up_to_the_largest_of_one_shot_are_read_from_all_others() -> None:
     # 1 GB/s: 7 messages of a MB in 7 ms; a ring of a tenth of that takes 17.5 ms for each MB.
     reached = Collective(link_frac=0.1, latency_s=0.0, one_shot_frac=1.0, one_shot_bytes=1e6)
-    links = _Links(Interconnect(link_bytes_per_s=1e9, max_devices=8), reached)
-    found = [float(links.all_reduce(np.array(size), 8)) for size in (1e6, 2e6)]
+    links = Interconnect(link_bytes_per_s=1e9, max_devices=8)
+    found = [on_links_s(links, reached, Placement(8), size) for size in (1e6, 2e6)]
     assert found == pytest.approx([7e-3, 35e-3])
 
 
 def test_a_node_that_is_not_full_is_a_node() -> None:
-    links = _Links(
-        Interconnect(link_bytes_per_s=160e9, max_devices=8, scale_out_bytes_per_s=50e9),
-        Collective(latency_s=1e-6, scale_out_latency_s=1e-5),
-    )
-    one, some, two = (float(links.all_reduce(np.array(1e6), devices)) for devices in (8, 12, 16))
+    links = Interconnect(link_bytes_per_s=160e9, max_devices=8, scale_out_bytes_per_s=50e9)
+    reached = Collective(latency_s=1e-6, scale_out_latency_s=1e-5)
+    one, some, two = (on_links_s(links, reached, Placement(n), 1e6) for n in (8, 12, 16))
     assert one < some == two
 
 

@@ -135,3 +135,5 @@ def test_a_call_is_refused_in_words_of_python(
     call = resolve_name(f"specroof{room and '.'}{room}:{function}")
     line = refusal(getattr(errors, error), call, **asked)
     assert reads(line, says), line
+    if function == "load_drafter" and not says.startswith("profile "):
+        assert line.startswith(f"drafter {asked['spec']!r}")

@@ -26,6 +26,7 @@ from fitting.served_fit import (
     served_engine,
 )
 from fitting.shared_fit import Points
+from known_passes import on_links_s
 from specroof import load_hardware
 from specroof.architecture.base import WEIGHT_FORMATS, Linear
 from specroof.architecture.experts import Experts
@@ -34,7 +35,6 @@ from specroof.cost import ForwardPass
 from specroof.evidence import Measurement, load_measurements
 from specroof.hardware.profile import Placement
 from specroof.latency.model import model_latency
-from specroof.latency.pass_seconds import _Links
 from specroof.latency.setup import engine_setup
 from specroof.scoring.left_out import SERVED_GROUPS, served_group
 from specroof.scoring.served import plain_scores
@@ -120,8 +120,8 @@ def test_no_factor_moves_all_reduces_that_were_timed_alone(shared: dict[str, flo
     reached: Any = served_engine("tensorrt-llm", "h200", {**shared, **factors}).collective
     # TensorRT-LLM 1.3.0rc20 on 4 and 8 H200, 8 KiB to 1 MiB (aiconfigurator).
     for devices, size, timed_us in ((4, 8192, 3.18), (4, 65536, 3.61), (8, 2**20, 25.7)):
-        seconds = _Links(link, reached).all_reduce(np.array(size), devices)
-        assert float(seconds) * 1e6 == pytest.approx(timed_us, rel=0.1)
+        seconds = on_links_s(link, reached, Placement(devices), size)
+        assert seconds * 1e6 == pytest.approx(timed_us, rel=0.1)
 
 
 @pytest.mark.parametrize(("chip", "timed_us"), [("h200", 4.8), ("b200", 7.4), ("a100-80gb", 6.0)])

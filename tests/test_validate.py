@@ -20,6 +20,7 @@ from fitting.left_out import left_out_content, left_out_text
 from fitting.parameters import PARAMETERS, SERVERS, chip_family, fitted_parameters
 from fitting.served_fit import served_engine
 from fitting.shared_fit import Points, engine_key, engine_of, fit, initial_parameters
+from known_passes import on_links_s
 from specroof import (
     Placement,
     SpeedupCurve,
@@ -35,7 +36,7 @@ from specroof.errors import ProfileError
 from specroof.evidence import Measurement, acceptance_of, drafter_of, kind_of, load_measurements
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.model import model_work
-from specroof.latency.pass_seconds import _Links, pass_time
+from specroof.latency.pass_seconds import pass_time
 from specroof.latency.setup import engine_setup
 from specroof.questions.validate import accuracy_chart, regret_json, regret_lines
 from specroof.scoring import Validation
@@ -392,10 +393,9 @@ def test_all_reduces_take_what_was_timed(chip: str, timed: list[tuple[int, int, 
     memory_frac = hardware.engines[KERNEL_ENGINE].memory_frac
     assert memory_frac == pytest.approx(fitted.memory_frac, rel=0.005)
     price, link = kernel_engine(hardware, SHARED).collective, hardware.interconnect
-    assert price is not None
     assert link is not None
     off = [
-        abs(float(_Links(link, price).all_reduce(np.array(size), devices)) * 1e6 / us - 1)
+        abs(on_links_s(link, price, Placement(devices), size) * 1e6 / us - 1)
         for devices, size, us in timed
     ]
     assert np.mean(off) < 0.06, off
