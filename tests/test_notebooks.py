@@ -21,7 +21,7 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call, no-any-return]
+    return nbformat.read(path, as_version=4)
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
@@ -87,7 +87,7 @@ def test_a_notebook_asks_one_question_in_ten_cells_and_is_stored_with_outputs(pa
 def kernel() -> Iterator[NotebookClient]:
     """Yield a kernel for all notebooks: to start one takes longer than most of them run."""
     client = NotebookClient(
-        nbformat.v4.new_notebook(),  # type: ignore[no-untyped-call]
+        nbformat.v4.new_notebook(),
         timeout=None,
         kernel_name="python3",
         record_timing=False,
@@ -108,7 +108,7 @@ def test_a_notebook_runs_and_says_what_is_stored(
     # SPECROOF_STORE=1 keeps what it says now: the prose beside it is to be read again then.
     notebook, stored = read(path), figures(read(path))
     anew = f"import os\nos.chdir({str(tmp_path)!r})\nget_ipython().reset()"
-    kernel.nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(anew)])  # type: ignore[no-untyped-call]
+    kernel.nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(anew)])
     kernel.execute_cell(kernel.nb.cells[0], 0, store_history=False)
     kernel.nb = notebook
     for number, cell in enumerate(notebook.cells):
@@ -116,5 +116,5 @@ def test_a_notebook_runs_and_says_what_is_stored(
     assert errors(notebook) == []
     if os.environ.get("SPECROOF_STORE"):
         notebook.metadata["language_info"] = read(path).metadata["language_info"]
-        nbformat.write(notebook, path)  # type: ignore[no-untyped-call]
+        nbformat.write(notebook, path)
     assert figures(notebook) == pytest.approx(stored, abs=0.011)  # a last digit
