@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -169,5 +170,5 @@ def expected_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let simulated rounds commit their expected tokens, without dice."""
     monkeypatch.setattr(
         "specroof.serving.played._drawn_rounds",
-        lambda tokens, survival, _: tokens / (1.0 + sum(survival)),
+        lambda tokens, survival, _: np.frombuffer(tokens) / (1.0 + sum(survival)),
     )

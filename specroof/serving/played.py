@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -300,8 +300,9 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     rounds_len = requests.output_len - 1.0
     if seed is not None:
         longest = max(schedule.values(), key=lambda one: one.tokens_per_round)
-        rng = np.random.default_rng((whole_within("seed", seed, "seed"), 2))
-        rounds_len = _drawn_rounds(rounds_len, longest.survival, rng) * longest.tokens_per_round
+        seed = whole_within("seed", seed, "seed")
+        drawn = _drawn_rounds(rounds_len.tobytes(), longest.survival, seed)
+        rounds_len = drawn * longest.tokens_per_round
     memory = memory or _ENDLESS
     # One loop from event to event until the last request has ended, with all that a server knows in
     # local variables: an event takes microseconds, and half as much again where parts of it are
@@ -738,7 +739,8 @@ def steady_rounds(
         place += 1
 
 
-def _drawn_rounds(tokens: Array, survival: tuple[float, ...], rng: np.random.Generator) -> Array:
+@lru_cache(maxsize=64)  # a search plays the same requests at many loads
+def _drawn_rounds(tokens_of_each: bytes, survival: tuple[float, ...], seed: int) -> Array:
     r"""Return how many rounds it takes each request to commit its tokens.
 
     As many rounds at once as cannot commit too much, however the dice fall. Requests differ as the
@@ -755,6 +757,7 @@ def _drawn_rounds(tokens: Array, survival: tuple[float, ...], rng: np.random.Gen
     Source
         Renewal theory (Feller 1968, volume 1, chapter XIII); counting.
     """
+    tokens, rng = np.frombuffer(tokens_of_each), np.random.default_rng((seed, 2))
     lengths = np.arange(1.0, len(survival) + 2)
     chances = -np.diff([1.0, *survival, 0.0])
     wanted = np.ceil(tokens)
