@@ -172,8 +172,8 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
 ) -> None:
     mode = data.draw(st.sampled_from(list(MOVED_STATES)))
     state_dtype, conv_dtype = data.draw(state_dtypes), "bf16"
-    state = core.state_elements * dtype_bytes(state_dtype)
-    state += core.conv_columns * core.conv_dim * dtype_bytes(conv_dtype)
+    state = core.sizes.state * dtype_bytes(state_dtype)
+    state += core.conv_columns * core.sizes.convolved * dtype_bytes(conv_dtype)
     assert recurrent_state_bytes(core, state_dtype, conv_dtype) == pytest.approx(state)
     moved = float(state_passes(np.array(float(queries)), mode)) * state
     if mode == "replay" and queries > 1:
@@ -191,8 +191,8 @@ def test_every_core_moves_its_state_as_the_mode_says_whatever_the_context(
     assert len(convolutions) == (not isinstance(core, LightningAttention))
     for one in convolutions:
         assert not isinstance(core, LightningAttention)  # which has no taps
-        assert float(one.flops) == 2 * core.conv_dim * core.conv_kernel * batch * queries
-        weights = core.conv_dim * (core.conv_kernel + getattr(core, "conv_bias", False))
+        assert float(one.flops) == 2 * core.sizes.convolved * core.conv_kernel * batch * queries
+        weights = core.sizes.convolved * (core.conv_kernel + getattr(core, "conv_bias", False))
         assert one.weight_bytes == 2 * weights == 2 * core.n_params
         assert (one.kind, one.shard) == ("convolution", HEADS)
 

@@ -256,7 +256,7 @@ def _mixed_block(
             return linear.weight
         row_len = linear.in_features // linear.groups
         if linear.name == _FUSED and isinstance(block.core, GatedDeltaNet):
-            channels = block.core.conv_dim
+            channels = block.core.sizes.convolved
             return blend(
                 (form("attn_v", row_len), channels),
                 (form("", row_len), linear.out_features - channels),

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,12 +23,29 @@ from specroof.units import dtype_bytes
 # --- Cores whose memory of the context has a fixed size: linear attention and state spaces -------
 
 
+class StateSizes(NamedTuple):
+    """Elements that a recurrent core works on.
+
+    Attributes
+    ----------
+    state
+        Of the state of one sequence.
+    convolved
+        Channels of the convolution.
+    replayed
+        What a token leaves so that a state can be replayed: in bf16, in float32.
+    """
+
+    state: int
+    convolved: int
+    replayed: tuple[int, int]
+
+
 class RecurrentCore(Core):
     """A matrix state per head, updated by every token, often behind a short convolution.
 
-    Each kind says how many elements its state has, how many channels are convolved, what an update
-    takes and what a token leaves for a replay; what is stored, moved and divided follows from that
-    alike for all.
+    Each kind says its sizes and what an update takes; what is stored, moved and divided follows
+    from that alike for all.
     """
 
     __slots__ = ()
@@ -48,27 +66,27 @@ class RecurrentCore(Core):
 
     @property
     @abstractmethod
-    def state_elements(self) -> int:
-        """Elements of the state of one sequence."""
-
-    @property
-    @abstractmethod
-    def conv_dim(self) -> int:
-        """Channels of the convolution."""
+    def sizes(self) -> StateSizes:
+        """Elements of its state, of its convolution and of a replay."""
 
     @abstractmethod
     def update_flops(self, tokens: Array) -> Array:
         """Return the FLOP of the state's update and read-out by so many tokens."""
 
     @property
+    def replayed(self) -> tuple[int, int]:
+        """Elements that a token leaves so that a state can be replayed: in bf16, in float32."""
+        return self.sizes.replayed
+
+    @property
     def conv_taps(self) -> int:
         """Elements of the depthwise filters, which each token is multiplied by."""
-        return self.conv_dim * self.conv_kernel
+        return self.sizes.convolved * self.conv_kernel
 
     @property
     def n_params(self) -> int:
         """Elements of the depthwise convolution and its bias."""
-        return self.conv_taps + (self.conv_dim if self.conv_bias else 0)
+        return self.conv_taps + (self.sizes.convolved if self.conv_bias else 0)
 
     @property
     def stored_bytes(self) -> float:
@@ -120,7 +138,7 @@ class RecurrentCore(Core):
             cache_bytes=np.asarray(forward.batch_size * moved),
             shard=HEADS,
         )
-        if not self.conv_dim:
+        if not self.sizes.convolved:
             return [state]
         taps, nothing = matmul_flops(self.conv_taps * forward.tokens), np.zeros(())
         convolution = core_op(
@@ -158,7 +176,7 @@ def delta_rule_flops(core: RecurrentCore, tokens: Array) -> Array:
     >>> float(delta_rule_flops(core, np.array(1.0)))  # 8 * 32 * 128 * 128
     4194304.0
     """
-    return matmul_flops(4 * core.state_elements * tokens)
+    return matmul_flops(4 * core.sizes.state * tokens)
 
 
 def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
@@ -190,7 +208,7 @@ def scan_flops(core: RecurrentCore, tokens: Array) -> Array:
     >>> float(scan_flops(core, np.array(1.0)))  # 6 * 128 * 64 * 128
     6291456.0
     """
-    return matmul_flops(3 * core.state_elements * tokens)
+    return matmul_flops(3 * core.sizes.state * tokens)
 
 
 def kimi_delta_flops(core: "KimiDeltaAttention", tokens: Array) -> Array:
@@ -243,20 +261,12 @@ class GatedDeltaNet(RecurrentCore):
     update_flops = delta_rule_flops
 
     @property
-    def replayed(self) -> tuple[int, int]:
-        """Keys and values; decay and beta."""
-        inputs = self.n_key_heads * self.key_dim + self.n_value_heads * self.value_dim
-        return inputs, 2 * self.n_value_heads
-
-    @property
-    def state_elements(self) -> int:
-        """Elements of the state of one sequence: a matrix per value head."""
-        return self.n_value_heads * self.key_dim * self.value_dim
-
-    @property
-    def conv_dim(self) -> int:
-        """Channels of the convolution: q, k and v side by side."""
-        return 2 * self.n_key_heads * self.key_dim + self.n_value_heads * self.value_dim
+    def sizes(self) -> StateSizes:
+        """A matrix per value head; q, k and v side by side; keys and values, decay and beta."""
+        keys, values = self.n_key_heads * self.key_dim, self.n_value_heads * self.value_dim
+        return StateSizes(
+            self.key_dim * values, 2 * keys + values, (keys + values, 2 * self.n_value_heads)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,20 +293,12 @@ class KimiDeltaAttention(RecurrentCore):
     update_flops = kimi_delta_flops
 
     @property
-    def replayed(self) -> tuple[int, int]:
-        """Keys and values; the decay of every key channel, and beta."""
+    def sizes(self) -> StateSizes:
+        """A matrix per head; q, k and v together; keys and values, each key's decay and beta."""
         channels = self.n_heads * self.head_dim
-        return 2 * channels, channels + self.n_heads
-
-    @property
-    def state_elements(self) -> int:
-        """Elements of the state of one sequence: a matrix per head."""
-        return self.n_heads * self.head_dim * self.head_dim
-
-    @property
-    def conv_dim(self) -> int:
-        """Channels of the convolutions of q, k and v together."""
-        return 3 * self.n_heads * self.head_dim
+        return StateSizes(
+            channels * self.head_dim, 3 * channels, (2 * channels, channels + self.n_heads)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,24 +332,18 @@ class Mamba2(RecurrentCore):
     update_flops = scan_flops
 
     @property
-    def replayed(self) -> tuple[int, int]:
-        """The input x and the projection B of each group; the step size. C only reads out."""
-        return self.inner_dim + self.n_groups * self.state_dim, self.n_heads
-
-    @property
     def inner_dim(self) -> int:
         """Channels of all heads."""
         return self.n_heads * self.head_dim
 
     @property
-    def state_elements(self) -> int:
-        """Elements of the state of one sequence: a matrix per head."""
-        return self.inner_dim * self.state_dim
+    def sizes(self) -> StateSizes:
+        """A matrix per head; x, B and C side by side; x, B of each group and the step size.
 
-    @property
-    def conv_dim(self) -> int:
-        """Channels of the convolution: x, B and C side by side."""
-        return self.inner_dim + 2 * self.n_groups * self.state_dim
+        C only reads out.
+        """
+        inner, group = self.inner_dim, self.n_groups * self.state_dim
+        return StateSizes(inner * self.state_dim, inner + 2 * group, (inner + group, self.n_heads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,19 +371,10 @@ class SelectiveScan(RecurrentCore):
     update_flops = scan_flops
 
     @property
-    def replayed(self) -> tuple[int, int]:
-        """The input of each channel and the projection B; the step sizes."""
-        return self.channels + self.state_dim, self.channels
-
-    @property
-    def state_elements(self) -> int:
-        """Elements of the state of one sequence."""
-        return self.channels * self.state_dim
-
-    @property
-    def conv_dim(self) -> int:
-        """Channels of the convolution."""
-        return self.channels
+    def sizes(self) -> StateSizes:
+        """Some states of each channel; the channels; the input of each, B and the step sizes."""
+        channels, states = self.channels, self.state_dim
+        return StateSizes(channels * states, channels, (channels + states, channels))
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,19 +400,10 @@ class LightningAttention(RecurrentCore):
     update_flops = scan_flops
 
     @property
-    def replayed(self) -> tuple[int, int]:
-        """Keys and values; the decay is constant."""
-        return 2 * self.n_heads * self.head_dim, 0
-
-    @property
-    def state_elements(self) -> int:
-        """Elements of the state of one sequence: a matrix per head."""
-        return self.n_heads * self.head_dim * self.head_dim
-
-    @property
-    def conv_dim(self) -> int:
-        """Channels of the convolution: none."""
-        return 0
+    def sizes(self) -> StateSizes:
+        """A matrix per head; nothing convolved; keys and values, as the decay is constant."""
+        channels = self.n_heads * self.head_dim
+        return StateSizes(channels * self.head_dim, 0, (2 * channels, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,19 +431,9 @@ class ShortConvolution(RecurrentCore):
     overhead_kinds = ()  # one small kernel: nothing of what makes linear attention slow to launch
 
     @property
-    def replayed(self) -> tuple[int, int]:
-        """A column."""
-        return self.channels, 0
-
-    @property
-    def state_elements(self) -> int:
-        """Elements of the state of one sequence: none beside the columns."""
-        return 0
-
-    @property
-    def conv_dim(self) -> int:
-        """Channels of the convolution."""
-        return self.channels
+    def sizes(self) -> StateSizes:
+        """No state beside the columns; the channels; a column."""
+        return StateSizes(0, self.channels, (self.channels, 0))
 
 
 def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str) -> float:
@@ -497,8 +465,8 @@ def recurrent_state_bytes(core: RecurrentCore, state_dtype: str, conv_dtype: str
     >>> recurrent_state_bytes(kimi, "bf16", "bf16")  # 96*128*128*2 + 36864 channels * 4 * 2
     3440640.0
     """
-    matrix = core.state_elements * dtype_bytes(state_dtype)
-    return matrix + core.conv_dim * core.conv_columns * dtype_bytes(conv_dtype)
+    matrix = core.sizes.state * dtype_bytes(state_dtype)
+    return matrix + core.sizes.convolved * core.conv_columns * dtype_bytes(conv_dtype)
 
 
 def replay_token_bytes(core: Core) -> float:

@@ -86,7 +86,7 @@ def mamba2_builder(  # noqa: PLR0913 - what mixers differ in, by name
     module
         What the checkpoint calls the mixer inside a layer.
     """
-    into = ("in_proj", hidden_size, core.inner_dim + core.conv_dim + core.n_heads)
+    into = ("in_proj", hidden_size, core.inner_dim + core.sizes.convolved + core.n_heads)
     out = ("out_proj", core.inner_dim, hidden_size)
     vectors = 3 * core.n_heads
     vectors += (0 if beside else hidden_size) + (core.inner_dim if gated_norm else 0)

@@ -113,7 +113,7 @@ def delta_net_block(hidden_size: int, core: GatedDeltaNet, weights: LayerWeights
     n_heads = core.n_value_heads
     value_dim = n_heads * core.value_dim
     # z gates the output, b and a make the write strength and decay of each value head.
-    qkvz_dim = core.conv_dim + value_dim
+    qkvz_dim = core.sizes.convolved + value_dim
     linears = (
         Linear("in_proj_qkvz", hidden_size, qkvz_dim, weights(*_QKVZ), HEADS),
         Linear("in_proj_ba", hidden_size, 2 * n_heads, weights(*_BA), HEADS),
