@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise, product
 from types import SimpleNamespace
@@ -17,11 +17,11 @@ from specroof.errors import MeasurementError, OptionError
 from specroof.policies.decision import (
     INPUTS,
     Change,
+    Choice,
     Gain,
     LoadDecision,
     RoundBreakdown,
     best_change,
-    best_choice,
     bottlenecks,
     decide,
     decided,
@@ -51,6 +51,13 @@ def apart(low: float, high: float) -> st.SearchStrategy[float]:
     return st.floats(low, high).map(lambda number: round(number, 6))
 
 
+def best_choice(speedup: Sequence[float], *ends: Sequence[float], least: float = 1.0) -> Choice:
+    """Return what `decide` takes at one load, with a band of its ends or none."""
+    middle, low, high = (np.array(one, dtype=float) for one in (speedup, *(ends or [speedup] * 2)))
+    found = decide((middle, low, high), np.zeros((), dtype=bool), least=least)
+    return Choice(*(getattr(found, one.name).item() for one in fields(Choice)))
+
+
 rates = st.lists(apart(0.1, 5), min_size=1, max_size=8)
 
 
@@ -77,10 +84,10 @@ def test_only_lengths_that_can_be_are_chosen() -> None:
 
 
 def test_the_verdict_is_that_of_the_band_around_the_best() -> None:
-    found = best_choice([1.0, 1.1, 1.2], low=[1.0, 1.0, 0.9], high=[1.0, 1.2, 1.5])
+    found = best_choice([1.0, 1.1, 1.2], [1.0, 1.0, 0.9], [1.0, 1.2, 1.5])
     assert (found.draft_len, found.low, found.high, found.verdict) == (2, 0.9, 1.5, "unclear")
-    assert best_choice([1.0, 0.9], low=[1, 0.8], high=[1, 1.1]).verdict == "unclear"
-    assert best_choice([1.0, 0.9], low=[1, 0.8], high=[1, 1.1]).draft_len == 0
+    assert best_choice([1.0, 0.9], [1, 0.8], [1, 1.1]).verdict == "unclear"
+    assert best_choice([1.0, 0.9], [1, 0.8], [1, 1.1]).draft_len == 0
 
 
 def test_loads_decide_together() -> None:

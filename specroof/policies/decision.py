@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Final, Literal
 
@@ -65,40 +65,6 @@ class Decisions:
     verdict: npt.NDArray[np.str_]
     reason: npt.NDArray[np.str_]
     decision: npt.NDArray[np.str_]
-
-
-def best_choice(
-    speedup: npt.ArrayLike,
-    *,
-    low: npt.ArrayLike | None = None,
-    high: npt.ArrayLike | None = None,
-    least: float = 1.0,
-) -> Choice:
-    """Return the draft length to run at one load, off being an option.
-
-    Parameters
-    ----------
-    speedup
-        Over plain decoding by draft length, from 0 drafts on; NaN where a length cannot be.
-    low, high
-        The band in the same shape; without width if None.
-    least
-        The speedup from which drafting pays.
-
-    Source
-        `decide`.
-
-    Examples
-    --------
-    >>> best_choice([1.0, 1.4, 1.6, 1.5]).draft_len
-    2
-    >>> best_choice([1.0, 0.9, 0.8])  # one draft loses least, and is off
-    Choice(draft_len=0, tried=1, speedup=0.9, low=0.9, high=0.9, verdict='loses', reason='')
-    """
-    values = np.asarray(speedup, dtype=np.float64)
-    ends = [values if end is None else np.asarray(end, dtype=np.float64) for end in (low, high)]
-    found = decide((values, ends[0], ends[1]), np.zeros((), dtype=bool), least=least)
-    return Choice(*(getattr(found, one.name).item() for one in fields(Choice)))
 
 
 def decide(

@@ -18,10 +18,9 @@ from specroof.evidence import (
     request_lengths,
     shape_group,
 )
-from specroof.policies.decision import best_choice
 from specroof.scoring.left_out import left_out_engine, served_of
 from specroof.serving.capacity import served_room
-from specroof.speedup.result import LOSES, PAYS, UNCLEAR, verdict
+from specroof.speedup.result import LOSES, PAYS, UNCLEAR, best_index, verdict
 
 #: A speedup within this of 1 hardly matters either way.
 _UNDECIDED: Final = 0.1
@@ -219,7 +218,7 @@ def regrets(speedups: Iterable[Scored]) -> list[Regret]:
         shapes: the factor that is free in a group comes from the measurements. Bands tell a
         verdict, and do not move the choice.
     Source
-        `specroof.policies.decision.best_choice`, by which `advise` takes draft lengths.
+        `specroof.speedup.result.best_index`, by which `advise` takes draft lengths.
     """
     losses = []
     for options in grouped(speedups, _setup).values():
@@ -228,7 +227,7 @@ def regrets(speedups: Iterable[Scored]) -> list[Regret]:
             options, key=lambda score: (score.point.draft_len or 0, score.point.verify_len or 0)
         )
         choices = (None, *ordered)
-        best = best_choice([1.0, *(score.predicted for score in ordered)]).draft_len
+        best = int(best_index([1.0, *(score.predicted for score in ordered)]))
         losses.append(Regret(tuple(ordered), choices[best], max(choices, key=_measured)))
     return losses
 
