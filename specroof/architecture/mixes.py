@@ -12,7 +12,6 @@ Source
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from specroof.architecture.base import (
@@ -25,15 +24,11 @@ from specroof.architecture.base import (
 )
 from specroof.architecture.model import Architecture, Block, Layer, ordered_layers
 from specroof.architecture.recurrent import GatedDeltaNet
-from specroof.errors import ConfigError
-from specroof.reading.yaml_text import parse_yaml
+from specroof.reading.yaml_text import bundled_yaml
 
 # --- Formats of one tensor ------------------------------------------------------------------------
 
-_FILE: Final = "mixes.yaml"
-_TABLES: Final = parse_yaml(
-    Path(__file__).with_name(_FILE).read_text("utf-8"), source=_FILE, error=ConfigError
-)
+_TABLES: Final = bundled_yaml(__file__, "mixes.yaml")
 #: Weights and bytes of a block of GGUF. A row of a matrix is whole blocks.
 GGUF_BLOCKS: Final = CACHE_BLOCKS | {
     name: (weights, size) for name, (weights, size) in _TABLES["blocks"].items()

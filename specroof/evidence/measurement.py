@@ -4,14 +4,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from specroof.arrays import number_within
 from specroof.catalog import load_hardware, load_model
 from specroof.errors import MeasurementError, reject
 from specroof.hardware.engine import ServerSettings
-from specroof.reading.yaml_text import parse_yaml, shown
+from specroof.reading.yaml_text import bundled_yaml, shown
 
 # --- Models and chips of measurements, each read once: hundreds of points share a dozen of them --
 
@@ -23,11 +22,7 @@ model_of: Final = cache(load_model)
 
 
 #: What other software calls formats, drafters, servers and figures.
-NAMES: Final = parse_yaml(
-    Path(__file__).with_name("names.yaml").read_text("utf-8"),
-    source="names.yaml",
-    error=MeasurementError,
-)
+NAMES: Final = bundled_yaml(__file__, "names.yaml")
 
 #: The `method` of a bare pass over `verify_len` new positions, with no round around it.
 STEP: Final = "step"

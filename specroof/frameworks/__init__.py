@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final
 
 from specroof.architecture.base import CHOICES, KERNELS, MIXES_BY_FILE, CacheReading
 from specroof.errors import ProfileError, refuse, reject
-from specroof.reading.yaml_text import parse_yaml, read_plain, shown
+from specroof.reading.yaml_text import bundled_yaml, parse_yaml, read_plain, shown
 from specroof.units import DTYPE_BYTES
 
 #: Where the files of releases lie.
@@ -33,12 +33,7 @@ class _Name:
     least_capability: float = 0.0
 
 
-_NAMES: Final = {
-    name: read_plain(row, _Name, source=f"names.yaml: {name}", error=ProfileError)
-    for name, row in parse_yaml(
-        (FOLDER / "names.yaml").read_text("utf-8"), source="names.yaml", error=ProfileError
-    ).items()
-}
+_NAMES: Final = {name: _Name(**row) for name, row in bundled_yaml(__file__, "names.yaml").items()}
 #: Serving software that engines are named after, and whose rules they have.
 FRAMEWORKS: Final = tuple(n for n, row in _NAMES.items() if not (row.one_user or row.runs))
 #: Software for one user and a few requests, with engines of its own.

@@ -26,8 +26,8 @@ from specroof.errors import ConfigError, reject
 from specroof.parsers import parse_config
 from specroof.parsers.drafters import open_draft_config, parse_mtp
 from specroof.parsers.model_config import MTP_NOTE
-from specroof.parsers.traits import read_tables
 from specroof.reading.json_text import MAX_LAYERS, printable, read_json, read_whole
+from specroof.reading.yaml_text import bundled_yaml
 from specroof.units import format_binary_bytes
 
 # --- Bytes of a header ----------------------------------------------------------------------------
@@ -59,7 +59,7 @@ _STRING: Final = 8
 _ARRAY: Final = 9
 
 #: What such files call families, keys, tensors and types: see the comments of the file.
-_TABLES: Final = read_tables("gguf.yaml")
+_TABLES: Final = bundled_yaml(__file__, "gguf.yaml")
 _FAMILIES: Final[dict[str, str]] = _TABLES["families"]
 _TENSORS: Final[dict[str, list[list[str]]]] = _TABLES["tensors"]
 #: Types of tensors by number.

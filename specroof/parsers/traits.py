@@ -8,11 +8,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
 from specroof.errors import ConfigError
-from specroof.reading.yaml_text import parse_yaml, read_plain
+from specroof.reading.yaml_text import bundled_yaml, read_plain
 
 #: What a family always or never has, or the keys that say so, the first first, and their default.
 Flag: TypeAlias = bool | tuple[str | bool, ...]
@@ -275,14 +274,8 @@ class Traits:
 USUAL_TRAITS: Final = Traits()
 
 
-def read_tables(file: str) -> dict[str, Any]:
-    """Return the tables of a YAML file of this folder."""
-    text = Path(__file__).with_name(file).read_text("utf-8")
-    return parse_yaml(text, source=file, error=ConfigError)
-
-
 _FILE: Final = "families.yaml"
-_CONTENT: Final = read_tables(_FILE)
+_CONTENT: Final = bundled_yaml(__file__, _FILE)
 #: Keys that say nothing of cost in any family.
 COSTLESS_KEYS: Final = frozenset(_CONTENT["costless"].split())
 #: Expressions of such keys.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -99,6 +100,19 @@ def parse_yaml(text: str, *, source: str, error: type[SpecroofError]) -> dict[st
         kind = "list" if isinstance(content, list) else type(content).__name__
         reject(f"{source}: holds a {kind} at the top level", "a mapping of keys to values", error)
     return content
+
+
+def bundled_yaml(module: str, name: str) -> dict[str, Any]:
+    """Return what a file of the package holds, by its name and the file of the module beside it.
+
+    Examples
+    --------
+    >>> from specroof import frameworks
+    >>> bundled_yaml(frameworks.__file__, "names.yaml")["mlx"]
+    {'one_user': True}
+    """
+    text = Path(module).with_name(name).read_text("utf-8")
+    return parse_yaml(text, source=name, error=SpecroofError)
 
 
 class _Dumper(yaml.SafeDumper):

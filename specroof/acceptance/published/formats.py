@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from itertools import accumulate, zip_longest
 from operator import mul
 from typing import Annotated, Any, Final
@@ -26,7 +25,7 @@ from specroof.reading.checked import (
     within,
 )
 from specroof.reading.json_text import json_values, parse_json
-from specroof.reading.yaml_text import MAX_NESTING, MAX_TEXT_BYTES, parse_yaml, shown
+from specroof.reading.yaml_text import MAX_NESTING, MAX_TEXT_BYTES, bundled_yaml, parse_yaml, shown
 from specroof.units import Bounds
 
 #: The longest draft that a file may hold; published ones stop at some dozens.
@@ -710,9 +709,7 @@ _FORMATS: Final = (
 
 def _refuse_without(source: str, kind: str, is_one: Callable[[str], object]) -> None:
     """Refuse a file of a known tool that holds no acceptance: of a `kind` of `without.yaml`."""
-    file = "without.yaml"
-    text = files("specroof.acceptance.published").joinpath(file).read_text("utf-8")
-    for row in parse_yaml(text, source=file, error=OptionError)[kind]:
+    for row in bundled_yaml(__file__, "without.yaml")[kind]:
         if is_one(row["tells"]):
             reject(f"{source}: {row['is']}", row["instead"])
 
