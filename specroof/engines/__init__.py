@@ -2,7 +2,6 @@
 
 from specroof.engines.calibration import (
     Calibration,
-    Fitted,
     Residual,
     calibrate,
     ideal_rates,

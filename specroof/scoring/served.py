@@ -281,12 +281,12 @@ def _version(point: Measurement) -> str:
     return f"{point.engine} {release or 'of no stated version'}"
 
 
-#: What loads are told apart by in tables, and the name of a load's group.
 def _kind_of_model(point: Measurement) -> str:
     model = model_of(point.model or "")
     return "experts" if model.n_active_params < model.n_params else "dense"
 
 
+#: What loads are told apart by in tables, and the name of a load's group.
 _GROUPS: Final[dict[str, Callable[[Measurement], str]]] = {
     "server": lambda point: f"{point.engine} {chip_family(point)}",
     "model": _kind_of_model,

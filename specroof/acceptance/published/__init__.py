@@ -4,7 +4,6 @@
 """
 
 from specroof.acceptance.published.profile import (
-    DRAFT_COUNTS,
     AcceptanceProfile,
     borrowed_profiles,
     bundled_profile,
