@@ -5,15 +5,16 @@ Arrow tables and schemas derive from them, and so do the ends of bands: a figure
 two more columns, under its name with ``_low`` and ``_high``.
 """
 
+import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache, partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_type_hints
 
 from specroof.units import (
-    DTYPE_BYTES,
     MILLION,
     format_binary_bytes,
     format_count,
@@ -63,22 +64,8 @@ class Quantity:
     has_band: bool = False
 
 
-#: Every quantity by its name.
+#: Every quantity by its name, in the order of the register; it is read below.
 QUANTITIES: Final[dict[str, Quantity]] = {}
-
-
-def quantity(name: str, title: str, about: str, **more: Any) -> Quantity:
-    """Return a quantity that all rooms know by its name.
-
-    Raises
-    ------
-    ValueError
-        For a name that is taken: a figure is declared once.
-    """
-    if name in QUANTITIES:
-        raise ValueError(name)
-    QUANTITIES[name] = Quantity(name, title, about, **more)
-    return QUANTITIES[name]
 
 
 def quantity_of(column: str) -> Quantity | None:
@@ -381,324 +368,6 @@ def signed_share(value: float) -> str:
     return f"{round(value, 3) + 0.0:+.1%}"
 
 
-_times: Final = "{:.2f}x".format
-_whole: Final = "{:.0f}".format
-
-# --- Kinds of figures: those of one unit are spelt alike -----------------------------------------
-
-_seconds = partial(quantity, unit="s", spelt=format_seconds)
-_waits = partial(_seconds, better="less", has_band=True)
-_usd = partial(quantity, unit="USD", spelt=format_price)
-_days = partial(
-    quantity, unit="days", spelt=lambda days: f"{three_digits(days)} days", better="less"
-)
-_gains = partial(quantity, spelt=_times, better="more")
-_rates = partial(quantity, unit="requests/s", spelt=three_digits)
-_answered = partial(_rates, better="more")
-_throughput = partial(quantity, unit="tokens/s", spelt=_whole, better="more", has_band=True)
-_drafts = partial(quantity, unit="tokens", is_count=True)
-_tokens = partial(_drafts, spelt=plain_number)
-_spans = partial(quantity, unit="tokens", spelt=lambda ends: runs_spelt([ends]))
-_requests = partial(quantity, unit="requests", is_count=True)
-_committed = partial(quantity, unit="tokens", better="more")
-_sequences = partial(quantity, unit="sequences", spelt=plain_number, is_count=True)
-_amounts = partial(quantity, spelt=format_count)
-_number = partial(quantity, is_count=True, spelt=plain_number)
-_share = partial(quantity, spelt="{:.1%}".format)
-_off = partial(quantity, spelt=signed_share)
-
-
-def _each(kind: Callable[..., Quantity], *rows: tuple[str, str, str]) -> dict[str, Quantity]:
-    """Return quantities of one kind by their names, each of a name, a title and a sentence."""
-    return {row[0]: kind(*row) for row in rows}
-
-
-def _plain(one: Quantity) -> Quantity:
-    """Return the same figure without drafts, which has no band and is not compared."""
-    name, title = f"plain_{one.name}", f"plain {one.title}"
-    alike = {"unit": one.unit, "spelt": one.spelt, "is_count": one.is_count}
-    return quantity(name, title, "The same without drafts.", **alike)
-
-
-# --- What rows are told apart by -----------------------------------------------------------------
-
-quantity("target", "target", "Number of a model on its devices in a study.")
-quantity("workload", "workload", "Number of a load in a study.")
-quantity("model", "model", "Name of the model.")
-quantity("hardware", "chip", "Name of the chip.")
-quantity("engine", "engine", "Name of the engine profile.")
-quantity("drafter", "drafter", "What drafts.")
-_tokens("context_len", "context", "Tokens cached for each sequence; of requests the mean.")
-_sequences("batch_size", "batch", "Sequences that are decoded together over all devices.")
-_requests("concurrency", "clients", "Requests that clients keep in flight.", spelt=plain_number)
-_rates("rate", "req/s in", "Requests that arrive in a second.")
-quantity("requests", "requests", "Requests that are simulated.", is_count=True)
-quantity("devices", "devices", "Devices that serve.", is_count=True)
-DRAFT_LEN: Final = _drafts("draft_len", "γ", "Drafts per round; 0 is off.")
-_committed(
-    *("accept_length", "tokens/round", "Tokens per round as measured, bonus included."),
-    spelt=plain_number,
-)
-
-_requests(
-    "running_limit", "--server running", "Limit of running requests, as a flag of the server."
-)
-quantity(
-    *("is_cheapest", "", "Whether it is the cheapest point that is fast enough."),
-    spelt=lambda cheapest: "cheapest" * cheapest,
-)
-
-# --- What is decided -----------------------------------------------------------------------------
-
-quantity("decision", "decision", "Whether to draft: on, off or unclear.")
-SPEEDUP: Final = _gains(
-    *("speedup", "speedup", "Time of the same work without drafts, over that with them."),
-    has_band=True,
-)
-_drafts("tried_draft_len", "tried γ", "Drafts that the decision judges, on or off.")
-TRIED_SPEEDUP: Final = _gains(
-    "tried_speedup", "tried", "Speedup of the drafts that the decision judges.", has_band=True
-)
-quantity(
-    "reason",
-    "reason",
-    "Why there is no speedup: memory, a limit of the server, unsustained, or unknown acceptance.",
-)
-_drafts("enough_drafts", "enough", "Drafts beyond which more bring less than 1 %.")
-quantity(
-    *("gain_per_token", "gain per token", "Speedup for each further token per round."),
-    spelt="{:+.2f}x".format,
-    better="more",
-)
-
-_drafts("worth_measuring", "longer γ", "Drafts beyond the measured depth that may gain more.")
-WORTH_MEASURING_SPEEDUP: Final = _gains(
-    *("worth_measuring_speedup", "longer", "Speedup of the drafts that are worth measuring."),
-    has_band=True,
-)
-quantity(
-    "limited_by", "limited by", "What holds the speedup back most: a target that is missed first."
-)
-for _name, _about in {
-    "memory": "Speedup if as many requests ran with drafts as without.",
-    "verification": "Speedup if a verification took no longer than a plain step.",
-    "drafting": "Speedup if drafting took no time.",
-    "acceptance": "Speedup if every draft were accepted.",
-    "prefill": "Speedup if prompts took no time.",
-}.items():
-    _gains(f"speedup_without_{_name}", f"without {_name}", _about)
-MEETS_TARGETS: Final = quantity(
-    "meets_targets",
-    "in time",
-    "Whether targets are met, as far as bands say, or unclear: at p99 of simulated requests.",
-)
-PLAIN_MEETS_TARGETS: Final = _plain(MEETS_TARGETS)
-
-quantity("solve", "solve", "What is solved for.")
-quantity("wanted_speedup", "wanted", "Speedup that is to be reached.", spelt=_times)
-quantity("answer", "answer", "at, always, never, beyond what was tried, or no room.")
-VALUE: Final = quantity("value", "value", "What is solved for.", spelt=three_digits)
-CEILING: Final = quantity(
-    "ceiling", "at most", "The largest speedup that can be reached.", spelt=_times
-)
-_number("unknown_from", "unknown from", "The least load that was not tried.")
-RUNS: Final = quantity(
-    *("runs", "runs that pay", "First and last of each run of loads that reach the speedup."),
-    spelt=runs_spelt,
-)
-
-# --- Times, throughput, money --------------------------------------------------------------------
-
-TPOT: Final = _waits("tpot_s", "TPOT", "Mean seconds between tokens of an answer.")
-TTFT: Final = _waits("ttft_s", "TTFT", "Mean seconds from sending a request to its first token.")
-TOKENS_PER_S: Final = _throughput(
-    "tokens_per_s", "tok/s", "Output tokens of all requests in a second."
-)
-PRICE: Final = _usd(
-    *("usd_per_million_tokens", "$/Mtok", "US dollars of a million output tokens."),
-    better="less",
-    has_band=True,
-)
-ENERGY: Final = quantity(
-    *("joules_per_million_tokens", "MJ/Mtok", "Joules of a million output tokens."),
-    unit="J",
-    spelt=lambda joules: format_price(joules / MILLION),
-    better="less",
-    has_band=True,
-)
-TOKENS_PER_ROUND: Final = _committed(
-    *("tokens_per_round", "tok/round", "Tokens that a round commits, bonus included."),
-    spelt="{:.2f}".format,
-)
-_spans("near_best", "near best", "Shortest and longest draft within 1 % of the best speedup.")
-_spans("within_band", "within band", "Shortest and longest draft whose band reaches the best one.")
-PLAIN_TPOT: Final = _plain(TPOT)
-PLAIN_TTFT: Final = _plain(TTFT)
-PLAIN_TOKENS_PER_S: Final = _plain(TOKENS_PER_S)
-PLAIN_PRICE: Final = _plain(PRICE)
-USER_TOKENS: Final = _throughput(
-    *("tokens_per_s_per_user", "per user", "Tokens a second of one user after the first."),
-    spelt="{:.1f}".format,
-)
-DEVICE_TOKENS: Final = _throughput(
-    "tokens_per_s_per_device", "per device", "Output tokens of all requests for each device."
-)
-RUNNING: Final = _requests(
-    "running", "running", "Requests that run at a time, on average.", spelt="{:.1f}".format
-)
-_plain(RUNNING)
-_seconds("tpot_limit_s", "may wait", "Seconds that a user may wait for each token.")
-_requests(
-    *("users", "users", "The most requests at once that wait no longer per token than they may."),
-    better="more",
-)
-_answered("largest_stable_rate", "keeps up with", "Requests a second that drafts answer at most.")
-_rates("plain_largest_stable_rate", "without drafts", "The same without drafts.")
-_answered(
-    "largest_rate", "most req/s", "Requests a second of which p99 waits no longer than it may."
-)
-
-# --- What curves and played loads have besides ---------------------------------------------------
-
-for _name, _about in {
-    "step_s": "Seconds of a plain step.",
-    "draft_s": "Seconds of drafting in a round.",
-    "verify_s": "Seconds of the verification in a round.",
-    "round_s": "Seconds of a round.",
-    "wait_s": "Seconds of a prompt alone.",
-    "latency_s": "Seconds from sending a request to its last token.",
-    "queue_s": "Seconds that a request waits for its first pass.",
-    "duration_s": "Seconds from the first request to the last token.",
-    "prefill_s": "Seconds of a prompt on its worker.",
-    "transfer_s": "Seconds of a cache on its link.",
-}.items():
-    _seconds(_name, _name, _about, better="less")
-for _name, _about in {
-    "input_len": "Tokens of a prompt.",
-    "output_len": "Tokens of an answer.",
-    "near_best_shortest": "The shortest draft within 1 % of the best.",
-    "near_best_longest": "The longest draft within 1 % of the best.",
-}.items():
-    _tokens(_name, _name, _about)
-for _name, _about in {
-    "largest_batch_drafting": "The most that run with the best drafts.",
-    "running_drafting": "Sequences that run at a time with the best drafts.",
-    "effective_batch": "Sequences that are decoded at a time, on average.",
-    "decode_batch": "Sequences of a decode worker.",
-}.items():
-    _sequences(_name, _name, _about)
-quantity(
-    *("verify_len", "verified", "Positions that a verification computes for each sequence."),
-    unit="positions",
-    is_count=True,
-)
-quantity("prefix_hit_rate", "hits", "Share of a prompt that is cached.", spelt=plain_number)
-quantity("arrivals_per_s", "req/s in", "Requests that arrive in a second.", unit="requests/s")
-REQUEST_RATE: Final = _answered("requests_per_s", "req/s", "Requests that end in a second.")
-
-# --- Policies, rollouts --------------------------------------------------------------------------
-
-quantity("policy", "policy", "How drafts are chosen.")
-quantity(
-    *("mean_draft_len", "drafts", "Verified drafts of a sequence and round, on average."),
-    unit="tokens",
-    spelt="{:.2f}".format,
-)
-quantity("weight", "weight", "How long a load lasts, of all of them.", is_count=True)
-GAIN: Final = _off(
-    *("gain", "gain", "Tokens a second more than with one draft length for all loads, a share."),
-    better="more",
-)
-_share("gain_error", "±", "Standard error of the gain, of dice.")
-quantity(
-    *("ranges", "drafts", "Ranges of running requests, first and last, with drafts per round."),
-    spelt=ranges_spelt,
-)
-_waits("makespan_s", "makespan", "Seconds from the first prompt to the last token of a job.")
-_requests("most_running", "most running", "The most requests that run at a time.")
-quantity(
-    *("tail_share", "tail", "Share of a makespan after nine tenths of the answers have ended."),
-    spelt="{:.0%}".format,
-    better="less",
-)
-_gains("step_speedup", "step", "Speedup of a training step that waits for its rollout.")
-quantity("step", "step", "Step of a training run, from 1.", is_count=True)
-
-# --- How times spread ----------------------------------------------------------------------------
-
-quantity(
-    *("interval", "seconds", "What is timed: from where to where seconds are counted."),
-    spelt=lambda name: name.replace("_", " "),
-)
-for _name, _about in {
-    "mean": "Mean seconds.",
-    "p50": "Seconds that half of them stay within.",
-    "p95": "Seconds that 95 of 100 stay within.",
-    "p99": "Seconds that 99 of 100 stay within.",
-}.items():
-    _seconds(f"{_name}_s", _name, _about, better="less")
-
-# --- What a device holds -------------------------------------------------------------------------
-
-
-def _signed_bytes(value: float) -> str:
-    return "-" * (value < 0) + format_binary_bytes(abs(value))
-
-
-_bytes = partial(quantity, unit="bytes", spelt=_signed_bytes)
-
-quantity("worker", "worker", "What its workers do: prefill or decode.")
-quantity("workers", "workers", "How many of them there are.", is_count=True)
-_sequences("largest_batch", "most requests", "The most sequences that run at once.", better="more")
-BOUND_BY: Final = quantity("bound_by", "limited by", "What limits how many requests run at once.")
-MEMORY_BYTES: Final = _bytes("memory_bytes", "memory of a device", "Memory of a device.")
-#: Memory of a device, line by line.
-MEMORY: Final = _each(
-    _bytes,
-    ("reserved_bytes", "reserved: activations, graphs, the rest", "Kept from all else."),
-    ("weight_bytes", "weights", "Bytes of the model's weights."),
-    ("vision_weight_bytes", "weights of the vision tower", "Bytes of the vision tower."),
-    ("draft_weight_bytes", "weights of the drafter", "Bytes of what drafts."),
-    ("state_pool_bytes", "pool of recurrent state", "Memory for recurrent state."),
-    ("cache_pool_bytes", "pool of the cache", "Memory for the cache; below 0 it is missing."),
-    ("cache_per_request_bytes", "cache of one request", "Cache that a request takes."),
-    ("state_per_request_bytes", "recurrent state of one request", "State of a request."),
-    ("short_bytes", "short by", "What a batch of one is short of."),
-)
-quantity("cache_limit", "by the cache", "Requests that the cache holds.")
-quantity("state_limit", "by the state", "Requests that the state holds.")
-quantity("windows_limit", "by windows", "Requests that the pool of sliding windows holds.")
-quantity(
-    "prompts_limit", "by prompts", "Requests that the cache holds beside a chunk of each prompt."
-)
-quantity(
-    "drafted_tokens_limit", "by drafted tokens", "Requests whose drafts fill the tokens of a pass."
-)
-
-# --- What an operation takes ---------------------------------------------------------------------
-
-
-_moved = partial(quantity, unit="bytes", spelt=lambda value: format_si(value, "B"))
-_flop = partial(quantity, spelt=partial(format_si, unit=""))
-
-quantity("op", "operation", "Name of the operation.")
-quantity("kind", "kind", "What kind of thing it is.")
-_number("count", "x", "How many there are.")
-_flop("flops", "FLOP", "FLOP; a multiply-add is 2.", unit="FLOP")
-_moved("cache_bytes", "cache", "Bytes of the cache, read and written.")
-_moved("activation_bytes", "activations", "Bytes of activations.")
-_moved("moved_bytes", "bytes", "Bytes of weights, cache and activations.")
-quantity("intensity", "FLOP/B", "FLOP for each byte.", spelt=three_digits)
-quantity("compute_dtype", "in", "Format of the arithmetic.")
-_seconds("compute_s", "computing", "Seconds of the arithmetic alone.")
-_seconds("memory_s", "moving", "Seconds of the bytes alone.")
-quantity("bound", "bound", "What it waits for: compute, memory, or its own name.")
-_seconds("seconds", "time", "Seconds that it takes.")
-_share("share", "share", "Share of the whole.")
-
-# --- Models --------------------------------------------------------------------------------------
-
-
 def counts_spelt(counts: Mapping[str, int]) -> str:
     """Return what there is how often, in words.
 
@@ -710,7 +379,7 @@ def counts_spelt(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
-def _formats_spelt(counts: Mapping[str, int]) -> str:
+def _elements_spelt(counts: Mapping[str, int]) -> str:
     most_first = sorted(counts.items(), key=lambda item: -item[1])
     return ", ".join(f"{format_count(count)} in {name}" for name, count in most_first)
 
@@ -726,171 +395,100 @@ def stored_spelt(amounts: Mapping[str, float]) -> str:
     return ", ".join(f"{format_binary_bytes(one)} in {name}" for name, one in amounts.items())
 
 
-def _tensors_spelt(amounts: Mapping[str, Mapping[str, float]]) -> str:
-    return "; ".join(f"{kind}: {stored_spelt(one)}" for kind, one in amounts.items())
+# --- The register, which is a table of its own: quantities.csv -----------------------------------
 
-
-quantity("name", "name", "What it is asked for as.")
-quantity("notes", "notes", "What to know about it.", spelt="; ".join)
-quantity("family", "family", "Family whose rules it follows.")
-_amounts("params", "params", "Parameters.")
-_amounts("active_params", "active", "Those of a token.")
-WEIGHT_FORMATS: Final = quantity(
-    "weight_formats", "formats", "Elements of matrices by their format.", spelt=_formats_spelt
-)
-quantity("tensor_bytes", "tensors", "Bytes of tensors by their format.", spelt=_tensors_spelt)
-quantity("activation_dtype", "activations in", "Format of activations.")
-quantity("kv_dtype", "cache in", "Format of cached keys and values.")
-_bytes("kv_bytes_per_token", "KV/token", "Cache of a token.")
-_bytes("window_bytes", "windows", "Cache of the full windows of a sequence.")
-quantity("state_dtype", "state in", "Format of recurrent state.")
-_bytes("state_bytes", "state", "Recurrent state of a sequence.")
-_number("layers", "layers", "Layers.")
-LAYER_KINDS: Final = quantity("layer_kinds", "layers", "Layers of each kind.", spelt=counts_spelt)
-quantity("group", "", "sizes, formats, cache or layers.")
-quantity("first", "a", "Of the first.")
-quantity("second", "b", "Of the second.")
-RATIO: Final = quantity("ratio", "b / a", "The second over the first.", spelt="{:.3f}".format)
-
-# --- Training of a drafter -----------------------------------------------------------------------
-
-_amounts("tokens_per_day", "tokens/day", "Output tokens that are served in a day.")
-quantity(
-    *("saved_hours_per_day", "saved h/day", "Device-hours that the drafter saves in a day."),
-    unit="h",
-    spelt=three_digits,
-    better="more",
-)
-_usd(
-    "saved_usd_per_day", "saved $/day", "US dollars that the drafter saves in a day.", better="more"
-)
-_days(
-    *("days_until_paid", "paid after", "Days of serving that save what the training cost."),
-    has_band=True,
-)
-_days(
-    "least_half_life_days",
-    "half-life",
-    "Half-life of the savings below which the training never pays.",
-)
-_amounts(
-    *("tokens_until_paid", "tokens until paid", "Output tokens that save what the training cost."),
-    better="less",
-)
-_amounts(
-    *("requests_until_paid", "requests until paid", "Answers that save what the training cost."),
-    better="less",
-)
-quantity("day", "day", "Days since the drafter is served.", unit="days", spelt=plain_number)
-_gains("times_paid", "saved ÷ cost (paid at 1)", "What is saved, over what the training cost.")
-
-# --- Chips ---------------------------------------------------------------------------------------
-
-_names: Final = ", ".join
-quantity("title", "title", "What its file calls it.")
-#: By the format of the arithmetic.
-PEAKS: Final = {
-    dtype: _flop(f"{dtype}_flops_per_s", dtype, f"Dense FLOP a second in {dtype}.", unit="FLOP/s")
-    for dtype in DTYPE_BYTES
-}
-_bytes("usable_memory_bytes", "usable", "What servers see, where logged.")
-_each(
-    partial(quantity, unit="bytes/s", spelt=partial(format_si, unit="B/s")),
-    ("memory_bytes_per_s", "bandwidth", "Bytes a second of its memory."),
-    ("link_bytes_per_s", "link", "Bytes a second to other devices, each way."),
-    ("scale_out_bytes_per_s", "between nodes", "Bytes a second to other nodes."),
-)
-_number("multiprocessors", "processors", "Multiprocessors.")
-_number("max_devices", "joined", "Devices that one link joins.")
-quantity("board_watts", "power", "Watts of a board.", unit="W", spelt=plain_number)
-quantity("usd_per_hour", "$/h", "Price of an hour.", unit="USD")
-quantity("price_date", "of", "When that was the price.")
-quantity("aliases", "aliases", "Other names.", spelt=_names)
-quantity("engines", "engines", "Engine profiles.", spelt=_names)
-quantity("host", "host", "Whose memory it may also use.")
-
-# --- Measured acceptance -------------------------------------------------------------------------
-
-quantity("task", "task", "What was answered.")
-quantity("temperature", "temperature", "Of sampling.", spelt=plain_number)
-quantity("rule", "rule", "How drafts are accepted.")
-quantity("accuracy", "accuracy", "Of the answers, as measured with drafts.")
-quantity("measurement", "measured", "Acceptance by position, or lengths.")
-SURVIVAL: Final = quantity(
-    *("survival", "survival", "Share of rounds that accept so many drafts at least."),
-    spelt=lambda shares: " ".join(f"{share:.3f}" for share in shares),
-)
-LENGTHS: Final = quantity(
-    *("lengths", "lengths", "Tokens per round by the drafts that they were measured with."),
-    spelt=lambda lengths: ", ".join(f"{one:g} at {drafts}" for drafts, one in lengths.items()),
-)
-quantity("counted", "counted", "What the source prints.")
-_number("n_rounds", "rounds", "Rounds that were counted.")
-SOURCE: Final = quantity("source", "source", "Where it stands.")
-quantity("note", "note", "What to know about it.")
-quantity("profile", "profile", "Name of the measured acceptance.")
-quantity("law", "law", "The law that was fitted.")
-quantity(
-    *("parameters", "parameters", "The numbers of the law."),
-    spelt=lambda numbers: ", ".join(f"{one:.5g}" for one in numbers),
-)
-# Fitted less measured.
-_each(
-    partial(quantity, spelt="{:.4f}".format),
-    ("rms_residual", "rms", "Root of the mean square of what survival is off."),
-    ("worst_residual", "worst", "The most that survival is off."),
-)
-quantity(
-    *("length_residual", "tokens/round off", "What tokens per round are off."),
-    spelt="{:+.3f}".format,
-)
-quantity("spec", "SPEC", "What a SPEC says of it.")
-
-# --- What was measured, beside what was predicted ------------------------------------------------
-
-quantity("quantity", "", "Which figure.")
-quantity("unit", "", "Unit of the figure.")
-quantity("measured", "measured", "What was measured.", spelt=three_digits)
-quantity("predicted", "predicted", "What is predicted.", spelt=three_digits)
-_off("off", "off", "One over the other, less 1.")
-quantity("ideal", "ideal", "What the ideal roofline predicts.", spelt=three_digits)
-_off("ideal_off", "off", "How far that is off.")
-quantity("place", "point", "Where it stands in its file.")
-_number("positions", "positions", "Positions of a timed pass.")
-PASS_ROWS: Final = _number("pass_rows", "rows", "Rows of the pass.")
-_seconds("measured_s", "measured", "Seconds that were measured.")
-_seconds("before_s", "before", "Seconds by the engine that it started from.")
-_off("before_off", "off", "How far these are off.")
-_seconds("after_s", "now", "Seconds by the engine that was measured.")
-TRUST: Final = quantity("trust", "trust", "Order of trust: 1 to 3 calibrate, larger ones do not.")
-POINTS: Final = _number("n", "points", "Points that were scored.")
-#: Errors and shares of scores.
-ERRORS: Final = _each(
-    _share,
-    ("speedup_mean_error", "speedup, mean", "Mean error of speedups of known acceptance."),
-    ("speedup_median_error", "median", "Median error of these speedups."),
-    ("speedup_p90_error", "90%", "Error that nine of ten of them stay below."),
-    ("shape_mean_error", "shape alone", "Mean error of speedups but for a factor per group."),
-    ("trees_mean_error", "trees", "Mean error of drafts that branch."),
-    ("decode_mean_error", "plain, mean", "Mean error of plain throughput."),
-    ("decode_median_error", "median", "Median error of plain throughput."),
-    ("drafting_median_error", "drafting, median", "Median error of drafting alone."),
-    (
-        "verdict_accuracy",
-        "decision right",
-        "Share of speedups whose decision, on or off, is right.",
+#: How values are spelt, by the words of the register. Other words are formats themselves.
+_SPELT: Final[dict[str, Callable[[Any], str]]] = {
+    "": str,
+    "B": partial(format_si, unit="B"),
+    "B/s": partial(format_si, unit="B/s"),
+    "FLOP": partial(format_si, unit=""),
+    "bytes": lambda value: "-" * (value < 0) + format_binary_bytes(abs(value)),
+    "cheapest": lambda is_cheapest: "cheapest" * is_cheapest,
+    "count": format_count,
+    "counts": counts_spelt,
+    "days": lambda days: f"{three_digits(days)} days",
+    "elements": _elements_spelt,
+    "lengths": lambda one: ", ".join(f"{length:g} at {drafts}" for drafts, length in one.items()),
+    "megajoules": lambda joules: format_price(joules / MILLION),
+    "names": ", ".join,
+    "numbers": lambda numbers: ", ".join(f"{one:.5g}" for one in numbers),
+    "plain": plain_number,
+    "price": format_price,
+    "ranges": ranges_spelt,
+    "runs": runs_spelt,
+    "seconds": format_seconds,
+    "sentences": "; ".join,
+    "shares": lambda shares: " ".join(f"{share:.3f}" for share in shares),
+    "signed share": signed_share,
+    "spaced": lambda name: name.replace("_", " "),
+    "span": lambda ends: runs_spelt([ends]),
+    "tensors": lambda kinds: "; ".join(
+        f"{kind}: {stored_spelt(one)}" for kind, one in kinds.items()
     ),
-    ("unclear_share", "unclear", "Share of speedups whose prediction says unclear."),
-    ("regret_mean", "regret", "Throughput lost by taking what is predicted best."),
-    ("band80_coverage", "in 80% band", "Share of speedups within their band."),
-    ("band80_width", "± median", "Median half-width of these bands."),
-    ("tokens_per_s_mean_error", "tok/s, mean", "Mean error of throughput."),
-)
-# Speedups that are compared.
-_each(
-    partial(quantity, spelt=_times),
-    ("measured_speedup", "measured speedup", "Speedup that was measured."),
-    ("predicted_speedup", "predicted", "Speedup that is predicted."),
-    ("ideal_speedup", "ideal", "Speedup by the ideal roofline."),
-)
-quantity("is_right", "decision", "Whether drafts pay as predicted.")
+    "three digits": three_digits,
+}
+
+
+def register(rows: Iterable[Mapping[str, str]]) -> None:
+    """Let all rooms know quantities by their names.
+
+    Parameters
+    ----------
+    rows
+        Fields of `Quantity`, as the columns of the register have them.
+
+    Raises
+    ------
+    ValueError
+        For a name that is taken: a figure is declared once.
+    """
+    for row in rows:
+        known: Any = dict(row)
+        if known["name"] in QUANTITIES:
+            raise ValueError(known["name"])
+        known["spelt"] = _SPELT.get(known["spelt"], known["spelt"].format)
+        known |= {name: bool(known[name]) for name in ("is_count", "has_band")}
+        QUANTITIES[known["name"]] = Quantity(**known)
+
+
+with Path(__file__).with_suffix(".csv").open(encoding="utf-8") as _file:
+    register(csv.DictReader(_file))
+
+DRAFT_LEN: Final = QUANTITIES["draft_len"]
+SPEEDUP: Final = QUANTITIES["speedup"]
+TRIED_SPEEDUP: Final = QUANTITIES["tried_speedup"]
+WORTH_MEASURING_SPEEDUP: Final = QUANTITIES["worth_measuring_speedup"]
+MEETS_TARGETS: Final = QUANTITIES["meets_targets"]
+PLAIN_MEETS_TARGETS: Final = QUANTITIES["plain_meets_targets"]
+VALUE: Final = QUANTITIES["value"]
+CEILING: Final = QUANTITIES["ceiling"]
+RUNS: Final = QUANTITIES["runs"]
+TPOT: Final = QUANTITIES["tpot_s"]
+TTFT: Final = QUANTITIES["ttft_s"]
+TOKENS_PER_S: Final = QUANTITIES["tokens_per_s"]
+PRICE: Final = QUANTITIES["usd_per_million_tokens"]
+ENERGY: Final = QUANTITIES["joules_per_million_tokens"]
+TOKENS_PER_ROUND: Final = QUANTITIES["tokens_per_round"]
+PLAIN_TPOT: Final = QUANTITIES["plain_tpot_s"]
+PLAIN_TTFT: Final = QUANTITIES["plain_ttft_s"]
+PLAIN_TOKENS_PER_S: Final = QUANTITIES["plain_tokens_per_s"]
+PLAIN_PRICE: Final = QUANTITIES["plain_usd_per_million_tokens"]
+USER_TOKENS: Final = QUANTITIES["tokens_per_s_per_user"]
+DEVICE_TOKENS: Final = QUANTITIES["tokens_per_s_per_device"]
+RUNNING: Final = QUANTITIES["running"]
+REQUEST_RATE: Final = QUANTITIES["requests_per_s"]
+GAIN: Final = QUANTITIES["gain"]
+BOUND_BY: Final = QUANTITIES["bound_by"]
+MEMORY_BYTES: Final = QUANTITIES["memory_bytes"]
+WEIGHT_FORMATS: Final = QUANTITIES["weight_formats"]
+LAYER_KINDS: Final = QUANTITIES["layer_kinds"]
+RATIO: Final = QUANTITIES["ratio"]
+SURVIVAL: Final = QUANTITIES["survival"]
+LENGTHS: Final = QUANTITIES["lengths"]
+SOURCE: Final = QUANTITIES["source"]
+PASS_ROWS: Final = QUANTITIES["pass_rows"]
+TRUST: Final = QUANTITIES["trust"]
+POINTS: Final = QUANTITIES["n"]
+#: Errors and shares of scores.
+ERRORS: Final = QUANTITIES

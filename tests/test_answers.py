@@ -21,7 +21,7 @@ from commands import answered
 from schemas import command_of
 from specroof.cli.schema import SCHEMAS
 from specroof.errors import OptionError
-from specroof.quantities import in_cells, quantity
+from specroof.quantities import in_cells, register
 from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
 from specroof.questions.answer import rows_table
 from specroof.questions.hardware import list_hardware, show_hardware
@@ -151,7 +151,7 @@ def test_a_figure_whose_band_says_too_little_stands_beside_notes_only() -> None:
 
 def test_a_figure_is_declared_once_and_rows_have_no_other() -> None:
     with pytest.raises(ValueError, match="tpot_s"):
-        quantity("tpot_s", "TPOT", "Another sentence.")
+        register([{"name": "tpot_s", "title": "TPOT", "about": "Another sentence."}])
     (row,) = specroof.predict(MODEL, CHIP, drafters="ideal").rows
     for name in ("tokens", "speedup_middle", "draft_low"):
         with pytest.raises(AttributeError, match=name):

@@ -184,7 +184,7 @@ class Capacity(ServedAnswer, Charted):
             what = f"with {row.drafter}" if row.drafter else "without drafts"
             fitting.append(f"{row.largest_batch} {what}")
         title = f"{self.title}\nRequests that fit: {', '.join(fitting)}"
-        titles = {name: plot.Fill(q.MEMORY[name].title) for name in fills}
+        titles = {name: plot.Fill(q.QUANTITIES[name].title) for name in fills}
         limit = self.rows[0].memory_bytes / GIBIBYTE, q.MEMORY_BYTES.title
         return {"": plot.plot_bars(bars, titles, title, "Memory of a device (GiB)", limit=limit)}
 

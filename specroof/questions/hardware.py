@@ -18,7 +18,7 @@ from specroof.questions.answer import Noted, rows_table
 from specroof.questions.objects import HardwareLike, hardware_of, name_of
 from specroof.questions.request import Command, Output, question
 from specroof.report.layout import note_lines
-from specroof.units import format_binary_bytes, format_si
+from specroof.units import DTYPE_BYTES, format_binary_bytes, format_si
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ _LISTED: Final = (
 
 def _row(name: str, profile: HardwareProfile) -> ChipRow:
     figures: dict[str, Any] = {
-        f"{dtype}_flops_per_s": profile.peak.flops_per_s.get(dtype) for dtype in q.PEAKS
+        f"{dtype}_flops_per_s": profile.peak.flops_per_s.get(dtype) for dtype in DTYPE_BYTES
     }
     parts = (profile, profile.peak, profile.interconnect, profile.power, profile.price)
     for one in ChipRow.quantities().keys() - figures.keys():
