@@ -7,7 +7,7 @@ two more columns, under its name with ``_low`` and ``_high``.
 
 import csv
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache, partial
 from pathlib import Path
@@ -62,10 +62,6 @@ class Quantity:
     better: Better = ""
     is_count: bool = False
     has_band: bool = False
-
-
-#: Every quantity by its name, in the order of the register; it is read below.
-QUANTITIES: Final[dict[str, Quantity]] = {}
 
 
 def quantity_of(column: str) -> Quantity | None:
@@ -430,30 +426,16 @@ _SPELT: Final[dict[str, Callable[[Any], str]]] = {
 }
 
 
-def register(rows: Iterable[Mapping[str, str]]) -> None:
-    """Let all rooms know quantities by their names.
-
-    Parameters
-    ----------
-    rows
-        Fields of `Quantity`, as the columns of the register have them.
-
-    Raises
-    ------
-    ValueError
-        For a name that is taken: a figure is declared once.
-    """
-    for row in rows:
-        known: Any = dict(row)
-        if known["name"] in QUANTITIES:
-            raise ValueError(known["name"])
-        known["spelt"] = _SPELT.get(known["spelt"], known["spelt"].format)
-        known |= {name: bool(known[name]) for name in ("is_count", "has_band")}
-        QUANTITIES[known["name"]] = Quantity(**known)
+def _of_row(row: dict[str, str]) -> Quantity:
+    """Return a quantity by a row of the register, whose columns are its fields."""
+    known: Any = {**row, "spelt": _SPELT.get(row["spelt"], row["spelt"].format)}
+    known |= {name: bool(row[name]) for name in ("is_count", "has_band")}
+    return Quantity(**known)
 
 
 with Path(__file__).with_suffix(".csv").open(encoding="utf-8") as _file:
-    register(csv.DictReader(_file))
+    #: Every quantity by its name, in the order of the register.
+    QUANTITIES: Final = {row["name"]: _of_row(row) for row in csv.DictReader(_file)}
 
 DRAFT_LEN: Final = QUANTITIES["draft_len"]
 SPEEDUP: Final = QUANTITIES["speedup"]
