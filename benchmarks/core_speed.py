@@ -26,7 +26,7 @@ import numpy as np
 import specroof
 from specroof.outcomes.outcomes import Outcomes
 from specroof.outcomes.rows import point_columns
-from specroof.sweeps.places import table_writer
+from specroof.sweeps.places import FORMATS
 
 side, models = int(sys.argv[1]), json.loads(sys.argv[2])
 STEPS = {
@@ -85,7 +85,7 @@ for name in models:
         curve.best_speedup
         took["best drafts"] = time.process_time() - begun
         begun = time.process_time()
-        with table_writer("parquet", io.BytesIO(), {}) as write:
+        with FORMATS["parquet"](io.BytesIO(), {}) as write:
             for columns in point_columns(Outcomes(curve, None, None)):
                 write(columns)
         took["columns, Parquet"] = time.process_time() - begun
