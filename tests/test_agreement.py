@@ -25,6 +25,7 @@ from specroof import (
     worth,
 )
 from specroof.arrays import Array
+from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import STEADY_NOTE
 from specroof.outcomes.rows import LoadRow
 from specroof.questions.page_loads import BANDS, DECISIONS, FIGURES, PRESETS, QUANTUM
@@ -219,7 +220,7 @@ def same_outcomes(studied: Prediction, alone: Prediction, place: int = 0) -> Non
         np.testing.assert_array_equal(at, there)
     np.testing.assert_array_equal(mine.curve.speedup[:, place], other.curve.speedup[:, 0])
     for name in ("draft_len", "decision", "reason"):
-        at, there = (getattr(one.decided(), name) for one in (mine, other))
+        at, there = (getattr(decided(one), name) for one in (mine, other))
         np.testing.assert_array_equal(at[:, place], there[:, 0])
 
 

@@ -14,7 +14,8 @@ from matplotlib.text import Text
 import specroof
 from commands import answered, run
 from specroof import frontier, predict
-from specroof.questions.frontier import FrontierPoint, pareto
+from specroof.outcomes.choose import pareto
+from specroof.questions.frontier import FrontierPoint
 from specroof.report.layout import on_screen, show_notes
 from specroof.speedup import curve as axes
 from tables import present

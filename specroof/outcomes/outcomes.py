@@ -1,6 +1,6 @@
 """One load, one answer: every question asks here what drafts gain on a server."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Final, cast
@@ -16,7 +16,6 @@ from specroof.errors import Raised, Urgent, refuse, reject
 from specroof.hardware.engine import played_figure
 from specroof.outcomes.case import Case
 from specroof.outcomes.replays import Replays
-from specroof.policies.decision import Choice, Decisions, LoadDecision, decide
 from specroof.serving.capacity import RoomRule, ServerRoom, devices_that_hold
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.played import (
@@ -100,32 +99,6 @@ class Outcomes(ServedCurve):
             for other, one in zip(self.played.deciding, ends, strict=True)
         )
         return middle, least, most
-
-    def decided(self, draft_len: int | None = None) -> Decisions:
-        """Return what to do with the drafter at all contexts and loads: the one decision.
-
-        Parameters
-        ----------
-        draft_len
-            The drafts of every round; the best of each load if None.
-
-        Source
-            `specroof.policies.decision.decide`, over the lengths whose acceptance was measured.
-        """
-        middle, low, high = (
-            within_measured(ends, self.curve.measured_draft_len) for ends in self.deciding
-        )
-        ttft_s = None if self.end_to_end is None else self.end_to_end.ttft_s
-        allowed = None if draft_len is None else self.curve.draft_len == draft_len
-        return decide((middle, low, high), self.unsustained, ttft_s, allowed=allowed)
-
-    def choices(self) -> Iterator[tuple[Choice, LoadDecision]]:
-        """Yield what is `decided` at each context and load, loads innermost."""
-        names = [field.name for field in fields(Choice)]
-        found = self.decided()
-        columns = [getattr(found, name).ravel().tolist() for name in (*names, "decision")]
-        for *choice, decision in zip(*columns, strict=True):
-            yield Choice(*choice), decision
 
     @property
     def speedup_ends(self) -> tuple[Array, Array] | None:

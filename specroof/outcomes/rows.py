@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from specroof import quantities as q
 from specroof.arrays import Array, IntArray, fields_of
+from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes
 from specroof.policies.decision import Decisions, LoadDecision
 from specroof.serving.workload import Load
@@ -92,7 +93,7 @@ def load_arrays(
     found
         What was decided; what the outcomes say themselves if None.
     """
-    curve, found = one.curve, one.decided() if found is None else found
+    curve, found = one.curve, decided(one) if found is None else found
     drafts, tried = found.draft_len, found.tried
     load = load if one.played is None or load.requests else one.played.load
 
@@ -271,7 +272,7 @@ def point_arrays(one: Outcomes, money: Money | None = None) -> dict[str, Any]:
         arrays |= {name: cost for name, cost in costs.items() if cost is not None}
     for name, pair in bands.items():
         arrays |= dict(zip((f"{name}_low", f"{name}_high"), pair, strict=True))
-    is_best = curve.draft_len == one.decided().draft_len[..., None]
+    is_best = curve.draft_len == decided(one).draft_len[..., None]
     room = np.isfinite(curve.running_batch)
     return arrays | {"has_room": room, "is_best": is_best & room[..., :1]}
 

@@ -13,6 +13,7 @@ from specroof.drafters import Drafter
 from specroof.errors import expect_word, refuse, reject
 from specroof.latency.model import position_notes
 from specroof.outcomes.case import Case
+from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes, outcomes, steady_note
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
@@ -310,7 +311,7 @@ def _at_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answ
 
 def _as_it_is(now: Outcomes, draft_len: int | None) -> dict[str, Any]:
     """Return what the drafter gains as it is, by the names of `BreakevenRow`."""
-    found = now.decided()
+    found = decided(now)
     gains, drafts = (each[0, 0] for each in drafting_gain(now.curve, draft_len))
     ends = [float(end[0, 0, drafts]) for end in now.speedup_ends or ()]
     plain_rate, rate = now.stable_rates(draft_len or found.tried.item()) or (None, None)

@@ -12,6 +12,7 @@ from specroof.cost import ForwardPass
 from specroof.errors import OptionError, expect, refuse
 from specroof.latency.pass_seconds import AMOUNTS, OpLatency, PassLatency
 from specroof.outcomes.case import Case, served_case
+from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import outcomes
 from specroof.outcomes.rows import LoadRow, load_fields
 from specroof.outcomes.solve import Solution, Wish, expect_known, solve
@@ -322,7 +323,7 @@ def _explained_round(request: ExplainRequest, drafter_like: DrafterLike) -> Expl
     expect_known(drafter, context)
     case = served_case(deployment, Load([request.batch_size], [context]))
     one = outcomes(case, drafter, max_draft_len=max_draft_len)
-    decision = one.decided(request.draft_len)
+    decision = decided(one, request.draft_len)
     (row,) = (
         LoadRow(**each)
         for each in load_fields(one, case.load, money_of(deployment.setup), decision)

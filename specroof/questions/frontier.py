@@ -1,19 +1,19 @@
 """What can each user and each device get, and what is the cheapest point fast enough?"""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from specroof import quantities as q
-from specroof.arrays import Array, IntArray, fields_of, grouped, number_within, whole_within
+from specroof.arrays import Array, fields_of, grouped, number_within, whole_within
 from specroof.errors import Note, OptionError, Raised, Urgent, refuse
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Setup
 from specroof.outcomes.case import Case
+from specroof.outcomes.choose import pareto
 from specroof.outcomes.rows import OfLoad, known_bands, load_columns, point_arrays
 from specroof.outcomes.solve import largest_load
 from specroof.quantities import NOT_USEFUL, band_cell
@@ -634,52 +634,6 @@ def _unbeaten(found: Prediction, targets: tuple[float, float]) -> Iterator[_Colu
         points = {column: values[:, drafts].T.ravel() for column, values in grid.items()}
         kept = pareto(points, *_RATES)
         yield {column: values[kept] for column, values in points.items()}
-
-
-def pareto(points: Mapping[str, npt.ArrayLike], x: str, y: str) -> IntArray:
-    """Return the points that no other beats in both quantities, from the worst x to the best.
-
-    Parameters
-    ----------
-    points
-        Quantities by their names, each of shape (points,); NaN for points that cannot be.
-    x, y
-        Two of them; which way is better the quantity says.
-
-    Returns
-    -------
-    array
-        The places of these points. Of equal points the first.
-
-    Source
-        Pareto: of points sorted by one quantity, those above all before them in the other.
-
-    Examples
-    --------
-    >>> rates = {"tokens_per_s_per_user": [10, 20, 15], "tokens_per_s_per_device": [300, 100, 90]}
-    >>> pareto(rates, *rates).tolist()  # 15 loses to 20
-    [0, 1]
-    >>> pareto({**rates, "tokens_per_s_per_user": [0.3, 0.1 + 0.2, 0.2]}, *rates).tolist()
-    [0]
-    >>> pareto({name: [1e-14, 2e-14] for name in rates}, *rates).tolist()  # small, not equal
-    [1]
-    """
-    across, up = (
-        _rounded(points[name]) * (-1 if q.QUANTITIES[name].better == "less" else 1)
-        for name in (x, y)
-    )
-    known = np.flatnonzero(np.isfinite(across) & np.isfinite(up))
-    # The best x first; of equals the one of the better y.
-    order = known[np.lexsort((-up[known], -across[known]))]
-    best_before = np.maximum.accumulate(np.append(-np.inf, up[order]))[:-1]
-    return order[up[order] > best_before][::-1]
-
-
-def _rounded(values: npt.ArrayLike) -> Array:
-    """Return values as shares of the largest, of which points differ by more than rounding."""
-    found = np.asarray(values, dtype=np.float64)
-    most = np.abs(found[np.isfinite(found)]).max(initial=0.0)
-    return np.asarray(np.round(found / (most or 1.0), 12))
 
 
 def _can_be_best(steady: Prediction, load: Load) -> Load:

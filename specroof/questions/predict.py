@@ -14,6 +14,7 @@ from specroof.drafters import Drafter
 from specroof.errors import Note, refuse, reject
 from specroof.hardware.engine import CONCURRENCY_ENDS, EngineProfile, played_figure, served_cells
 from specroof.outcomes.case import Case
+from specroof.outcomes.choose import choose
 from specroof.outcomes.outcomes import Outcomes, outcomes
 from specroof.outcomes.rows import (
     LOAD_KEYS,
@@ -142,7 +143,7 @@ class Prediction(ServedAnswer, Charted):
     @cached_property
     def decisions(self) -> tuple[tuple[tuple[Choice, LoadDecision], ...], ...]:
         """What to do with each drafter at each context and load, loads innermost."""
-        return tuple(tuple(one.choices()) for one in self.outcomes)
+        return tuple(tuple(choose(one)) for one in self.outcomes)
 
     @property
     def _chosen(self) -> list[list[int]]:

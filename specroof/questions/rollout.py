@@ -23,6 +23,7 @@ from specroof.drafters.training import UNROLLED_STEPS
 from specroof.errors import MeasurementError, refuse, reject
 from specroof.latency.setup import Deployment, Setup
 from specroof.outcomes.case import Case
+from specroof.outcomes.choose import decided
 from specroof.outcomes.outcomes import Outcomes, simulated_note
 from specroof.outcomes.rows import LoadRow, bands_around, costs_of, known_bands, load_fields
 from specroof.policies.decision import decide
@@ -659,7 +660,7 @@ def _drafter_rollout(
         message = f"{job.deployment.model.name} leaves no room for a request on {where}"
         reject(message, "more devices")
     policies = _policies(job, drafter, one)
-    kept = int(one.decided().draft_len[0, 0])
+    kept = int(decided(one).draft_len[0, 0])
     drifted = dict[float, RolloutStep]()
     for length, accepted in dict(drift).items():
         then = job.predicted([replace(drafter, acceptance=accepted)], *[kept] * (kept > 0))
@@ -701,7 +702,7 @@ def _retraining(
 
 def _step(one: Outcomes, kept: int, length: float, share: float | None) -> RolloutStep:
     """Return the first step of a training run that has this acceptance length."""
-    best = int(one.decided().draft_len[0, 0])
+    best = int(decided(one).draft_len[0, 0])
     ends = one.speedup_ends or ()
     gains = {"speedup": kept, "best_speedup": best}
     gained = {name: float(one.curve.speedup[0, 0, k]) for name, k in gains.items()}
@@ -761,7 +762,7 @@ def _policies(job: _Job, drafter: Drafter, one: Outcomes) -> tuple[RolloutRow, .
         runs = zip(servers, requests, strict=True)
         return joined([server.play(share, drafts) for server, share in runs])
 
-    best, plain = int(one.decided().draft_len[0, 0]), play(0)
+    best, plain = int(decided(one).draft_len[0, 0]), play(0)
     off = _row(job, one, plain, 0, policy="off", drafter="", decision=None)
     row = partial(_row, job, one, plain=off)
     fixed = row(play(best) if best else plain, best, policy="fixed")
