@@ -170,7 +170,7 @@ def test_rounds_that_did_not_draft_are_predicted_as_plain_steps(saved: Any, ende
 
 def test_a_server_of_llama_cpp_is_read(saved: Any) -> None:
     # One request at a time, 100 ms for 4 tokens; then 10 tokens a second without drafts.
-    def answer(server: str) -> Diagnosis:
+    def answer(server: str, drafter: str = "mtp") -> Diagnosis:
         shown, counted = rows("values", "llama_cpp_metrics")[server]
 
         def page(seconds: float) -> str:
@@ -178,7 +178,7 @@ def test_a_server_of_llama_cpp_is_read(saved: Any) -> None:
             return "".join(f"llamacpp:{name} {value}\n" for name, value in values.items())
 
         return doctor(
-            "Qwen/Qwen3.6-27B", "rtx-4090", pages=saved(page(100), page(160)), drafter="mtp",
+            "Qwen/Qwen3.6-27B", "rtx-4090", pages=saved(page(100), page(160)), drafter=drafter,
             options={"weight_dtype": "q4_k_m"}, wait_s=60.0, context_len=2000,
         )  # fmt: skip
 
@@ -189,6 +189,9 @@ def test_a_server_of_llama_cpp_is_read(saved: Any) -> None:
     assert seen.survival == pytest.approx((0.9, 0.75, 0.6, 0.45, 0.3))
     assert found.setup.engine.name.startswith("llama.cpp")
     assert [row.predicted is not None for row in found.rows] == [False, True, True]
+    kept = answer("drafts", "mtp,p-min=0.75").flags  # what a SPEC says of a server is not lost
+    assert kept is not None
+    assert "--spec-draft-p-min 0.75" in kept.text
     plain = answer("plain").observed
     assert (plain.speculates, plain.round_s) == (False, 0.1)
 

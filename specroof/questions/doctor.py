@@ -59,7 +59,7 @@ from specroof.questions.objects import (
 )
 from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import Command, DeploymentRequest, question
-from specroof.questions.speculation import can_follow_load, speculation_of
+from specroof.questions.speculation import can_follow_load
 from specroof.reading.metrics_text import parse_metrics
 from specroof.reading.yaml_text import shown
 from specroof.report.layout import figure, format_table
@@ -618,7 +618,7 @@ def doctor(request: DoctorRequest) -> Diagnosis:
         case = _case(replace(served, server=settings), drafter, counts)
         prediction = prediction_of(case)
     change = None if prediction is None else change_of(case, prediction)
-    flags, unknown = _flags(case, change, request.draft_model, limit)
+    flags, unknown = _flags(served, case, change, limit)
     answers = answers_of(case)
     of_case = [*_case_notes(case, facts, limit)]
     if prediction is not None:
@@ -802,10 +802,7 @@ def _law_notes(case: ServedCase, change: Change | None) -> Iterator[str]:
 
 
 def _flags(
-    case: ServedCase,
-    change: Change | None,
-    draft_model: str | None,
-    limit: tuple[int, int] | None,
+    request: DoctorRequest, case: ServedCase, change: Change | None, limit: tuple[int, int] | None
 ) -> tuple[Launch | None, list[str]]:
     """Return the flags of the schedule, and why there are none where no flag is known."""
     if change is None or case.drafter is None or is_tree(case.drafter):
@@ -816,14 +813,11 @@ def _flags(
     raised = None if limit is None or case.counts.speculates else limit[1]
     setup = case.served.setup
     try:
-        plan = speculation_of(
+        plan = request.speculation(
             case.drafter,
-            case.served.model,
             change.schedule,
-            draft_model,
+            request.draft_model,
             settings=ServerSettings(running=raised),
-            data_parallel=setup.placement.attention_data_parallel,
-            pipeline_parallel=setup.placement.pipeline_parallel,
             capability=setup.hardware.compute_capability,
         )
         flags = launch(plan, release_in(setup, case.counts.framework))
