@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 import specroof
+from source_trees import nodes
 from tables import rows
 
 ROOT: Final = Path(__file__).parents[1]
@@ -18,14 +19,13 @@ STOPPERS: Final[list[str]] = rows("values", "stopping_words")
 
 def literals(path: Path) -> Iterator[str]:
     """Yield the texts of a module that are no docstrings; what is put into them is ``{}``."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.JoinedStr):
             yield "".join(
                 str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values
