@@ -681,11 +681,9 @@ THREE: dict[str, Any] = {"batches": (1, 8, 64), "contexts": (2048,)}
     ("model", "chip", "engine", "grid", "draws", "mean", "share", "most"),
     [
         # Where the profile holds, noise hardly moves any prediction.
-        (MODEL, B200, FITTED, PLAIN_12, 2, 0.01, 1, 0.05),
         (MODEL, B200, FITTED, BOTH_16, 2, 0.01, 1, 0.05),
         (MIXTURE, B200, FITTED, PLAIN_12, 2, 0.01, 1, 0.05),
         # On another machine it seldom moves more: four to six figures from so many points.
-        (MODEL, B200, FASTER, PLAIN_12, 3, 0.02, 0.95, 0.05),
         (MODEL, B200, FASTER, BOTH_16, 2, 0.02, 0.95, 0.05),
         # Three noisy points can hardly show that the machine is not that of the profile, which is
         # 10% off here: what they leave is no worse than their noise.
