@@ -19,7 +19,7 @@ from tables import rows
 #: What advice is drawn of.
 DRAWN = rows("drawn_set_ups", "advice")
 #: Draws; SPECROOF_DRAWS=300 draws more.
-DRAWS = int(os.environ.get("SPECROOF_DRAWS", "16"))
+DRAWS = int(os.environ.get("SPECROOF_DRAWS", "12"))
 
 
 def drawn(seed: int) -> Advice:
