@@ -468,9 +468,4 @@ LAYER_KINDS: Final = QUANTITIES["layer_kinds"]
 RATIO: Final = QUANTITIES["ratio"]
 SURVIVAL: Final = QUANTITIES["survival"]
 LENGTHS: Final = QUANTITIES["lengths"]
-SOURCE: Final = QUANTITIES["source"]
 PASS_ROWS: Final = QUANTITIES["pass_rows"]
-TRUST: Final = QUANTITIES["trust"]
-POINTS: Final = QUANTITIES["n"]
-#: Errors and shares of scores.
-ERRORS: Final = QUANTITIES

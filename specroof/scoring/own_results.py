@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 
-from specroof import quantities as q
 from specroof.arrays import grouped
 from specroof.drafters import Drafter
 from specroof.engines import Residual, ideal_rates, predicted_tokens_per_s
@@ -51,7 +49,7 @@ class OwnErrors(Errors):
         Of throughput, with and without drafts; None over no results.
     """
 
-    tokens_per_s_mean_error: Annotated[float | None, q.ERRORS["tokens_per_s_mean_error"]]
+    tokens_per_s_mean_error: float | None
 
 
 @dataclass(frozen=True, slots=True)

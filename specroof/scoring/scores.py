@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 
@@ -290,22 +290,22 @@ class Errors(q.Row):
         Median half-width of those bands, as a share of the prediction.
     """
 
-    source: Annotated[str, q.SOURCE]
-    trust: Annotated[int | None, q.TRUST]
-    n: Annotated[int, q.POINTS]
-    speedup_mean_error: Annotated[float | None, q.ERRORS["speedup_mean_error"]]
-    speedup_median_error: Annotated[float | None, q.ERRORS["speedup_median_error"]]
-    speedup_p90_error: Annotated[float | None, q.ERRORS["speedup_p90_error"]]
-    shape_mean_error: Annotated[float | None, q.ERRORS["shape_mean_error"]]
-    trees_mean_error: Annotated[float | None, q.ERRORS["trees_mean_error"]]
-    decode_mean_error: Annotated[float | None, q.ERRORS["decode_mean_error"]]
-    decode_median_error: Annotated[float | None, q.ERRORS["decode_median_error"]]
-    drafting_median_error: Annotated[float | None, q.ERRORS["drafting_median_error"]]
-    verdict_accuracy: Annotated[float | None, q.ERRORS["verdict_accuracy"]]
-    unclear_share: Annotated[float | None, q.ERRORS["unclear_share"]]
-    regret_mean: Annotated[float | None, q.ERRORS["regret_mean"]]
-    band80_coverage: Annotated[float | None, q.ERRORS["band80_coverage"]]
-    band80_width: Annotated[float | None, q.ERRORS["band80_width"]]
+    source: str
+    trust: int | None
+    n: int
+    speedup_mean_error: float | None
+    speedup_median_error: float | None
+    speedup_p90_error: float | None
+    shape_mean_error: float | None
+    trees_mean_error: float | None
+    decode_mean_error: float | None
+    decode_median_error: float | None
+    drafting_median_error: float | None
+    verdict_accuracy: float | None
+    unclear_share: float | None
+    regret_mean: float | None
+    band80_coverage: float | None
+    band80_width: float | None
 
     @property
     def figures(self) -> dict[str, float | None]:
