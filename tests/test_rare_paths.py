@@ -266,15 +266,6 @@ def test_more_values_than_any_grid_holds_are_not_listed() -> None:
     assert as_list(many) == [many]
 
 
-def test_a_drafter_of_unknown_size_takes_no_memory_and_says_so() -> None:
-    spec = "autoregressive,accept=0.5,cost=0.1"
-    found = specroof.capacity(QWEN, "h100", context_len=1000, drafters=spec)
-    plain, drafting = found.rows
-    assert plain.weight_bytes == drafting.weight_bytes
-    assert drafting.draft_weight_bytes is None
-    assert any("its size is unknown" in note for note in found.notes)
-
-
 def test_a_head_of_plain_attention_on_latent_attention_names_its_flag() -> None:
     asked: dict[str, Any] = {
         "drafters": EAGLE,
