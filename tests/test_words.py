@@ -36,7 +36,9 @@ def literals(path: Path) -> Iterator[str]:
 
 def stopping(text: str) -> list[str]:
     line = " ".join(text.split())
-    return [found[0] for words in STOPPERS if (found := re.search(words, line))]
+    # One word alone, as a key is, is no sentence.
+    searched = STOPPERS if " " in line else ()
+    return [found[0] for words in searched if (found := re.search(words, line))]
 
 
 MODULES = [PACKAGE, *(path for path in PACKAGE.iterdir() if (path / "__init__.py").exists())]
