@@ -466,8 +466,11 @@ def test_the_largest_rate_meets_its_targets_and_no_higher_one_does() -> None:
     # A hundredth of the least rate is the least that is looked at.
     assert largest_load(server, replace(load, rate=[4e4, 5e4]), [0, 1, 2], targets) is None
     # What was looked at is no better the second time.
-    alone = largest_load(server, load, [found[1]], targets)
+    alone = present(largest_load(server, load, [found[1]], targets))
     assert largest_load(server, load, [found[1]] * 2, targets) == alone
+    # A range that ends before the next rate that is looked at ends no search early.
+    just = replace(load, rate=[0.37, 1.0099 * alone[0]])
+    assert largest_load(server, just, [found[1]], targets) == alone
     # Of one rate it is that one, or none.
     assert largest_load(server, replace(load, rate=[found[0]]), [found[1]], targets) == found
     assert largest_load(server, load, [0, 1, 2], (1e-6, 1.0)) is None

@@ -311,7 +311,7 @@ def test_acceptance_of_several_results_is_that_of_all_their_rounds() -> None:
         *rows("refusals", "without_acceptance"),
         *((text_of(file), tool) for file, tool in rows("refusals", "files_without_acceptance")),
         (json.dumps(VLLM), "a benchmark result without acceptance by position"),
-        (json.dumps([VLLM, OTHER]), "a benchmark result without acceptance by position"),
+        (json.dumps([{"run": 1}, VLLM]), "a benchmark result without acceptance by position"),
     ],
 )
 def test_a_file_without_acceptance_is_refused_by_its_tool(text: str, tool: str) -> None:

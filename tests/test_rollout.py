@@ -273,6 +273,7 @@ def test_a_drafter_without_acceptance_begins_with_the_first_step() -> None:
     [
         ("lognormal", 4000.0, 0, 4000),
         ("lognormal", 1000.0, 1000, 1000),  # all alike
+        ("lognormal", 12_000.0, 0, 12_000),  # of 14.9 times the mean at most
         ("pareto", 5.0, 800, 800 * 100**0.2),  # P(L > x) = (800 / x) ** 5 = 0.01
     ],
 )
