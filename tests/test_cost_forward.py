@@ -41,7 +41,7 @@ from specroof.cost.forward import kv_cache_bytes
 from specroof.errors import OptionError
 from specroof.parsers import parse_config
 from specroof.units import DTYPE_BYTES
-from strategies import architectures, formats, forward_pass, of_cores, passes
+from strategies import architectures, formats, forward_pass, kept, of_cores, passes
 
 
 def model_of(name: str, *blocks: Block, count: int = 1) -> Architecture:
@@ -295,6 +295,7 @@ def test_parts_divide_like_their_operations() -> None:
     assert [float(part.sequence_bytes) for part in parts[-2:]] == [2048, 1_097_728]
     assert kv_cache_bytes(of_cores(FULL), 1, narrow) == 2048
     assert state_bytes(of_cores(DELTA), narrow) == 1_097_728
+    assert np.all(kept(Experts(4, 2, 8, 8), 9).cache_bytes == 0)
     experts = Layer((Block("feed_forward", (), Experts(4, 2, 8, 8)),))
     moe = replace(of_cores(), layers=(experts,))
     assert shards(moe) == [(4 * 3 * 64 * 2, 0, TENSOR), *vocabulary]

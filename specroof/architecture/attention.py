@@ -65,8 +65,6 @@ class HeadsAttention(SoftmaxAttention):
         4096.0
         """
         held = np.minimum(context_len, self.window_len) if self.window_len else context_len
-        if self.cache_kind == "nothing":
-            held = 0.0 * held
         return Kept(cache_only(self.n_kv_heads), held * kv_token_bytes(self, dtypes.kv_dtype))
 
 

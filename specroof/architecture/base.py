@@ -853,7 +853,7 @@ class Core(ABC):
 
     @abstractmethod
     def kept(self, context_len: Array, dtypes: CacheDtypes) -> Kept:
-        """Return what it keeps of a sequence of `context_len` tokens."""
+        """Return what it keeps of a sequence of `context_len` tokens; asked of those that do."""
 
 
 class SoftmaxAttention(Core):
