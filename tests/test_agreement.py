@@ -202,7 +202,7 @@ def test_no_question_has_drafts_that_the_named_server_refuses_of_the_model() -> 
 JOB: Final = {"input_len": [600.0] * 40, "output_len": [100.0] * 30 + [900.0] * 10}
 
 
-@pytest.mark.parametrize("seed", range(DRAWS))
+@pytest.mark.parametrize("seed", range(0, DRAWS, 2))
 def test_a_job_and_a_trace_have_the_same_figures(seed: int) -> None:
     draw = on_one_server(seed)
     arrivals = {"arrival_s": (np.arange(40) / random.Random(seed).choice([2, 20])).tolist()}
