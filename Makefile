@@ -29,9 +29,8 @@ COMPILED := -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX="$(CURDIR)/$(PYCACHE)
 # `import specroof` finds the installed wheel or nothing; tests/conftest.py refuses anything else.
 TEST_ENVIRONMENT := env -u PYTHONPATH -u PYTHONHOME $(COMPILED) SPECROOF_TEST_WHEEL=1 HYPOTHESIS_PROFILE=ci
 PYTEST_FLAGS := -c pyproject.toml --rootdir . -p no:cacheprovider
-# One more than there are cores, as some wait for a browser or a kernel. PYTEST_WORKERS=0 runs them
-# one after another, in one process.
-PYTEST_WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN) && echo $$((cores + 1)) || echo auto)
+# PYTEST_WORKERS=0 runs them one after another, in one process.
+PYTEST_WORKERS := auto
 PARALLEL := -n $(PYTEST_WORKERS) --maxprocesses 8 --dist worksteal
 # What is edited, without building a wheel of it.
 CHECKOUT_PYTHON = env -u PYTHONHOME $(COMPILED) PYTHONPATH="$(CURDIR)" $(TEST_ENV)/bin/python
