@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from specroof.units import (
     MILLION,
@@ -83,13 +83,16 @@ def quantity_of(column: str) -> Quantity | None:
     return QUANTITIES[name]
 
 
+#: What the type of a field is annotated with that a row has besides its columns.
+NO_COLUMN: Final = "no column"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of an answer: every field that has the name of a `Quantity` is a column.
+    """A row of an answer: every field is a column, of the `Quantity` that has its name.
 
-    Another field is one, too, where its type is annotated with a quantity; one that is annotated
-    with anything else is none, whatever its name. A field that is `None` in all rows of an answer
-    is no column, where its type allows that.
+    Or of the one that its type is annotated with; with `NO_COLUMN` it is none. A field that is
+    `None` in all rows of an answer is no column, where its type allows that.
 
     Parameters
     ----------
@@ -106,18 +109,22 @@ class Row:
     ({'speedup': 1.5, 'speedup_low': 1.2, 'speedup_high': 1.9}, 1.2)
     """
 
-    bands: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    bands: Annotated[Mapping[str, tuple[float, float]], NO_COLUMN] = field(default_factory=dict)
 
     @classmethod
     @cache
     def quantities(cls) -> Mapping[str, Quantity]:
-        """Return the quantities of a row by the names of their fields."""
-        hints, known = get_type_hints(cls, include_extras=True), dict[str, Quantity]()
-        for name in (one.name for one in fields(cls)):
-            told = getattr(hints[name], "__metadata__", (QUANTITIES.get(name),))[0]
-            if isinstance(told, Quantity):
-                known[name] = told
-        return MappingProxyType(known)
+        """Return the quantities of a row by the names of their fields.
+
+        Raises
+        ------
+        KeyError
+            For a field of which the register knows nothing.
+        """
+        hints = get_type_hints(cls, include_extras=True)
+        said = {one.name: getattr(hints[one.name], "__metadata__", ()) for one in fields(cls)}
+        told = {name: words[0] if words else QUANTITIES[name] for name, words in said.items()}
+        return MappingProxyType({name: one for name, one in told.items() if one != NO_COLUMN})
 
     @classmethod
     @cache

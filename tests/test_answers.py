@@ -6,7 +6,7 @@ import json
 import pickle
 import re
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from commands import answered
 from schemas import command_of
 from specroof.cli.schema import SCHEMAS
 from specroof.errors import OptionError
-from specroof.quantities import QUANTITIES, in_cells
+from specroof.quantities import QUANTITIES, Row, in_cells
 from specroof.questions.acceptance import find_profiles, fit_profiles, show_profiles
 from specroof.questions.answer import rows_table
 from specroof.questions.hardware import list_hardware, show_hardware
@@ -152,6 +152,13 @@ def test_a_figure_whose_band_says_too_little_stands_beside_notes_only() -> None:
 def test_a_figure_is_declared_once_and_rows_have_no_other() -> None:
     register = Path(specroof.__file__).with_name("quantities.csv").read_text(encoding="utf-8")
     assert len(register.splitlines()) == 1 + len(QUANTITIES)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Misspelt(Row):
+        speedpu: float
+
+    with pytest.raises(KeyError, match="speedpu"):
+        Misspelt.column_names()
     (row,) = specroof.predict(MODEL, CHIP, drafters="ideal").rows
     for name in ("tokens", "speedup_middle", "draft_low"):
         with pytest.raises(AttributeError, match=name):

@@ -1,7 +1,7 @@
 """The tables of published measurements that come with the package."""
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -193,16 +193,18 @@ def _rows(text: str, file: str, kinds: Mapping[str, Any]) -> Iterator[tuple[str,
     lines = text.splitlines()
     first = sum(line.startswith("#") for line in lines)
     table = csv.DictReader(lines[first:])
+    read = {name: _reader(kinds[name]) for name in table.fieldnames or ()}
     for cells in table:
-        values = {name: _value(kinds[name], cell) for name, cell in cells.items() if cell}
+        values = {name: read[name](cell) for name, cell in cells.items() if cell}
         yield f"{file}:{first + table.line_num}", values
 
 
-def _value(kind: Any, cell: str) -> Any:
+def _reader(kind: Any) -> Callable[[str], Any]:
+    """Return what makes a value of a type of the text of a cell."""
     kinds = {kind, *get_args(kind)}
     if bool in kinds:
-        return cell == "yes"
-    return next((read(cell) for read in (int, float) if read in kinds), cell)
+        return "yes".__eq__
+    return next((number for number in (int, float) if number in kinds), str)
 
 
 def _files(*folders: str) -> Iterator[tuple[str, str]]:

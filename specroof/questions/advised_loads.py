@@ -211,12 +211,12 @@ class AdvisedRow(LoadRow):
     speedup_without_prefill: float | None = None
     worth_measuring: int | None = None
     worth_measuring_speedup: float | None = None
-    point: RoundBreakdown | None = None
-    default: LoadRow | None = None
-    own: dict[int, float] = field(default_factory=dict)
-    place: Annotated[int, "no column"] = 0
-    is_open: bool = False
-    keeps_up: bool = True
+    point: Annotated[RoundBreakdown | None, q.NO_COLUMN] = None
+    default: Annotated[LoadRow | None, q.NO_COLUMN] = None
+    own: Annotated[dict[int, float], q.NO_COLUMN] = field(default_factory=dict)
+    place: Annotated[int, q.NO_COLUMN] = 0
+    is_open: Annotated[bool, q.NO_COLUMN] = False
+    keeps_up: Annotated[bool, q.NO_COLUMN] = True
 
     @property
     def at_once(self) -> float:

@@ -131,7 +131,7 @@ class BreakevenRow(OfLoad):
     reason: str | None = None
     largest_stable_rate: float | None = None
     plain_largest_stable_rate: float | None = None
-    room_ends: bool = False
+    room_ends: Annotated[bool, q.NO_COLUMN] = False
 
 
 @dataclass(frozen=True, repr=False, eq=False)

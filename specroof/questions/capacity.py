@@ -116,7 +116,7 @@ class CapacityRow(q.Row):
     prompts_limit: float | None = None
     drafted_tokens_limit: float | None = None
     running_limit: float
-    served: ServedRoom = field(repr=False)
+    served: Annotated[ServedRoom, q.NO_COLUMN] = field(repr=False)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

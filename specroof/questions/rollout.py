@@ -330,7 +330,7 @@ class RolloutRow(LoadRow):
     most_running: int
     tail_share: float
     step_speedup: float | None = None
-    played: Played
+    played: Annotated[Played, q.NO_COLUMN]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -739,7 +739,7 @@ def steady_rounds(
         place += 1
 
 
-@lru_cache(maxsize=64)  # a search plays the same requests at many loads
+@lru_cache(maxsize=32)  # a search plays the same requests at many loads
 def _drawn_rounds(tokens_of_each: bytes, survival: tuple[float, ...], seed: int) -> Array:
     r"""Return how many rounds it takes each request to commit its tokens.
 
