@@ -29,6 +29,7 @@ from specroof.hardware.profile import Interconnect
 from specroof.latency.model import Work, micro_batches, model_latency, model_work, setup_notes
 from specroof.latency.pass_seconds import PassLatency, Pipeline, pass_time, staged
 from specroof.latency.setup import (
+    Deployment,
     Setup,
     check_placement,
     device_bytes,
@@ -38,6 +39,7 @@ from specroof.latency.setup import (
 from specroof.questions.advise import hosts_of
 from specroof.serving.capacity import expect_spreads
 from specroof.serving.launch import Speculation, launch, server_command
+from specroof.serving.prefills import piece_pass, request_s
 from specroof.serving.workload import prefill_pass
 from strategies import device
 from tables import present, rows
@@ -167,18 +169,25 @@ def test_prompts_fill_the_pipeline_and_leave_it() -> None:
     engine = EngineProfile(name="e", pass_overhead_s=1.0)
     found = staged(latency, Pipeline(1 / 3, 4, fills=True), engine)
     assert float(found.total_s) == 7 + 3 * 3
-    # 1200 tokens in three chunks, each of which has 400 before it on average; 2 tokens in two.
-    setup = setup_of(Placement(1, pipeline_parallel=3))
-    for tokens, chunks in ((1200, 3), (2, 2), (1, 1)):
-        prompt = ForwardPass(1, tokens, 0, head_len=1, settled=True)
-        work = model_work(TOY, setup, prompt)
-        assert work.pipeline is not None
-        assert float(np.asarray(work.pipeline.micro_batches)) == chunks
-        assert work.pipeline.fills
-        piece = ForwardPass(1, tokens / chunks, (tokens - tokens / chunks) / 2, 1, settled=True)
-        alone = pass_of(Placement(1), piece)
-        staged_pass = pass_of(Placement(1, pipeline_parallel=3), prompt)
-        assert float(staged_pass.work_s) == pytest.approx(float(alone.work_s), rel=1e-12)
+    # A pass of prompts goes through all stages whole (vllm v1/core/sched/scheduler.py: it has the
+    # budget's tokens, whatever the stages), and the next one enters when the first stage is free.
+    prompt = ForwardPass(1, 1200, 0, head_len=1, settled=True)
+    staged_pass = pass_of(Placement(1, pipeline_parallel=3), prompt)
+    assert float(staged_pass.work_s) == pytest.approx(float(pass_of(Placement(1), prompt).work_s))
+    stage_s = float(staged_pass.total_s - staged_pass.filling_s)
+    assert stage_s == pytest.approx(float(staged_pass.stage_s))
+    assert pass_of(Placement(1), prompt).filling_s == 0
+    # Played on stages: four chunks of a prompt, one behind the other, as one stage after another.
+    ends = [0.0] * 3
+    for _ in range(4):
+        for stage in range(3):
+            ends[stage] = max(ends[stage], ends[stage - 1] if stage else 0.0) + 1.0
+    served = Deployment(TOY, setup_of(Placement(1, pipeline_parallel=3)))
+    alone = prefill_pass(4800)
+    piece = pass_of(Placement(1, pipeline_parallel=3), piece_pass(4800, 0, 4, 1))
+    first_s, last_s = float(piece.stage_s), float(piece.total_s)
+    assert ends[-1] == 3 + 3 * 1
+    assert float(request_s(served, alone, 1200)) == pytest.approx(last_s + 3 * first_s)
 
 
 @pytest.mark.parametrize(("model", "hidden"), rows("values", "stage_bytes"))

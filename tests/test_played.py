@@ -429,6 +429,18 @@ def test_a_prompt_leaves_a_pipeline_after_the_next_pass_has_entered() -> None:
     assert [*two.first_s, *two.end_s] == [3.0, 6.0, 6.0, 7.0]
 
 
+@pytest.mark.parametrize("rules", [SHARES, STOPS])
+def test_prompts_follow_one_another_through_a_pipeline(rules: PrefillRules) -> None:
+    # Three stages of 1 s: the n-th prompt is through after n + 2, and no decoding is needed.
+    filling = Grid([1.0, 2.0], [0.0, 1.0], np.full((2, 2), 2.0))
+    prices = replace(flat_prices(prompt_s=3.0), filling_s=filling)
+    one_by_one = trace([0] * 4, [rules.chunk] * 4, [1] * 4)
+    assert play(prices, one_by_one, rules, 4).first_s.tolist() == [3.0, 4.0, 5.0, 6.0]
+    # So are the chunks of one prompt.
+    (whole,) = play(prices, trace([0], [4 * rules.chunk], [1]), rules, 4).first_s
+    assert whole == 6.0
+
+
 def test_lengths_are_drawn_evenly_and_by_the_seed() -> None:
     requests = closed_loop(
         Workload(1000, 100, prefix_hit_rate=0.5), 400, length_range=(0.8, 1.0), seed=1

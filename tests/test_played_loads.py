@@ -162,12 +162,13 @@ def test_prompts_fill_a_pipeline_that_decodes_no_second_time() -> None:
 def test_clients_of_a_pipeline_are_back_when_they_are_answered(
     engine: str, chip: str, stages: int
 ) -> None:
-    # Little 1961: requests/s times the seconds of each are the clients.
+    # Little 1961: requests/s times the seconds of each are the clients, but that in the end each
+    # idles for half a request of its 40, on average.
     asked: dict[str, Any] = {"input_len": 2000, "output_len": 100, "requests": 640}
     asked |= {"engine": engine, "pp": stages, "concurrency": 16, "drafters": "ngram,accept=0.5"}
     (row,) = predict("Qwen/Qwen3-8B", chip, **asked).rows
     request_s = (row.plain_ttft_s or math.nan) + 99 * row.plain_tpot_s
-    assert row.plain_tokens_per_s / 100 * request_s == pytest.approx(16, rel=0.002)
+    assert row.plain_tokens_per_s / 100 * request_s == pytest.approx(16, rel=1 / 80)
 
 
 def test_releases_that_guess_lengths_run_more_at_once() -> None:

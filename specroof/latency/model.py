@@ -928,14 +928,18 @@ def _staged_work(
 ) -> PassWork:
     """Return what one micro-batch of a pass does in all stages, with what they send one another.
 
-    Prompts are cut along their tokens, as servers chunk them, and decoding by sequences.
+    Decoding is cut by sequences. A pass of prompts goes through the stages whole, as it is cut into
+    chunks whatever the stages, and the next one follows it: `PassLatency.filling_s`. Where stages
+    take turns, and beside decoding, which they keep busy together, it is cut along its tokens.
 
     Counts
         hidden states and the residual beside them, two tensors; llama.cpp's one has four bytes.
     Source
-        vLLM 0.33.0 ``model_executor/models/llama.py``, ``make_empty_intermediate_tensors``; SGLang
-        0.5.23 ``models/llama.py``, ``PPProxyTensors``; llama.cpp ``src/llama-context.cpp``,
-        ``pipeline_parallel``.
+        vLLM 0.33.0 ``model_executor/models/llama.py``, ``make_empty_intermediate_tensors``, and
+        ``v1/core/sched/scheduler.py``, ``schedule``: the next chunk of a prompt is scheduled while
+        the one before it is in the stages; SGLang 0.5.23 ``models/llama.py``, ``PPProxyTensors``,
+        and ``managers/scheduler_pp_mixin.py``, ``event_loop_pp``; llama.cpp
+        ``src/llama-context.cpp``, ``pipeline_parallel``.
     """
     placement = setup.placement
     stages = placement.pipeline_parallel
@@ -946,6 +950,8 @@ def _staged_work(
     elif setup.release.stages_take_turns:
         tokens = sum(prompt.tokens for prompt in ([forward] if forward.settled else prompts))
         count = np.clip(tokens / setup.release.part_tokens, 1.0, stages)
+    elif forward.settled:
+        count = 1.0
     if forward.settled:
         whole_len, forward = forward.query_len, _chunk(forward, count)
         count = whole_len / forward.query_len

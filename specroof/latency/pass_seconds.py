@@ -636,9 +636,10 @@ class PassLatency:
 
     @property
     def filling_s(self) -> Array:
-        """What a pass of prompts takes less in a pipeline that others keep full; 0 of one stage."""
+        """Of a pass of prompts, what it takes when the next one has entered; 0 of one stage."""
+        stage_s = np.asarray(self.stage_s)
         through_s = self.total_s - self.waiting_s
-        return np.minimum(self.waiting_s, np.maximum(through_s - self.stage_s, 0.0))
+        return np.where(stage_s > 0, np.maximum(through_s - stage_s, 0.0), 0.0)
 
     @property
     def total_s(self) -> Array:

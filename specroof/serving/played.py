@@ -268,10 +268,10 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         Clients of a closed loop are back with the next request after `Requests.turnaround_s`, where
         answers are long: what a request takes besides passes then makes their first token late.
     Ignores
-        that passes of prompts alone, too, follow one another in a pipeline: each fills it anew;
-        blocks that a cache of prefixes keeps of a request that lost its memory; of a limit of
-        running requests the pass that a server with overlap takes to see that one has ended; and
-        that SGLang without a cache of prefixes counts on what ends before others.
+        that each micro-batch of a pipeline has a chunk of its own: all that decode have a round
+        beside one; blocks that a cache of prefixes keeps of a request that lost its memory; of a
+        limit of running requests the pass that a server with overlap takes to see that one has
+        ended; and that SGLang without a cache of prefixes counts on what ends before others.
     Source
         vLLM 0.33.0 ``v1/core/sched/scheduler.py``, ``schedule``, and ``v1/engine/core.py``,
         ``step_with_batch_queue``. SGLang 0.5.23 ``managers/scheduler.py``,
@@ -506,10 +506,10 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             unseen_rounds = 0
             clock += prices.prompt_s.at(tokens, attended / tokens)
             committed = leaves_s = 0.0
+            if prices.filling_s is not None:
+                leaves_s = prices.filling_s.at(tokens, attended / tokens)
+                clock -= leaves_s
             if batch and rules.shares_passes:
-                if prices.filling_s is not None:
-                    leaves_s = prices.filling_s.at(tokens, attended / tokens)
-                    clock -= leaves_s
                 clock += prices.sharing_s.line(batch, tokens)
                 clock += prices.context_s.line(batch, cached_len / batch)
                 committed = tokens_per_round if rules.drafts_beside else 1.0

@@ -16,7 +16,7 @@ from specroof.latency.setup import Deployment
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, prefill_pass
-from specroof.speedup.curve import PassSeconds, engine_pass_s
+from specroof.speedup.curve import PassSeconds, engine_pass_s, pass_latency
 from specroof.speedup.result import SpeedupCurve
 
 # --- Clients that always wait for an answer: how many start, decode and prefill at a time ---------
@@ -382,10 +382,19 @@ def request_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         How the server takes prompts: they stop the batch, or share its passes.
 
     Ignores
-        a drafter's own passes over prompts: a layer or a few, beside those of the model; that a
-        queue hides the time in which a prompt leaves a pipeline: less than each of its passes.
+        a drafter's own passes over prompts: a layer or a few, beside those of the model.
     """
     return _shared_timing(load, rules) if rules.shares_passes else _stopped_timing(load, rules)
+
+
+def _leaving_s(served: Deployment, prompts: ForwardPass) -> Array | float:
+    """Return how long prompts are in a pipeline once the next pass, or their next chunk, is, too.
+
+    What decodes beside them has read the same weights, and counts as nothing.
+    """
+    if served.setup.passes_in_flight == 1:
+        return 0.0
+    return pass_latency(served, prompts).filling_s
 
 
 def _stopped_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
@@ -400,14 +409,15 @@ def _stopped_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
     def times(
         served: Deployment, seconds: PassSeconds, round_s: Array, engine: EngineProfile
     ) -> RequestTimes:
-        mean_s, own_s = seconds(served, mean_pass), seconds(served, own_pass)
-        request_s = engine.request_overhead_s
+        leaving_s = _leaving_s(served, own_pass)
+        mean_s = seconds(served, mean_pass) - _leaving_s(served, mean_pass)
+        own_s, request_s = seconds(served, own_pass) - leaving_s, engine.request_overhead_s
         # Groups pass one after another: n of them are through after (n + 1) / 2 on average.
         through_s = pieces * own_s * (own / own_together + 1) / 2
         return RequestTimes(
-            token_s=np.asarray(load.rounds * round_s / np.asarray(load.output_len)),
+            token_s=np.asarray((load.rounds * round_s + leaving_s) / np.asarray(load.output_len)),
             wait_s=np.asarray(pieces * mean_s / mean_together + request_s),
-            first_s=np.asarray(through_s + own * request_s),
+            first_s=np.asarray(through_s + leaving_s + own * request_s),
         )
 
     return times
@@ -439,10 +449,7 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         decode_s = seconds(served, decode_pass)
         mixed_s = seconds(served, beside, Work(served.model, mean_chunk, kind="prompts"))
         own_s = seconds(served, beside, Work(served.model, own_chunk, kind="prompts"))
-        # The next pass enters a pipeline with M in flight as soon as the first stage is free. The
-        # request itself waits until its prompt has left the other M - 1 stages.
-        stages = served.setup.passes_in_flight
-        leaving_s = state.pieces * own_s * ((stages - 1) / stages)
+        leaving_s = _leaving_s(served, own_chunk)
         # What a round takes besides its pass: drafting, and what the engine adds.
         extra_s = round_s - decode_s
         shared_s = extra_s if rules.drafts_beside else np.zeros_like(extra_s)
@@ -483,7 +490,8 @@ def request_s(deployment: Deployment, prompts: ForwardPass, chunk: float) -> Arr
     together, pieces = prompt_groups(prompts.query_len, prompts.batch_size, chunk)
     piece = piece_pass(prompts.query_len, prompts.context_len, pieces, together)
     count = np.asarray(prompts.batch_size, dtype=np.float64)
-    pass_s = pieces * (count / together) * engine_pass_s(deployment, piece)
+    leaving_s, passes = _leaving_s(deployment, piece), pieces * (count / together)
+    pass_s = passes * (engine_pass_s(deployment, piece) - leaving_s) + leaving_s
     return np.asarray(pass_s + count * deployment.setup.engine.request_overhead_s)
 
 
