@@ -285,10 +285,10 @@ def test_a_pipeline_says_whether_its_stages_run_at_a_time() -> None:
 
 
 def test_prompts_overlap_in_stages_that_take_turns_by_micro_batches() -> None:
-    # n_ubatch is 512; not more pieces than stages.
+    # n_ubatch is 512.
     setup = setup_of(Placement(1, pipeline_parallel=3), TURNS)
     beside = ForwardPass(batch_size=2, query_len=4, context_len=100)
-    for tokens, count in ((400, 1), (1024, 2), (2048, 3)):
+    for tokens, count in ((400, 1), (1024, 2), (4096, 8)):
         prompt = ForwardPass(1, tokens, 0, head_len=1, settled=True)
         mixed = model_work(TOY, setup, beside, beside=[Work(TOY, prompt, kind="prompts")])
         for work in (model_work(TOY, setup, prompt), mixed):

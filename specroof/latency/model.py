@@ -930,8 +930,11 @@ def _staged_work(
 
     Decoding is cut by sequences. A pass of prompts goes through the stages whole, as it is cut into
     chunks whatever the stages, and the next one follows it: `PassLatency.filling_s`. Where stages
-    take turns, and beside decoding, which they keep busy together, it is cut along its tokens.
+    take turns it is cut into parts of so many tokens, which follow one another; beside decoding into
+    as many parts as there are stages, which both keep busy.
 
+    Ignores
+        that llama.cpp has four parts at most in its stages, however many these are.
     Counts
         hidden states and the residual beside them, two tensors; llama.cpp's one has four bytes.
     Source
@@ -939,7 +942,8 @@ def _staged_work(
         ``v1/core/sched/scheduler.py``, ``schedule``: the next chunk of a prompt is scheduled while
         the one before it is in the stages; SGLang 0.5.23 ``models/llama.py``, ``PPProxyTensors``,
         and ``managers/scheduler_pp_mixin.py``, ``event_loop_pp``; llama.cpp
-        ``src/llama-context.cpp``, ``pipeline_parallel``.
+        ``src/llama-context.cpp``, ``pipeline_parallel``, and ``ggml/src/ggml-backend.cpp``,
+        ``GGML_SCHED_MAX_COPIES``.
     """
     placement = setup.placement
     stages = placement.pipeline_parallel
@@ -949,7 +953,7 @@ def _staged_work(
         count = micro_batches(forward.batch_size, setup)
     elif setup.release.stages_take_turns:
         tokens = sum(prompt.tokens for prompt in ([forward] if forward.settled else prompts))
-        count = np.clip(tokens / setup.release.part_tokens, 1.0, stages)
+        count = np.maximum(tokens / setup.release.part_tokens, 1.0)
     elif forward.settled:
         count = 1.0
     if forward.settled:
