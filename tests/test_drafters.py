@@ -34,8 +34,8 @@ from specroof.catalog import load_drafter, load_hardware, load_model
 from specroof.catalog.files import bundled_names
 from specroof.catalog.names import load_draft_config
 from specroof.cost import ForwardPass, Options
-from specroof.drafters import KINDS, Drafter, Round, ideal_drafter
-from specroof.drafters.heads import HEAD_KINDS, head_drafter, medusa_drafter
+from specroof.drafters import KINDS, Drafter, PromptRead, Round, ideal_drafter
+from specroof.drafters.heads import HEAD_KINDS, Where, head_drafter, medusa_drafter
 from specroof.drafters.kinds import (
     _with_config,
     autoregressive_drafter,
@@ -45,6 +45,7 @@ from specroof.drafters.kinds import (
 )
 from specroof.drafters.trees import expansion_tree, tree_proposals
 from specroof.errors import OptionError, Urgent
+from specroof.hardware.profile import Placement
 from specroof.speedup.result import SpeedupCurve
 from strategies import device
 from tables import rows
@@ -335,6 +336,42 @@ def test_an_assistant_without_a_cache_reads_nothing_again() -> None:
     first, later = asked(head_drafter("mtp", head), target, **lengths)
     assert (first["sizes"][:2], first["beside"]) == ((1, 50), ())
     assert later["sizes"][0] == 1
+
+
+def test_prompts_are_read_by_layers_or_by_what_a_block_drafter_caches_or_not_at_all() -> None:
+    prompts = ForwardPass(2, 300, 40, head_len=1, settled=True)
+    own_devices: list[Any] = []
+
+    def elsewhere(*place: Any) -> Any:
+        own_devices.append(place)
+        return lambda *_: np.array(7.0)
+
+    def read(drafter: Drafter, target: Architecture = TARGET) -> tuple[float, Any]:
+        ledger = Ledger()
+        found = drafter.read(PromptRead(prompts, target, ledger, elsewhere))
+        return float(found), ledger.passes
+
+    head = eagle3_head(SHAPE, name="e3", vocab_size=100)
+    # vllm v1/spec_decode/llm_base_proposer.py: the first pass has all tokens of the target's.
+    found, ((model, forward, (fused,)),) = read(head_drafter("eagle3", head))
+    assert (found, model, forward) == (1.0, head.model, prompts)
+    assert fused.forward_pass.query_len == 300
+    assert fused.forward_pass.head_len == 0
+    assert read(head_drafter("mtp", replace(usual_mtp(TARGET), modules=3)))[0] == 3
+    assert read(head_drafter("model", TARGET))[1][0][:2] == (TARGET, prompts)
+    # A block drafter caches fused features, projected for its layers: no queries, no head.
+    found, ((model, forward, beside),) = read(DFLASH)
+    assert (found, model, forward.head_len, beside) == (1.0, a_block().intake, 0, ())
+    for none in (medusa_drafter(), lookup_drafter(), autoregressive_drafter(0.1)):
+        assert read(none) == (0.0, [])
+    assert read(head_drafter("mtp", replace(usual_mtp(TARGET), rereads=False))) == (0.0, [])
+    # Nobody waits for devices of its own, nor for one that drafts beside the target.
+    link: Any = {"link_bytes_per_s": 1e9}
+    for where, seconds in {
+        Where(tensor_parallel=1): 7.0, Where("cpu"): 7.0, Where(device(), **link): 0.0, Where(hit_rate=1.0): 0.0,
+    }.items():  # fmt: skip
+        assert read(head_drafter("eagle3", head, where=where)) == (seconds, [])
+    assert own_devices == [(None, Placement(1)), ("cpu", Placement(1))]
 
 
 def test_a_chain_as_a_tree_costs_the_same_to_the_last_bit() -> None:

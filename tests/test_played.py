@@ -31,7 +31,7 @@ from specroof.serving.workload import (
     prefill_pass,
     trace,
 )
-from specroof.speedup.curve import acceptance_of, decoding_curve, engine_pass_s
+from specroof.speedup.curve import acceptance_of, decoding_curve, engine_pass_s, prompt_read_s
 from tables import refusal, rows
 
 STOPS = PrefillRules(chunk=64, shares_passes=False, drafts_beside=False)
@@ -637,6 +637,7 @@ def test_rounds_are_those_of_a_curve_and_mixed_passes_draft_as_the_server_does(
         max_draft_len=3,
     )  # fmt: skip
     chunk = Work(served.model, prefill_pass(2048), kind="prompts")
+    read_s = float(prompt_read_s(served, drafter, prefill_pass(2048)))
     assert len(every) == 4
     for drafts, prices in enumerate(every):
         assert prices.survival == pytest.approx((0.7, 0.49, 0.343)[:drafts])
@@ -647,7 +648,7 @@ def test_rounds_are_those_of_a_curve_and_mixed_passes_draft_as_the_server_does(
             round_s = curve.round_s[i, j, drafts]
             assert prices.round_s.at(batch, context) == pytest.approx(round_s, rel=0.01)
             decode = ForwardPass(batch, prices.positions, context)
-            wanted = float(engine_pass_s(served, decode, chunk))
+            wanted = float(engine_pass_s(served, decode, chunk)) + read_s
             if drafts_beside:
                 wanted += round_s - curve.verify_s[i, j, drafts]
             assert prices.mixed_s(batch, context, 2048, 1024) == pytest.approx(wanted, rel=0.01)

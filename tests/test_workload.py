@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from specroof import (
     constant_acceptance,
     forward_latency,
+    load_drafter,
     load_hardware,
     load_model,
     predict,
@@ -22,6 +23,7 @@ from specroof.architecture.base import Routing
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
 from specroof.cost.forward import joined_routing
+from specroof.drafters import ideal_drafter
 from specroof.drafters.kinds import autoregressive_drafter
 from specroof.hardware.engine import EngineProfile, ServerSettings
 from specroof.hardware.profile import Placement
@@ -31,6 +33,7 @@ from specroof.questions.predict import Prediction
 from specroof.serving.capacity import (
     PrefillRules,
     in_server,
+    prefill_rules,
     running_curve,
     running_requests,
 )
@@ -51,11 +54,12 @@ from specroof.serving.prefills import (
     shared_passes,
 )
 from specroof.serving.workload import Load, Workload, closed_loop, prefill_pass, trace
-from specroof.speedup.curve import decoding_curve
+from specroof.speedup.curve import acceptance_of, decoding_curve, prompt_read_s
 from specroof.speedup.result import SpeedupCurve
 from tables import present, rows
 
 MODEL, CHIP = load_model("Qwen/Qwen3-8B"), load_hardware("b200")
+IDEAL = ideal_drafter()
 
 
 def test_a_request_waits_for_one_pass_over_its_prompt() -> None:
@@ -89,7 +93,9 @@ def test_prefills_take_from_the_speedup_and_bound_the_free_lunch() -> None:
         MODEL, CHIP, drafter=autoregressive_drafter(0.05), acceptance=constant_acceptance(0.5),
         batch_size=[1, 16], context_len=workload.mean_context_len, max_draft_len=2, engine="ideal",
     )  # fmt: skip
-    found = end_to_end(curve, Deployment(MODEL, engine_setup(CHIP, "ideal", None, None)), workload)
+    found = end_to_end(
+        curve, Deployment(MODEL, engine_setup(CHIP, "ideal", None, None)), workload, IDEAL
+    )
     assert found.speedup[..., 0] == pytest.approx(1)
     assert np.all(found.speedup[..., 1:] < curve.speedup[..., 1:])
     assert found.tokens_per_s.shape == curve.round_s.shape
@@ -105,6 +111,25 @@ def test_prefills_take_from_the_speedup_and_bound_the_free_lunch() -> None:
     assert np.all(found.speedup <= found.curve.free_lunch)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_every_prompt_is_read_by_the_drafter_too(engine: str) -> None:
+    served = Deployment(MODEL, engine_setup(load_hardware("h100"), engine, None, None))
+    drafter, workload = load_drafter("eagle3,accept=0.6"), Workload(3000, 100)
+    curve = decoding_curve(
+        served, drafter, acceptance_of(drafter), [4], context_len=[3050], max_draft_len=1
+    )
+    without, found = (end_to_end(curve, served, workload, one) for one in (IDEAL, drafter))
+    # Two chunks of 1500, or one prompt; while one is answered, each of four is read once.
+    chunk = prefill_rules(served, "eagle3").chunk
+    pieces = ceil(3000 / chunk)
+    piece = prefill_pass(3000 / pieces, context_len=1500 - 1500 / pieces)
+    read_s = pieces * float(prompt_read_s(served, drafter, piece))
+    assert read_s > 0
+    longer_s = 4 * 100 / found.tokens_per_s[0, 0] - 4 * 100 / without.tokens_per_s[0, 0]
+    assert longer_s == pytest.approx([0, 4 * read_s])
+    assert (found.ttft_s - without.ttft_s)[0, 0] == pytest.approx([0, read_s])
+
+
 def test_shares_with_drafts_by_hand() -> None:
     # 2.8 s and 200 tokens of 1 ms: each request loses 3 s.
     slow = EngineProfile(
@@ -118,7 +143,7 @@ def test_shares_with_drafts_by_hand() -> None:
     )  # fmt: skip
     setup = engine_setup(hardware, "slow", None, None)
     stops = in_server(MODEL, setup, ServerSettings(mixed=False))
-    found = end_to_end(curve, Deployment(MODEL, stops), Workload(200, 100))
+    found = end_to_end(curve, Deployment(MODEL, stops), Workload(200, 100), IDEAL)
     assert found.wait_s > 0.25
 
     def prompts_s(count: float) -> float:

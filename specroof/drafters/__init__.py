@@ -4,6 +4,7 @@ from specroof.drafters.base import (
     Drafter,
     DraftTime,
     PassTime,
+    PromptRead,
     Proposals,
     Round,
     TokensPerRound,

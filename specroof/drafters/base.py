@@ -155,6 +155,24 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PromptRead:
+    """Prompts of which the target has a pass: a drafter with a cache of its own reads them, too.
+
+    Parameters
+    ----------
+    prompts
+        The target's pass over them.
+    target, pass_s, on_own_devices
+        As of `Round`.
+    """
+
+    prompts: ForwardPass
+    target: Architecture
+    pass_s: PassTime
+    on_own_devices: Callable[[HardwareProfile | Literal["cpu"] | None, Placement | None], PassTime]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DraftTime:
     """Seconds of drafting in one round.
 
@@ -198,6 +216,7 @@ def same_for_all(answer: _Answer, _asked: object) -> _Answer:
 
 
 _no_words = partial(same_for_all, "")
+_no_time = partial(same_for_all, np.zeros(()))
 _unknown_size = partial(same_for_all, DrafterFootprint(is_known=False))
 
 
@@ -230,6 +249,8 @@ class Drafter:
     own_model
         The model of its own that drafts, whose family and tokens servers look at; None for other
         drafters.
+    read
+        Seconds in which it reads prompts behind the target; none for what keeps no cache.
     """
 
     name: str
@@ -242,6 +263,7 @@ class Drafter:
     held: Callable[[Architecture], DrafterFootprint] = _unknown_size
     with_cost: "Callable[[float], Drafter] | None" = None
     own_model: Architecture | None = None
+    read: Callable[[PromptRead], Array] = _no_time
 
     @property
     def kind(self) -> str:

@@ -29,6 +29,8 @@ from specroof.drafters.base import (
     Drafter,
     DrafterFootprint,
     DraftTime,
+    PassTime,
+    PromptRead,
     Round,
     same_for_all,
 )
@@ -41,6 +43,8 @@ from specroof.units import Bounds, format_count, format_seconds, format_si
 Geometry = Callable[[Architecture], DraftHead]
 #: Seconds of drafting in line with the target, given the drafter and the round.
 Seconds = Callable[[DraftHead, Round], Array]
+#: Seconds of a pass over prompts, given the drafter, the target's pass and the seconds of any pass.
+Reading = Callable[[DraftHead, ForwardPass, PassTime], Array]
 
 _TOKEN_BYTES = 4.0
 
@@ -165,16 +169,26 @@ class _TimedPasses:
         Where its sizes come from.
     runs
         Where it runs.
+    reading
+        What it does with prompts; None for nothing.
     """
 
     geometry: Geometry
     seconds: Seconds
     origin: str
     runs: Where
+    reading: Reading | None = None
 
     def drafter(self, name: str, max_draft_len: int | None = None) -> Drafter:
         """Return the drafter of this name, and of the longest draft that it can make."""
-        return Drafter(name, self.draft, max_draft_len, describe=self.describe, held=self.held)
+        return Drafter(
+            name,
+            self.draft,
+            max_draft_len,
+            describe=self.describe,
+            held=self.held,
+            read=self.read,
+        )
 
     def draft(self, round_: Round) -> DraftTime:
         if round_.target is None:
@@ -191,6 +205,17 @@ class _TimedPasses:
         if runs.hit_rate is None:
             return DraftTime(draft_s)
         return overlapped_time(draft_s, round_.verify_s, runs.hit_rate)
+
+    def read(self, asked: PromptRead) -> Array:
+        """Return the seconds of its pass over prompts; none on hardware of its own, beside them."""
+        head, runs, pass_s = _fitting(self.geometry, asked.target), self.runs, asked.pass_s
+        if self.reading is None or not head.rereads or runs.hit_rate is not None:
+            return np.zeros(())
+        if isinstance(runs.hardware, HardwareProfile):
+            return np.zeros(())
+        if runs.hardware is not None or runs.tensor_parallel is not None:
+            pass_s = asked.on_own_devices(runs.hardware, Placement(runs.tensor_parallel or 1))
+        return self.reading(head, asked.prompts, pass_s)
 
     def describe(self, target: Architecture) -> str:
         head, runs = _shaped(self.geometry, target), self.runs
@@ -349,6 +374,33 @@ def block_s(head: DraftHead, round_: Round, *, steps: int = 1) -> Array:
     return np.asarray(first_s + (steps - 1) * round_.pass_s(head.model, block, *serial))
 
 
+def read_by_layers_s(head: DraftHead, prompts: ForwardPass, pass_s: PassTime) -> Array:
+    """Return the seconds in which the layers of a drafter read prompts, and the features of them.
+
+    Counts
+        all modules, of which each has a cache of its own; the head on the last position.
+    Source
+        vLLM 0.33.0 ``v1/spec_decode/llm_base_proposer.py``, ``propose``: its first pass has all
+        tokens of the target's; SGLang 0.5.23 ``speculative/eagle_worker_v2.py``,
+        ``_draft_extend_for_prefill``; llama.cpp ``common/speculative.cpp``.
+    """
+    beside = (
+        () if head.intake is None else (Work(head.intake, replace(prompts, head_len=np.zeros(()))),)
+    )
+    return np.asarray(head.modules * pass_s(head.model, prompts, *beside))
+
+
+def read_by_intake_s(head: DraftHead, prompts: ForwardPass, pass_s: PassTime) -> Array:
+    """Return the seconds of what a block drafter caches of prompts: fused and projected features.
+
+    Source
+        Chen et al. 2026, arXiv:2602.06036, section 4.
+    """
+    if head.intake is None:
+        return np.zeros(())
+    return pass_s(head.intake, replace(prompts, head_len=np.zeros(())))
+
+
 @dataclass(frozen=True, slots=True)
 class HeadKind:
     """A kind of drafter that is a few layers, or a model.
@@ -366,6 +418,8 @@ class HeadKind:
         Whether the anchor's position of a block makes a draft too.
     most_steps
         Denoising steps at most: passes over a block.
+    reading
+        What it does with prompts.
     """
 
     seconds: Seconds
@@ -373,6 +427,7 @@ class HeadKind:
     block: int | None = None
     anchor_drafts: bool = False
     most_steps: int = 1
+    reading: Reading = read_by_layers_s
 
 
 #: The kinds of drafter that are sized by a config of layers.
@@ -391,9 +446,15 @@ HEAD_KINDS: Final = {
     # a small model that does: An et al. 2025, arXiv:2504.18583; PARD-2: AMD-AGI/PARD
     "pard": HeadKind(parallel_s),
     # block diffusion, DFlash2 too: Chen et al. 2026, arXiv:2602.06036
-    "dflash": HeadKind(block_s, usual_dflash, USUAL_BLOCKS["dflash"], most_steps=64),
+    "dflash": HeadKind(
+        *(block_s, usual_dflash, USUAL_BLOCKS["dflash"]), most_steps=64, reading=read_by_intake_s
+    ),
     # a block pass, then a short serial head for each draft: DSpark paper (deepseek-ai/DeepSpec)
-    "dspark": HeadKind(block_s, usual_dspark, USUAL_BLOCKS["dspark"], anchor_drafts=True),
+    "dspark": HeadKind(
+        *(block_s, usual_dspark, USUAL_BLOCKS["dspark"]),
+        anchor_drafts=True,
+        reading=read_by_intake_s,
+    ),
 }
 
 
@@ -468,7 +529,7 @@ def head_drafter(  # noqa: PLR0913 - the keys of a SPEC
         geometry = partial(_block_geometry, geometry, positions)
         seconds, longest = partial(block_s, steps=steps), positions - anchors
         origin = f"{origin}, block of {positions}"
-    passes = _TimedPasses(geometry, seconds, origin, where or Where())
+    passes = _TimedPasses(geometry, seconds, origin, where or Where(), row.reading)
     return replace(passes.drafter(name or kind, longest), own_model=own_model)
 
 

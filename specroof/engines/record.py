@@ -26,8 +26,10 @@ from specroof.serving.prefills import (
     RequestLoad,
     RequestTiming,
     end_to_end_tokens_per_s,
+    read_once_s,
     request_timing,
 )
+from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import PassSeconds, draft_time, engine_round_s, proposals, round_time
 from specroof.speedup.result import speedup_of
 
@@ -211,7 +213,7 @@ class _Group:
         tokens = proposed.tokens_per_round
         return Rates(
             plain,
-            self._tokens_per_s(round_s, tokens, self._drafted, passes, engine),
+            self._tokens_per_s(round_s, tokens, self._drafted, passes, engine, self._drafter),
             drafting.serial_s + drafting.overlapped_s,
             verify_s,
         )
@@ -223,11 +225,16 @@ class _Group:
         timing: RequestTiming | None,
         passes: PassSeconds,
         engine: EngineProfile,
+        drafter: Drafter | None = None,
     ) -> Array:
         """Return tokens per second of rounds, with the requests that they belong to."""
         if timing is None:
             return self._batch * tokens / round_s
         times = timing(self.served, passes, round_s, engine)
+        if drafter is not None:
+            chunk = prefill_rules(self.served, drafter.kind).chunk
+            read_s = read_once_s(self.served, drafter, prefill_pass(self._prompt), chunk, passes)
+            times = replace(times, wait_s=times.wait_s + read_s)
         return end_to_end_tokens_per_s(
             self._batch,
             times.token_s,

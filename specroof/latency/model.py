@@ -930,8 +930,8 @@ def _staged_work(
 
     Decoding is cut by sequences. A pass of prompts goes through the stages whole, as it is cut into
     chunks whatever the stages, and the next one follows it: `PassLatency.filling_s`. Where stages
-    take turns it is cut into parts of so many tokens, which follow one another; beside decoding into
-    as many parts as there are stages, which both keep busy.
+    take turns it is cut into parts of so many tokens, which follow one another; beside decoding
+    into as many parts as there are stages, which both keep busy.
 
     Ignores
         that llama.cpp has four parts at most in its stages, however many these are.

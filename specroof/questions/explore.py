@@ -89,8 +89,9 @@ from specroof.serving.capacity import (
     server_room,
 )
 from specroof.serving.launch import launch, setting_words
-from specroof.serving.prefills import RequestLoad, RequestTiming, request_timing
+from specroof.serving.prefills import RequestLoad, RequestTiming, read_once_s, request_timing
 from specroof.serving.served import raised_limits, with_running
+from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import (
     DEFAULT_MAX_DRAFT_LEN,
     draft_time,
@@ -294,6 +295,8 @@ class Drafting:
         The longest draft.
     engine_round_s
         Seconds that the engine adds to each round, and to each sequence in it.
+    read_s
+        Seconds in which it reads a prompt, axes (workload,).
     """
 
     draft_s: Array
@@ -301,6 +304,7 @@ class Drafting:
     room: Room
     depth: int
     engine_round_s: tuple[float, float]
+    read_s: Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -491,12 +495,23 @@ def _drafting(
         room=_room(deployment, drafter, axes, proposed, plain),
         depth=depth,
         engine_round_s=_engine_round_s(deployment.setup, drafter, proposed),
+        read_s=_read_s(deployment, drafter, axes),
     )
     read = proposed.tokens_per_round[-1, 0, 0, drafts]
     more_s = hermite(found.more_s, read) if found.more_s.any() else 0.0
     cubic_s = found.draft_s[..., drafts] + more_s
     off = np.abs(cubic_s - probe_s[..., drafts]) / (cubic_s + verify_s[..., drafts])
     return found if float(off.max()) < _EXACT else None
+
+
+def _read_s(deployment: Deployment, drafter: Drafter, axes: Axes) -> Array:
+    """Return the seconds in which a drafter reads a prompt of each workload."""
+    if not axes.workloads:
+        return np.zeros(0)
+    load, _ = _timed_requests(axes, rules := prefill_rules(deployment, drafter.kind))
+    prompt = prefill_pass(load.new_len, context_len=load.cached_len)
+    read_s = read_once_s(deployment, drafter, prompt, rules.chunk)
+    return np.broadcast_to(read_s, np.shape(load.new_len)).ravel()
 
 
 def _probed(kind: str) -> tuple[Drafter, Proposals]:
@@ -1454,6 +1469,7 @@ def _drafting_json(cell: Cell, drafting: Drafting, quantum: float) -> dict[str, 
         "depth": drafting.depth,
         **_room_json(drafting.room),
         "engine_round_s": drafting.engine_round_s,
+        "read_s": [float(f"{seconds:.4g}") for seconds in drafting.read_s.tolist()],
     }
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
     if np.ptp(share) < quantum * share.flat[0] and not drafting.more_s.any():

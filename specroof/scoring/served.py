@@ -534,7 +534,7 @@ def steady_figures(
 ) -> dict[str, Array]:
     """Return the figures of loads of one set-up in a steady state, axes (load, draft_len)."""
     deployment, workload, decoding, places = _decoding(loads, engine, drafter, acceptance)
-    requests = end_to_end(decoding, deployment, workload)
+    requests = end_to_end(decoding, deployment, workload, drafter)
     return {name: getattr(requests, name)[0, places] for name in FIGURES}
 
 

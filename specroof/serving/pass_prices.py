@@ -13,7 +13,13 @@ from specroof.latency.model import Work
 from specroof.latency.setup import Deployment
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.workload import prefill_pass
-from specroof.speedup.curve import engine_pass_s, pass_latency, proposals, round_times
+from specroof.speedup.curve import (
+    engine_pass_s,
+    pass_latency,
+    prompt_read_s,
+    proposals,
+    round_times,
+)
 
 #: Steps between the points of an axis. Passes are linear in long contexts and in many tokens; small
 #: batches and passes are padded, and decide at which size arithmetic takes over from memory.
@@ -205,9 +211,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
 
     Counts
         passes between the points of the grid to 1 %; to 8 % those that decode beside a few hundred
-        tokens of several prompts.
-    Ignores
-        a drafter's own passes over prompts: a layer or a few, beside those of the model.
+        tokens of several prompts. Where something drafts, that it reads the prompts, too.
     Source
         `specroof.speedup.curve.round_times`, and mixed passes of `specroof.latency.model`.
 
@@ -249,9 +253,11 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     # Where tokens attend to little, the pass is of several short prompts.
     prompts = np.maximum(length / (2 * attended), 1.0)
     before = np.maximum(attended - length / 2, 0.0)
-    prompt = pass_latency(
-        deployment, prefill_pass(length / prompts, batch_size=prompts, context_len=before)
-    )
+    of_prompts = prefill_pass(length / prompts, batch_size=prompts, context_len=before)
+    prompt = pass_latency(deployment, of_prompts)
+    prompt_s = prompt.total_s
+    if drafting is not None:
+        prompt_s = prompt_s + prompt_read_s(deployment, drafting[0], of_prompts)
     alone = prefill_pass(tokens[None, :, None])
     bare = ForwardPass(batch[..., None], positions, 0.0)
     mixed_s = engine_pass_s(deployment, bare, Work(deployment.model, alone, kind="prompts"))
@@ -262,7 +268,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     filled_s = bare_prompt.filling_s if is_full else 0.0
     sharing_s = np.maximum(mixed_s - (bare_prompt.total_s - filled_s), 0.0)
     context_s = beside_s - engine_pass_s(deployment, bare)
-    prompt_grid = _grid(tokens, attended, prompt.total_s)
+    prompt_grid = _grid(tokens, attended, prompt_s)
     filling_grid = _grid(tokens, attended, prompt.filling_s) if is_full else None
 
     def priced(drafts: int) -> PassPrices:

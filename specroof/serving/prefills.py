@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from specroof.arrays import Array, BoolArray, broadcast
 from specroof.cost import ForwardPass
+from specroof.drafters import Drafter
 from specroof.errors import refuse
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.model import Work
@@ -16,7 +17,7 @@ from specroof.latency.setup import Deployment
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, prefill_pass
-from specroof.speedup.curve import PassSeconds, engine_pass_s, pass_latency
+from specroof.speedup.curve import PassSeconds, engine_pass_s, pass_latency, prompt_read_s
 from specroof.speedup.result import SpeedupCurve
 
 # --- Clients that always wait for an answer: how many start, decode and prefill at a time ---------
@@ -382,7 +383,7 @@ def request_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         How the server takes prompts: they stop the batch, or share its passes.
 
     Ignores
-        a drafter's own passes over prompts: a layer or a few, beside those of the model.
+        that a drafter reads the prompts, too: see `end_to_end`.
     """
     return _shared_timing(load, rules) if rules.shares_passes else _stopped_timing(load, rules)
 
@@ -495,6 +496,27 @@ def request_s(deployment: Deployment, prompts: ForwardPass, chunk: float) -> Arr
     return np.asarray(pass_s + count * deployment.setup.engine.request_overhead_s)
 
 
+def read_once_s(
+    deployment: Deployment,
+    drafter: Drafter,
+    prompt: ForwardPass,
+    chunk: float,
+    seconds: PassSeconds = engine_pass_s,
+) -> Array:
+    """Return the seconds in which a drafter reads one prompt alone, chunk by chunk.
+
+    Parameters
+    ----------
+    deployment, drafter, seconds
+        As of `specroof.speedup.curve.prompt_read_s`.
+    prompt, chunk
+        As of `request_s`.
+    """
+    _, pieces = prompt_groups(prompt.query_len, 1.0, chunk)
+    piece = piece_pass(prompt.query_len, prompt.context_len, pieces, 1.0)
+    return np.asarray(pieces * prompt_read_s(deployment, drafter, piece, seconds))
+
+
 def end_to_end_tokens_per_s(
     batch_size: npt.ArrayLike,
     token_s: npt.ArrayLike,
@@ -533,7 +555,9 @@ def end_to_end_tokens_per_s(
     return np.asarray(batch * tokens / answer_s)
 
 
-def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) -> EndToEnd:
+def end_to_end(
+    curve: SpeedupCurve, deployment: Deployment, workload: Workload, drafter: Drafter
+) -> EndToEnd:
     r"""Return a curve's throughput and speedup with prefills counted.
 
     Prompts stop the batch or share passes with decoding as the server of the setup has it, in a
@@ -547,6 +571,8 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
         What the curve is of.
     workload
         Input and output lengths, and what of a prompt is cached.
+    drafter
+        Whose curve it is: it reads each prompt behind the target.
 
     Raises
     ------
@@ -575,11 +601,13 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
         request_timing(load, rule)(deployment, engine_pass_s, curve.round_s, setup.engine)
         for rule in dict.fromkeys((plain, rules))
     )
-    for drafted in drafting:
+    alone = prefill_pass(workload.new_len, context_len=workload.cached_len)
+    read_s = read_once_s(deployment, drafter, alone, rules.chunk)
+    for drafted in drafting or [times]:
         times = RequestTimes(
             token_s=np.where(curve.draft_len > 0, drafted.token_s, times.token_s),
-            wait_s=np.where(curve.draft_len > 0, drafted.wait_s, times.wait_s),
-            first_s=np.where(curve.draft_len > 0, drafted.first_s, times.first_s),
+            wait_s=np.where(curve.draft_len > 0, drafted.wait_s + read_s, times.wait_s),
+            first_s=np.where(curve.draft_len > 0, drafted.first_s + read_s, times.first_s),
         )
     lost_s = float(setup.engine.lost_s(workload.input_len))
     rate = end_to_end_tokens_per_s(
@@ -587,7 +615,6 @@ def end_to_end(curve: SpeedupCurve, deployment: Deployment, workload: Workload) 
     )
     decoded = load.rounds * curve.round_s
     service_s = batch * output_len / rate
-    alone = prefill_pass(workload.new_len, context_len=workload.cached_len)
     return EndToEnd(
         workload=workload,
         wait_s=float(request_s(deployment, alone, rules.chunk)),

@@ -273,7 +273,7 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
     if split is None and load.workload is not None:
         from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt
 
-        whole = end_to_end(decoding, deployment, load.workload)
+        whole = end_to_end(decoding, deployment, load.workload, drafter)
     if memory is not None:
         notes = tuple(note for note in decoding.notes if not isinstance(note, Unfit))
         decoding = replace(decoding, notes=notes)  # its warnings say how much is missing

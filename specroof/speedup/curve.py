@@ -13,7 +13,15 @@ from specroof.acceptance import Acceptance, ContextAcceptance, acceptance_notes,
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, IntArray, array_within, whole_within
 from specroof.cost import ForwardPass
-from specroof.drafters import Drafter, DraftTime, PassTime, Proposals, Round, TokensPerRound
+from specroof.drafters import (
+    Drafter,
+    DraftTime,
+    PassTime,
+    PromptRead,
+    Proposals,
+    Round,
+    TokensPerRound,
+)
 from specroof.errors import OptionError, expect, refuse, reject
 from specroof.frameworks import LOCAL_FRAMEWORKS
 from specroof.hardware.profile import HardwareProfile, Placement
@@ -181,12 +189,6 @@ def draft_time(
     contexts, batches, draft_lens = load
     decode_s, verify_s = target_s
     setup = served.setup
-
-    def on_own_devices(
-        hardware: HardwareProfile | Literal["cpu"] | None, placement: Placement | None
-    ) -> PassTime:
-        return partial(drafter_pass_s, own_setup(setup, hardware, placement), seconds)
-
     keeps = setup.engine.rules in LOCAL_FRAMEWORKS
     all_accepted = proposed.all_accepted if keeps else None
     return drafter.draft(
@@ -200,9 +202,61 @@ def draft_time(
             cost_of=setup.options.cost_of,
             pass_s=partial(drafter_pass_s, setup, seconds),
             target=served.model,
-            on_own_devices=on_own_devices,
+            on_own_devices=partial(_pass_time_on, setup, seconds),
             expansions=proposed.expansions,
             all_accepted=None if all_accepted is None else np.nan_to_num(all_accepted),
+        )
+    )
+
+
+def _pass_time_on(
+    setup: Setup,
+    seconds: PassSeconds,
+    hardware: HardwareProfile | Literal["cpu"] | None,
+    placement: Placement | None,
+) -> PassTime:
+    """Return the seconds of passes of a drafter that has hardware or a placement of its own."""
+    return partial(drafter_pass_s, own_setup(setup, hardware, placement), seconds)
+
+
+def prompt_read_s(
+    served: Deployment,
+    drafter: Drafter,
+    prompts: ForwardPass,
+    seconds: PassSeconds = engine_pass_s,
+) -> Array:
+    """Return the seconds in which a drafter reads prompts, behind the target's pass over them.
+
+    Parameters
+    ----------
+    served, drafter
+        The target, and what drafts for it.
+    prompts
+        The target's pass.
+    seconds
+        Of each pass that the drafter asks for.
+
+    Examples
+    --------
+    >>> from specroof import load_drafter, load_hardware, load_model
+    >>> from specroof.latency.setup import engine_setup
+    >>> prompt = ForwardPass(1, 8192, 0, head_len=1, settled=True)
+    >>> setup = engine_setup(load_hardware("h100"), "vllm", None, None)
+    >>> served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    >>> shares = (
+    ...     prompt_read_s(served, load_drafter(kind), prompt) / engine_pass_s(served, prompt)
+    ...     for kind in ("eagle3", "dflash", "ngram")
+    ... )
+    >>> [round(float(share), 3) for share in shares]
+    [0.041, 0.025, 0.0]
+    """
+    setup = served.setup
+    return drafter.read(
+        PromptRead(
+            prompts,
+            served.model,
+            partial(drafter_pass_s, setup, seconds),
+            partial(_pass_time_on, setup, seconds),
         )
     )
 
