@@ -98,12 +98,17 @@ def test_flags_leave_out_loads_that_a_server_with_drafts_does_not_run(
 
 
 def test_drafts_that_change_nothing_are_no_gain() -> None:
-    # Where prefill workers are busy all the time, no drafter makes more tokens per second.
-    found = advise(
-        "Qwen/Qwen3-32B", "h100", prefill="1x2", decode="1x2", framework="vllm", input_len=8000,
-        output_len=200, concurrency=[1, 8, 128], drafters="eagle3,accept-length=2.8@3",
+    # Where prefill workers are busy all the time, no drafter makes more tokens per second, and one
+    # that reads the prompts, too, makes fewer.
+    reads, looks_up = (
+        advise(
+            "Qwen/Qwen3-32B", "h100", prefill="1x2", decode="1x2", framework="vllm", input_len=8000,
+            output_len=200, concurrency=[1, 8, 128], drafters=drafter,
+        )
+        for drafter in ("eagle3,accept-length=2.8@3", "ngram,accept=0.7")
     )  # fmt: skip
-    (chip,) = found.chips
+    assert [row.decision for row in reads.rows] == ["on", "on", "off"]
+    (chip,) = looks_up.chips
     assert "drafting stays on at 128 in flight: it changes nothing there" in _conditions(chip)
     assert _why_on(replace(chip.rows[-1], speedup=0.98), Targets()).startswith("it loses there")
     gains = replace(chip.rows[-1], speedup=1.4)  # for a target alone

@@ -509,7 +509,11 @@ def _use_worth(
     asked = np.isin(loads, wanted.asked)
     made = [np.where(one.allowed, np.nan_to_num(one.tokens_per_s), 0.0) for one in grids]
     rates = (np.concatenate(made, axis=1) * working[:, None])[asked]
-    meets = np.concatenate([one.in_time for one in grids], axis=1)[asked]
+    # Drafts that gain nothing are off, whatever targets they meet.
+    meets = np.concatenate(
+        [one.in_time & ((one.ends[0] > 1) | (np.arange(len(one.allowed)) == 0)) for one in grids],
+        axis=1,
+    )[asked]
 
     def worth(lengths: slice) -> tuple[int, float]:
         reached = np.max(rates[:, lengths] * meets[:, lengths], axis=1)

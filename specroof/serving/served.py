@@ -269,7 +269,9 @@ def _served(  # noqa: PLR0913 - what is served, to whom, within what
     else:
         from specroof.serving.split import split_curves  # noqa: PLC0415 - asked for seldom
 
-        decoding, whole = split_curves(deployment, split, load, held, memory, priced)
+        decoding, whole = split_curves(
+            deployment, split, load, held, memory, priced, drafter=drafter
+        )
     if split is None and load.workload is not None:
         from specroof.serving.prefills import end_to_end  # noqa: PLC0415 - a cold start is felt
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.arrays import Array, BoolArray, distinct, number_within, whole_within
+from specroof.drafters import Drafter
 from specroof.errors import reject
 from specroof.hardware.profile import HardwareProfile
 from specroof.latency.setup import Deployment, Setup
@@ -16,7 +17,7 @@ from specroof.serving.capacity import ServerRoom, prefill_rules, running_curve, 
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
 from specroof.serving.prefills import answer_rounds, largest_that, piece_pass
 from specroof.serving.workload import Load, Workload, refuse_one_token
-from specroof.speedup.curve import engine_pass_s
+from specroof.speedup.curve import engine_pass_s, prompt_read_s
 from specroof.speedup.result import SpeedupCurve
 
 #: Seconds until a transfer of caches moves bytes, and the share of its link that it then reaches.
@@ -141,20 +142,22 @@ class PromptTimes:
     workers
         How many there are.
     alone_s, full_s
-        Of the passes of one prompt, and of as many as share one.
+        Of the passes of one prompt, and of as many as share one; each draft length may have its
+        own.
     most
         Prompts that share a pass.
     """
 
     workers: float
-    alone_s: float
-    full_s: float
+    alone_s: Array | float
+    full_s: Array | float
     most: float
 
     @property
-    def requests_per_s(self) -> float:
+    def requests_per_s(self) -> Array:
         """Prompts that all workers compute in a second, if they never wait."""
-        return self.workers * self.most / self.full_s if self.full_s else math.inf
+        with np.errstate(divide="ignore"):
+            return np.asarray(self.workers * self.most / np.asarray(self.full_s))
 
     def station_s(self, per_s: npt.ArrayLike, others: Array | float = 1.0) -> Array:
         r"""Return the seconds of a prompt at the workers; inf beyond what they compute.
@@ -181,7 +184,7 @@ class PromptTimes:
         >>> float(one.station_s(1.0))  # M/D/1 at half load: 0.5 + 0.5 / 2 * 0.5 / 0.5
         0.75
         """
-        if not self.full_s:
+        if not np.any(self.full_s):
             return np.zeros(np.shape(per_s))
         each = np.asarray(per_s, dtype=np.float64) / self.workers
         more_s = (self.full_s - self.alone_s) / max(self.most - 1, 1.0)
@@ -196,7 +199,9 @@ class PromptTimes:
         return np.asarray(np.where(busy < 1, pass_s + wait_s, np.inf))
 
 
-def prompt_times(deployment: Deployment, workload: Workload, workers: int) -> PromptTimes:
+def prompt_times(
+    deployment: Deployment, workload: Workload, workers: int, drafter: Drafter, lengths: int
+) -> PromptTimes:
     """Return the seconds of prefill workers.
 
     Parameters
@@ -207,9 +212,10 @@ def prompt_times(deployment: Deployment, workload: Workload, workers: int) -> Pr
         The requests.
     workers
         How many there are.
+    drafter, lengths
+        What reads the prompts there, too, and how many draft lengths there are from 0, which is
+        without.
 
-    Ignores
-        a drafter's own passes over prompts: a layer or a few, beside those of the model.
     Source
         `specroof.serving.prefills.piece_pass`; sglang 0.5.23,
         ``srt/arg_groups/parallel_hook.py``, of the chunk of each group.
@@ -224,8 +230,12 @@ def prompt_times(deployment: Deployment, workload: Workload, workers: int) -> Pr
     pieces = np.ceil(workload.new_len / chunk) if chunk else 1.0
     forward = piece_pass(workload.new_len, workload.cached_len, pieces, together)
     pass_s = pieces * engine_pass_s(deployment, forward)
-    alone_s, full_s = pass_s + together * setup.engine.request_overhead_s
-    return PromptTimes(float(workers), float(alone_s), float(full_s), float(groups * each))
+    read_s = np.broadcast_to(pieces * prompt_read_s(deployment, drafter, forward), pass_s.shape)
+    drafts = np.arange(lengths) > 0
+    alone_s, full_s = (pass_s + together * setup.engine.request_overhead_s)[:, None] + np.outer(
+        read_s, drafts
+    )
+    return PromptTimes(float(workers), alone_s, full_s, float(groups * each))
 
 
 def worker_batch(  # noqa: PLR0913 - both kinds of workers, and what is between them
@@ -313,13 +323,15 @@ def _between(batches: Array, values: Array, at: Array) -> Array:
     return np.asarray(below + part * (above - below))
 
 
-def split_curves(
+def split_curves(  # noqa: PLR0913 - the workers, and what one of them decodes
     deployment: Deployment,
     split: Split,
     load: Load,
     kept: ServerRoom,
     room: ServerRoom | None,
     priced: Callable[[npt.ArrayLike], SpeedupCurve],
+    *,
+    drafter: Drafter,
 ) -> tuple[SpeedupCurve, EndToEnd]:
     """Return what a drafter gains on decode workers that prefill workers feed.
 
@@ -337,6 +349,8 @@ def split_curves(
         The requests that it has room for; None for any number.
     priced
         From the batch sizes of one worker to the curve of its decoding.
+    drafter
+        What drafts there; prefill workers have it, too, for the prompts.
 
     Returns
     -------
@@ -346,7 +360,7 @@ def split_curves(
     Counts
         requests as spread evenly over workers: a request has at least itself in its batch.
     Ignores
-        drafters' passes over prompts; clients are out of step.
+        that clients may be in step.
     Source
         `worker_batch`, `PromptTimes.station_s`, `wire_s`.
     """
@@ -358,7 +372,8 @@ def split_curves(
         )
     refuse_one_token(workload)
     prefill, decode = Deployment(deployment.model, split.prefill), deployment.setup
-    prompts = prompt_times(prefill, workload, split.prefill_workers)
+    lengths = kept.largest.shape[1]
+    prompts = prompt_times(prefill, workload, split.prefill_workers, drafter, lengths)
     need = kept.drafting.need
     held = need.target.sequence_bytes(workload.input_len)
     drafted = 0.0 if need.draft is None else need.draft.sequence_bytes(workload.input_len)
@@ -417,7 +432,7 @@ def split_curves(
     output_len, tokens = workload.output_len, each.tokens_per_round
     whole = EndToEnd(
         workload=workload,
-        wait_s=prompts.alone_s + float(transfer_s[..., 0].max()),
+        wait_s=float(np.ravel(prompts.alone_s)[0] + transfer_s[..., 0].max()),
         latency_s=lost_s,
         curve=replace(
             each,
