@@ -50,9 +50,10 @@ TOKEN_BYTES = 36 * 2 * 8 * 128 * 2
 
 
 def setup_of(
-    chip: str = "h100", devices: int = 1, engine: str = "sglang", *, groups: int = 1
-) -> Setup:
-    place = Placement(devices, attention_data_parallel=groups)
+    chip: str = "h100", devices: int = 1, engine: str = "sglang", *, groups: int = 1,
+    stages: int = 1,
+) -> Setup:  # fmt: skip
+    place = Placement(devices, attention_data_parallel=groups, pipeline_parallel=stages)
     return engine_setup(load_hardware(chip), engine, place, None)
 
 
@@ -323,18 +324,22 @@ def test_fewer_senders_send_more_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefill", "decode", "links"),
-    [((8, 1), (1, 8), 8), ((1, 8), (8, 1), 8), ((2, 4), (1, 2), 2), ((3, 2), (3, 2), 6)],
-)
+    ("prefill", "decode", "links", "alone"),
+    [
+        ((8, 1), (1, 8, 1), 8, 1), ((1, 8), (8, 1, 1), 8, 1), ((2, 4), (1, 2, 1), 2, 2),
+        ((3, 2), (3, 2, 1), 6, 2), ((1, 4), (1, 4, 2), 4, 4), ((1, 8), (1, 2, 2), 4, 4),
+    ],
+)  # fmt: skip
 def test_every_link_of_the_narrower_side_carries_caches(
-    prefill: tuple[int, int], decode: tuple[int, int], links: int
+    prefill: tuple[int, int], decode: tuple[int, int, int], links: int, alone: int
 ) -> None:
-    """Workers x devices of each: a device of Qwen3-8B has one of its eight KV heads, or all."""
+    """Workers, devices, stages: a device of Qwen3-8B has one of eight KV heads, or all."""
     split = Split(setup_of(devices=prefill[1]), prefill[0], decode[0], 1e9)
-    served = deployment_of(devices=decode[1])
+    served = deployment_of(devices=decode[1], stages=decode[2])
     whole, workers = requests_of(served, split, [64.0], drafter=PLAIN)
-    most = links * 0.75 * 1e9 / (TOKEN_BYTES * REQUESTS.input_len)
-    np.testing.assert_allclose(whole.requests_per_s / workers.link_busy, most, rtol=1e-9)
+    most = 0.75 * 1e9 / (TOKEN_BYTES * REQUESTS.input_len)
+    np.testing.assert_allclose(whole.requests_per_s / workers.link_busy, links * most, rtol=1e-9)
+    np.testing.assert_allclose(workers.transfer_s, 0.5e-3 + 1 / (alone * most), rtol=1e-9)
 
 
 def test_transfers_are_those_of_mooncake() -> None:

@@ -1190,7 +1190,7 @@ def padded_pass(forward: ForwardPass, setup: Setup) -> tuple[ForwardPass, BoolAr
     sequences = forward.batch_size if groups == 1 else np.ceil(forward.batch_size / groups)
     used = sequences * forward.query_len if graphs.counts == "tokens" else sequences
     sizes = np.array([*graphs.sizes, np.inf])
-    size = sizes[np.searchsorted(sizes, used)]
+    size = sizes[np.searchsorted(sizes, used / _HAIR)]
     eager = np.isinf(size)
     alone = forward.tokens if graphs.counts == "tokens" else forward.batch_size
     factor = np.where(eager, 1.0, np.maximum(1.0, groups * size / alone))

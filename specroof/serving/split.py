@@ -380,20 +380,22 @@ def split_curves(  # noqa: PLR0913 - the workers, and what one of them decodes
     most = kept.largest if room is not None else np.full_like(kept.largest, np.inf)
     moved = held + np.where(np.arange(most.shape[1]), drafted, 0.0)  # plain decoding has no drafter
     link_bytes_per_s = split.bytes_per_s(decode)
+    # Each stage of a pipeline receives the cache of its own layers.
+    senders, receivers = (
+        place.group_size * place.pipeline_parallel
+        for place in (split.prefill.placement, decode.placement)
+    )
     moving_s = wire_s(
-        moved,
-        receivers=decode.placement.group_size,
-        senders=split.prefill.placement.group_size,
-        link_bytes_per_s=link_bytes_per_s,
+        moved, receivers=receivers, senders=senders, link_bytes_per_s=link_bytes_per_s
     )
     transfer_s = np.where(moving_s > 0, TRANSFER_LATENCY_S + moving_s, 0.0)
     # Each device has a link: all of the narrower side are busy, whatever a request is spread over.
     links = min(
-        split.prefill_workers * split.prefill.placement.tensor_parallel,
-        split.decode_workers * decode.placement.tensor_parallel,
+        split.prefill_workers * split.prefill.placement.devices,
+        split.decode_workers * decode.placement.devices,
     )
     with np.errstate(divide="ignore"):
-        link_per_s = links * LINK_FRAC * link_bytes_per_s / (moved * decode.placement.group_size)
+        link_per_s = links * LINK_FRAC * link_bytes_per_s / (moved * receivers)
     most_per_s = np.minimum(prompts.requests_per_s, link_per_s)
     lost_s = float(decode.engine.lost_s(workload.input_len))
     batch_size = np.asarray(load.batch_size, dtype=np.float64)
