@@ -139,6 +139,9 @@ def test_what_an_engine_adds_has_a_name(
     assert {one: float(each) for one, each in found.overheads_s.items()} == {name: 2 * how_many}
     assert found.beside_ops_s == [(name, "overhead", 2.0 * how_many)]
     assert float(found.total_s) == float(found.overhead_s) == 2 * how_many
+    decoding = PassWork([], [], replace(SHAPE, takes_prompts=False))
+    added_s = float(pass_time(decoding, real_engine(**figures)).overhead_s)
+    assert added_s == (0 if "of prompts" in name else 2 * how_many)
 
 
 @pytest.mark.parametrize(("name", "chip_name", "weights", "kinds"), rows("values", "layer_kinds"))
@@ -481,7 +484,7 @@ def test_experts_in_nvfp4_take_as_long_as_on_the_former_chip(
 
 
 def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
-    kernel = ExpertKernel(floor_s=5.0, expert_s=0.0, memory_frac=1.0, compute_frac=1.0, tokens=6)
+    kernel = ExpertKernel(floor_s=5.0, expert_s=0.25, memory_frac=1.0, compute_frac=1.0, tokens=6)
     tile = SparseKernel(head_tile=128, compute_frac=0.5)
     engine = real_engine(
         expert_kernels={"bf16": kernel, "int4": replace(kernel, floor_s=7.0)},
@@ -493,9 +496,10 @@ def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
     ]
     plain = Experts(n_experts=8, top_k=2, in_features=8, hidden_features=8)
     narrow = replace(plain, weight=WEIGHT_FORMATS["int4"])
-    experts = [model_work(toy(one), setups[0], DECODE) for one in (plain, narrow)]
+    models = toy(plain), toy(narrow), toy(plain, count=3)
+    experts = [model_work(model, setups[0], DECODE) for model in models]
     floors = [pass_time(work, engine).ops[0].floor_s for work in experts]
-    assert floors == [5, 7]
+    assert floors == [5 + 2, 7 + 2, 3 * (5 + 2)]
     prompts = replace(ForwardPass(1, 4096, 0), settled=True)
     caches = [model_work(toy(SPARSE), setup, prompts) for setup in setups]
     computed = [
@@ -508,7 +512,9 @@ def test_weights_and_caches_of_each_format_have_a_kernel_of_their_own() -> None:
     # Passes of both are timed together as each alone.
     for works in (experts, caches):
         alone = [float(pass_time(work, engine).work_s) for work in works]
-        assert pass_time(stacked(works, [1, 1]), engine).work_s.tolist() == pytest.approx(alone)
+        assert pass_time(stacked(works, [1] * len(works)), engine).work_s.tolist() == pytest.approx(
+            alone
+        )
 
 
 SPARSE = LatentAttention(64, 512, 64, Indexer(n_heads=32, head_dim=128, top_k=2048))

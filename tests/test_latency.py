@@ -502,8 +502,8 @@ def test_tokens_are_sent_in_the_published_time(
 
 
 def test_messages_up_to_the_largest_of_one_shot_are_read_from_all_others() -> None:
-    # 1 GB/s: 7 messages of a MB in 7 ms; a ring of a tenth of that takes 17.5 ms for each MB, of half
-    # of it 3.5 ms, so that 1.5 MB take as long as one.
+    # 1 GB/s: 7 messages of a MB in 7 ms; a ring of a tenth of that takes 17.5 ms for each MB, of
+    # half of it 3.5 ms, so that 1.5 MB take as long as one.
     links = Interconnect(link_bytes_per_s=1e9, max_devices=8)
     for frac, expected in ((0.1, [7e-3, 26.25e-3, 70e-3]), (0.5, [7e-3, 7e-3, 14e-3])):
         reached = Collective(link_frac=frac, latency_s=0.0, one_shot_frac=1.0, one_shot_bytes=1e6)

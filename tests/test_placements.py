@@ -169,6 +169,7 @@ def test_prompts_fill_the_pipeline_and_leave_it() -> None:
     engine = EngineProfile(name="e", pass_overhead_s=1.0)
     found = staged(latency, Pipeline(1 / 3, 4, fills=True), engine)
     assert float(found.total_s) == 7 + 3 * 3
+    assert float(found.filling_s) == 7 - 3  # others kept it full
     # A pass of prompts goes through all stages whole (vllm v1/core/sched/scheduler.py: it has the
     # budget's tokens, whatever the stages), and the next one enters when the first stage is free.
     prompt = ForwardPass(1, 1200, 0, head_len=1, settled=True)

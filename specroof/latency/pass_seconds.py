@@ -756,6 +756,8 @@ def expert_kernel(op: OpCost, engine: EngineProfile, *, settled: bool) -> Expert
     >>> engine = EngineProfile(name="e", expert_kernels={"fp8": kernel})
     >>> [expert_kernel(op, engine, settled=settled) is kernel for settled in (False, True)]
     [True, False]
+    >>> expert_kernel(replace(op, on_host=True), engine, settled=False) is None
+    True
     """
     if op.kind != "experts" or settled or op.on_host:
         return None
