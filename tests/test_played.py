@@ -399,6 +399,7 @@ def test_an_answer_of_hardly_more_than_a_token_takes_a_round() -> None:
     assert run.tokens_per_s == pytest.approx(1)  # two tokens in two seconds
     alone = play(flat_prices(), trace(0.0, 8, 1), STOPS, 1)
     assert "tpot_s" not in alone.summary()
+    assert alone.figures(1.0, 1e-9)["good_requests_per_s"] == 1.0  # which no TPOT is too long for
     assert repr(alone) == "<Played: 1 requests in 1.00 s, 1 tokens/s>"
 
 

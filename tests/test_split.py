@@ -483,16 +483,20 @@ def test_chips_without_a_link_split_into_single_devices() -> None:
 
 
 def test_workers_of_a_budget_hold_the_model_and_divide_it() -> None:
-    def divides(_profile: HardwareProfile, devices: int, _is_prefill: bool) -> Setup:
-        if devices == 2:
-            reject("tensor_parallel is 2", "another")
-        return engine_setup(load_hardware(CHIP), "sglang", Placement(devices), None)
+    def splits(devices: int, stages: int = 1) -> list[tuple[int, int, int, int]]:
+        def divides(_profile: HardwareProfile, devices: int, is_prefill: bool) -> Setup:
+            if devices == 2:
+                reject("tensor_parallel is 2", "another")
+            place = Placement(devices, pipeline_parallel=1 if is_prefill else stages)
+            return engine_setup(load_hardware(CHIP), "sglang", place, None)
 
-    def splits(devices: int) -> list[tuple[int, int, int, int]]:
-        found = candidate_splits(
-            *(devices, None, load_hardware("h100"), divides),
-            lambda setup, is_prefill: is_prefill or setup.placement.devices > 1,
-        )
+        found = [
+            *candidate_splits(
+                *(devices, None, load_hardware("h100"), divides),
+                lambda setup, is_prefill: is_prefill or setup.placement.devices > 1,
+            )
+        ]
+        assert all(each.decodes_only > one.prefill.decodes_only for each, one in found)
         return [
             (
                 one.prefill_workers,
@@ -506,6 +510,9 @@ def test_workers_of_a_budget_hold_the_model_and_divide_it() -> None:
     assert splits(4) == []
     assert splits(6) == [(1, 1, 1, 4), (2, 1, 1, 4)]
     assert (1, 4, 1, 4) in splits(8)
+    # Two stages of one device; of four there are too few.
+    ones = [(1, 1, 2, 2), (2, 1, 2, 2), (3, 1, 1, 2), (4, 1, 1, 2)]
+    assert splits(6, stages=2) == [*ones, (1, 4, 1, 2)]
     # Single devices for prefill: every number up to 16, then steps of an eighth.
     many = [count for count, size, _, each in splits(32) if (size, each) == (1, 4)]
     assert many == [*range(1, 17), 18, 20, 22, 24, 27]
