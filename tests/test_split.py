@@ -31,7 +31,7 @@ from specroof.hardware.engine import UNMEASURED, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.questions.request import WorkerRequest, workers_of
-from specroof.questions.splits import candidate_splits, worker_schedule
+from specroof.questions.splits import candidate_splits, split_text, worker_schedule
 from specroof.serving import split as split_room
 from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
@@ -41,6 +41,7 @@ from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.split import PromptTimes, Split, prompt_times, wire_s, worker_batch
 from specroof.serving.workload import Load, Workload, prefill_pass
 from specroof.speedup.curve import acceptance_of, decoding_curve, prompt_read_s
+from specroof.units import format_seconds
 from tables import present, reads, refusal, rows
 
 REQUESTS = Workload(3000, 500)
@@ -567,6 +568,18 @@ def test_prefill_on_another_chip_is_paid_and_fed_there() -> None:
     assert sum(note.startswith("price:") for note in mixed.messages["notes"]) == 2
     unknown = of_workers(predict, prefill="1x1@a100-40gb", link=25e9, **asked)
     assert unknown.money.of(1.0)["usd_per_million_tokens"] is None
+
+
+def test_the_page_has_workers_without_drafts_and_with() -> None:
+    found = of_workers(predict, max_draft_len=3, **WORKERS)
+    whole, (off, on) = found.end_to_end[0], ((0, 1, 0), (0, 1, 3))
+    workers = present(whole.workers)
+    *_, table = split_text(found, found.split, [(0, 1, 3)])
+    shown = [f"{workers.decode_batch[end]:.1f}" for end in (off, on)]
+    shown += [f"{workers.prefill_busy[end]:.0%}" for end in (off, on)]
+    shown += [format_seconds(each[on]) for each in (workers.prefill_s, workers.transfer_s)]
+    shown += [f"{whole.tokens_per_s[end] / 6:.0f}" for end in (off, on)]
+    assert table.splitlines()[1].split() == ["32", "3", *" ".join(shown).split()]
 
 
 def test_bands_of_workers_are_wider_and_reach_says_so() -> None:
