@@ -858,9 +858,11 @@ def test_limits_are_those_of_a_group_of_devices() -> None:
 def test_workers_need_no_link_to_be_counted() -> None:
     # Of VR200 no source gives the bytes/s between workers; where known, they count no byte.
     for chip in ("vr200", "h100"):
-        found = capacity("Qwen/Qwen3-8B", chip, prefill="1x1", decode="1x1").to_dict()
+        found = capacity("Qwen/Qwen3-8B", chip, prefill="1x1", decode="1x2").to_dict()
         split = found["case"]["split"]
-        assert (split["devices"], split["link_bytes_per_s"]) == (2, None)
+        assert (split["devices"], split["link_bytes_per_s"]) == (3, None)
+        places = (split[side]["placement"] for side in ("prefill", "decode"))
+        assert [place["tensor_parallel"] for place in places] == [1, 2]
 
 
 @pytest.mark.parametrize(("kind", "ahead"), [(None, 0), ("ngram", 0), ("eagle3", 3), ("dflash", 4)])

@@ -317,6 +317,12 @@ def test_an_engines_time_goes_by_steps_of_eight_sequences_and_the_ideal_one_shar
     steps = [attention_s(batch, "real") / attention_s(8, "real") for batch in (1, 8, 9, 16, 17)]
     assert steps == pytest.approx([1, 1, 2, 2, 3])
     assert attention_s(9, "ideal") == pytest.approx(9 / 8 * attention_s(8, "ideal"))
+    assert attention_s(1, "ideal") == pytest.approx(attention_s(8, "ideal"))  # seven do nothing
+    # Nine have two in one group, which reads its weights as the others do.
+    op = replace(operation(9, 9, shard=HEADS), activation_bytes=np.array(9.0))
+    setup = Setup(LINKED, LINKED.engine("real"), Placement(8, 1, 8), Options())
+    (busiest,) = pass_latency([op], setup, PassShape(1, 9)).ops
+    assert (float(busiest.compute_s), float(busiest.memory_s)) == pytest.approx((2, 9 + 2))
 
 
 def test_devices_that_no_link_reaches_are_an_error() -> None:
