@@ -481,6 +481,14 @@ def test_a_verification_that_is_a_prefill_gathers_all_latents() -> None:
         assert read_bytes(work_of(LATENT, spread, verify), kind) == pytest.approx(
             read_bytes(work_of(LATENT, whole, verify), kind), rel=0.01
         )
+    peak = replace(spread.hardware.peak, multiprocessors=256)  # of which most have no block
+    busy_s = [
+        [float(op.compute_s) for op in work_of(LATENT, setup, verify).ops]
+        for setup in (
+            replace(one, hardware=replace(one.hardware, peak=peak)) for one in (spread, whole)
+        )
+    ]
+    assert busy_s[0] == pytest.approx(busy_s[1])
     expected_s = SHORTEST + 7 * FURTHER + 7 / 8 * 2 * 1000 * 1152 / LINK
     assert exchanged_s(LATENT, spread, verify) == pytest.approx(expected_s, rel=1e-9)
     # Recurrent state is what it is.
@@ -496,9 +504,12 @@ def test_thread_blocks_of_all_heads_that_share_a_context_run_on_each_device() ->
         setup = linked_setup("vllm", Placement(8, decode_context_parallel=spread), chip="a100-80gb")
         peak = replace(setup.hardware.peak, multiprocessors=16)
         setup = replace(setup, hardware=replace(setup.hardware, peak=peak))
-        moved.append(read_bytes(work_of(HEADS, setup, verify), "unsplit_attention"))
-    # Each block has a unit of its own, and where four share reads a fourth of the bytes.
-    assert moved[0] == pytest.approx(4 * moved[1])
+        work = work_of(HEADS, setup, verify)
+        computed_s = sum(op.compute_s for op in work.ops if op.op.kind == "unsplit_attention")
+        moved.append((read_bytes(work, "unsplit_attention"), float(computed_s)))
+    # Each block has a unit of its own, and where four share reads a fourth of the bytes; as much
+    # is computed either way, by four times as many of the units.
+    assert moved[0] == pytest.approx([4 * less for less in moved[1]])
 
 
 def test_memory_of_a_token_divides_and_state_does_not() -> None:
