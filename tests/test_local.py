@@ -177,6 +177,19 @@ def test_two_chips_of_a_local_server_gain_what_was_measured() -> None:
         model_latency(model, replace(two, hardware=load_hardware(STRIX)), asked)
 
 
+# Passes, steps and rounds were timed under llama.cpp and MLX, no prompt: of 512 tokens of
+# Llama-2-7B in Q4_0, 886/s on an M4 Max by llama.cpp discussion 4167, and 561/s here.
+@pytest.mark.parametrize(
+    ("chip", "framework", "untimed"), [("m4-max", "llama.cpp", True), ("h100", "vllm", False)]
+)
+def test_prompts_that_nobody_timed_are_told(chip: str, framework: str, untimed: bool) -> None:
+    load: Any = {"input_len": 100, "output_len": 50, "concurrency": 1, "framework": framework}
+    asked = {"drafters": "ngram,accept=0.5", **load}
+    for question in (specroof.advise, specroof.predict):
+        found = question("Qwen/Qwen3-0.6B", chip, **asked)
+        assert found.sureness.endswith("TTFT: no prompt was timed on this engine") is untimed
+
+
 @pytest.mark.parametrize(
     ("chip", "engine", "plain", "drafting"),
     [("rtx-4090", "llama.cpp", 4, 4), ("m4-max", "mlx", 32, 1)],

@@ -17,6 +17,7 @@ from specroof.outcomes.case import Case
 from specroof.outcomes.rows import LOAD_KEYS, LoadRow, OfLoad
 from specroof.quantities import (
     NOT_USEFUL,
+    TTFT,
     Lines,
     Row,
     band_cell,
@@ -447,6 +448,9 @@ def is_told(low: float | None, high: float | None) -> bool:
 def unsure_figures(rows: Sequence[Row], names: Sequence[str]) -> str:
     """Return which of these figures have bands that say too little, as the end of a sentence.
 
+    Where other figures of a row have bands and its time to the first token has none, that is
+    said, too: nobody timed a prompt on the engine.
+
     Parameters
     ----------
     rows, names
@@ -459,7 +463,11 @@ def unsure_figures(rows: Sequence[Row], names: Sequence[str]) -> str:
         if name in names and not is_useful(*row.bands.get(name, (None, None)))
     )
     told = "" if shows_notes() else f" ({UNSURE})"
-    return f"; {', '.join(titles)}{told}: {NOT_USEFUL}" if titles else ""
+    words = f"; {', '.join(titles)}{told}: {NOT_USEFUL}" if titles else ""
+    untimed = TTFT.name in names and any(
+        getattr(row, TTFT.name, None) and row.bands and TTFT.name not in row.bands for row in rows
+    )
+    return f"{words}; {TTFT.title}: no prompt was timed on this engine" if untimed else words
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
