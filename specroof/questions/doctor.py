@@ -310,6 +310,39 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+def mistrust(
+    case: ServedCase,
+    rows: Sequence[Compared],
+    prediction: Prediction | None,
+    answers: EndToEnd | None,
+) -> Iterator[str]:
+    """Yield that measured rounds are beyond the band of the prediction that the advice rests on.
+
+    Nothing where the engine has no band, as the ideal one. The band is that of throughput: the
+    acceptance that was counted is in both.
+    """
+    name, off = next((row.quantity, row.off) for row in rows if row.unit == "s")
+    if prediction is None or case.now is None or off is None:
+        return
+    curve, at = prediction.curves[0], (0, 0, case.now)
+    if answers is not None:
+        curve = answers.curve
+    else:
+        at = (0, list(curve.batch_size).index(case.running), case.now)
+    if curve.rate_ends is None:
+        return
+    low, high = (float(end[at] / curve.tokens_per_s[at]) for end in curve.rate_ends)
+    took = 1.0 + off
+    if took * high < 1.0 or took * low > 1.0:
+        why = ""
+        if answers is None and took > 1.0:
+            why = "; they hold the prefills that delayed them, which are not predicted here"
+        yield (
+            f"{name}s took {took:.2f} times what is predicted, beyond the band ({1 / high:.2f} to "
+            f"{1 / low:.2f}){why}: find the cause before you trust these gains"
+        )
+
+
 # --- The advice for a running server, in sentences -----------------------------------------------
 
 
@@ -627,13 +660,15 @@ def doctor(request: DoctorRequest) -> Diagnosis:
     of_case += _law_notes(case, change)
     # A prediction says the same; without one nothing else does.
     of_counts = acceptance_notes(measured_acceptance(counts, ""), case.served.model.name)
+    rows = tuple(compared(case, prediction, answers))
+    told = (*advice(case, prediction, change), *mistrust(case, rows, prediction, answers))
     return Diagnosis(
         Case(case.served, Load([case.running], [case.context_len])),
         observed=counts,
-        rows=tuple(compared(case, prediction, answers)),
+        rows=rows,
         prediction=prediction,
         change=change,
-        advice=tuple(advice(case, prediction, change)),
+        advice=told,
         flags=flags,
         notes=tuple(dict.fromkeys([*read, *counts.notes, *of_counts, *of_case, *unknown])),
     )
