@@ -127,13 +127,11 @@ class Worth(OfDrafter):
 
     def text(self) -> str:
         """Return the decision, a row for each acceptance length, and how sure they are."""
-        meaning = (
-            f"tokens/round as measured with {format_drafts(self.draft_len)}; gain per token: speedup for "
-            f"each further one;\nenough: drafts beyond these bring less than 1%"
-        )
+        meaning = "gain per token: speedup for each further one; enough: drafts beyond these bring less than 1%"
         limits = {of_load(row, self.rows): format_seconds(row.tpot_limit_s) for row in self.rows}
         waits = ", ".join(f"{wait}{load}" for load, wait in limits.items())
-        users = f"users: the most that get a token within {waits}"
+        drafts = format_drafts(self.draft_len)
+        users = f"tokens/round: as measured with {drafts}; users: the most that get a token within {waits}"
         if self.rows[0].rate:
             users += "; most req/s: the largest rate of which p99 waits no longer"
         lines = [
