@@ -45,10 +45,16 @@ def test_the_family_that_the_config_has_is_no_news(tmp_path: Path) -> None:
     assert found["notes"] == found["rows"][0]["notes"] == []
 
 
-def test_full_windows_have_a_line() -> None:
+def test_full_windows_have_a_line_and_a_column() -> None:
     # 4096 tokens of 32 layers, keys and values of 8 heads of 128 in bf16
     assert 4096 * 32 * 2 * 8 * 128 * 2 == 512 * 2**20
-    assert "512 MiB in bf16 per sequence" in run("models show mistralai/Mistral-7B-v0.1")
+    name, later = "mistralai/Mistral-7B-v0.1", "mistralai/Mistral-7B-Instruct-v0.3"
+    assert "512 MiB in bf16 per sequence" in run(f"models show {name}")
+    (listed,) = (line for line in run("models").splitlines() if line.startswith(name))
+    assert "512 MiB" in listed
+    # The later one has no windows: 128 KiB a token.
+    found = {row["name"]: row for row in answered(f"models diff {name} {later}")["rows"]}
+    assert [found["window_bytes"][one] for one in ("first", "second")] == [512 * 2**20, 0]
 
 
 def explained(*words: object) -> tuple[dict[str, dict[str, Any]], list[str]]:

@@ -102,7 +102,8 @@ class Models(Noted):
 
 
 _LISTED: Final = (
-    *("name", "params", "active_params", "weight_bytes", "kv_bytes_per_token", "layer_kinds"),
+    *("name", "params", "active_params", "weight_bytes"),
+    *("kv_bytes_per_token", "window_bytes", "state_bytes", "layer_kinds"),
 )
 
 
@@ -331,7 +332,10 @@ def _facts(model: Architecture) -> dict[str, dict[str, Fact]]:
             **{f"params in {name}": count for name, count in row.weight_formats.items()},
             "activation_dtype": model.activation_dtype,
         },
-        "cache": fields_of(row, "kv_dtype", "kv_bytes_per_token", "state_dtype", "state_bytes"),
+        "cache": {
+            **fields_of(row, "kv_dtype", "kv_bytes_per_token", "window_bytes"),
+            **fields_of(row, "state_dtype", "state_bytes"),
+        },
         "layers": {"layers": model.n_layers, **row.layer_kinds, **_described_parts(model)},
     }
 
