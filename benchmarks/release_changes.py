@@ -27,8 +27,9 @@ def facts(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             return
         for row in content:
             trees = ", trees" * row.get("trees", False)
-            for kind in row["kinds"]:
-                for family in row["families"]:
+            for kind in row.get("kinds", ["any kind"]):
+                others = [f"all but {' '.join(row.get('others_than', ()))}".removesuffix(" but ")]
+                for family in row.get("families", others):
                     yield f"{key}: {kind}{trees} for {family}", row.get("instead", "refused")
     else:
         yield key, content

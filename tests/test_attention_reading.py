@@ -69,8 +69,11 @@ READ = rows("values", "cache_readings")
 def test_a_server_reads_the_cache_as_its_sources_say(expected: str) -> None:
     for engine, chip, name in READ[expected]:
         core = CORES[name]
-        reading = attention_reading(of_cores(core), setup_of(chip, engine))(core)
-        assert reading.kind == expected, (engine, chip, name)
+        server, _, version = engine.partition("@")
+        setup = setup_of(chip, server)
+        if version:
+            setup = in_server(of_cores(core), setup, ServerSettings(), version)
+        assert attention_reading(of_cores(core), setup)(core).kind == expected, (engine, chip, name)
     # vllm: FLASH_ATTN 2 has no fp8 cache, FLASHINFER has, and splits it.
     narrow = setup_of("a100-80gb", "vllm", kv_dtype="fp8")
     assert attention_reading(of_cores(LLAMA), narrow)(LLAMA).kind == "once"

@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any, Final
@@ -282,7 +283,7 @@ def largest(framework: str, model: str, kind: str | None, **more: Any) -> float:
     return float(specroof.capacity(model, CHIP, drafters=kinds, **told).rows[-1].largest_batch)
 
 
-@pytest.mark.parametrize("framework", ["vllm", "vllm@0.24", "sglang", "sglang@0.5.14"])
+@pytest.mark.parametrize("framework", ["vllm", "vllm@0.28", "vllm@0.24", "sglang", "sglang@0.5.14"])
 def test_older_releases_replay_no_states(framework: str) -> None:
     asked = (framework, "Qwen/Qwen3.5-9B", "mtp")
     replayed = largest(*asked, options={"recurrent_state": "replay"})
@@ -294,10 +295,16 @@ def test_flags_are_those_of_the_release() -> None:
     found = specroof.advise(MODEL, CHIP, framework="sglang@0.5.9", concurrency=[1, 64], **asked)
     for flag in ("--dp-size 8 --enable-dp-attention", "--cuda-graph-max-bs 64"):
         assert flag in " ".join(str(found).split())
-    # A length that follows the load is newer than that release, and takes the next its full graphs.
+    # A length that follows the load is newer than that release, and takes the next its full graphs;
+    # one later of models with experts alone, but for those that its model runner V2 runs.
     schedule = plan((9, 64, 1))
-    assert "per_batch_size" not in launch(schedule, "vllm@0.19").text
-    assert "per_batch_size" in launch(schedule, "vllm@0.33").text
+    sparse = replace(schedule, family="qwen3_moe", has_experts=True)
+    for version, whole, told in (
+        ("0.19", schedule, False), ("0.24", schedule, False), ("0.28", schedule, True),
+        ("0.28", sparse, False), ("0.28", replace(sparse, kind="dspark"), True),
+        ("0.28", replace(sparse, family="deepseek_v4"), True), ("0.33", sparse, True),
+    ):  # fmt: skip
+        assert ("per_batch_size" in launch(whole, f"vllm@{version}").text) == told
     assert "does not change" in launch(schedule, "sglang@0.5.9").notes[-1]
 
 

@@ -166,7 +166,8 @@ def test_vllm_captures_these_passes(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "whole", "uniform"), [("0.33", 1, 1), ("0.24", 1, 0), ("0.19", 0, 0)]
+    ("version", "whole", "uniform"),
+    [("0.33", 1, 1), ("0.28", 1, 0), ("0.24", 1, 0), ("0.19", 0, 0)],
 )
 def test_releases_of_vllm_capture_whole_passes_and_uniform_rounds(
     version: str, whole: int, uniform: int

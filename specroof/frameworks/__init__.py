@@ -282,6 +282,29 @@ class ScheduleFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PiecewiseSchedule:
+    """Drafts that follow the load in piecewise graphs.
+
+    Attributes
+    ----------
+    kinds
+        Of drafters for which that is so with any model.
+    sparse_kinds, but_families
+        Of drafters for which it is so with models that have experts or recurrent states, but for
+        these families.
+    """
+
+    kinds: _Kinds = ()
+    sparse_kinds: _Kinds = ()
+    but_families: _Names = ()
+
+    def holds(self, kind: str, family: str, *, is_dense: bool) -> bool:
+        """Return whether it is so for a kind of drafter and a model."""
+        sparse = not is_dense and family.removesuffix("_text") not in self.but_families
+        return kind in self.kinds or (sparse and kind in self.sparse_kinds)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Drafting:
     """How a server is told what drafts: by words, or by a config in one of them or in a file.
 
@@ -304,8 +327,8 @@ class Drafting:
     in_pipeline
         Whether drafts can follow the load in a pipeline.
     piecewise_schedule
-        Whether drafts that follow the load take the server its full graphs, which prices assume:
-        they are not advised then.
+        Where drafts that follow the load take the server its full graphs, which prices assume: they
+        are not advised then.
     caches_only
         Whether it drafts for no model with recurrent layers.
     rule_flags
@@ -329,7 +352,7 @@ class Drafting:
     fixed_notes: _Words = ()
     notes: _Words = ()
     in_pipeline: bool = True
-    piecewise_schedule: bool = False
+    piecewise_schedule: PiecewiseSchedule = PiecewiseSchedule()
     caches_only: bool = False
     rule_flags: Mapping[str, RuleFlag] = field(default_factory=dict)
 

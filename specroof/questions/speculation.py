@@ -47,7 +47,8 @@ def speculation_of(
         modules=model.mtp_modules,
         block=drafter.max_draft_len,
         is_tree=is_tree(drafter),
-        is_recurrent=any(core.cache_kind == "state" for _, core in model.counted_cores),
+        has_experts=model.has_experts,
+        is_recurrent=_is_recurrent(model),
         draft_family=own.family if own else "",
         draft_has_mtp=own is not None and MTP_NOTE in own.notes,
         vocab_sizes=(own.vocab_size, model.vocab_size) if own else None,
@@ -63,12 +64,17 @@ def can_follow_load(deployment: Deployment, drafter: Drafter, server: str) -> bo
     Source
         `specroof.serving.launch.follows_load`.
     """
-    placement = deployment.setup.placement
+    placement, model = deployment.setup.placement, deployment.model
     return follows_load(
         drafter.kind,
         server,
-        family=deployment.model.family,
+        family=model.family,
         is_tree=is_tree(drafter),
         data_parallel=placement.attention_data_parallel,
         pipeline_parallel=placement.pipeline_parallel,
+        is_dense=not (model.has_experts or _is_recurrent(model)),
     )
+
+
+def _is_recurrent(model: Architecture) -> bool:
+    return any(core.cache_kind == "state" for _, core in model.counted_cores)

@@ -265,6 +265,8 @@ class Speculation:
         Whether the drafter runs on the CPU beside the chip, which llama.cpp alone knows.
     is_recurrent
         Whether layers of the model keep a state that cannot be cut back to an earlier token.
+    has_experts
+        Whether layers of the model have experts.
     draft_family
         The family of a draft model; empty for other drafters.
     draft_has_mtp
@@ -309,6 +311,7 @@ class Speculation:
     n_cpu_moe: int = 0
     on_host: bool = False
     is_recurrent: bool = False
+    has_experts: bool = False
     draft_family: str = ""
     draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
@@ -342,6 +345,11 @@ class Speculation:
     def differs(self) -> bool:
         """Whether loads differ in their drafts."""
         return len({drafts for _, _, drafts in self.schedule}) > 1
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether no layer of the model has experts or a recurrent state."""
+        return not (self.has_experts or self.is_recurrent)
 
     @property
     def weights(self) -> str | None:
@@ -635,6 +643,7 @@ def _speculation(
         "is_tree": plan.is_tree,
         "data_parallel": plan.data_parallel,
         "pipeline_parallel": plan.pipeline_parallel,
+        "is_dense": plan.is_dense,
     }
     if not plan.differs and drafts == plan.drafts:
         pass
@@ -664,7 +673,7 @@ def _speculation(
     return filled(words, config=_CONFIG, **figures), config, files, notes
 
 
-def follows_load(
+def follows_load(  # noqa: PLR0913 - what is asked, and of what shape
     kind: str,
     framework: str,
     *,
@@ -672,6 +681,7 @@ def follows_load(
     is_tree: bool = False,
     data_parallel: int = 1,
     pipeline_parallel: int = 1,
+    is_dense: bool = True,
 ) -> bool:
     """Tell whether a server can change its draft length with the requests that it runs.
 
@@ -692,6 +702,8 @@ def follows_load(
         Groups of devices, each with attention over separate sequences.
     pipeline_parallel
         Stages of layers.
+    is_dense
+        Whether no layer of the model has experts or a recurrent state.
 
     Source
         The files of releases. TensorRT-LLM's ``draft_len_schedule`` changed its meaning between
@@ -712,7 +724,8 @@ def follows_load(
         return False
     how = facts.drafting or Drafting()
     staged = pipeline_parallel == 1 or how.in_pipeline
-    whole = data_parallel == 1 and not is_tree and not how.piecewise_schedule
+    whole = data_parallel == 1 and not is_tree
+    whole = whole and not how.piecewise_schedule.holds(kind, family, is_dense=is_dense)
     return method.follows_load and staged and whole
 
 
@@ -723,9 +736,9 @@ def _fixed_note(plan: Speculation, facts: Release) -> str:
     where = " in a pipeline" if plan.pipeline_parallel > 1 else where
     off = runs_spelt([(first, last) for first, last, k in plan.schedule if not k])
     without = f"; at {off} in flight start it without these flags" if off else ""
-    method, how = facts.methods[plan.kind], facts.drafting
+    method, graphs = facts.methods[plan.kind], (facts.drafting or Drafting()).piecewise_schedule
     fixed = f"does not change drafts of {method.name}{where} with the load"
-    if method.follows_load and not where and how is not None and how.piecewise_schedule:
+    if not where and graphs.holds(plan.kind, plan.family, is_dense=plan.is_dense):
         fixed = (
             "runs drafts that follow the load in piecewise graphs, slower than those priced here"
         )
