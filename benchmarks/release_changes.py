@@ -21,16 +21,16 @@ def facts(content: Any, key: str = "") -> Iterator[tuple[str, Any]]:
             if name not in {"source", "sources"}:
                 yield from facts(value, f"{key}.{name}".lstrip("."))
     elif isinstance(content, list) and content and isinstance(content[0], Mapping):
-        if "kinds" not in content[0]:
-            for place, row in enumerate(content):
+        for place, row in enumerate(content):
+            if row.keys().isdisjoint({"kinds", "trees", "spread"}):
                 yield from facts(row, f"{key}.{place}")
-            return
-        for row in content:
-            trees = ", trees" * row.get("trees", False)
-            for kind in row.get("kinds", ["any kind"]):
-                others = [f"all but {' '.join(row.get('others_than', ()))}".removesuffix(" but ")]
+                continue
+            where = f" on {' '.join(map(str, chips))}" if (chips := row.get("capabilities")) else ""
+            shapes = [shape for shape in ("trees", "spread") if row.get(shape)]
+            others = [f"all but {' '.join(row.get('others_than', ()))}".removesuffix(" but ")]
+            for what in (*row.get("kinds", ()), *shapes):
                 for family in row.get("families", others):
-                    yield f"{key}: {kind}{trees} for {family}", row.get("instead", "refused")
+                    yield f"{key}: {what} for {family}{where}", row.get("instead", "refused")
     else:
         yield key, content
 

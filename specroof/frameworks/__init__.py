@@ -887,6 +887,7 @@ class _PoolMemory:
     group_graph_mib: float
     large_group_graph_mib: float
     large_graph: int
+    running_graphs: bool
     prefill_graph_mib: float
     latent_prefill_mib: float
     drafter_mib: Mapping[str, float]

@@ -210,11 +210,14 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         )
         if uncaptured or not place.model.kernels.isdisjoint(facts.memory.uncaptured_kernels):
             graphs_mib = 0.0  # their prefills are not captured
+        kept = server.capture
+        if not facts.memory.running_graphs and user_settings.capture is None:
+            kept = capture
         reserve = reserve_mib(
             facts,
             memory_mib=memory_mib,
             chunk=server.chunk,
-            capture=server.capture,
+            capture=kept,
             tensor_parallel=place.placement.devices,
             prefill_graphs_mib=graphs_mib,
             ranks=place.ranks,
