@@ -4,6 +4,7 @@ The functions are taken out of unpacked packages and run with stand-ins for what
 so neither torch nor a GPU is needed. Nothing of them is copied: their answers are stored.
 
     pip download --no-deps sglang==0.5.23 vllm==0.33.0     # and unzip the wheels into FOLDER
+    pip download --no-deps sglang==0.5.18                  # and into FOLDER/sglang-0.5.18
     python benchmarks/engine_rules.py FOLDER > tests/golden/serving-rules.json
 """
 
@@ -14,6 +15,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -94,33 +96,76 @@ def sglang_memory(srt: Path) -> Iterator[Row]:
             "model_config_of": lambda _: state["model"],
         },
     )
+    for case in _memory_cases():
+        state |= case
+        args = _sglang_args(case["tp"], case["ranks"], case["running"])
+        state["model"] = _model(case)
+        memory["handle_gpu_memory_settings"](args)
+        yield _memory_row(case, args)
+
+
+def sglang_older_memory(srt: Path) -> Iterator[Row]:
+    """Yield the same of a release whose arguments resolve themselves, SGLang 0.5.18."""
+    names = {
+        "_handle_gpu_memory_settings",
+        "reserve_for_graph_mb",
+        "reserve_for_deepep_a2a_mb",
+        "_generate_decode_cuda_graph_batch_sizes",
+        "_generate_prefill_cuda_graph_batch_sizes",
+        "adjust_mem_fraction_for_vlm",
+    }
+    around = {
+        "Backend": SimpleNamespace(DISABLED="off", BREAKABLE="on"),
+        "resolved_view": lambda args: args,
+        "envs": SimpleNamespace(),
+    }
+    own = taken(srt / "server_args.py", names, around, owner="ServerArgs")
+    for case in _memory_cases():
+        args = _sglang_args(case["tp"], case["ranks"], case["running"])
+        args.dp_size, args.enable_dp_attention = case["ranks"], case["ranks"] > 1
+        for name in names:
+            setattr(args, name, partial(own[name], args))
+        args._resolved = lambda args=args: args  # noqa: SLF001 - what they call themselves
+        args.use_mla_backend = lambda latent=case["latent"]: latent
+        args.post_capture_kv_sizing_planned = lambda: False
+        model = _model(case)
+        args.get_model_config = lambda model=model: model
+        args._handle_gpu_memory_settings(case["memory_mib"])  # noqa: SLF001
+        yield _memory_row(case, args)
+
+
+def _memory_cases() -> Iterator[Row]:
+    """Yield servers: memory, devices, attention, groups, requests and a vision tower."""
     memories = (16384, 24564, 46068, 81559, 183359)
-    for memory_mib, tp, latent, dp, running in product(
-        memories, (1, 8), (False, True), (1, 4), (None, 20)
+    for memory_mib, tp, latent, ranks, running, vision in product(
+        memories, (1, 8), (False, True), (1, 4), (None, 20), (None, [27, 1152])
     ):
-        if dp > tp:
-            continue
-        tower = SimpleNamespace(num_hidden_layers=27, hidden_size=1152)
-        for vision in (None, tower):
-            state |= {"memory_mib": memory_mib, "latent": latent}
-            state["model"] = SimpleNamespace(
-                is_multimodal=vision is not None,
-                hf_config=SimpleNamespace(vision_config=vision),
-            )
-            args = _sglang_args(tp, dp, running)
-            memory["handle_gpu_memory_settings"](args)
+        if ranks <= tp:
             yield {
                 "memory_mib": memory_mib,
                 "tp": tp,
                 "latent": latent,
-                "ranks": dp,
+                "ranks": ranks,
                 "running": running,
-                "vision": None if vision is None else [27, 1152],
-                "chunk": args.chunked_prefill_size,
-                "capture": args.cuda_graph_config.decode.max_bs,
-                "prefill_sizes": len(args.cuda_graph_config.prefill.bs),
-                "memory_frac": args.mem_fraction_static,
+                "vision": vision,
             }
+
+
+def _model(case: Row) -> SimpleNamespace:
+    sizes = case["vision"]
+    tower = sizes and SimpleNamespace(num_hidden_layers=sizes[0], hidden_size=sizes[1])
+    config = SimpleNamespace(vision_config=tower)
+    return SimpleNamespace(is_multimodal=tower is not None, hf_config=config)
+
+
+def _memory_row(case: Row, args: SimpleNamespace) -> Row:
+    return {
+        **case,
+        "chunk": args.chunked_prefill_size,
+        "capture": args.cuda_graph_config.decode.max_bs,
+        "prefill_sizes": len(args.cuda_graph_config.prefill.bs),
+        "memory_frac": args.mem_fraction_static,
+    }
 
 
 def sglang_sizes(srt: Path) -> Iterator[Row]:
@@ -502,6 +547,7 @@ def main(folder: Path) -> None:
     srt, vllm = folder / "sglang" / "srt", folder / "vllm"
     tables = {
         "sglang_memory": sglang_memory(srt),
+        "sglang_older_memory": sglang_older_memory(folder / "sglang-0.5.18" / "sglang" / "srt"),
         "sglang_sizes": sglang_sizes(srt),
         "sglang_states": sglang_states(srt),
         "vllm_batches": vllm_batches(vllm),
@@ -515,7 +561,9 @@ def main(folder: Path) -> None:
         f'"{name}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
         for name, rows in tables.items()
     ]
-    source = "sglang 0.5.23 and vllm 0.33.0, their own functions; benchmarks/engine_rules.py"
+    source = (
+        "sglang 0.5.23 and 0.5.18 and vllm 0.33.0, their own functions; benchmarks/engine_rules.py"
+    )
     print("{" + f'"_source": {json.dumps(source)},\n' + ",\n".join(lines) + "}")
 
 

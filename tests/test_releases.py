@@ -283,7 +283,7 @@ def largest(framework: str, model: str, kind: str | None, **more: Any) -> float:
     return float(specroof.capacity(model, CHIP, drafters=kinds, **told).rows[-1].largest_batch)
 
 
-@pytest.mark.parametrize("framework", ["vllm", "vllm@0.28", "vllm@0.24", "sglang", "sglang@0.5.14"])
+@pytest.mark.parametrize("framework", ["vllm", "vllm@0.28", "vllm@0.24", "sglang", "sglang@0.5.18"])
 def test_older_releases_replay_no_states(framework: str) -> None:
     asked = (framework, "Qwen/Qwen3.5-9B", "mtp")
     replayed = largest(*asked, options={"recurrent_state": "replay"})
@@ -324,6 +324,7 @@ def test_workers_of_a_release_draft_what_it_hands_over() -> None:
     asked = LOAD | {"concurrency": 4, "prefill": "1x1", "decode": "1x1"}
     for version, kinds in {
         "0.5.14": {"mtp", "eagle3"},
+        "0.5.18": {"mtp", "eagle3", "dspark"},
         "0.5.23": {"mtp", "eagle3", "dflash"},
     }.items():
         for kind in ("eagle3", "dflash"):
