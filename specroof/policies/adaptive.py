@@ -416,7 +416,7 @@ def sglang_rounds(
         how the mean of a batch varies from round to round; that the server decides after 10 rounds
         and then every 5: lengths settle where they do when it decides every round.
     Source
-        SGLang 0.5.14 and 0.5.23, ``srt/speculative/adaptive_spec_params.py``:
+        SGLang 0.5.14 to 0.5.23, ``srt/speculative/adaptive_spec_params.py``:
         ``AdaptiveStepSlot``.
 
     Examples
