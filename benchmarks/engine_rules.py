@@ -14,9 +14,9 @@ import logging
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -48,6 +48,38 @@ def taken(path: Path, names: set[str], around: dict[str, Any], owner: str = "") 
     names_around = {"math": math, "logger": quiet, "Any": Any, **around}
     exec(compile(module, str(path), "exec"), names_around)  # noqa: S102 - that is the purpose
     return names_around
+
+
+def threefold(
+    *factors: Iterable[Any], allowed: Callable[..., bool] = lambda *_: True
+) -> list[tuple[Any, ...]]:
+    """Return enough of all allowed combinations that any three values of them are in one.
+
+    Rows are taken one after another, each with the most triples that no row has yet.
+    """
+    cases = [case for case in product(*factors) if allowed(*case)]
+    triples = [{*combinations(enumerate(case), 3)} for case in cases]
+    missing, chosen = set().union(*triples), set()
+    while missing:
+        best = max(range(len(cases)), key=lambda row: len(triples[row] & missing))
+        missing -= triples[best]
+        chosen.add(best)
+    return [cases[row] for row in sorted(chosen)]
+
+
+#: MiB of a device, devices, latent attention, groups, running requests, a vision tower.
+MEMORY_CASES = threefold(
+    (16384, 24564, 46068, 81559, 183359), (1, 8), (False, True), (1, 4), (None, 20), (False, True),
+    allowed=lambda _, devices, __, groups, *___: groups <= devices,
+)  # fmt: skip
+#: GiB, bytes of a state, drafted tokens, cache of prefixes, overlap, running requests: with drafts
+#: SGLang says 48 before it comes here.
+STATE_CASES = threefold(
+    (8.0, 17.8, 64.0), (51_500_000, 6_200_000), (0, 4, 6, 16), (True, False), (True, False),
+    (None, 48, 200), allowed=lambda *case: not case[2] or case[-1] is not None,
+)  # fmt: skip
+#: Running requests, tokens of a pass, positions of a verification, a stated limit, Blackwell.
+GRAPH_CASES = threefold((6, 48, 1024), (2048, 8192), (1, 4, 16), (None, 100), (False, True))
 
 
 def module_of(name: str, **names: Any) -> None:
@@ -136,19 +168,15 @@ def sglang_older_memory(srt: Path) -> Iterator[Row]:
 
 def _memory_cases() -> Iterator[Row]:
     """Yield servers: memory, devices, attention, groups, requests and a vision tower."""
-    memories = (16384, 24564, 46068, 81559, 183359)
-    for memory_mib, tp, latent, ranks, running, vision in product(
-        memories, (1, 8), (False, True), (1, 4), (None, 20), (None, [27, 1152])
-    ):
-        if ranks <= tp:
-            yield {
-                "memory_mib": memory_mib,
-                "tp": tp,
-                "latent": latent,
-                "ranks": ranks,
-                "running": running,
-                "vision": vision,
-            }
+    for memory_mib, tp, latent, ranks, running, sees in MEMORY_CASES:
+        yield {
+            "memory_mib": memory_mib,
+            "tp": tp,
+            "latent": latent,
+            "ranks": ranks,
+            "running": running,
+            "vision": [27, 1152] if sees else None,
+        }
 
 
 def _model(case: Row) -> SimpleNamespace:
@@ -229,19 +257,14 @@ def sglang_states(srt: Path) -> Iterator[Row]:
         },
         owner="KVCacheConfigurator",
     )
-    cases = product((8.0, 17.8, 64.0), (51_500_000, 6_200_000), (0, 4, 6, 16), (True, False))
-    for (gib, state_bytes, drafted, prefix), overlap, running in product(
-        cases, (True, False), (None, 48, 200)
-    ):
-        if drafted and running is None:
-            continue  # SGLang says 48 before it comes here
-        yield _state_row(bags, configurator, (gib, state_bytes, drafted, prefix, overlap, running))
+    for case in STATE_CASES:
+        yield _state_row(bags, configurator, case)
 
 
 def _state_row(
     bags: SimpleNamespace,
     own: dict[str, Any],
-    case: tuple[float, int, int, bool, bool, int | None],
+    case: tuple[Any, ...],
 ) -> Row:
     gib, state_bytes, drafted, prefix, overlap, running = case
     bags.memory = SimpleNamespace(disable_radix_cache=not prefix)
@@ -321,9 +344,7 @@ def vllm_batches(root: Path) -> Iterator[Row]:
 
 def vllm_graphs(root: Path) -> Iterator[Row]:
     """Yield the captured sizes, in tokens."""
-    for running, tokens, verify, stated, blackwell in product(
-        (6, 48, 1024), (2048, 8192), (1, 4, 16), (None, 100), (False, True)
-    ):
+    for running, tokens, verify, stated, blackwell in GRAPH_CASES:
         platform = SimpleNamespace(is_device_capability_family=lambda _, own=blackwell: own)
         module_of("vllm.platforms", current_platform=platform)
         around = {"CUDAGraphMode": SimpleNamespace(NONE=0)}
