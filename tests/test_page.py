@@ -181,7 +181,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     place = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "page.html"
     with FileLock(place.with_suffix(".lock")):
         if not place.exists():
-            found = specroof.explore(MODELS, ["b200", "h100"], **AXES)
+            default: Any = [None, "ideal"]  # the server of each chip
+            found = specroof.explore(MODELS, ["b200", "h100"], engines=default, **AXES)
             place.write_text(found.page, encoding="utf-8")
     return place.as_uri()
 
@@ -523,15 +524,19 @@ def test_a_limit_that_is_raised_does_not_lower_what_memory_holds_between_context
     assert "No room" not in seen.answer
 
 
-@pytest.mark.parametrize(("drafter", "engine", "told"), rows("values", "page_rules"))
-def test_flags_have_the_rule_that_the_acceptance_was_measured_with(
-    page: Opened, drafter: str, engine: str, told: str
+def test_flags_of_each_server_have_the_rule_that_the_acceptance_was_measured_with(
+    shown: Callable[..., Opened],
 ) -> None:
-    for spec, is_told in {drafter: True, f"{drafter},accept=0.8": False}.items():
-        page.state(drafters=[spec], engine=engine, temperature=1)
-        assert (told in page.page.locator("#flags pre").first.inner_text()) == is_told
-    page.state(drafters=[drafter], engine=engine, temperature=0)  # where rules keep the same tokens
-    assert told not in page.page.locator("#flags pre").first.inner_text()
+    axes: dict[str, Any] = {"tensor_parallel": 1, "context_len": [1024, 4096], "batch_size": [1, 8]}
+    seen = shown(specroof.explore(MODELS[0], "b200", steady=True, **axes))
+    for drafter, engine, told in rows("values", "page_rules"):
+        for spec, is_told in {drafter: True, f"{drafter},accept=0.8": False}.items():
+            seen.state(drafters=[spec], engine=engine, temperature=1)
+            assert (told in seen.page.locator("#flags pre").first.inner_text()) == is_told
+        seen.state(drafters=[drafter], engine=engine, temperature=0)  # rules keep the same tokens
+        assert told not in seen.page.locator("#flags pre").first.inner_text()
+        check(seen)
+    check(seen.state(drafters=["eagle3"], engine="tensorrt-llm"))  # rejects no drafts by sampling
 
 
 def test_a_view_is_restored_from_its_address(at: Callable[..., Opened], page: Opened) -> None:
