@@ -3,7 +3,6 @@
 A page asks for a table with ``{{ NAME }}`` or ``{{ NAME WORDS }}``; `TABLES` has the names.
 """
 
-import io
 import re
 import shlex
 import tempfile
@@ -64,57 +63,46 @@ def on_files(files: Files, config: Any) -> Files:
     for title, names in _api_groups().items():
         text = "\n\n".join([f"# {title}", *map(_entry, names)])
         files.append(File.generated(config, _api_page(title), content=text))
-    for page, ending in CHARTED.items():
-        text = (ROOT / "docs" / "pages" / f"{page}.md").read_text(encoding="utf-8")
-        name = f"charts/{page.replace('/', '-')}.png"
-        files.append(File.generated(config, name, content=chart_of(text, ending)))
-    for name, chart in speculation_charts().items():
-        drawn = io.BytesIO()
-        chart.savefig(drawn, format="png", dpi=120)
-        files.append(File.generated(config, f"charts/{name}.png", content=drawn.getvalue()))
+    for name, (command, ending) in _charted().items():
+        place = f"charts/{name.replace('/', '-')}.png"
+        files.append(File.generated(config, place, content=chart_of(command, ending)))
     return files
 
 
-_COMMAND: Final = re.compile(r"^\$ specroof ((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+#: Charts of the page that explains speculation, as its commands come, and the ends of their names.
+_SPECULATION: Final = {
+    "round": "",
+    "length": "",
+    "batch": "-by-batch",
+    "acceptance": "",
+    "advice": "",
+}
 
 
-def chart_of(page: str, ending: str) -> bytes:
-    """Return the chart of the first command that a page shows, of this ending."""
-    (command, *_) = _COMMAND.findall(page)
-    words = shlex.split(command.replace("\\\n", " ").partition(" | ")[0])
+def _charted() -> dict[str, tuple[str, str]]:
+    """Return the command and the ending of each chart: that of a page is of its first command."""
+    found = {page: (_commands(page, "$ ")[0], ending) for page, ending in CHARTED.items()}
+    explained = zip(_SPECULATION.items(), _commands("speculation", "```sh\n"), strict=True)
+    return found | {f"speculation-{name}": (one, ending) for (name, ending), one in explained}
+
+
+def _commands(page: str, before: str) -> list[str]:
+    """Return the words of the commands that a page shows behind something."""
+    text = (ROOT / "docs" / "pages" / f"{page}.md").read_text(encoding="utf-8")
+    found = rf"^{re.escape(before)}specroof ((?:[^\n]*\\\n)*[^\n]*)"
+    return [match[1] for match in re.finditer(found, text, re.MULTILINE)]
+
+
+def chart_of(command: str, ending: str) -> bytes:
+    """Return the chart that a command draws, of this ending."""
+    line = command.replace("\\\n", " ")
+    words = shlex.split(re.split(r" \| | --plot ", line)[0])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chart.png"
         done = CliRunner().invoke(app, [*words, "--plot", str(path)])
         if done.exit_code:
             raise ValueError(done.output)
         return path.with_stem(f"chart{ending}").read_bytes()
-
-
-def speculation_charts() -> dict[str, Any]:
-    """Return the charts of the page that explains speculation, which has their commands."""
-    served: dict[str, Any] = {"tensor_parallel": 4, "engine": "vllm"}
-    model, chip = "Qwen/Qwen3-32B", "h100"
-    eagle, lookup = "eagle3,accept-length=2.8@3", "ngram,accept=0.4"
-    at: dict[str, Any] = {"context_len": 4096, **served}
-    lengths = [1.2, 1.6, 2, 2.4, 2.8, 3.2, 3.6, 4]
-    batches = [2**power for power in range(9)]
-    load: dict[str, Any] = {"input_len": 1024, "output_len": 512}
-    load["concurrency"] = [1, 4, 16, 64, 256]
-    by_batch = specroof.predict(model, chip, drafters=[eagle, lookup], batch_size=batches, **at)
-    worth = specroof.worth(
-        model, chip, drafter="eagle3", accept_length=lengths, batch_size=[1, 32, 128], **served
-    )
-    return {
-        "speculation-round": specroof.explain(
-            model, chip, drafter=eagle, draft_len=3, batch_size=8, **at
-        ).plot(),
-        "speculation-length": specroof.predict(
-            model, chip, drafters=eagle, batch_size=1, **at
-        ).plot(),
-        "speculation-batch": by_batch.figures()["-by-batch"],
-        "speculation-acceptance": worth.plot(),
-        "speculation-advice": specroof.advise(model, chip, drafters=eagle, **load, **served).plot(),
-    }
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
