@@ -166,6 +166,12 @@ def asked_for_validated(
 
 
 @pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let charts be made and their files be empty, where they count and not how they look."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *_, **__: None)
+
+
+@pytest.fixture
 def expected_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let simulated rounds commit their expected tokens, without dice."""
     monkeypatch.setattr(

@@ -129,6 +129,7 @@ NEEDS_FILES = {"sweep", "doctor", "explore", "measure", "validate", "calibrate"}
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", [name for name in QUESTIONS if name not in NEEDS_FILES])
 def test_the_example_of_a_question_takes_each_output_that_is_offered(
     name: str, tmp_path: Path

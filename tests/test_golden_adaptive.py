@@ -136,7 +136,7 @@ def all_accepted(drafter: str, batch_size: int) -> float:
     """Return what an oracle gains that drafts whatever will be accepted, whether it pays or not."""
     options, costs = WIDTHS["options"], adapted_costs(drafter, batch_size)
     survival = POST["options"]["drafters"][drafter]["survival"]
-    shape = (max(10 * options["n_rounds"] // batch_size, LEAST_ROUNDS), batch_size)
+    shape = (max(20 * options["n_rounds"] // batch_size, LEAST_ROUNDS), batch_size)
     dice = np.random.default_rng(options["seed"])
     _, accepted = confident_rounds(survival, known=1.0, shape=shape, dice=dice)
     drafting = (accepted[..., None] > np.arange(len(survival))).sum(axis=1)

@@ -122,6 +122,7 @@ def test_the_survey_says_where_drafting_does_not_pay() -> None:
     assert np.isnan(curve.best_speedup[0, -1])  # 1024 requests of 4096 tokens have no room
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_charts_of_several_chips_are_files_of_each(tmp_path: Path) -> None:
     words = BASE.replace("h100", "h100,b200")
     found = answered(f"{words} --plot {tmp_path / 'curve.png'}")
