@@ -1,11 +1,13 @@
 """Hold printed flags, keys and schedules against the definitions in the engines' own sources.
 
     pip download --no-deps sglang==0.5.23 vllm==0.33.0     # and unzip the wheels into FOLDER
+    pip download --no-deps sglang==0.5.18                  # and into FOLDER/sglang-0.5.18
     python benchmarks/engine_definitions.py FOLDER
 
 Flags, keys, methods and draft models of `tests/data/launch.yaml`, which tests hold against what is
 printed, have to be defined; schedules that are printed are read by the engines' own functions.
-Nothing is installed or started. It prints a line for each check, and fails where one does.
+Of an older release every flag that its file tells a server has to be defined. Nothing is installed
+or started. It prints a line for each check, and fails where one does.
 """
 
 import ast
@@ -25,7 +27,7 @@ import yaml
 from engine_rules import taken
 from specroof import OptionError
 from specroof.drafters import KINDS
-from specroof.frameworks import release
+from specroof.frameworks import FOLDER, release, release_content
 from specroof.serving.launch import Speculation, launch
 
 ROOT: Final = Path(__file__).parents[1]
@@ -163,11 +165,40 @@ def of_sglang(folder: Path) -> Iterator[Check]:
     yield "parts of a schedule", {part for part, is_wrong in found.items() if is_wrong}
 
 
+def words_of(content: Any) -> Iterator[str]:
+    """Yield the words of a release's file that a server is told, not those of a client."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield from () if key in {"bench", "sources", "source"} else words_of(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from words_of(value)
+    elif isinstance(content, str):
+        yield content
+
+
+def of_older_sglang(folder: Path) -> Iterator[Check]:
+    """Yield what SGLang 0.5.18 lacks of the flags and algorithms that its file tells it."""
+    name = "sglang-0.5.18"
+
+    def source(file: str) -> ast.Module:
+        path = folder / name / "sglang" / "srt" / file
+        return ast.parse(path.read_text(encoding="utf-8"))
+
+    content = release_content(FOLDER / f"{name}.yaml")
+    flags = {word[2:].replace("-", "_") for word in words_of(content) if word.startswith("--")}
+    yield f"{len(flags)} flags", flags - fields(source("server_args.py"), "ServerArgs")
+    algorithms = {method["name"] for method in content["methods"].values()}
+    tree = source("speculative/spec_info.py")
+    yield "algorithms", algorithms - {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+
+
 def main() -> None:
     """Print each check, and fail where an engine lacks what it is told."""
     folder = Path(sys.argv[1])
     is_lacking = False
-    for framework, checks in (("vllm", of_vllm), ("sglang", of_sglang)):
+    engines = {"vllm": of_vllm, "sglang": of_sglang, "sglang 0.5.18": of_older_sglang}
+    for framework, checks in engines.items():
         for what, lacking in checks(folder):
             is_lacking |= bool(lacking)
             print(f"{framework}: {what}: {sorted(map(str, lacking)) or 'as they should be'}")
