@@ -210,7 +210,7 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         )
         if uncaptured or not place.model.kernels.isdisjoint(facts.memory.uncaptured_kernels):
             graphs_mib = 0.0  # their prefills are not captured
-        # Of how many graphs memory is kept, also of those above the user's requests in older releases.
+        # Older releases keep memory for graphs of more requests than the user lets run, too.
         kept = server.capture
         if not facts.memory.running_graphs and user_settings.capture is None:
             kept = capture
