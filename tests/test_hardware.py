@@ -633,6 +633,29 @@ def test_no_name_of_a_chip_a_vendor_a_server_or_a_family_stands_in_code() -> Non
     assert found == []
 
 
+# vllm 0.24.0 has cpu, cuda, rocm, tpu and xpu in ``vllm/platforms``, and takes a Mac for a CPU;
+# sglang 0.5.23 has cpu, gpu, mlx, mps, musa, npu and xpu in ``srt/hardware_backend``.
+@pytest.mark.parametrize(
+    ("chip", "server", "is_told"),
+    [
+        ("m4-max", "vllm", True),
+        ("m4-max", "sglang", False),
+        ("m4-max", "llama.cpp", False),
+        ("trainium2", "vllm", True),
+        ("trainium2", "sglang", True),
+        ("tpu-v6e", "vllm", False),
+        ("tpu-v6e", "sglang", True),
+        ("gaudi3", "vllm", False),
+        ("rx-7900-xtx", "vllm", False),
+    ],
+)
+def test_a_server_without_code_for_a_chip_is_told(chip: str, server: str, is_told: bool) -> None:
+    found = predict("Qwen/Qwen3-0.6B", chip, framework=server, drafters="ngram,accept=0.5")
+    told = [note for note in found.notes if "has no code for" in note]
+    assert bool(told) is is_told
+    assert all(("--framework llama.cpp or mlx" in note) == (chip == "m4-max") for note in told)
+
+
 @pytest.mark.parametrize("word", ["framework", "engine"])
 @pytest.mark.parametrize("chip", ["mi300x", "m4-max", "gaudi3", "tpu-v6e"])
 def test_tensorrt_is_refused_on_chips_that_have_no_cuda(word: str, chip: str) -> None:

@@ -31,6 +31,7 @@ class _Name:
     runs: str = ""
     vendor: str = ""
     least_capability: float = 0.0
+    no_platform: tuple[str, ...] | list[str] = ()
 
 
 _NAMES: Final = {name: _Name(**row) for name, row in bundled_yaml(__file__, "names.yaml").items()}
@@ -45,6 +46,10 @@ BOUND_TO: Final[Mapping[str, str]] = {n: row.vendor for n, row in _NAMES.items()
 #: The least compute capability of chips that software runs on.
 LEAST_CAPABILITY: Final[Mapping[str, float]] = {
     n: row.least_capability for n, row in _NAMES.items()
+}
+#: Vendors on whose chips software runs by a plugin at most.
+NO_PLATFORM: Final[Mapping[str, tuple[str, ...]]] = {
+    n: tuple(row.no_platform) for n, row in _NAMES.items()
 }
 #: All server software.
 SERVERS: Final = (*_NAMES,)

@@ -24,7 +24,15 @@ from specroof.arrays import fields_of, whole_within
 from specroof.cost import Options, state_bytes
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Urgent, not_modelled, refuse, reject
-from specroof.frameworks import BOUND_TO, LEAST_CAPABILITY, RUNS, SERVERS, release, release_of
+from specroof.frameworks import (
+    BOUND_TO,
+    LEAST_CAPABILITY,
+    NO_PLATFORM,
+    RUNS,
+    SERVERS,
+    release,
+    release_of,
+)
 from specroof.hardware.engine import IDEAL_ENGINE
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.setup import Deployment, Setup, check_placement, engine_setup
@@ -402,6 +410,22 @@ def _idle_notes(model: Architecture, options: Options) -> Iterator[Urgent]:
             yield Urgent(f"{model.name} has no {part}: --{flag} changes nothing in its passes")
 
 
+def plugin_notes(setup: Setup) -> Iterator[str]:
+    """Yield that a server has no code for a chip, and which engines the chip has instead."""
+    chip, server = setup.hardware, setup.engine.rules
+    if chip.vendor not in NO_PLATFORM.get(server, ()) or setup.engine.name in chip.engines:
+        return
+    local = chip.generic.local_engines if chip.generic is not None else {}
+    others = " or ".join(name for name in SERVERS if name in local)
+    instead = f"; --framework {others} has an engine for it, and may answer otherwise" * bool(
+        others
+    )
+    yield Urgent(
+        f"{setup.release.name} has no code for {chip.name}: it runs there by a "
+        f"plugin at most, and none was read{instead}"
+    )
+
+
 def expect_runs_on(name: str, server: str | None, hardware: HardwareProfile) -> None:
     """Refuse a server that runs on chips of another vendor alone, or on newer ones.
 
@@ -447,7 +471,8 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         # Software that runs another's files has flags of its own.
         if framework in RUNS and (facts := release_of(str(framework))) is not None:
             expect_spreads(facts, setup.placement)
-        return Deployment(model, setup)
+        notes = tuple(plugin_notes(setup))
+        return Deployment(replace(model, notes=model.notes + notes) if notes else model, setup)
 
     def sampled(self, drafter: DrafterLike) -> Drafter:
         """Return a drafter, its acceptance moved to how it is sampled, and accepted by the server.
