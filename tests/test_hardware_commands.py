@@ -65,3 +65,18 @@ def test_a_file_that_cannot_be_read_is_not_said_to_be_written(
 def test_chips_are_listed_with_their_prices() -> None:
     prices = {row["name"]: row["usd_per_hour"] for row in answered("hardware")["rows"]}
     assert (prices["b300"], prices["h200"]) == (None, 2.25)
+
+
+@pytest.mark.parametrize(
+    ("chip", "engines"),
+    [
+        ("m4-max", ["llama.cpp", "mlx", "generic", "ideal"]),
+        ("h100", ["sglang", "vllm", "tensorrt-llm", "llama.cpp", "generic", "ideal"]),
+        ("trainium2", ["generic", "ideal"]),
+    ],
+)
+def test_engines_of_software_for_one_user_are_listed(chip: str, engines: list[str]) -> None:
+    shown = run("hardware show", chip).splitlines()
+    (line,) = (line for line in shown if line.startswith("engines "))
+    assert line.split(maxsplit=1)[1].split(", ") == engines
+    assert all(load_hardware(chip).engine(name) for name in engines)

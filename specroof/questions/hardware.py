@@ -12,6 +12,7 @@ from specroof.arrays import fields_of
 from specroof.catalog import hardware_names, hardware_words, load_hardware, taken_aliases
 from specroof.catalog.files import suggestion
 from specroof.errors import expect, refuse
+from specroof.frameworks import LOCAL_FRAMEWORKS
 from specroof.hardware.profile import HardwareProfile
 from specroof.questions import parameters as p
 from specroof.questions.answer import Noted, rows_table
@@ -167,10 +168,16 @@ def _row(name: str, profile: HardwareProfile) -> ChipRow:
         "name": name,
         "title": profile.name,
         "price_date": None if profile.price is None else profile.price.date,
-        "engines": (*profile.engines, "generic", "ideal"),
+        "engines": _engines_of(profile),
         "host": None if profile.host is None else profile.host.name,
     }
     return ChipRow(**figures)
+
+
+def _engines_of(profile: HardwareProfile) -> tuple[str, ...]:
+    """Return the engines of a chip: fitted ones, those of software for one user, and stand-ins."""
+    local = profile.generic.local_engines if profile.generic is not None else {}
+    return (*profile.engines, *(n for n in LOCAL_FRAMEWORKS if n in local), "generic", "ideal")
 
 
 def _file_of(profile: HardwareProfile) -> dict[str, Any]:
@@ -268,7 +275,7 @@ def hardware_text(profile: HardwareProfile) -> str:
         "usable memory": format_binary_bytes(profile.server_memory_bytes) + seen,
         "bandwidth": format_si(peak.memory_bytes_per_s, "B/s"),
         "aliases": ", ".join(profile.aliases) or "none",
-        "engines": ", ".join([*profile.engines, "generic", "ideal"]),
+        "engines": ", ".join(_engines_of(profile)),
     }
     if profile.host is not None:
         lines["host"] = profile.host.name
