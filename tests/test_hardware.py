@@ -647,13 +647,20 @@ def test_no_name_of_a_chip_a_vendor_a_server_or_a_family_stands_in_code() -> Non
         ("tpu-v6e", "sglang", True),
         ("gaudi3", "vllm", False),
         ("rx-7900-xtx", "vllm", False),
+        # Kernels of the wheel of vllm 0.24.0: sm_75, sm_80 and later.
+        ("v100", "vllm", True),
+        ("p40", "vllm", True),
+        ("t4", "vllm", False),
+        ("v100", "llama.cpp", False),
     ],
 )
 def test_a_server_without_code_for_a_chip_is_told(chip: str, server: str, is_told: bool) -> None:
     found = predict("Qwen/Qwen3-0.6B", chip, framework=server, drafters="ngram,accept=0.5")
-    told = [note for note in found.notes if "has no code for" in note]
+    told = [note for note in found.notes if "no code for" in note or "have kernels from" in note]
     assert bool(told) is is_told
-    assert all(("--framework llama.cpp or mlx" in note) == (chip == "m4-max") for note in told)
+    others = {"m4-max": "llama.cpp or mlx", "v100": "llama.cpp", "p40": "llama.cpp"}
+    for note in told:
+        assert (f"--framework {others.get(chip)} has" in note) == (chip in others)
 
 
 @pytest.mark.parametrize("word", ["framework", "engine"])

@@ -32,6 +32,7 @@ class _Name:
     vendor: str = ""
     least_capability: float = 0.0
     no_platform: tuple[str, ...] | list[str] = ()
+    kernels_from: float = 0.0
 
 
 _NAMES: Final = {name: _Name(**row) for name, row in bundled_yaml(__file__, "names.yaml").items()}
@@ -51,6 +52,8 @@ LEAST_CAPABILITY: Final[Mapping[str, float]] = {
 NO_PLATFORM: Final[Mapping[str, tuple[str, ...]]] = {
     n: tuple(row.no_platform) for n, row in _NAMES.items()
 }
+#: The least compute capability of chips that its published builds have kernels for.
+KERNELS_FROM: Final[Mapping[str, float]] = {n: row.kernels_from for n, row in _NAMES.items()}
 #: All server software.
 SERVERS: Final = (*_NAMES,)
 #: What people call it, without capitals and with hyphens.

@@ -100,7 +100,7 @@ from specroof.questions.request import (
     PlayedRequest,
     WorkerRequest,
     expect_runs_on,
-    plugin_notes,
+    missing_code_notes,
     question,
     refuse_played_workers,
 )
@@ -1092,7 +1092,7 @@ def _missing(setup: Setup, request: AdviseRequest, *, priced: bool) -> Iterator[
     """Yield the facts that a chip lacks, and how to give them."""
     chip, engine = setup.hardware.name, setup.engine.name
     own = setup.engine.rules in LOCAL_FRAMEWORKS
-    yield from plugin_notes(setup)
+    yield from missing_code_notes(setup)
     if not priced and not own:
         yield f"no price of {chip} is known: give yours with --price-per-hour"
     if setup.engine == IDEAL_ENGINE and request.engine is None:

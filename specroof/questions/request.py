@@ -26,6 +26,7 @@ from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Urgent, not_modelled, refuse, reject
 from specroof.frameworks import (
     BOUND_TO,
+    KERNELS_FROM,
     LEAST_CAPABILITY,
     NO_PLATFORM,
     RUNS,
@@ -410,20 +411,28 @@ def _idle_notes(model: Architecture, options: Options) -> Iterator[Urgent]:
             yield Urgent(f"{model.name} has no {part}: --{flag} changes nothing in its passes")
 
 
-def plugin_notes(setup: Setup) -> Iterator[str]:
+def missing_code_notes(setup: Setup) -> Iterator[str]:
     """Yield that a server has no code for a chip, and which engines the chip has instead."""
     chip, server = setup.hardware, setup.engine.rules
-    if chip.vendor not in NO_PLATFORM.get(server, ()) or setup.engine.name in chip.engines:
+    if setup.engine.name in chip.engines:
         return
     local = chip.generic.local_engines if chip.generic is not None else {}
-    others = " or ".join(name for name in SERVERS if name in local)
+    others = " or ".join(one for one in SERVERS if one in local)
+    name, _, _ = setup.release.name.rpartition(" ")
     instead = f"; --framework {others} has an engine for it, and may answer otherwise" * bool(
         others
     )
-    yield Urgent(
-        f"{setup.release.name} has no code for {chip.name}: it runs there by a "
-        f"plugin at most, and none was read{instead}"
-    )
+    if chip.vendor in NO_PLATFORM.get(server, ()):
+        yield Urgent(
+            f"{name} has no code for {chip.name} in the releases that were read: it runs there by a "
+            f"plugin at most{instead}"
+        )
+    capability, least = chip.compute_capability, KERNELS_FROM.get(server, 0.0)
+    if capability is not None and capability < least:
+        yield Urgent(
+            f"published builds of {name} that were read have kernels from compute capability {least:g} "
+            f"on, and {chip.name} has {capability:g}: it needs a build of your own at least{instead}"
+        )
 
 
 def expect_runs_on(name: str, server: str | None, hardware: HardwareProfile) -> None:
@@ -471,7 +480,7 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
         # Software that runs another's files has flags of its own.
         if framework in RUNS and (facts := release_of(str(framework))) is not None:
             expect_spreads(facts, setup.placement)
-        notes = tuple(plugin_notes(setup))
+        notes = tuple(missing_code_notes(setup))
         return Deployment(replace(model, notes=model.notes + notes) if notes else model, setup)
 
     def sampled(self, drafter: DrafterLike) -> Drafter:
