@@ -154,12 +154,7 @@ def simulated_qwen36() -> Architecture:
     """
     full = Block("attention", (), GroupedQueryAttention(16, 2, head_dim=256, value_dim=256))
     state_only = GatedDeltaNet(
-        n_key_heads=0,
-        n_value_heads=1,
-        key_dim=0,
-        value_dim=557_056,
-        conv_kernel=1,
-        conv_columns=1,
+        n_key_heads=0, n_value_heads=1, key_dim=0, value_dim=557_056, conv_kernel=1, conv_columns=1
     )
     experts = Block("feed_forward", (), Experts(256, 8, 2048, 512, n_shared=1))
     others = Block("feed_forward", (matrix("others", 1_725_693_952),))

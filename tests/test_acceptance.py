@@ -30,11 +30,7 @@ from specroof.acceptance import (
     rate_acceptance,
     survival_acceptance,
 )
-from specroof.acceptance.curve import (
-    ContextAcceptance,
-    context_acceptance,
-    windowed_acceptance,
-)
+from specroof.acceptance.curve import ContextAcceptance, context_acceptance, windowed_acceptance
 from specroof.acceptance.law_fits import extrapolated_acceptance
 from specroof.acceptance.published.profile import AcceptanceProfile
 from specroof.acceptance.typical import FAMILIES, SHAPES, falling_odds_acceptance

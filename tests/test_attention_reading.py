@@ -8,14 +8,7 @@ import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from specroof import (
-    ForwardPass,
-    Options,
-    Placement,
-    capacity,
-    load_hardware,
-    load_model,
-)
+from specroof import ForwardPass, Options, Placement, capacity, load_hardware, load_model
 from specroof.architecture.attention import GroupedQueryAttention, Indexer
 from specroof.architecture.base import READINGS, CacheReading, Core, OpCost
 from specroof.architecture.chunked import ChunkedAttention

@@ -26,7 +26,7 @@ def test_predict_prints_json_with_the_keys_and_axes_of_the_contract() -> None:
     block = "--drafter block,accept=0.89,cost=0.10,drafts=16"
     result = answered(PREDICT, words, block, "--drafter ideal")
     assert [*result] == [
-        *("version", "question", "asked", "case", "rows", "choice", "notes", "warnings", "grid"),
+        *("version", "question", "asked", "case", "rows", "choice", "notes", "warnings", "grid")
     ]
     assert (result["version"], result["question"]) == (3, "predict")
     assert result["case"]["engine"] == "ideal"

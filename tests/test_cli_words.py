@@ -117,10 +117,9 @@ def test_flags_have_the_defaults_of_their_question(name: str) -> None:
         if one.name in known and isinstance(known[one.name].default, str | int | float)
     }
     # What help shows in other words: the flag has no default of its own, or turns something off.
-    told = {
-        "calibrate": {"engine_name"},
-        "measure": {"context_len", "engine_name"},
-    }.get(name, set())
+    told = {"calibrate": {"engine_name"}, "measure": {"context_len", "engine_name"}}.get(
+        name, set()
+    )
     assert {key for key, (own, theirs) in defaults.items() if own != theirs} == told
 
 

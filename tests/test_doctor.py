@@ -25,13 +25,7 @@ from server_pages import (
     vllm_page,
     without_steps,
 )
-from specroof import (
-    MeasurementError,
-    OptionError,
-    doctor,
-    predict,
-    survival_acceptance,
-)
+from specroof import MeasurementError, OptionError, doctor, predict, survival_acceptance
 from specroof.acceptance import context_acceptance
 from specroof.policies.decision import Change, Gain
 from specroof.policies.schedule import drafts_at

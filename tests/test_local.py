@@ -177,8 +177,7 @@ def test_two_chips_of_a_local_server_gain_what_was_measured() -> None:
         model_latency(model, replace(two, hardware=load_hardware(STRIX)), asked)
 
 
-# Passes, steps and rounds were timed under llama.cpp and MLX, no prompt: of 512 tokens of
-# Llama-2-7B in Q4_0, 886/s on an M4 Max by llama.cpp discussion 4167, and 561/s here.
+# Passes, steps and rounds were timed under llama.cpp and MLX, no prompt.
 @pytest.mark.parametrize(
     ("chip", "framework", "untimed"), [("m4-max", "llama.cpp", True), ("h100", "vllm", False)]
 )

@@ -87,10 +87,7 @@ def test_a_notebook_asks_one_question_in_ten_cells_and_is_stored_with_outputs(pa
 def kernel() -> Iterator[NotebookClient]:
     """Yield a kernel for all notebooks: to start one takes longer than most of them run."""
     client = NotebookClient(
-        nbformat.v4.new_notebook(),
-        timeout=None,
-        kernel_name="python3",
-        record_timing=False,
+        nbformat.v4.new_notebook(), timeout=None, kernel_name="python3", record_timing=False
     )
     with pytest.MonkeyPatch.context() as patch:
         # Charts are shown in the notebook, and no coverage is measured in the kernel.

@@ -314,9 +314,7 @@ BUNDLED_DRAFTERS: Final = bundled_names("model_configs/drafters")
 @pytest.mark.fuzz
 @bounded(150)
 @given(data=st.data())
-def test_a_broken_config_of_a_drafter_is_read_or_refused_in_one_line(
-    data: st.DataObject,
-) -> None:
+def test_a_broken_config_of_a_drafter_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     text = bundled_text(data.draw(st.sampled_from(BUNDLED_DRAFTERS)))
     kind, *_ = kinds_of(text)
     config = json.loads(text)

@@ -260,8 +260,7 @@ def test_an_engine_of_a_release_is_named_beside_the_rules_of_another(question: s
 
 
 @pytest.mark.parametrize(
-    ("model", "chip", "settings", "framework", "older", "newer"),
-    rows("values", "release_defaults"),
+    ("model", "chip", "settings", "framework", "older", "newer"), rows("values", "release_defaults")
 )
 def test_a_release_decides_defaults(
     model: str, chip: str, settings: Any, framework: str, older: Any, newer: Any
