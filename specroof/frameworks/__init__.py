@@ -117,7 +117,8 @@ class Command:
 
     Those of a model that is named with its file on the Hub may be others. `fitted` starts a server
     whose memory holds no sequence of all positions of a model. `host_experts` leaves the experts of
-    the first layers to the CPU.
+    the first layers to the CPU. `told_caches` are formats of the cache by the families that start
+    with no other, and not without being told.
     """
 
     start: _Words
@@ -126,6 +127,7 @@ class Command:
     other_hosts: str
     own_code: _Words = ()
     own_code_families: _Names = ()
+    told_caches: Mapping[str, Annotated[str, CHOICES["kv_dtype"]]] = field(default_factory=dict)
     fitted: _Words = ()
     host_experts: _Words = ()
     weights: _Words = ()

@@ -100,7 +100,8 @@ def _server(
 ) -> str:
     """Return the command of a server, with random weights."""
     plan, release = point.speculation, f"{facts.framework}@{facts.version}"
-    formats = format_words(release, point.weights, point.kv_cache, plan.quantization)
+    stated = (point.weights, point.kv_cache, plan.quantization, plan.family)
+    formats = format_words(release, *stated)
     formats += setting_words(facts, plan.settings)[0]
     several = {"$formats": formats, "$speculation": list[str]()}
     if drafts:

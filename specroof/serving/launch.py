@@ -112,7 +112,7 @@ def server_command(  # noqa: PLR0913 - what a command says
         words += filled(flag, **figures) if figures[key] > 1 else []
     words += command.own_code if family in command.own_code_families else []
     words += command.fitted if is_fitted else []
-    return shell_line([*words, *format_words(framework, weights, kv_cache, quantization)])
+    return shell_line([*words, *format_words(framework, weights, kv_cache, quantization, family)])
 
 
 def filled(words: Iterable[str], **figures: object) -> list[str]:
@@ -141,9 +141,15 @@ def _joined(config: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any
 
 
 def format_words(
-    framework: str, weights: str | None, kv_cache: str | None, quantization: str = ""
+    framework: str,
+    weights: str | None,
+    kv_cache: str | None,
+    quantization: str = "",
+    family: str = "",
 ) -> list[str]:
     """Return the flags of formats that replace the checkpoint's, where there are flags.
+
+    Besides, that of a cache which the server does not choose by itself.
 
     Parameters
     ----------
@@ -153,6 +159,8 @@ def format_words(
         Dtypes in the place of the checkpoint's; None leaves it alone.
     quantization
         How the checkpoint is quantised: servers make no other format of one that is.
+    family
+        The family of the model, as its config says it; empty if not known.
 
     Examples
     --------
@@ -162,8 +170,9 @@ def format_words(
     facts, words = release(framework), list[str]()
     if weights in facts.weights and not quantization:
         words += filled(facts.command.weights, value=weights)
-    if kv_cache in facts.cache_formats:
-        words += filled(facts.command.cache, value=facts.cache_formats[str(kv_cache)])
+    cache = kv_cache or facts.command.told_caches.get(family.removesuffix("_text"))
+    if cache in facts.cache_formats:
+        words += filled(facts.command.cache, value=facts.cache_formats[str(cache)])
     return words
 
 
