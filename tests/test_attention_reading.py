@@ -464,6 +464,10 @@ def test_devices_that_share_a_context_exchange_queries_and_outputs(
     setup = linked_setup(framework, placement)
     found = exchanged_s(SPREAD_CORES[core], setup, ForwardPass(**step))
     assert found == pytest.approx(collectives * latency_s + sent_bytes / LINK, rel=1e-9)
+    model, forward = of_cores(SPREAD_CORES[core]), ForwardPass(**step)
+    works = [model_work(model, setup, forward, by_sequence=alone) for alone in (False, True)]
+    whole_s, by_one_s = (float(pass_time(work, setup.engine).communication_s) for work in works)
+    assert by_one_s == pytest.approx(whole_s)
 
 
 def test_a_verification_that_is_a_prefill_gathers_all_latents() -> None:
