@@ -802,6 +802,9 @@ def test_the_lines_add_up() -> None:
             left = row.memory_bytes - row.reserved_bytes - sum(one or 0.0 for one in weights)
             pools = (row.state_pool_bytes or 0.0) + row.cache_pool_bytes
             assert pools == pytest.approx(left, rel=1e-9)
+            if row.state_pool_bytes:  # tokens have theirs to themselves, in pages
+                most = row.cache_pool_bytes / row.cache_per_request_bytes
+                assert row.cache_limit == pytest.approx(most, rel=1e-3)
         assert found.rows[0].draft_weight_bytes is None
 
 

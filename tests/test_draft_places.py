@@ -91,6 +91,18 @@ def test_the_link_carries_tokens_and_features_there_and_drafts_back() -> None:
         assert float(drafter.draft(round_).serial_s) == pytest.approx(5 + 14 + moved / 100)
 
 
+def test_a_spec_says_how_late_its_link_is() -> None:
+    spec = "eagle3,accept=0.7,device=h100,link=1e9,link-latency="
+    early, late = (load_drafter(f"{spec}{seconds}") for seconds in (0, 0.25))
+    rounds = [
+        speedup_curve(
+            "Qwen/Qwen3-8B", "h100", drafter=drafter, batch_size=1, context_len=100, max_draft_len=1
+        ).round_s[0, 0, 1]
+        for drafter in (early, late)
+    ]
+    assert rounds[1] - rounds[0] == pytest.approx(2 * 0.25)  # there and back
+
+
 def test_a_drafter_may_use_fewer_of_the_targets_devices() -> None:
     alone = curve(small(tensor_parallel=1), placement=Placement(4))
     spread = curve(small(), placement=Placement(4))

@@ -284,6 +284,12 @@ def test_a_head_reads_the_committed_tokens_again_and_goes_on_one_by_one(
     found = asked(EAGLE, draft_len=5, context_len=context, tokens_per_round=committed)
     assert [one["sizes"] for one in found] == passes
     assert [one["settled"] for one in found] == [True, False]
+    # Features of the target are read again, whatever else the server keeps.
+    kept = asked(
+        EAGLE, draft_len=5, context_len=context, tokens_per_round=committed,
+        all_accepted=np.array(0.5),
+    )  # fmt: skip
+    assert [one["sizes"] for one in kept] == passes
 
 
 def test_features_are_merged_once_per_committed_token_or_in_every_pass() -> None:

@@ -243,6 +243,9 @@ def test_activations_of_a_token_are_what_lies_between_matrices(
     name: str, placement: Placement, elements: float
 ) -> None:
     assert activation_bytes(load_model(name), placement) == pytest.approx(2 * elements)
+    # A shared expert in the same matmul has rows of its own: in and out, and three times between.
+    alike = Experts(n_experts=4, top_k=1, in_features=4, hidden_features=8, n_shared=1)
+    assert activation_bytes(toy(alike), Placement()) == 2 * (4 * 4 + 2 * (2 * 4 + 3 * 8))
 
 
 def test_prompts_move_activations_where_others_take_time_by_tokens() -> None:

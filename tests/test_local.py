@@ -222,6 +222,8 @@ def test_drafts_that_stop_early_match_dice(n_min: int) -> None:
     certain = stopped_proposals(rate_acceptance([1, 0]), np.arange(3), p_min, 0, share)
     assert certain.verify_len == pytest.approx([1, 2, 2])
     assert certain.tokens_per_round == pytest.approx([1, 2, 2])
+    known = stopped_proposals(rate_acceptance([0.8]), np.arange(3), p_min, 0, share)
+    assert np.isnan(known.tokens_per_round).tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize(

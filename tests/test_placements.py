@@ -245,6 +245,13 @@ def test_hops_inside_a_node_and_out_of_it_by_hand() -> None:
         place = Placement(2, pipeline_parallel=4, nodes=nodes)
         found = float(pass_of(place, forward).communication_s)
         assert found == pytest.approx(layers_s + hops_s + 3 * gather_s, rel=1e-9)
+    # Stages of four devices over two nodes: all-reduces as of nodes, and half is gathered there.
+    wide_s = SHORTEST + FURTHER + 64 * 2 / 2 / LINK
+    between_s = LATE + 64 * 2 / 2 / FAR
+    gather_s = SHORTEST + 3 * FURTHER + message / 2 / FAR
+    wide = pass_of(Placement(4, pipeline_parallel=2, nodes=4), forward)
+    expected_s = 12 * (2 * wide_s + between_s) + LATE + message / 4 / FAR + LATE + gather_s
+    assert float(wide.communication_s) == pytest.approx(expected_s, rel=1e-9)
     # Devices that are stages of their own gather nothing; an ideal engine sends for free.
     alone = pass_of(Placement(1, pipeline_parallel=2), forward)
     expected_s = SHORTEST + FURTHER + message / LINK + SHORTEST + FURTHER
