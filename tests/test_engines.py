@@ -273,6 +273,7 @@ def test_a_pass_is_padded_to_the_next_captured_size() -> None:
         # Two groups run the graph of the fuller one: of 1, 2, 2 and 3 sequences.
         (asked, tokens, 2, [16, 16, 16, 32], [False] * 4),
         (asked, sequences, 2, [32] * 4, [False] * 4),
+        (ForwardPass(5, 2, 0), CapturedGraphs(sizes=(5, 6)), 2, 12, False),  # of 3 sequences
         # Graphs of sequences are not those of prompts; graphs of tokens hold any pass of so many.
         (prompts, sequences, 1, 12, False),
         (prompts, tokens, 1, 16, False),

@@ -111,6 +111,9 @@ def test_what_an_engine_loses_is_lost_once_in_a_mixed_pass() -> None:
     found = model_latency(MODEL, setup, DECODING, beside=PROMPTS)
     # 36 layers, 17.5 sequences, 16 * 4 + 1.5 * 2048 tokens.
     assert found.overhead_s == pytest.approx(1 + 18 + 17.5 / 4 + 36 * 0.125 * (64 + 3072))
+    halves = replace(setup, placement=Placement(2, attention_data_parallel=2))
+    each = model_latency(MODEL, halves, DECODING, beside=PROMPTS)  # of two schedulers
+    assert found.overhead_s - each.overhead_s == pytest.approx(17.5 / 4 / 2)
     apart = [model_latency(MODEL, setup, one).communication_s for one in (DECODING, CHUNK)]
     assert max(apart) < found.communication_s < sum(apart)
 
