@@ -827,6 +827,17 @@ def test_drafts_are_those_of_the_block_or_the_usual_ones() -> None:
     assert tree.rows[1].draft_len == 3
     chain = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3", draft_len=15)
     assert tree.records[1] | {"drafter": "eagle3", "draft_len": 15} == chain.records[1]
+    for asked in (None, 2):
+        two = capacity("Qwen/Qwen3-8B", "h100", drafters="eagle3,tree=2/2", draft_len=asked)
+        assert two.rows[1].draft_len == 2  # as deep as it is
+    # Drafts that may end early keep the states of all.
+    whole, early = (
+        capacity(
+            "Qwen/Qwen3.5-9B", "l40s", framework="llama.cpp", drafters=f"mtp{ends}", draft_len=4
+        ).records[1]
+        for ends in ("", ",p-min=0.9")
+    )
+    assert whole == early | {"drafter": "mtp"}
 
 
 def test_a_chip_without_a_fit_has_the_rules_of_the_server_asked_for() -> None:
