@@ -177,6 +177,17 @@ def test_two_chips_of_a_local_server_gain_what_was_measured() -> None:
         model_latency(model, replace(two, hardware=load_hardware(STRIX)), asked)
 
 
+def test_a_mac_has_the_server_that_runs_there() -> None:
+    # vllm/platforms: a Mac is a CPU there.
+    asked: Any = {"drafters": "eagle3,accept=0.7", "input_len": 100, "output_len": 50}
+    for chip, servers in {"m4-max": ["llama.cpp"], "rtx-4090": ["vllm", "sglang"]}.items():
+        (found,) = specroof.advise("Qwen/Qwen3-0.6B", chip, concurrency=1, **asked).chips
+        assert [*found.engine_config] == servers
+        assert found.setup.engine.rules == servers[0]
+    both = specroof.advise("Qwen/Qwen3-0.6B", ["m4-max", "rtx-4090"], concurrency=1, **asked)
+    assert {*both.chips[0].engine_config} == {"vllm", "sglang"}
+
+
 # Passes, steps and rounds were timed under llama.cpp and MLX, no prompt.
 @pytest.mark.parametrize(
     ("chip", "framework", "untimed"), [("m4-max", "llama.cpp", True), ("h100", "vllm", False)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from specroof.arrays import Array, number_within, whole_within
 from specroof.errors import OptionError, ProfileError, expect, expect_word, reject
-from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, STAND_IN
+from specroof.frameworks import FRAMEWORKS, LOCAL_FRAMEWORKS, NO_PLATFORM, STAND_IN
 from specroof.hardware.engine import (
     IDEAL_ENGINE,
     Collective,
@@ -605,9 +605,10 @@ class HardwareProfile(CheckedPart):
     def engine(self, name: str | None = None) -> EngineProfile:
         """Return the engine of this name; None means the profile's default.
 
-        That is `default_engine`, else the generic engine, else the ideal one. A framework whose
-        engine was not fitted to this chip is the generic engine with its rules. ``vllm@0.19`` is a
-        measured release: see `EngineProfile.of_release`.
+        That is `default_engine`, else the generic engine, else the ideal one. Where the server
+        whose rules the generic engine has does not run, as on Macs, it is that of software for one
+        user, if there is any. A framework whose engine was not fitted to this chip is the generic
+        engine with its rules. ``vllm@0.19`` is a measured release: see `EngineProfile.of_release`.
 
         Raises
         ------
@@ -620,9 +621,13 @@ class HardwareProfile(CheckedPart):
         >>> h100 = load_hardware("h100")
         >>> h100.engine(None).name, h100.engine("ideal").name
         ('sglang', 'ideal')
+        >>> load_hardware("l40s").engine(None).name, load_hardware("m4-max").engine(None).framework
+        ('generic', 'llama.cpp')
         """
         expect("engine", name, str | None, "the name of an engine, or None")
         usual = self.default_engine or (_IDEAL if self.generic is None else GENERIC)
+        if usual == GENERIC and self.generic is not None and self.vendor in NO_PLATFORM[STAND_IN]:
+            usual = next(iter(self.generic.local_engines), usual)
         wanted = usual if name is None else name
         if "@" in wanted:
             server, _, release = wanted.partition("@")

@@ -284,9 +284,11 @@ class AdviseRequest(ChipsRequest, p.PolicyParameters, WorkerRequest, PlayedReque
         targets = Targets(self.ttft_ms, self.tpot_ms, self.min_speedup)
         load = _load(self, clients, mix)
         refuse_one_token(load.steady.workload)
+        rules = set[str]()  # of the servers that predict
         for chip in as_list(self.hardware):
             profile = hardware_of(chip)
             here, name = self.engine_on(profile)
+            rules.add(here.engine(name).rules)
             usd_per_hour(profile, self.price_per_hour)
         # A word that is not allowed is refused here: of what a chip refuses, others are tried.
         options_of(self.options), server_of(self.server)
@@ -294,9 +296,10 @@ class AdviseRequest(ChipsRequest, p.PolicyParameters, WorkerRequest, PlayedReque
         if not drafters:
             reject("drafters is empty", "at least one drafter (--drafter SPEC)")
         server, version = framework_of(self.framework)
-        if self.engine is not None and server is None:  # an engine of another server asks for it
-            rules = here.engine(name).rules
-            server = rules if rules in {*SERVERS} - {*USUAL_FRAMEWORKS} else None
+        # An engine of another server asks for it, and chips where no other one runs.
+        others = {*LOCAL_FRAMEWORKS} if self.engine is None else {*SERVERS} - {*USUAL_FRAMEWORKS}
+        if server is None and len(rules) == 1 and rules <= others:
+            (server,) = rules
         frameworks = dict(zip(USUAL_FRAMEWORKS, USUAL_FRAMEWORKS, strict=True))
         if server is not None:
             frameworks = {server: f"{server}@{version}" if version else server}
