@@ -749,6 +749,9 @@ def test_a_length_that_keeps_up_comes_first() -> None:
     assert middle.argmax() == 3
     assert low[3] == high[3] == middle[3]
     assert (low[1:3] < middle[1:3]).all()
+    # But not where so many were never measured, whatever meets targets then.
+    shorter = replace(found.played, measured_draft_len=2, has_targets=True)
+    assert shorter.best_draft_len[0] <= 2
 
 
 def test_a_trace_and_several_rates_stand_under_their_own_rate() -> None:
