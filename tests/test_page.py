@@ -434,7 +434,7 @@ DRAWN_KINDS: Final = (
 
 @pytest.mark.long
 def test_the_page_decides_as_advise_does(shown: Callable[..., Opened]) -> None:
-    dice = random.Random(8)
+    dice = random.Random(7)
     default: Any = [None]  # the engine that is chosen where nobody chooses
     axes: dict[str, Any] = {"tensor_parallel": [1, 8], "context_len": [1024, 4096, 16384]}
     chips = [*DRAWN["Qwen/Qwen3-8B"]]

@@ -756,8 +756,9 @@ class Exploration(Noted):
                     continue  # a page of all models has the roofline of what servers run
                 try:
                     expect_runs_on("engine", engine, profile)
-                    setup = engine_setup(profile, engine, Placement(devices), self.options)
-                    word = engine or _default_word(setup.engine)
+                    # Of a server by its name, as the commands of the page have it.
+                    word = engine or _default_word(profile.engine(None))
+                    setup = engine_setup(profile, word, Placement(devices), self.options)
                     default_engine = default_engine or word
                     if (word, devices) in cells:
                         continue

@@ -507,10 +507,12 @@ def read_once_s(
 
     Parameters
     ----------
-    deployment, drafter, seconds
+    deployment, drafter
         As of `specroof.speedup.curve.prompt_read_s`.
     prompt, chunk
         As of `request_s`.
+    seconds
+        Of each pass that the drafter asks for.
     """
     _, pieces = prompt_groups(prompt.query_len, 1.0, chunk)
     piece = piece_pass(prompt.query_len, prompt.context_len, pieces, 1.0)
