@@ -208,9 +208,11 @@ def test_a_section_holds_what_fits_and_nothing_else() -> None:
     assert {devices for engine, devices in section.cells if engine == "ideal"} == {1, 2, 4, 8}
     assert section.default_engine == "sglang"
     # Where no engine is fitted to a chip, it is the server that the page's commands name.
-    usual = specroof.explore("Qwen/Qwen3-8B", "l40s", engines=[None], **asked)
-    cells = usual.section("Qwen/Qwen3-8B", "l40s").cells
-    engines = {cell.deployment.setup.engine.name for cell in cells.values()}
+    default: dict[str, Any] = {"engines": [None], **asked}
+    cells = (
+        specroof.explore("Qwen/Qwen3-8B", "l40s", **default).section("Qwen/Qwen3-8B", "l40s").cells
+    )
+    engines = {cell.deployment.setup.engine.framework for cell in cells.values()}
     assert engines == {name for name, _ in cells} == {"vllm"}
     alone = found.section("deepseek-ai/DeepSeek-V4-Pro", "dgx-spark")  # it has no link
     assert {devices for _, devices in alone.cells} == {1}
