@@ -702,7 +702,7 @@ def test_the_longest_request_is_held_against_the_positions_of_a_model(
 
 LONG = "eagle3,accept-length=2.8@3"
 KEPT: Final[dict[str, Any]] = {"engine": "vllm", "input_len": 1000, "output_len": 200}
-#: Without drafts the server answers 22.3 requests/s, with three of these 25.1.
+#: Without drafts the server answers 22.3 requests/s, with three of these 25.6.
 KEPT_UP, BETWEEN, BEYOND = 12, 24, 60
 
 
@@ -726,7 +726,7 @@ def test_every_question_says_so(rate: float, decision: str, reason: str | None) 
         assert (told["decision"], told.get("reason") or None) == (decision, reason)
         assert (told.get("speedup") is None) == (reason is not None)
         assert told["plain_largest_stable_rate"] == pytest.approx(22.3, abs=0.05)
-        assert told["largest_stable_rate"] == pytest.approx(25.1, abs=0.05)
+        assert told["largest_stable_rate"] == pytest.approx(25.6, abs=0.05)
 
 
 def test_nobody_says_a_number_that_grows_with_the_load() -> None:
@@ -744,7 +744,7 @@ def test_nobody_says_a_number_that_grows_with_the_load() -> None:
 def test_a_length_that_keeps_up_comes_first() -> None:
     # Only three drafts keep up with 25 of these requests a second: fewer have less to wait for.
     words: dict[str, Any] = {"drafters": LONG, "max_draft_len": 3}
-    found: Any = predict(MODEL, CHIP, **words, **asked(25, 100)).outcomes[0]
+    found: Any = predict(MODEL, CHIP, **words, **asked(25.5, 100)).outcomes[0]
     assert found.played.keeps_up.tolist() == [[False, False, False, True]]
     middle, low, high = (ends[0, 0] for ends in found.deciding)
     assert middle.argmax() == 3

@@ -232,9 +232,10 @@ class _Group:
             return self._batch * tokens / round_s
         times = timing(self.served, passes, round_s, engine)
         if drafter is not None:
-            chunk = prefill_rules(self.served, drafter.kind).chunk
-            read_s = read_once_s(self.served, drafter, prefill_pass(self._prompt), chunk, passes)
-            times = replace(times, wait_s=times.wait_s + read_s)
+            rules, prompt = prefill_rules(self.served, drafter.kind), prefill_pass(self._prompt)
+            others_s, own_s = read_once_s(self.served, drafter, prompt, rules, passes)
+            token_s = times.token_s + (own_s - others_s) / self._answer
+            times = replace(times, token_s=token_s, wait_s=times.wait_s + others_s)
         return end_to_end_tokens_per_s(
             self._batch,
             times.token_s,

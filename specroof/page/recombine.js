@@ -315,16 +315,17 @@ globalThis.specroof = (() => {
 
   /** Seconds of a request that runs, and those to its first token, by draft length: linear in a round. */
   function requestSeconds(drafter, cell, tables, j, load, round_s, tokens) {
-    const reads_s = cell.drafting[drafter.kind]?.read_s[load.place] ?? 0; // a prompt, behind the target
+    // What a drafter takes for a prompt, behind the target: of the others' time, and of its own.
+    const reads_s = cell.drafting[drafter.kind]?.read_s.map((row) => row[load.place]) ?? [0, 0];
     const seconds = round_s.map((one, length) => {
       const grid = cell.requests[cell.rules[length ? drafter.kind : ""]];
       const share = length ? (tokens[length] - 1) / length : 0;
       const read = (name) => between(row(grid[name], load.place, j), tables, length, share, tokens[length]);
       const rounds = answerRounds(load.answer, tokens[length]);
-      const read_s = length ? reads_s : 0;
+      const [others_s, own_s] = length ? reads_s : [0, 0];
       return [
-        read("rounds") * rounds * one + read("prompt_s") + tables.batch_size[j] * read_s + cell.latency_s,
-        read("first_rounds") * one + read("first_s") + read_s + cell.latency_s,
+        read("rounds") * rounds * one + read("prompt_s") + (tables.batch_size[j] - 1) * others_s + own_s + cell.latency_s,
+        read("first_rounds") * one + read("first_s") + own_s + cell.latency_s,
       ];
     });
     return { request_s: seconds.map((pair) => pair[0]), first_s: seconds.map((pair) => pair[1]) };

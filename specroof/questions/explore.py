@@ -296,7 +296,7 @@ class Drafting:
     engine_round_s
         Seconds that the engine adds to each round, and to each sequence in it.
     read_s
-        Seconds in which it reads a prompt, axes (workload,).
+        Seconds in which it reads a prompt, for others and for the request, axes (2, workload).
     """
 
     draft_s: Array
@@ -505,13 +505,14 @@ def _drafting(
 
 
 def _read_s(deployment: Deployment, drafter: Drafter, axes: Axes) -> Array:
-    """Return the seconds in which a drafter reads a prompt of each workload."""
+    """Return the seconds in which a drafter reads a prompt of each workload: see `Drafting`."""
     if not axes.workloads:
-        return np.zeros(0)
+        return np.zeros((2, 0))
     load, _ = _timed_requests(axes, rules := prefill_rules(deployment, drafter.kind))
     prompt = prefill_pass(load.new_len, context_len=load.cached_len)
-    read_s = read_once_s(deployment, drafter, prompt, rules.chunk)
-    return np.broadcast_to(read_s, np.shape(load.new_len)).ravel()
+    shape = np.shape(load.new_len)
+    reads_s = read_once_s(deployment, drafter, prompt, rules)
+    return np.array([np.broadcast_to(one, shape).ravel() for one in reads_s])
 
 
 def _probed(kind: str) -> tuple[Drafter, Proposals]:
@@ -1470,7 +1471,7 @@ def _drafting_json(cell: Cell, drafting: Drafting, quantum: float) -> dict[str, 
         "depth": drafting.depth,
         **_room_json(drafting.room),
         "engine_round_s": drafting.engine_round_s,
-        "read_s": [float(f"{seconds:.4g}") for seconds in drafting.read_s.tolist()],
+        "read_s": [[float(f"{one:.4g}") for one in row] for row in drafting.read_s.tolist()],
     }
     share = drafting.draft_s[..., 1:] / cell.verify_s[..., 1:]
     if np.ptp(share) < quantum * share.flat[0] and not drafting.more_s.any():

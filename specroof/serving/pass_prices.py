@@ -255,9 +255,11 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     before = np.maximum(attended - length / 2, 0.0)
     of_prompts = prefill_pass(length / prompts, batch_size=prompts, context_len=before)
     prompt = pass_latency(deployment, of_prompts)
-    prompt_s = prompt.total_s
+    prompt_s, least_s = prompt.total_s, np.zeros(())
     if drafting is not None:
         prompt_s = prompt_s + prompt_read_s(deployment, drafting[0], of_prompts)
+        if rules.drafts_beside:  # in one pass with the first of the drafts, which reads the weights
+            least_s = prompt_read_s(deployment, drafting[0], prefill_pass(1.0))
     alone = prefill_pass(tokens[None, :, None])
     bare = ForwardPass(batch[..., None], positions, 0.0)
     mixed_s = engine_pass_s(deployment, bare, Work(deployment.model, alone, kind="prompts"))
@@ -277,7 +279,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
         return PassPrices(
             round_s=_grid(batches, contexts, step_s[..., drafts]),
             prompt_s=prompt_grid,
-            sharing_s=_grid(batches, tokens, sharing_s[..., drafts]),
+            sharing_s=_grid(batches, tokens, sharing_s[..., drafts] - least_s),
             context_s=_grid(batches, contexts, context_s[..., drafts]),
             positions=float(positions[drafts]),
             survival=tuple(survival.tolist()),

@@ -500,23 +500,32 @@ def read_once_s(
     deployment: Deployment,
     drafter: Drafter,
     prompt: ForwardPass,
-    chunk: float,
+    rules: PrefillRules,
     seconds: PassSeconds = engine_pass_s,
-) -> Array:
-    """Return the seconds in which a drafter reads one prompt alone, chunk by chunk.
+) -> tuple[Array, Array]:
+    """Return the seconds in which a drafter reads one prompt, for others and for the request.
+
+    Where prompts share passes with rounds, so does what the drafter does first: its weights are
+    read for these anyway.
 
     Parameters
     ----------
     deployment, drafter
         As of `specroof.speedup.curve.prompt_read_s`.
-    prompt, chunk
+    prompt
         As of `request_s`.
+    rules
+        How the server takes prompts.
     seconds
         Of each pass that the drafter asks for.
     """
-    _, pieces = prompt_groups(prompt.query_len, 1.0, chunk)
+    _, pieces = prompt_groups(prompt.query_len, 1.0, rules.chunk)
     piece = piece_pass(prompt.query_len, prompt.context_len, pieces, 1.0)
-    return np.asarray(pieces * prompt_read_s(deployment, drafter, piece, seconds))
+    own_s = np.asarray(pieces * prompt_read_s(deployment, drafter, piece, seconds))
+    if not (rules.shares_passes and rules.drafts_beside):
+        return own_s, own_s
+    least_s = prompt_read_s(deployment, drafter, prefill_pass(1.0), seconds)
+    return np.asarray(np.maximum(own_s - pieces * least_s, 0.0)), own_s
 
 
 def end_to_end_tokens_per_s(
@@ -604,12 +613,17 @@ def end_to_end(
         for rule in dict.fromkeys((plain, rules))
     )
     alone = prefill_pass(workload.new_len, context_len=workload.cached_len)
-    read_s = read_once_s(deployment, drafter, alone, rules.chunk)
+    others_s, own_s = read_once_s(deployment, drafter, alone, rules)
     for drafted in drafting or [times]:
         times = RequestTimes(
-            token_s=np.where(curve.draft_len > 0, drafted.token_s, times.token_s),
-            wait_s=np.where(curve.draft_len > 0, drafted.wait_s + read_s, times.wait_s),
-            first_s=np.where(curve.draft_len > 0, drafted.first_s + read_s, times.first_s),
+            # What others do not feel, the request itself does.
+            token_s=np.where(
+                curve.draft_len > 0,
+                drafted.token_s + (own_s - others_s) / output_len,
+                times.token_s,
+            ),
+            wait_s=np.where(curve.draft_len > 0, drafted.wait_s + others_s, times.wait_s),
+            first_s=np.where(curve.draft_len > 0, drafted.first_s + own_s, times.first_s),
         )
     lost_s = float(setup.engine.lost_s(workload.input_len))
     rate = end_to_end_tokens_per_s(
