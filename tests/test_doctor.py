@@ -128,6 +128,11 @@ def test_a_server_that_does_as_predicted_is_not_off(
     took = re.match(r"rounds took (.*) times what is predicted, beyond the band", found.advice[-1])
     assert took is not None
     assert float(took[1]) == pytest.approx(3, rel=0.02)
+    # The roofline has no band.
+    bound = of(
+        saved(shown(slower, 1000), shown(slower.at(1030.0), 2000)), drafter="eagle3", engine="ideal"
+    )
+    assert not any("beyond the band" in sentence for sentence in bound.advice)
     # Of one page, the gauge shows those in flight.
     pages = saved(shown(replace(life, running=float(clients)), 1000))
     assert of(pages, drafter="eagle3", context_len=9).rows[1].predicted == pytest.approx(

@@ -368,7 +368,8 @@ def test_prompts_are_read_by_layers_or_by_what_a_block_drafter_caches_or_not_at_
     # A block drafter caches fused features, projected for its layers: no queries, no head.
     found, ((model, forward, beside),) = read(DFLASH)
     assert (found, model, forward.head_len, beside) == (1.0, a_block().intake, 0, ())
-    for none in (medusa_drafter(), lookup_drafter(), autoregressive_drafter(0.1)):
+    bare = head_drafter("dflash", replace(a_block(), fusion=(), injection=()))
+    for none in (bare, medusa_drafter(), lookup_drafter(), autoregressive_drafter(0.1)):
         assert read(none) == (0.0, [])
     assert read(head_drafter("mtp", replace(usual_mtp(TARGET), rereads=False))) == (0.0, [])
     # Nobody waits for devices of its own, nor for one that drafts beside the target.

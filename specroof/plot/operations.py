@@ -238,7 +238,7 @@ def _mark_handles(ops: Sequence[_Op], others: Sequence[_Op], total_s: float) -> 
             keys.append(line_key(_BOUND_FILLS[bound].label, marker=marker, ms=8, **look))
     if others:
         count, share = len({op.name for op in others}), _seconds(others) / total_s
-        text = f"not labelled: {count} others, {share:.1%} of the time"
+        text = f"not labelled: {count} other{'s' * (count > 1)}, {share:.1%} of the time"
         keys.append(line_key(text, marker="o", ms=4, **look))
     return keys
 
