@@ -289,6 +289,10 @@ def test_prompts_of_several_chunks_and_what_each_keeps_others_waiting() -> None:
     assert prompt_times(served, Workload(20000, 9), 1, PLAIN, 1).alone_s == pytest.approx(
         [alone_s], rel=0.01
     )
+    # A drafter reads each of three chunks: on average as long, and behind half of the prompt.
+    off, on = np.asarray(prompt_times(served, Workload(20000, 9), 1, EAGLE, 2).alone_s)
+    chunk = prefill_pass(20000 / 3, context_len=20000 / 3)
+    assert on - off == pytest.approx(3 * float(prompt_read_s(served, EAGLE, chunk)))
     more_s = served.setup.engine.request_overhead_s + 1
     slow = replace(served.setup, engine=replace(served.setup.engine, request_overhead_s=more_s))
     before, after = (
