@@ -297,7 +297,7 @@ def test_flags_are_those_of_the_release() -> None:
     # A length that follows the load is newer than that release, and takes the next its full graphs;
     # one later of models with experts alone, but for those that its model runner V2 runs.
     schedule = plan((9, 64, 1))
-    sparse = replace(schedule, family="qwen3_moe", has_experts=True)
+    sparse = replace(schedule, family="qwen3_moe", is_dense=False)
     for version, whole, told in (
         ("0.19", schedule, False), ("0.24", schedule, False), ("0.28", schedule, True),
         ("0.28", sparse, False), ("0.28", replace(sparse, kind="dspark"), True),

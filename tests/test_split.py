@@ -424,6 +424,15 @@ def of_workers(question: Callable[..., Any], **changes: Any) -> Any:
     return question(MODEL, CHIP, **ASKED | changes)
 
 
+def test_a_split_whose_drafts_gain_too_little_meets_no_target_with_them() -> None:
+    # Of one prefill worker and two for decoding drafts are soon enough, and gain 1.05x.
+    asked: Any = {"concurrency": [48], "framework": "vllm", "tpot_ms": 6.0, "min_speedup": 1.3}
+    (row,) = of_workers(advise, devices=3, **asked).chips[0].rows
+    (most,) = of_workers(advise, prefill="2x1", decode="1x1", **asked).chips[0].rows
+    assert (row.draft_len, row.tokens_per_s) == (most.draft_len, most.tokens_per_s)
+    assert row.speedup > 1.3
+
+
 @pytest.mark.parametrize("targets", [{}, {"tpot_ms": 4.0, "draft_len": [2, 3]}])
 def test_the_best_split_is_the_best_of_all(targets: dict[str, Any]) -> None:
     asked = {"concurrency": [48], "framework": "vllm"} | targets

@@ -384,9 +384,8 @@ def read_by_layers_s(head: DraftHead, prompts: ForwardPass, pass_s: PassTime) ->
         tokens of the target's; SGLang 0.5.23 ``speculative/eagle_worker_v2.py``,
         ``_draft_extend_for_prefill``; llama.cpp ``common/speculative.cpp``.
     """
-    beside = (
-        () if head.intake is None else (Work(head.intake, replace(prompts, head_len=np.zeros(()))),)
-    )
+    features = replace(prompts, head_len=np.zeros(()))
+    beside = () if head.intake is None else (Work(head.intake, features),)
     return np.asarray(head.modules * pass_s(head.model, prompts, *beside))
 
 

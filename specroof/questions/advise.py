@@ -55,6 +55,7 @@ from specroof.questions.advised_loads import (
     grid_of,
     load_plan,
     plain_figures,
+    refused_lengths,
     schedule_loads,
 )
 from specroof.questions.answer import (
@@ -513,11 +514,8 @@ def _use_worth(
     asked = np.isin(loads, wanted.asked)
     made = [np.where(one.allowed, np.nan_to_num(one.tokens_per_s), 0.0) for one in grids]
     rates = (np.concatenate(made, axis=1) * working[:, None])[asked]
-    # Drafts that gain nothing are off, whatever targets they meet.
-    meets = np.concatenate(
-        [one.in_time & ((one.ends[0] > 1) | (np.arange(len(one.allowed)) == 0)) for one in grids],
-        axis=1,
-    )[asked]
+    taken = [one.in_time & ~refused_lengths(one) for one in grids]
+    meets = np.concatenate(taken, axis=1)[asked]
 
     def worth(lengths: slice) -> tuple[int, float]:
         reached = np.max(rates[:, lengths] * meets[:, lengths], axis=1)

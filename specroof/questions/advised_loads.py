@@ -659,7 +659,7 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
     traffic = grid.wanted.traffic
     weights = np.full(len(batches), _BETWEEN)
     weights[list(asked)] = 1.0
-    rates, refused = np.where(grid.allowed[None, :], grid.worth, np.nan), _refused(grid)
+    rates, refused = np.where(grid.allowed[None, :], grid.worth, np.nan), refused_lengths(grid)
     values = np.where(refused, REFUSED * rates, rates)
     top = np.fmax.reduce(values, axis=1)[:, None]
     values = np.where(values >= top * (1 - TIE), top, values)
@@ -698,7 +698,7 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
     return found
 
 
-def _refused(grid: Grid) -> BoolArray:
+def refused_lengths(grid: Grid) -> BoolArray:
     """Return which lengths must not be taken, axes (load, draft_len).
 
     Those that miss targets which another length meets, and those by which a load would be decided

@@ -324,11 +324,12 @@ def mistrust(
     name, off = next((row.quantity, row.off) for row in rows if row.unit == "s")
     if prediction is None or case.now is None or off is None:
         return
-    curve, at = prediction.curves[0], (0, 0, case.now)
-    if answers is not None:
-        curve = answers.curve
+    curve, place = prediction.curves[0], 0
+    if answers is None:
+        place = list(curve.batch_size).index(case.running)
     else:
-        at = (0, list(curve.batch_size).index(case.running), case.now)
+        curve = answers.curve
+    at = 0, place, case.now
     if curve.rate_ends is None:
         return
     low, high = (float(end[at] / curve.tokens_per_s[at]) for end in curve.rate_ends)

@@ -47,7 +47,7 @@ def speculation_of(
         modules=model.mtp_modules,
         block=drafter.max_draft_len,
         is_tree=is_tree(drafter),
-        has_experts=model.has_experts,
+        is_dense=_is_dense(model),
         is_recurrent=_is_recurrent(model),
         draft_family=own.family if own else "",
         draft_has_mtp=own is not None and MTP_NOTE in own.notes,
@@ -72,8 +72,12 @@ def can_follow_load(deployment: Deployment, drafter: Drafter, server: str) -> bo
         is_tree=is_tree(drafter),
         data_parallel=placement.attention_data_parallel,
         pipeline_parallel=placement.pipeline_parallel,
-        is_dense=not (model.has_experts or _is_recurrent(model)),
+        is_dense=_is_dense(model),
     )
+
+
+def _is_dense(model: Architecture) -> bool:
+    return not (model.has_experts or _is_recurrent(model))
 
 
 def _is_recurrent(model: Architecture) -> bool:

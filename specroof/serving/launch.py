@@ -274,8 +274,8 @@ class Speculation:
         Whether the drafter runs on the CPU beside the chip, which llama.cpp alone knows.
     is_recurrent
         Whether layers of the model keep a state that cannot be cut back to an earlier token.
-    has_experts
-        Whether layers of the model have experts.
+    is_dense
+        Whether no layer of the model has experts or a recurrent state.
     draft_family
         The family of a draft model; empty for other drafters.
     draft_has_mtp
@@ -320,7 +320,7 @@ class Speculation:
     n_cpu_moe: int = 0
     on_host: bool = False
     is_recurrent: bool = False
-    has_experts: bool = False
+    is_dense: bool = True
     draft_family: str = ""
     draft_has_mtp: bool = False
     vocab_sizes: tuple[int, int] | None = None
@@ -354,11 +354,6 @@ class Speculation:
     def differs(self) -> bool:
         """Whether loads differ in their drafts."""
         return len({drafts for _, _, drafts in self.schedule}) > 1
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether no layer of the model has experts or a recurrent state."""
-        return not (self.has_experts or self.is_recurrent)
 
     @property
     def weights(self) -> str | None:

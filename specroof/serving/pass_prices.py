@@ -255,9 +255,9 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     before = np.maximum(attended - length / 2, 0.0)
     of_prompts = prefill_pass(length / prompts, batch_size=prompts, context_len=before)
     prompt = pass_latency(deployment, of_prompts)
-    prompt_s, least_s = prompt.total_s, np.zeros(())
+    read_s = least_s = np.zeros(())
     if drafting is not None:
-        prompt_s = prompt_s + prompt_read_s(deployment, drafting[0], of_prompts)
+        read_s = prompt_read_s(deployment, drafting[0], of_prompts)
         if rules.drafts_beside:  # in one pass with the first of the drafts, which reads the weights
             least_s = prompt_read_s(deployment, drafting[0], prefill_pass(1.0))
     alone = prefill_pass(tokens[None, :, None])
@@ -270,7 +270,8 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     filled_s = bare_prompt.filling_s if is_full else 0.0
     sharing_s = np.maximum(mixed_s - (bare_prompt.total_s - filled_s), 0.0)
     context_s = beside_s - engine_pass_s(deployment, bare)
-    prompt_grid = _grid(tokens, attended, prompt_s)
+    plain_grid = _grid(tokens, attended, prompt.total_s)
+    read_grid = _grid(tokens, attended, prompt.total_s + read_s)
     filling_grid = _grid(tokens, attended, prompt.filling_s) if is_full else None
 
     def priced(drafts: int) -> PassPrices:
@@ -278,8 +279,8 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
         survival = np.sort(np.diff(tokens_per_round[: drafts + 1]))[::-1]
         return PassPrices(
             round_s=_grid(batches, contexts, step_s[..., drafts]),
-            prompt_s=prompt_grid,
-            sharing_s=_grid(batches, tokens, sharing_s[..., drafts] - least_s),
+            prompt_s=read_grid if drafts else plain_grid,
+            sharing_s=_grid(batches, tokens, sharing_s[..., drafts] - least_s * (drafts > 0)),
             context_s=_grid(batches, contexts, context_s[..., drafts]),
             positions=float(positions[drafts]),
             survival=tuple(survival.tolist()),
