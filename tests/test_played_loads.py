@@ -686,6 +686,23 @@ def test_fewer_requests_than_clients_are_told_in_every_question_about_clients() 
     assert "clients busy" not in str(alone)
 
 
+@pytest.mark.parametrize(
+    ("server", "clients", "lengths", "is_told"),
+    [
+        ("sglang", 16, "1.0..1.0", True),  # 16 prompts stop the batch once, not one by one
+        ("sglang", 16, "0.5..1.0", False),
+        ("sglang", 1, "1.0..1.0", False),
+        ("vllm", 16, "1.0..1.0", False),  # its prompts stop nobody
+    ],
+)
+def test_requests_of_one_length_that_gain_by_being_in_step_are_told(
+    server: str, clients: int, lengths: str, is_told: bool
+) -> None:
+    asked: dict[str, Any] = {"input_len": 200, "output_len": 40, "framework": server}
+    found = predict(MODEL, CHIP, drafters=SPEC, concurrency=clients, length_range=lengths, **asked)
+    assert ("requests of one length" in str(found)) == is_told
+
+
 @pytest.mark.parametrize(("words", "tokens"), rows("values", "longest_requests"))
 def test_the_longest_request_is_held_against_the_positions_of_a_model(
     words: str, tokens: int | None, tmp_path: Path

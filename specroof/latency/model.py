@@ -74,7 +74,12 @@ _HAIR: Final = 1 + 1e-9
 
 
 def pass_work(
-    ops: Sequence[OpCost], setup: Setup, shape: PassShape, *, settled: bool = False
+    ops: Sequence[OpCost],
+    setup: Setup,
+    shape: PassShape,
+    *,
+    settled: bool = False,
+    crowding: Array | float | None = None,
 ) -> PassWork:
     r"""Return what a pass does at the peaks of a device, before any engine.
 
@@ -95,6 +100,9 @@ def pass_work(
         Layers and sequences, for what an engine loses around the work.
     settled
         Whether all new positions are accepted already, as those of a prompt are.
+    crowding
+        How many times its even share the busiest group of attention has; None for that of as many
+        sequences as the shape has.
 
     Counts
         experts on the host at the peaks of its CPU and memory, one layer after the other, which
@@ -127,7 +135,8 @@ def pass_work(
     """
     hardware, placement = setup.hardware, setup.placement
     even = setup.engine.rules == "ideal" or placement.expert_parallel == 1
-    crowding = _crowding(shape.batch_size, setup)
+    if crowding is None:
+        crowding = _crowding(shape.batch_size, setup)
     # Graphs pad the matrices of all groups to the fullest already.
     crowded_rows = np.maximum(1.0, crowding / shape.padding)
     works: list[OpWork] = []
@@ -1122,7 +1131,10 @@ def _mixed_work(
     batch = np.asarray(forward.batch_size + prompts.batch_size)
     queries = np.asarray((forward.tokens + prompts.tokens) / batch)
     together = ForwardPass(batch, queries, 0.0, settled=True)
-    padded, eager = padded_pass(together, setup)
+    # Groups of attention have whole sequences of either, and each its tokens of both.
+    crowded = [_crowding(one.batch_size, setup) for one in batches]
+    of_both = sum(one.tokens * n for one, n in zip(batches, crowded, strict=True)) / together.tokens
+    padded, eager = padded_pass(together, setup, of_both)
     padding = (padded.matmul_tokens - together.matmul_tokens) / forward.batch_size
     decoding = replace(forward, matmul_len=forward.query_len + padding)
     decoded_ops = _ops(model, setup, decoding, by_sequence)
@@ -1141,17 +1153,22 @@ def _mixed_work(
         token_s=_token_s(model, setup),
         padding=padded.matmul_len / queries,
     )
-    decoded = pass_work(alone, setup, shape, settled=False)
-    prefilled = pass_work([*both, *beside], setup, shape, settled=True)
+    works = [
+        pass_work(alone, setup, shape, crowding=crowded[0]),
+        pass_work(both, setup, shape, settled=True, crowding=of_both),
+        pass_work(beside, setup, shape, settled=True, crowding=crowded[1]),
+    ]
     return replace(
-        decoded,
-        ops=[*decoded.ops, *prefilled.ops],
-        exchanges=[*decoded.exchanges, *prefilled.exchanges],
-        notes=tuple(dict.fromkeys((*decoded.notes, *prefilled.notes))),
+        works[0],
+        ops=[*chain.from_iterable(work.ops for work in works)],
+        exchanges=[*chain.from_iterable(work.exchanges for work in works)],
+        notes=tuple(dict.fromkeys(chain.from_iterable(work.notes for work in works))),
     )
 
 
-def padded_pass(forward: ForwardPass, setup: Setup) -> tuple[ForwardPass, BoolArray]:
+def padded_pass(
+    forward: ForwardPass, setup: Setup, crowding: Array | float | None = None
+) -> tuple[ForwardPass, BoolArray]:
     """Return the pass as an engine runs it, and where no captured graph is large enough.
 
     Graphs whose sizes count sequences are of decoding and verification: prompts have others, by
@@ -1164,6 +1181,8 @@ def padded_pass(forward: ForwardPass, setup: Setup) -> tuple[ForwardPass, BoolAr
     setup
         Where: the sizes that its engine captured, and its groups of data-parallel attention, which
         all run the graph that the fullest needs.
+    crowding
+        As of `pass_work`.
 
     Ignores
         that SGLang pads groups to the fullest outside of graphs, too: less than one sequence each
@@ -1187,7 +1206,9 @@ def padded_pass(forward: ForwardPass, setup: Setup) -> tuple[ForwardPass, BoolAr
     graphs, groups = setup.engine.graphs, setup.placement.attention_data_parallel
     if graphs is None or (forward.settled and graphs.counts == "sequences"):
         return forward, np.zeros((), dtype=bool)
-    sequences = forward.batch_size if groups == 1 else np.ceil(forward.batch_size / groups)
+    if crowding is None:
+        crowding = _crowding(forward.batch_size, setup)
+    sequences = forward.batch_size / groups * crowding
     used = sequences * forward.query_len if graphs.counts == "tokens" else sequences
     sizes = np.array([*graphs.sizes, np.inf])
     size = sizes[np.searchsorted(sizes, used / _HAIR)]

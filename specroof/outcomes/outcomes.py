@@ -44,6 +44,14 @@ def simulated_note(*requests: int) -> str:
     return f"simulated {', '.join(map(str, requests))} requests, accepted drafts drawn (--seed)"
 
 
+#: From so many times the throughput of a steady state on, requests of one length are in step.
+_STEP_GAIN: Final = 1.1
+_IN_STEP: Final = Urgent(
+    "without drafts, requests of one length end together and their prompts share passes; with "
+    "drafts they do not: --length-range 0.5..1.0 mixes lengths"
+)
+
+
 def steady_note(*, is_split: bool) -> Urgent:
     """Return what is said of a steady state: without workers for prompts, its bands are wider.
 
@@ -63,10 +71,14 @@ class Outcomes(ServedCurve):
         then says the same by the names that it has of a steady state.
     replays
         The same requests at the ends of bands; None of a steady state.
+    in_step
+        Whether a server without drafts answers many more requests of one length than in a steady
+        state, where they end at different times.
     """
 
     played: PlayedLoads | None = None
     replays: Replays | None = None
+    in_step: bool = False
 
     @property
     def running(self) -> Array:
@@ -131,6 +143,8 @@ class Outcomes(ServedCurve):
         load = self.played.load
         notes = [simulated_note(*dict.fromkeys(load.requests))]
         if load.kind == "concurrency":
+            if self.in_step:
+                notes.append(_IN_STEP)
             notes += [
                 Urgent(f"a run of {count} keeps at most {count} of {clients:g} clients busy")
                 for count, clients in zip(load.requests, load.batch_size, strict=True)
@@ -349,6 +363,11 @@ def outcomes(
             seen.append(played_loads(server, part, [*lengths[place]], case.targets))
         done += count
     played = _joined(seen, load)
+    in_step = False
+    if served is not None and load.length_range[0] == load.length_range[1]:
+        steady = cast("EndToEnd", served.end_to_end).tokens_per_s[0, places, 0]
+        gain = played.figures[q.TOKENS_PER_S.name][:, 0] / steady
+        in_step = bool(np.any(gain[served.curve.batch_size[places] > 1] >= _STEP_GAIN))
     if served is None:
         running = np.nan_to_num(played.figures["mean_running"][:, 0])
         batches = np.maximum(running, 1.0).tolist()
@@ -359,7 +378,7 @@ def outcomes(
     whole = _requests(served, played, places)
     replays = Replays(whole.curve, played, tuple(servers), tuple(places))
     known = fields_of(served, *_SERVED) | {"end_to_end": whole}
-    return Outcomes(**known, played=played, replays=replays)
+    return Outcomes(**known, played=played, replays=replays, in_step=in_step)
 
 
 def _told_at_peaks(
