@@ -33,6 +33,7 @@ from specroof.latency.setup import Deployment, Setup, engine_setup
 from specroof.parsers import parse_config
 from specroof.serving.blocks import _lookahead, padded_layers
 from specroof.serving.capacity import ServedRoom, in_server, prefill_rules, served_room
+from specroof.serving.pools import vision_factor
 from specroof.serving.room import draft_footprint
 from specroof.serving.served import reserved_len
 from specroof.serving.workload import Load, Workload, trace
@@ -241,6 +242,38 @@ def test_windows_of_two_lengths_are_held_each() -> None:
     # Where other workers compute prompts, none of one is held.
     decodes = replace(engine_setup(chip_of(200), "vllm", None, None), decodes_only=True)
     assert served_room(Deployment(two.need.model, decodes), context_len=32768).need.prompt_len == 0
+
+
+def test_a_pool_of_decode_workers_is_for_rounds() -> None:
+    # 100 GiB, 256 sequences in graphs: 512 + 1.5 * 2048 + 128 + 512 MiB are less than the 10 GiB
+    # that stay free; with 64 positions of a round 512 + 1.5 * 256 * 64 + 128 + 512. No tower.
+    model, chip = load_model("Qwen/Qwen3.5-4B"), chip_of(100)
+    setup = replace(engine_setup(chip, "sglang", None, None), decodes_only=True)
+    found = served_room(Deployment(model, setup), context_len=4096)
+    assert (found.server.memory_frac, found.server.prefix_cache) == (0.9, False)
+    # A request has one state, not five.
+    assert found.room.state_bytes == found.need.target.state_bytes
+    long = served_room(
+        Deployment(model, setup), context_len=4096, verify_len=64,
+        drafter=load_drafter("mtp,accept=0.8"),
+    )  # fmt: skip
+    assert long.server.memory_frac == round(1 - (512 + 24576 + 128 + 512) / 102400, 3)
+    # 0.5.14 knows no workers: 1.5 * 8192 and 8 * 58 for chunks, and a share for images.
+    older = in_server(model, setup, ServerSettings(), "0.5.14")
+    before = served_room(Deployment(model, older), context_len=4096).server
+    whole = round(1 - (512 + 12288 + 128 + 512) / 102400, 3)
+    assert before.memory_frac == whole * vision_factor(present(model.vision), older.release)  # type: ignore[arg-type]
+    assert not before.prefix_cache
+
+
+def test_llama_cpp_leaves_a_gibibyte_free() -> None:
+    # Besides the logits of what four slots verify: 1 token of each, then 4.
+    for drafter, positions in ((None, 1), ("ngram,accept=0.8", 4)):
+        found = room("Qwen/Qwen3-8B", "llama.cpp", drafter, verify=positions)
+        kept = GIB + 4 * 4 * positions * 151936
+        assert found.room.cache_pool_bytes == 80 * GIB - found.need.weight_bytes - kept
+    mlx = room("Qwen/Qwen3-8B", "mlx").room
+    assert float(np.asarray(mlx.reserved_bytes)) == 4 * 32 * 151936
 
 
 def test_chunks_of_attention_are_windows() -> None:

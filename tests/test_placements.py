@@ -303,6 +303,39 @@ def test_prompts_overlap_in_stages_that_take_turns_by_micro_batches() -> None:
             assert float(latency.total_s) == pytest.approx(through_s + waited_s)
 
 
+def test_one_device_computes_prompts_in_parts_that_follow_one_another() -> None:
+    # Four parts of 512, each with the experts that it hits: 32 visits of a tile's 128 tokens.
+    model = load_model("Qwen/Qwen3-30B-A3B")
+    for engine, tokens in (("llama.cpp", 512), ("mlx", 2048)):
+        setup = engine_setup(load_hardware("m4-max"), engine, None, None)
+
+        def latency(length: float, before: float = 0.0, setup: Setup = setup) -> PassLatency:
+            forward = ForwardPass(1, length, before, head_len=1, settled=True)
+            return model_latency(model, setup, forward)
+
+        whole = latency(4 * tokens)
+        parts = [latency(tokens, tokens * place) for place in range(4)]
+        assert float(whole.total_s) == pytest.approx(sum(float(part.total_s) for part in parts))
+        for name in ("flops", "weight_bytes"):
+            sums = (
+                sum(float(np.sum(getattr(op.op, name))) for op in one.ops)
+                for one in (whole, *parts)
+            )
+            first, *others = sums
+            assert first == pytest.approx(sum(others), rel=1e-3)
+        # Prompts that share a pass are one row of tokens; what decodes beside them is, too.
+        many = ForwardPass(4, tokens / 2, 0, head_len=1, settled=True)
+        halves = ForwardPass(4, tokens / 4, tokens / 8, head_len=1, settled=True)
+        assert float(model_latency(model, setup, many).total_s) == pytest.approx(
+            2 * float(model_latency(model, setup, halves).total_s)
+        )
+        beside = [
+            Work(model, ForwardPass(1, 2 * tokens, 0, head_len=1, settled=True), kind="prompts")
+        ]
+        mixed = model_latency(model, setup, ForwardPass(2, 1, 100), beside=beside)
+        assert float(mixed.total_s) > float(latency(2 * tokens).total_s)
+
+
 @pytest.mark.parametrize("spec", ["eagle3,accept=0.8", "ngram,accept=0.8,round-s=0"])
 def test_rounds_of_any_batch_gain_nothing_from_stages_that_take_turns(spec: str) -> None:
     one, two, four = (

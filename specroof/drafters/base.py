@@ -117,6 +117,9 @@ class Round:
     all_accepted
         Probability that the last draft was accepted, where a model keeps in its cache what it
         drafted: it has not read that draft. None where it reads all committed tokens again.
+    reads_verified
+        Whether a model of its own forgets what it drafted, and reads all verified tokens in a pass
+        of its own behind the verification.
     """
 
     draft_len: Array
@@ -133,6 +136,7 @@ class Round:
     ) = None
     expansions: tuple[tuple[float, Array], ...] | None = None
     all_accepted: Array | None = None
+    reads_verified: bool = False
 
     @property
     def share_base_s(self) -> Array:

@@ -285,17 +285,27 @@ def chained_s(head: DraftHead, round_: Round) -> Array:
         one position per sequence for each further draft, or of the positions of a tree's next
         level. Each pass reads the drafter's cache, the experts that its tokens hit, and the head.
         With several modules each of the first drafts is such a first pass, through layers of its
-        own. A model of its own in llama.cpp or MLX keeps what it drafted: its first pass reads one
-        token, and two where all drafts were accepted.
+        own. A model of its own in MLX keeps what it drafted: its first pass reads one token, and
+        two where all drafts were accepted. In llama.cpp its first pass reads one token, and a
+        further pass behind the verification all γ + 1 that were verified.
     Ignores
-        that later passes have 1 to γ - 1 more positions cached: all are timed at their mean.
+        that later passes have 1 to γ - 1 more positions cached: all are timed at their mean; that
+        heads have that further pass, too, in the place of the N tokens of the first: of one layer
+        without the head of the vocabulary, which fits to measured rounds have in a round's seconds.
     Source
         Li et al. 2025, arXiv:2503.01840, section 3.1; DeepSeek-V3 report, arXiv:2412.19437,
-        section 2.2.2; vLLM ``v1/spec_decode/eagle.py``; llama.cpp ``common/speculative.cpp``.
+        section 2.2.2; vLLM ``v1/spec_decode/eagle.py``; mlx-lm 0.32.2 ``generate.py``,
+        ``speculative_generate_step``; llama.cpp ``common/speculative.cpp``,
+        ``common_speculative_impl_draft_simple``, and ``tools/server/server-context.cpp``,
+        ``decode`` (TAG_SPEC_AVOID_DRAFT_REEVAL).
     """
     context, batch = round_.context_len, round_.batch_size
     read = round_.read_len if head.rereads else np.ones(())
-    if round_.all_accepted is None or head.target_size is not None:
+    if round_.reads_verified and head.target_size is None:
+        first = ForwardPass(batch, 1.0, context, head_len=1.0)
+        again = ForwardPass(batch, round_.draft_len + 1.0, context, head_len=1.0)
+        first_s = round_.pass_s(head.model, first) + round_.pass_s(head.model, again)
+    elif round_.all_accepted is None or head.target_size is not None:
         first = ForwardPass(batch, read, context + 1.0 - read, head_len=1.0, settled=True)
         first_s = round_.pass_s(head.model, first, *accepted_work(head, round_))
     else:

@@ -630,7 +630,12 @@ class Release:
     chip_limits
         Chips that it runs quantised checkpoints, and some kernels, on alone.
     part_tokens
-        Tokens of a pass, whose logits are kept; 0 where nothing is.
+        Tokens of prompts that a device computes at once, longer ones in parts; 0 for any number.
+    margin_mib
+        Memory of a device that it leaves free for others.
+    reads_verified
+        Whether a draft model forgets what it drafted, and reads what was verified in a pass of its
+        own.
     stages_take_turns
         Whether one pass at a time is in the stages of a pipeline, its parts one after another;
         else each stage has a pass of its own.
@@ -732,6 +737,8 @@ class Release:
     no_models: _Names = ()
     chip_limits: tuple[ChipLimit, ...] = ()
     part_tokens: int = 0
+    margin_mib: float = 0.0
+    reads_verified: bool = False
     stages_take_turns: bool = False
     whole_families: _Names = ()
     one_stage_families: _Names = ()
@@ -898,6 +905,7 @@ class _PoolMemory:
     large_group_graph_mib: float
     large_graph: int
     running_graphs: bool
+    decoding_workers: bool
     prefill_graph_mib: float
     latent_prefill_mib: float
     drafter_mib: Mapping[str, float]

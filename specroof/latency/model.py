@@ -770,7 +770,7 @@ def model_work(
     >>> model_work(tiny, setup, ForwardPass(1, 1, 0)).shape.n_layers
     5
     """
-    if setup.placement.pipeline_parallel > 1:
+    if setup.placement.pipeline_parallel > 1 or _in_parts(setup, forward, beside):
         return _staged_work(model, setup, forward, beside, by_sequence)
     for work in beside:
         if work.kind == "prompts":
@@ -928,6 +928,23 @@ def micro_batches(batch_size: npt.ArrayLike, setup: Setup) -> Array:
     return np.asarray(np.clip(batch / groups, 1.0, setup.passes_in_flight))
 
 
+#: By how much rounding may make a part longer.
+_PART_ROUNDING: Final = 1 + 1e-9
+
+
+def _prompt_tokens(forward: ForwardPass, beside: Sequence[Work]) -> Array | float:
+    """Return the tokens of prompts in a pass: all of one over prompts, else what is beside it."""
+    if forward.settled:
+        return forward.tokens
+    return sum((work.forward_pass.tokens for work in beside if work.kind == "prompts"), 0.0)
+
+
+def _in_parts(setup: Setup, forward: ForwardPass, beside: Sequence[Work]) -> bool:
+    """Tell whether a device computes the prompts of a pass in parts that follow one another."""
+    most = setup.release.part_tokens
+    return most > 0 and bool(np.any(_prompt_tokens(forward, beside) > most * _PART_ROUNDING))
+
+
 def _staged_work(
     model: Architecture,
     setup: Setup,
@@ -937,13 +954,16 @@ def _staged_work(
 ) -> PassWork:
     """Return what one micro-batch of a pass does in all stages, with what they send one another.
 
+    Or what one part of a pass does on a device that computes so many tokens of prompts at once.
+
     Decoding is cut by sequences. A pass of prompts goes through the stages whole, as it is cut into
-    chunks whatever the stages, and the next one follows it: `PassLatency.filling_s`. Where stages
-    take turns it is cut into parts of so many tokens, which follow one another; beside decoding
-    into as many parts as there are stages, which both keep busy.
+    chunks whatever the stages, and the next one follows it: `PassLatency.filling_s`. Where a
+    server cuts prompts into parts of so many tokens, they follow one another; else, beside
+    decoding, there are as many parts as stages, which both keep busy.
 
     Ignores
-        that llama.cpp has four parts at most in its stages, however many these are.
+        that llama.cpp has four parts at most in its stages, however many these are, and that those
+        that decode are in the first part alone.
     Counts
         hidden states and the residual beside them, two tensors; llama.cpp's one has four bytes.
     Source
@@ -960,9 +980,8 @@ def _staged_work(
     count: Array | float = float(stages)
     if not (forward.settled or prompts):
         count = micro_batches(forward.batch_size, setup)
-    elif setup.release.stages_take_turns:
-        tokens = sum(prompt.tokens for prompt in ([forward] if forward.settled else prompts))
-        count = np.maximum(tokens / setup.release.part_tokens, 1.0)
+    elif setup.release.part_tokens:
+        count = np.maximum(_prompt_tokens(forward, beside) / setup.release.part_tokens, 1.0)
     elif forward.settled:
         count = 1.0
     if forward.settled:
@@ -983,6 +1002,8 @@ def _staged_work(
     ]
     inside = replace(setup, placement=replace(placement, pipeline_parallel=1, nodes=None))
     work = model_work(model, inside, forward, beside=beside, by_sequence=by_sequence)
+    if stages == 1:
+        return replace(work, times=count)
     tokens = forward.tokens + sum(prompt.tokens / count for prompt in prompts)
     message_bytes = 2 * tokens * (model.hidden_size * dtype_bytes(model.activation_dtype))
     hops = Exchange(BlockExchange("stage", message_bytes), 1, setup.hardware, placement)

@@ -507,6 +507,8 @@ class PassWork:
         Dtypes that the device lacks and what stands in.
     pipeline
         The stages that it goes through, of which the above is one micro-batch; None for one stage.
+    times
+        How many such passes follow one another: parts of a prompt; None for one.
     power
         What the devices draw, where they are capped; else None.
     """
@@ -517,6 +519,7 @@ class PassWork:
     n_passes: int | None = None
     notes: tuple[str, ...] = ()
     pipeline: "Pipeline | None" = None
+    times: Array | float | None = None
     power: DevicePower | None = None
 
 
@@ -728,6 +731,8 @@ def pass_time(work: PassWork, engine: EngineProfile, granularity: str = "op") ->
         ]
         core_s = latency.total_s - _work_s(bare, work.n_passes, granularity)
         overheads["power cap"] = work.power.lost_s(core_s, latency.total_s)
+    if work.times is not None:
+        return repeated(latency, work.times)
     return latency if work.pipeline is None else staged(latency, work.pipeline, engine)
 
 
@@ -814,6 +819,43 @@ def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | flo
     if kind == UNSPLIT and kind not in engine.kind_memory_frac:
         memory_frac = engine.kind_memory_frac.get("attention", memory_frac)
     return reached, memory_frac
+
+
+def repeated(latency: PassLatency, times: Array | float) -> PassLatency:
+    """Return so many passes that follow one another.
+
+    Parameters
+    ----------
+    latency
+        Of one of them.
+    times
+        How many.
+
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> one = PassLatency((), np.array(2.0), np.array(0.5), {"each pass": 1.0})
+    >>> float(repeated(one, 4).total_s)
+    14.0
+    """
+    return replace(
+        latency,
+        ops=tuple(
+            replace(
+                one,
+                op=replace(one.op, **{name: getattr(one.op, name) * times for name in AMOUNTS}),
+                compute_s=np.asarray(one.compute_s * times),
+                memory_s=np.asarray(one.memory_s * times),
+                floor_s=None if one.floor_s is None else np.asarray(one.floor_s * times),
+            )
+            for one in latency.ops
+        ),
+        work_s=np.asarray(latency.work_s * times),
+        communication_s=np.asarray(latency.communication_s * times),
+        overheads_s={name: seconds * times for name, seconds in latency.overheads_s.items()},
+    )
 
 
 def staged(latency: PassLatency, pipeline: Pipeline, engine: EngineProfile) -> PassLatency:

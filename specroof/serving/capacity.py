@@ -38,7 +38,7 @@ from specroof.serving.room import (
     target_footprint,
 )
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import BOUNDS, format_binary_bytes, format_drafts, plain_number
+from specroof.units import BOUNDS, MEBIBYTE, format_binary_bytes, format_drafts, plain_number
 
 if TYPE_CHECKING:
     from specroof.serving.workload import Workload
@@ -66,17 +66,22 @@ def room_share(
 
     Counts
         what a server measures of its largest pass, estimated as `specroof.serving.blocks` does;
-        else the logits of a part of a prompt; in the textbook nothing beside the weights.
+        else the logits of what all slots verify, and what llama.cpp leaves free; in the textbook
+        nothing beside the weights.
     Ignores
         other buffers, 0.2 to 1 GB, and what a desktop and other programs hold.
     Source
         TensorRT-LLM, documentation of ``KvCacheConfig.free_gpu_memory_fraction``; llama.cpp
-        reserves the buffers of its largest pass, ``-ub`` 512 tokens, when it starts.
+        ``common/common.h``, ``fit_params_target``, and ``common/speculative.cpp``,
+        ``common_speculative_get_output_limits``.
     """
     facts: ShareRelease = need.facts
     chip = need.hardware
     memory = chip.peak.memory_bytes if facts.whole_memory else chip.server_memory_bytes
-    reserved = 4.0 * facts.part_tokens * need.model.vocab_size
+    shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
+    reserved: Array | float = facts.margin_mib * MEBIBYTE
+    if facts.part_tokens:
+        reserved = reserved + 4.0 * (server.running or 1) * need.model.vocab_size * verify_len
     if facts.estimated:
         reserved += blocks.activation_bytes(
             need.model,
@@ -84,8 +89,9 @@ def room_share(
             running=server.running or facts.defaults.running or 1,
             devices=need.placement.tensor_parallel,
         )
-    pool = server.memory_frac * (memory - reserved - need.weight_bytes)
-    shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
+    pool = np.broadcast_to(
+        np.asarray(server.memory_frac * (memory - reserved - need.weight_bytes)), shape
+    )
     # A verification keeps a state for each position, or what replays it; a plain step one state.
     one, positions = need.target.state_bytes, verify_len if need.target.n_recurrent else 1.0
     kept = one + need.target.replay_bytes * positions if need.replays else one * positions
@@ -96,7 +102,7 @@ def room_share(
         memory_bytes=memory,
         reserved_bytes=memory - need.weight_bytes - pool,
         state_pool_bytes=np.zeros(shape),
-        cache_pool_bytes=np.full(shape, pool),
+        cache_pool_bytes=pool,
         state_bytes=states,
         cache_bytes=cache,
         limits={"cache": pool / (cache + states), "running": np.full(shape, most)},
@@ -302,7 +308,9 @@ def in_server(
         what = f"n_cpu_moe is {hosted}, which leaves the later stages of pipeline_parallel larger"
         reject(f"{what}, and their memory is not counted", "one of the two")
     facts = release(f"{setup.engine.rules}@{version}") if version else setup.release
-    place = ServerSite(model, setup.hardware, setup.placement, facts)
+    place = ServerSite(
+        *(model, setup.hardware, setup.placement, facts), decodes_only=setup.decodes_only
+    )
     stated = user_settings.state_dtype or options.state_dtype
     if user_settings.state_dtype and options.state_dtype not in {None, stated}:
         what = f"server: state-dtype is {stated!r} and --state-dtype {options.state_dtype!r}"
@@ -477,7 +485,8 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     """
     setup = deployment.setup
     place = ServerSite(
-        deployment.model, setup.hardware, setup.placement, facts=setup.release, kind=kind
+        *(deployment.model, setup.hardware, setup.placement, setup.release, kind),
+        decodes_only=setup.decodes_only,
     )
     server = RULES[setup.release.rules].resolve(setup.user_settings, place, 1)
     return PrefillRules(
@@ -528,6 +537,7 @@ def served_room(
     need = MemoryRequest(
         *(model, setup.hardware, setup.placement, setup.release),
         kind=None if drafter is None else drafter.kind,
+        decodes_only=setup.decodes_only,
         target=target_footprint(
             *(divided(model, setup), setup.placement, served_options(model, setup)),
             input_on_host=keeps_input_on_host(setup),

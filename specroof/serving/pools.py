@@ -166,11 +166,15 @@ def _attention_share(place: ServerSite) -> float:
     return share if heads <= {*facts.latent_share_heads} else 1.0
 
 
-def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int = 1) -> Server:
+def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 1) -> Server:
     """Fill the settings that the user left open with the defaults of the release.
 
+    A worker that decodes alone keeps no cache of prefixes and, in releases that know it for one,
+    memory for its rounds in the place of chunks, captured prefills and images.
+
     Source
-        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``; for
+        ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``;
+        ``pd_disaggregation_hook.py``, ``handle_pd_disaggregation``; for
         the requests that run ``deepseek_v4_hook.py``, ``apply_deepseek_v4_defaults``, which comes
         first, and ``speculative_hook.py``, ``_handle_dflash`` and those beside it; for captured
         prefills ``cuda_graph_hook.py``, ``disable_breakable_cudagraph_if_incompatible``, and
@@ -194,7 +198,7 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         and place.kind not in synchronous,
         chunk=chunk,
         mixed=False,
-        prefix_cache=True,
+        prefix_cache=not place.decodes_only,
         synchronous=synchronous,
     )
     share = user_settings.memory_frac
@@ -204,20 +208,23 @@ def resolve(user_settings: ServerSettings, place: ServerSite, _verify_len: int =
         graphs_mib = facts.memory.prefill_graph_mib * len(sizes)
         if not LATENT_KERNELS.isdisjoint(place.model.kernels):
             graphs_mib = facts.memory.latent_prefill_mib
-        reads_images = _reads_images(place.model, facts)
+        decodes = place.decodes_only and facts.memory.decoding_workers
+        reads_images = _reads_images(place.model, facts) and not decodes
         uncaptured = reads_images and not place.model.family.startswith(
             facts.memory.captured_towers
         )
-        if uncaptured or not place.model.kernels.isdisjoint(facts.memory.uncaptured_kernels):
+        hidden = not place.model.kernels.isdisjoint(facts.memory.uncaptured_kernels)
+        if uncaptured or hidden or decodes:
             graphs_mib = 0.0  # their prefills are not captured
         # Older releases keep memory for graphs of more requests than the user lets run, too.
         kept = server.capture
         if not facts.memory.running_graphs and user_settings.capture is None:
             kept = capture
+        positions = (user_settings.running or server.capture or 1) * verify_len
         reserve = reserve_mib(
             facts,
             memory_mib=memory_mib,
-            chunk=server.chunk,
+            chunk=positions if decodes else server.chunk,
             capture=kept,
             tensor_parallel=place.placement.devices,
             prefill_graphs_mib=graphs_mib,

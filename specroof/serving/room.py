@@ -203,6 +203,8 @@ class ServerSite:
         The drafter's kind, as a SPEC begins; None for plain decoding.
     facts
         The release of the server whose rules count, a `specroof.frameworks.Release`.
+    decodes_only
+        Whether other workers compute the prompts.
     """
 
     model: Architecture
@@ -210,6 +212,7 @@ class ServerSite:
     placement: Placement
     facts: Any
     kind: str | None = None
+    decodes_only: bool = False
 
     @property
     def state_dtype(self) -> str:

@@ -189,7 +189,8 @@ def draft_time(
     contexts, batches, draft_lens = load
     decode_s, verify_s = target_s
     setup = served.setup
-    keeps = setup.engine.rules in LOCAL_FRAMEWORKS
+    again = setup.release.reads_verified
+    keeps = setup.engine.rules in LOCAL_FRAMEWORKS and not again
     all_accepted = proposed.all_accepted if keeps else None
     return drafter.draft(
         Round(
@@ -205,6 +206,7 @@ def draft_time(
             on_own_devices=partial(_pass_time_on, setup, seconds),
             expansions=proposed.expansions,
             all_accepted=None if all_accepted is None else np.nan_to_num(all_accepted),
+            reads_verified=again,
         )
     )
 
