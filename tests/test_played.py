@@ -23,6 +23,7 @@ from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.pass_prices import Grid, PassPrices, _axis, pass_prices
 from specroof.serving.played import Memory, _ratio_after_loss, joined, play
+from specroof.serving.prefills import prompt_groups
 from specroof.serving.workload import (
     Requests,
     Workload,
@@ -431,6 +432,44 @@ def test_a_prompt_leaves_a_pipeline_after_the_next_pass_has_entered() -> None:
     two = play(prices, trace([0, 3], [10, 10], [4, 2]), SHARES, 2)
     # At 3 s the first decodes beside the second's prompt, whose next pass enters at 4 s.
     assert [*two.first_s, *two.end_s] == [3.0, 6.0, 6.0, 7.0]
+
+
+def test_groups_take_prompts_side_by_side() -> None:
+    # Passes of a second. One chunk of 100 takes A (150) twice, and B (80), C (40), D (10) behind.
+    # Two groups: A 100, B 80 and C 20; then A 50, C 20 and D 10.
+    requests = trace([0, 0, 0, 0], [150, 80, 40, 10], [1, 1, 1, 1])
+    for groups, first_s in ((1, [2, 3, 3, 3]), (2, [2, 1, 2, 2])):
+        rules = PrefillRules(100, shares_passes=False, drafts_beside=False, groups=groups)
+        found = play(flat_prices(), requests, rules, 4)
+        assert found.first_s.tolist() == first_s
+    # Of the last request that began the memory is lost, be it cut or not.
+    rules = PrefillRules(100, shares_passes=True, drafts_beside=True, groups=2)
+    tight = Memory(token=1 / 330)
+    lost = play(flat_prices(), trace([0, 0], [150, 170], [20, 2]), rules, 2, memory=tight)
+    assert lost.first_s.tolist() == [2, 2]
+    assert np.all(lost.end_s >= lost.first_s)
+
+
+def test_a_pass_of_all_groups_takes_what_that_of_one_takes() -> None:
+    # Each group has a chunk, which it attends to alone; experts see all of them.
+    placement = Placement(8, 8, attention_data_parallel=8)
+    setup = engine_setup(load_hardware("h200"), "sglang", placement, None)
+    served = Deployment(load_model("deepseek-ai/DeepSeek-V3"), setup)
+    rules = prefill_rules(served)
+    # SGLang cuts 8192 tokens by eight. Without drafts the groups without prompts decode beside.
+    assert (rules.chunk, rules.groups, rules.shares_passes) == (1024, 8, True)
+    drafting = prefill_rules(served, "mtp")
+    assert (drafting.chunk, drafting.groups, drafting.shares_passes) == (1024, 8, False)
+    (prices,) = priced(served, rules)
+    for prompts in (1, 3, 8):
+        forward = prefill_pass(1024.0, batch_size=prompts, context_len=2048)
+        all_s = float(engine_pass_s(served, forward))
+        assert prices.prompt_s.at(1024 * prompts, 2048 + 512) == pytest.approx(all_s, rel=0.04)
+    # Three prompts of 8192 take eight passes, side by side, and one takes as many.
+    assert [float(one) for one in prompt_groups(8192, 3, rules.chunk, rules.groups)] == [3, 8]
+    vllm = engine_setup(load_hardware("h200"), "vllm", placement, None)
+    each = prefill_rules(Deployment(served.model, vllm))
+    assert (each.chunk, each.groups, each.shares_passes) == (8192, 8, True)
 
 
 @pytest.mark.parametrize("rules", [SHARES, STOPS])

@@ -633,6 +633,32 @@ def test_groups_of_prompts_pass_one_after_another(
     assert float(times.first_s) == pytest.approx(first_s)
 
 
+@pytest.mark.parametrize("shares", [False, True])
+@pytest.mark.parametrize("groups", [2, 8])
+def test_a_group_has_its_share_of_the_requests_and_prompts_side_by_side(
+    groups: int, shares: bool
+) -> None:
+    # Where each pass takes a second, however many groups have prompts in it, requests of each are
+    # answered as if it were alone; where prompts stop all, a group waits for those of the others.
+    def times(running: float, groups: int) -> RequestTimes:
+        load = RequestLoad(
+            new_len=3000, output_len=101.0, running=np.array(running), context_len=3050.0,
+            verify_len=1.0, tokens_per_round=np.ones(()),
+        )  # fmt: skip
+        rules = PrefillRules(1024, shares_passes=shares, drafts_beside=True, groups=groups)
+        timing = request_timing(load, rules)
+        return timing(SERVED, lambda *_, **__: np.ones(()), np.ones(()), NOTHING_ADDED)
+
+    one, many = times(4.0, 1), times(4.0 * groups, groups)
+    if shares:
+        assert float(many.token_s) == pytest.approx(float(one.token_s))
+        assert float(many.first_s) == pytest.approx(float(one.first_s))
+    else:
+        # Three passes of a prompt, shared by all that start together.
+        mean, _ = prompts_together(4.0 * groups, 100.0)
+        assert float(many.wait_s) == pytest.approx(3 / min(float(mean), groups))
+
+
 def test_equal_pieces_take_what_whole_chunks_and_a_rest_do() -> None:
     model, setup = SERVED.model, engine_setup(load_hardware("h100"), "sglang", None, None)
     chunks, done, exact_s = [2048] * 9 + [1568], 0, 0.0

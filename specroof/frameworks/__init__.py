@@ -692,6 +692,9 @@ class Release:
     reserves_shares
         Whether a share of what is still to come is reserved that falls with each round, even of
         answers whose length is known.
+    groups_beside
+        Whether groups of attention without a prompt decode beside others that have one, where they
+        do not draft; else they wait, or decode in any case.
     divides_chunks
         Whether groups of attention share the tokens of a chunk; otherwise each has as many.
     dense_in_groups
@@ -765,6 +768,7 @@ class Release:
     reserves: bool | None = None
     reserved_tokens: int = 0
     reserves_shares: bool = False
+    groups_beside: bool = False
     divides_chunks: bool = False
     dense_in_groups: bool = False
     dense_replicas: bool = False

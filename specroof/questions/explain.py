@@ -293,7 +293,8 @@ def explain(request: ExplainRequest) -> Explanation:
 
         forward = prefill_pass(new, batch_size=batch, context_len=context or 0)
         lost_s = deployment.setup.engine.lost_s(forward.query_len + forward.context_len)
-        alone_s = request_s(deployment, forward, prefill_rules(deployment).chunk)
+        rules = prefill_rules(deployment)
+        alone_s = request_s(deployment, forward, rules.chunk, rules.groups)
         first_token_s = float(alone_s + lost_s)
     latency = pass_latency(deployment, forward)
     notes = (*latency.notes, *correction_notes(latency))

@@ -567,7 +567,7 @@ def played_figures(
         tokens = prompt + _BESIDE_A_PROMPT[str(first.engine)]
         if first.engine == "tensorrt-llm":
             tokens -= tokens % prompt
-        rules = replace(rules, chunk=int(tokens) + max(clients))
+        rules = replace(rules, chunk=int(tokens) + math.ceil(max(clients) / rules.groups))
     (prices,) = pass_prices(
         deployment,
         rules,

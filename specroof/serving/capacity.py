@@ -244,19 +244,22 @@ class PrefillRules:
     ----------
     chunk
         Tokens of a pass with prompts, those of decoding included where they share it; 0 for
-        prompts in one piece.
+        prompts in one piece. Of each group of devices that has sequences of its own.
     shares_passes
         Whether requests decode in passes with prompts; otherwise these stop the batch.
     drafts_beside
         Whether they draft there too; otherwise such a pass gives each one plain token.
     receive_interval
         Rounds between two looks for new requests while there are requests to decode.
+    groups
+        Groups of devices, each with a chunk of its own prompts in a pass.
     """
 
     chunk: float
     shares_passes: bool
     drafts_beside: bool
     receive_interval: int = 1
+    groups: int = 1
 
 
 def in_server(
@@ -461,6 +464,10 @@ def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
 def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRules:
     """Return how the server takes prompts: as it was told, else as its framework does.
 
+    Each group of data-parallel attention has a scheduler of its own. Under SGLang a chunk is cut by
+    the number of groups; those without a prompt decode beside the others, but not where they draft:
+    there all wait.
+
     Parameters
     ----------
     deployment
@@ -470,8 +477,10 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
 
     Source
         vLLM 0.33.0 ``v1/core/sched/scheduler.py``: what is left of the tokens of a pass when all
-        that decode have theirs is for prompts. SGLang 0.5.23 ``managers/scheduler.py``,
-        ``get_next_batch_to_run``: a batch of prompts runs before the next step.
+        that decode have theirs is for prompts; ``v1/engine/core.py``, ``DPEngineCoreProc``. SGLang
+        0.5.23 ``managers/scheduler.py``, ``get_next_batch_to_run``: a batch of prompts runs before
+        the next step, and "prefill and decode batches will not be mixed when spec and dp-attn is
+        enabled"; ``arg_groups/parallel_hook.py``, ``handle_data_parallelism``.
 
     Examples
     --------
@@ -479,20 +488,23 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     >>> from specroof.latency.setup import engine_setup
     >>> model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
     >>> prefill_rules(Deployment(model, engine_setup(chip, "sglang", None, None)))
-    PrefillRules(chunk=8192, shares_passes=False, drafts_beside=False, receive_interval=1)
+    PrefillRules(chunk=8192, shares_passes=False, drafts_beside=False, receive_interval=1, groups=1)
     >>> prefill_rules(Deployment(model, engine_setup(chip, "vllm", None, None))).shares_passes
     True
     """
-    setup = deployment.setup
+    setup, facts = deployment.setup, deployment.setup.release
+    groups = setup.placement.attention_data_parallel
     place = ServerSite(
         *(deployment.model, setup.hardware, setup.placement, setup.release, kind),
         decodes_only=setup.decodes_only,
     )
-    server = RULES[setup.release.rules].resolve(setup.user_settings, place, 1)
+    server = RULES[facts.rules].resolve(setup.user_settings, place, 1)
+    beside = groups > 1 and kind is None and facts.groups_beside
     return PrefillRules(
-        chunk=server.chunk,
-        shares_passes=server.mixed and server.chunk > 0,
-        drafts_beside=setup.release.drafts_beside,
+        chunk=server.chunk // groups if facts.divides_chunks else server.chunk,
+        shares_passes=(server.mixed or beside) and server.chunk > 0,
+        drafts_beside=facts.drafts_beside,
+        groups=groups,
     )
 
 

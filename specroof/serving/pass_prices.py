@@ -234,6 +234,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     batches = np.append(batches, further[1:])
     contexts = _axis(input_len[0], max(longest, input_len[0] + 1), _CONTEXT_STEP)
     tokens = _axis(1.0, max(chunk, 2.0), _TOKENS_STEP, whole=True)
+    tokens = np.append(tokens, chunk * np.arange(2.0, rules.groups + 1))
     attended = _axis(_LEAST_ATTENDED, max(longest, 2 * _LEAST_ATTENDED), _ATTENDED_STEP)
     batch, context, length = batches[:, None], contexts[None, :], tokens[:, None]
 
@@ -250,9 +251,12 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     positions = verify_len if rules.drafts_beside else np.ones(len(lens))
     beside_s = step_s if rules.drafts_beside else plain_s
 
-    # Where tokens attend to little, the pass is of several short prompts.
+    # Where tokens attend to little, the pass is of several short prompts; more than a chunk is of
+    # several groups.
     prompts = np.maximum(length / (2 * attended), 1.0)
-    before = np.maximum(attended - length / 2, 0.0)
+    if rules.groups > 1:
+        prompts = np.maximum(prompts, np.ceil(length / chunk))
+    before = np.maximum(attended - length / prompts / 2, 0.0)
     of_prompts = prefill_pass(length / prompts, batch_size=prompts, context_len=before)
     prompt = pass_latency(deployment, of_prompts)
     read_s = least_s = np.zeros(())
@@ -260,7 +264,8 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
         read_s = prompt_read_s(deployment, drafting[0], of_prompts)
         if rules.drafts_beside:  # in one pass with the first of the drafts, which reads the weights
             least_s = prompt_read_s(deployment, drafting[0], prefill_pass(1.0))
-    alone = prefill_pass(tokens[None, :, None])
+    count = np.ceil(tokens / chunk) if rules.groups > 1 else np.ones(len(tokens))
+    alone = prefill_pass((tokens / count)[None, :, None], batch_size=count[None, :, None])
     bare = ForwardPass(batch[..., None], positions, 0.0)
     mixed_s = engine_pass_s(deployment, bare, Work(deployment.model, alone, kind="prompts"))
     # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.

@@ -43,10 +43,11 @@ from specroof.units import format_seconds
 _ROUNDING: Final = 1e-6
 #: SGLang 0.5.23 ``environ.py``: the share of answers that end by themselves which is reserved at
 #: first, at least, and how it falls by each round; rounds for which there is room after a loss. Of
-#: its conservativeness the default, 1.
+#: its conservativeness the default, 1, and 0.3 in groups (``arg_groups/parallel_hook.py``).
 _FIRST_RATIO: Final = 0.7
 _LEAST_RATIO: Final = 0.14 * _FIRST_RATIO
 _RATIO_STEP: Final = (_FIRST_RATIO - _LEAST_RATIO) / 600
+_GROUPS_SHARE: Final = 0.3
 _STEPS_AFTER_LOSS: Final = 20
 #: Percentiles that benchmarks print.
 _PERCENTILES: Final = (50, 90, 99)
@@ -230,6 +231,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     First come, first served. Each pass takes tokens of prompts up to the chunk, the rest of a cut
     prompt first, as long as requests find room; where it shares passes, less the tokens of those
     that decode, which then do so too. Otherwise prompts stop the batch. Without prompts all decode.
+    Of several groups of devices each takes a chunk: the next prompt goes to the emptiest.
 
     Parameters
     ----------
@@ -269,9 +271,11 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         answers are long: what a request takes besides passes then makes their first token late.
     Ignores
         that each micro-batch of a pipeline has a chunk of its own: all that decode have a round
-        beside one; blocks that a cache of prefixes keeps of a request that lost its memory; of a
-        limit of running requests the pass that a server with overlap takes to see that one has
-        ended; and that SGLang without a cache of prefixes counts on what ends before others.
+        beside one, and so have, without drafts, those of a group of SGLang that has a prompt; that
+        requests are dealt out to groups as they come; blocks that a cache of prefixes keeps of a
+        request that lost its memory; of a limit of running requests the pass that a server with
+        overlap takes to see that one has ended; and that SGLang without a cache of prefixes counts
+        on what ends before others.
     Source
         vLLM 0.33.0 ``v1/core/sched/scheduler.py``, ``schedule``, and ``v1/engine/core.py``,
         ``step_with_batch_queue``. SGLang 0.5.23 ``managers/scheduler.py``,
@@ -318,7 +322,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     turned_s = latency_s if requests.turnaround_s is None else requests.turnaround_s
     reach_s = np.clip(latency_s - _LATE_SHARE * answer_s, min(turned_s, latency_s), latency_s)
     reaches_s: list[float] = reach_s.tolist()
-    chunk, interval = rules.chunk or math.inf, rules.receive_interval
+    chunk, interval, groups = rules.chunk or math.inf, rules.receive_interval, rules.groups
+    eased = _GROUPS_SHARE if groups > 1 else 1.0
     concurrency, ceil = requests.concurrency or count, math.ceil
     token, fixed = memory.token, memory.request
     reserves, clip_len = memory.reserves, memory.most_len
@@ -343,14 +348,14 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         is_guessed = memory.shares or requests.most_len is not None
         ends_alone = is_guessed and clip_len < math.inf
         overflows = clips or ends_alone
-        ratio = _FIRST_RATIO if ends_alone else 1.0
+        ratio = eased * _FIRST_RATIO if ends_alone else 1.0
     sent_s: list[float] = []
     reached_s: list[float] = []
     answered_s: list[float] = []  # in the order in which they end
     started_s, first_s, end_s, left_s = ([0.0] * count for _ in range(4))
     event_s: list[float] = []
     running: list[int] = []
-    n_sent = n_reached = n_started = n_first = n_ended = 0
+    n_sent = n_reached = n_started = n_ended = 0
     # Requests that wait; those with memory by their last start (that have ended stay among them
     # until they are the last), and how many have not ended.
     waiting: deque[int] = deque()
@@ -359,8 +364,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     # The scheduler knows the requests that came until `seen_s`; rounds since it looked for them.
     clock = seen_s = 0.0
     unseen_rounds = 0
-    # Tokens of the prompt of the last request that started which are still to be computed.
-    cut_len = 0.0
+    # Tokens of prompts that began and are still to be computed, one in each group of devices.
+    cut: dict[int, float] = {}
     # Tokens of a request that has decoded all the time; what this is when a request ends; who
     # ends then, and how many decode. Less than nothing is decoded at: the next end is the last.
     decoded = 0.0
@@ -397,10 +402,10 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
 
         # The share of the memory that the next pass leaves, and whether all have enough for it.
         cached_len = context_base + context_growth * decoded
-        tokens = leaving_len + cached_len + (input_len[started[-1]] if cut_len else 0.0)
+        tokens = leaving_len + cached_len + sum(input_len[number] for number in cut)
         free = 1 - token * tokens - fixed * (n_running + n_leaving)
         admits = True
-        loses = free < 0 and overflows and not (reserves and cut_len)
+        loses = free < 0 and overflows and not (reserves and cut)
         while loses and free < 0 and (batch if reserves else n_running) > 1:
             # The last one that started loses its memory, or the one of the shortest answer.
             admits = blocked = False
@@ -410,8 +415,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                 started.remove(number)
             else:
                 number = started.pop()
-            if cut_len:
-                cut_len = 0.0
+            if number in cut:
+                del cut[number]
             elif targets[number] < decoded + _ROUNDING:
                 continue  # it has ended
             else:
@@ -438,7 +443,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             else:
                 waiting.appendleft(number)
             cached_len = context_base + context_growth * decoded
-            free = 1 - token * (leaving_len + cached_len) - fixed * (n_running + n_leaving)
+            tokens = leaving_len + cached_len + sum(input_len[number] for number in cut)
+            free = 1 - token * tokens - fixed * (n_running + n_leaving)
         if not admits:
             event_s.append(clock)
             running.append(n_running)
@@ -449,7 +455,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             prices = schedule[max(least for least in schedule if least <= max(batch, 1))]
             tokens_per_round = prices.tokens_per_round
 
-        budget = chunk - prices.positions * batch if rules.shares_passes else chunk
+        budget = chunk - prices.positions * batch / groups if rules.shares_passes else chunk
         room = admits and budget > 0 and n_running < capacity
         fits = full = False
         left = free
@@ -461,45 +467,50 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                     reserved_len = ratio * sum(
                         min(bound_len[number] - context, clip_len) for number, context in contexts
                     )
-                if cut_len:
-                    reserved_len += needed_len[started[-1]] - input_len[started[-1]]
+                reserved_len += sum(needed_len[number] - input_len[number] for number in cut)
                 left -= token * reserved_len
             fits = not n_running
             if not blocked and token * needed_len[waiting[0]] + fixed <= left:
                 fits = True
             full = not fits
-            if not cut_len:  # else it is asked when that prompt is through
+            if not cut:  # else it is asked when that prompt is through
                 blocked = reserves and full
         through: list[int] = []
-        if fits or (cut_len and budget > 0):
-            # A pass with prompts, the rest of a cut one first, up to the chunk.
+        if fits or (cut and budget > 0):
+            # A pass with prompts, the rests of cut ones first, each group up to its chunk.
             tokens = attended = 0.0
-            number = started[-1] if cut_len else -1
+            rests, cut, fits = deque(cut.items()), {}, fits and not cut
+            rooms = [budget] * groups
             while True:
-                if not cut_len:
+                if rests:
+                    number, rest = rests.popleft()
+                else:
+                    if not fits:
+                        if not (room and waiting and n_running < capacity):
+                            break
+                        if max(rooms) < _ROUNDING:
+                            break
+                        if blocked or token * needed_len[waiting[0]] + fixed > left:
+                            blocked = reserves
+                            break
+                    fits = False
                     number = waiting.popleft()
                     if number == n_started:
                         started_s[number] = clock
                         n_started += 1
                     started.append(number)
                     n_running += 1
-                    cut_len = new_len[number]
+                    rest = new_len[number]
                     left -= token * needed_len[number] + fixed
-                piece = min(budget - tokens, cut_len)
-                attended += piece * (input_len[number] - cut_len + piece / 2)
+                emptiest = rooms.index(max(rooms)) if groups > 1 else 0
+                piece = min(rooms[emptiest], rest)
+                attended += piece * (input_len[number] - rest + piece / 2)
                 tokens += piece
-                cut_len -= piece
-                if cut_len > _ROUNDING:
-                    break
-                cut_len = 0.0
-                through.append(number)
-                if not (room and waiting and n_running < capacity):
-                    break
-                if budget - tokens < _ROUNDING:
-                    break
-                if blocked or token * needed_len[waiting[0]] + fixed > left:
-                    blocked = reserves
-                    break
+                rooms[emptiest] -= piece
+                if rest - piece > _ROUNDING:
+                    cut[number] = rest - piece
+                else:
+                    through.append(number)
             event_s.append(clock)
             running.append(n_running)
             seen_s = clock
@@ -545,12 +556,12 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             seen_s = last_began_s if overlap else clock
             committed = rounds * tokens_per_round
             if ends_alone and admits:
-                ratio = max(ratio - rounds * _RATIO_STEP, _LEAST_RATIO)
+                ratio = max(ratio - eased * rounds * _RATIO_STEP, eased * _LEAST_RATIO)
         else:
             leaving_len, n_leaving = 0.0, 0
             clock = seen_s = max(next_s, clock)
             if ends_alone:
-                ratio = _FIRST_RATIO
+                ratio = eased * _FIRST_RATIO
             continue
 
         # Those that decode commit tokens; those end that have theirs.
@@ -570,9 +581,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                 ended += 1
         batch -= ended
         for number in through:
-            if number == n_first:
+            if not first_s[number]:  # else it had lost its memory
                 first_s[number], left_s[number] = clock, leaves_s
-                n_first += 1
             if decoded_len[number] > 0:
                 target, growth = decoded + decoded_len[number], growths[number]
                 targets[number] = target

@@ -455,7 +455,8 @@ def _cached(
     limits: dict[str, Array] = {}
     sized_by_requests = server.running is not None and not server.prefix_cache
     if part and whole and sized_by_requests and server.chunk:
-        in_flight = (2 if server.overlap else 1) * server.chunk + facts.page_tokens
+        chunk = server.chunk // need.ranks  # `handle_data_parallelism`
+        in_flight = (2 if server.overlap else 1) * chunk + facts.page_tokens
         windows = part * (most * behind + in_flight)
         tokens = np.floor((pool_bytes - windows) / whole)
     elif not part and not whole:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -209,6 +209,23 @@ def shared_passes(
     return replace(state, waited=np.asarray(most / low - state.decoded))
 
 
+def _together(groups: Array, running: Array, rounds: Array, **of_one: Any) -> SharedPasses:
+    """Return the passes of groups of devices that share them, each in a state like the others'.
+
+    A pass has a prompt where any group has one.
+    """
+    one = shared_passes(running, rounds, **of_one)
+    mixed = np.where(groups > 1, _any_of(np.minimum(one.mixed_frac, 1.0), groups), one.mixed_frac)
+    beside = one.mixed_frac * one.prompts
+    return replace(
+        one,
+        started=groups * one.started,
+        mixed_frac=mixed,
+        prompts=groups * beside / mixed,
+        own_prompts=one.own_prompts + (groups - 1) * beside,
+    )
+
+
 def _passes_at(started: Array, arrays: Sequence[Array]) -> SharedPasses:
     """Return the passes of a request where so many start in one; arrays as of `shared_passes`."""
     running, rounds, new_len, budget, positions, slowed = arrays
@@ -275,11 +292,12 @@ def piece_pass(
 
 
 def prompt_groups(
-    new_len: npt.ArrayLike, count: npt.ArrayLike, chunk: float
+    new_len: npt.ArrayLike, count: npt.ArrayLike, chunk: float, groups: int = 1
 ) -> tuple[Array, Array]:
     """Return the prompts that share a pass, and the passes that each group of them takes.
 
-    Short prompts share a pass; long ones take several passes each.
+    Short prompts share a pass; long ones take several passes each, beside those that other groups
+    of devices take.
 
     Parameters
     ----------
@@ -288,7 +306,9 @@ def prompt_groups(
     count
         Prompts that wait.
     chunk
-        Tokens of a pass; 0 takes all prompts in one.
+        Tokens of a pass, in each group of devices; 0 takes all prompts in one.
+    groups
+        Groups of devices that have prompts of their own.
 
     Ignores
         that a pass may take the end of one long prompt and the beginning of the next.
@@ -302,12 +322,14 @@ def prompt_groups(
     [2.0, 1.0]
     >>> [float(number) for number in prompt_groups(5000, 4, 2048)]  # one by one, each in three
     [1.0, 3.0]
+    >>> [float(number) for number in prompt_groups(5000, 4, 2048, groups=2)]
+    [2.0, 3.0]
     """
     new = np.asarray(new_len, dtype=np.float64)
     waiting = np.asarray(count, dtype=np.float64)
     if not chunk:
         return waiting, np.ones_like(new)
-    return np.minimum(waiting, np.maximum(chunk / new, 1.0)), np.ceil(new / chunk)
+    return np.minimum(waiting, groups * np.maximum(chunk / new, 1.0)), np.ceil(new / chunk)
 
 
 # --- What prompts do to decoding: they stop the batch, or share its passes; seconds of both ------
@@ -402,8 +424,8 @@ def _stopped_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
     """Return the seconds of requests whose prompts stop the batch."""
     # Prompts that start together: the mean group, and the mean that a prompt is part of.
     mean, own = prompts_together(load.running, load.rounds)
-    mean_together, pieces = prompt_groups(load.new_len, mean, rules.chunk)
-    own_together, _ = prompt_groups(load.new_len, own, rules.chunk)
+    mean_together, pieces = prompt_groups(load.new_len, mean, rules.chunk, rules.groups)
+    own_together, _ = prompt_groups(load.new_len, own, rules.chunk, rules.groups)
     mean_pass = piece_pass(load.new_len, load.cached_len, pieces, mean_together)
     own_pass = piece_pass(load.new_len, load.cached_len, pieces, own_together)
 
@@ -425,10 +447,15 @@ def _stopped_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
 
 
 def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
-    """Return the seconds of requests whose prompts share passes with decoding: a steady state."""
+    """Return the seconds of requests whose prompts share passes with decoding: a steady state.
+
+    Of groups of devices each has its share of the requests, and all wait for the fullest pass.
+    """
     positions = load.verify_len if rules.drafts_beside else 1.0
-    state = shared_passes(
-        load.running,
+    groups = np.clip(load.running, 1.0, rules.groups)
+    state = _together(
+        groups,
+        load.running / groups,
         load.rounds,
         new_len=load.new_len,
         budget=rules.chunk,
@@ -468,7 +495,7 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
 # --- A curve with its prefills counted ----------------------------------------------------------
 
 
-def request_s(deployment: Deployment, prompts: ForwardPass, chunk: float) -> Array:
+def request_s(deployment: Deployment, prompts: ForwardPass, chunk: float, groups: int = 1) -> Array:
     """Return the seconds from the start of prompts that are prefilled alone to their first token.
 
     The passes over what of them is not cached, and what the engine loses with each request. Not
@@ -480,15 +507,16 @@ def request_s(deployment: Deployment, prompts: ForwardPass, chunk: float) -> Arr
         What is served, and where.
     prompts
         The pass over all of their tokens.
-    chunk
-        Tokens of a pass; 0 for all. Prompts that do not share one follow one another.
+    chunk, groups
+        Tokens of a pass in each group of devices, 0 for all; and the groups. Prompts that do not
+        share a pass follow one another.
 
     Ignores
         decoding that shares a pass with the prompts.
     Source
         See `prompt_groups` and `piece_pass`.
     """
-    together, pieces = prompt_groups(prompts.query_len, prompts.batch_size, chunk)
+    together, pieces = prompt_groups(prompts.query_len, prompts.batch_size, chunk, groups)
     piece = piece_pass(prompts.query_len, prompts.context_len, pieces, together)
     count = np.asarray(prompts.batch_size, dtype=np.float64)
     leaving_s, passes = _leaving_s(deployment, piece), pieces * (count / together)
@@ -633,7 +661,7 @@ def end_to_end(
     service_s = batch * output_len / rate
     return EndToEnd(
         workload=workload,
-        wait_s=float(request_s(deployment, alone, rules.chunk)),
+        wait_s=float(request_s(deployment, alone, rules.chunk, rules.groups)),
         latency_s=lost_s,
         curve=replace(
             curve,

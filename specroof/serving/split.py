@@ -217,13 +217,11 @@ def prompt_times(
         without.
 
     Source
-        `specroof.serving.prefills.piece_pass`; sglang 0.5.23,
-        ``srt/arg_groups/parallel_hook.py``, of the chunk of each group.
+        `specroof.serving.prefills.piece_pass`.
     """
     setup = deployment.setup
-    groups, chunk = setup.placement.attention_data_parallel, prefill_rules(deployment).chunk
-    if setup.release.divides_chunks:
-        chunk /= groups
+    rules = prefill_rules(deployment)
+    groups, chunk = rules.groups, rules.chunk
     # Each group of devices has prompts of its own: one, or as many as a chunk takes.
     each = np.floor(max(chunk / workload.new_len, 1.0))
     together = np.array([1.0, groups * each])
