@@ -276,6 +276,32 @@ def test_llama_cpp_leaves_a_gibibyte_free() -> None:
     assert float(np.asarray(mlx.reserved_bytes)) == 4 * 32 * 151936
 
 
+def test_a_cache_of_prefixes_without_a_buffer_schedules_no_step_ahead() -> None:
+    chip = load_hardware("h100")
+    for name, prefixes, overlaps, slots in (
+        ("Zyphra/ZAYA1-8B", None, False, 3),
+        ("Zyphra/ZAYA1-8B", False, True, 1),
+        ("Qwen/Qwen3.5-4B", None, True, 5),
+    ):
+        told = ServerSettings(prefix_cache=prefixes)
+        setup = in_server(load_model(name), engine_setup(chip, "sglang", None, None), told)
+        assert setup.engine.overlap is overlaps
+        found = room(name, "sglang", prefix_cache=prefixes)
+        assert found.server.overlap is overlaps
+        assert found.room.state_bytes == slots * found.need.target.state_bytes
+
+
+def test_sglang_caches_muse_spark_in_fp8() -> None:
+    model = load_model("meta-models/Muse-Spark-Open-816B-A42B")
+    for framework, options, width in (
+        ("sglang", None, 1), ("sglang", Options(kv_dtype="bf16"), 2), ("vllm", None, 2),
+    ):  # fmt: skip
+        target = room(model, framework, options=options, chip=chip_of(2000)).need.target
+        # 62 layers of 16 KV heads of 64.
+        every = target.token_bytes + target.window_token_bytes
+        assert every == 62 * 2 * 16 * 64 * width
+
+
 def test_chunks_of_attention_are_windows() -> None:
     # Llama 4 Scout: 36 layers of chunks of 8192, 12 of all; 8 heads * 128 * 2 * 2 bytes.
     need = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(400)).need

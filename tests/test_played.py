@@ -450,6 +450,18 @@ def test_groups_take_prompts_side_by_side() -> None:
     assert np.all(lost.end_s >= lost.first_s)
 
 
+def test_requests_wait_until_several_slots_are_free_where_blocks_are_drafted() -> None:
+    # Eight run. Rounds and passes take a second: the first ends at 2 s, and the next begins; the
+    # second ends after its second round, at 4 s. Two at a time begin at 3 s, when both have ended.
+    requests = trace([0] * 10, [10] * 10, [2, 3, 9, 9, 9, 9, 9, 9, 2, 2])
+    rules = PrefillRules(100, shares_passes=False, drafts_beside=False)
+    for holds, started in ((False, [2, 4]), (True, [3, 3])):
+        found = play(flat_prices(), requests, replace(rules, holds_back=holds), 8)
+        assert found.started_s[8:].tolist() == started
+    flash = deployment("Qwen/Qwen3-8B", "h100", "sglang", 1)
+    assert [prefill_rules(flash, kind).holds_back for kind in ("dflash", "eagle3")] == [True, False]
+
+
 def test_a_pass_of_all_groups_takes_what_that_of_one_takes() -> None:
     # Each group has a chunk, which it attends to alone; experts see all of them.
     placement = Placement(8, 8, attention_data_parallel=8)

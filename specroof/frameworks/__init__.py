@@ -653,6 +653,8 @@ class Release:
     verification_kernels
         How its kernels read the cache in a verification; the first row that fits counts, and where
         none does it is read once.
+    fp8_families
+        Families that it caches in fp8 on any chip, unless the user says else.
     fp8_caches
         Defaults of caches; None where none was read.
     compressed_formats
@@ -692,6 +694,8 @@ class Release:
     reserves_shares
         Whether a share of what is still to come is reserved that falls with each round, even of
         answers whose length is known.
+    held_kinds
+        Drafters beside which new requests wait until several of those that may run have ended.
     groups_beside
         Whether groups of attention without a prompt decode beside others that have one, where they
         do not draft; else they wait, or decode in any case.
@@ -750,6 +754,7 @@ class Release:
     read_as_mtp_with_layers: _Names = ()
     workers: Workers | None = None
     verification_kernels: tuple[ReadingRule, ...] = ()
+    fp8_families: _Names = ()
     fp8_caches: tuple[Fp8Cache, ...] | None = None
     compressed_formats: _Names = ()
     spread_context: SpreadContext | None = None
@@ -768,6 +773,7 @@ class Release:
     reserves: bool | None = None
     reserved_tokens: int = 0
     reserves_shares: bool = False
+    held_kinds: _Kinds = ()
     groups_beside: bool = False
     divides_chunks: bool = False
     dense_in_groups: bool = False
@@ -934,6 +940,7 @@ class _PoolMemory:
     target_cell_kinds: _Kinds
     never_mixed_kinds: _Kinds
     synchronous_kinds: _Kinds
+    unbuffered_families: _Names
 
 
 @dataclass(frozen=True, kw_only=True)

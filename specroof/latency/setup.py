@@ -434,9 +434,9 @@ def served_options(model: Architecture, setup: Setup) -> Options:
         Where, and in which engine.
 
     Counts
-        DeepSeek-V4's entries in fp8, on any chip; latents of V3.2 and GLM-5 in fp8 where the
-        server's default is; keys of the indexers of both in fp8 with a scale, 132 bytes, and fp8
-        arithmetic on them, whatever the format of the cache.
+        DeepSeek-V4's entries, and under SGLang the cache of Muse Spark, in fp8, on any chip;
+        latents of V3.2 and GLM-5 in fp8 where the server's default is; keys of the indexers of both
+        in fp8 with a scale, 132 bytes, and fp8 arithmetic on them, whatever the format of the cache.
     Ignores
         MXFP4 keys, which vLLM keeps for V4 on CDNA4 with aiter, and NPUs, where SGLang has bf16.
     Source
@@ -463,8 +463,11 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     >>> [served_options(v4, setup).kv_dtype for setup in setups]
     ['fp8', None]
     """
-    options = setup.options
+    options, families = setup.options, setup.release.fp8_families
     compressed = "compressed" in model.kernels
+    if model.family.removesuffix("_text") in families:
+        is_open = options.kv_dtype is None and model.kv_dtype in _WIDER
+        return replace(options, kv_dtype="fp8") if is_open else options
     if not compressed and "sparse_latent" not in model.kernels:
         return options
     caches = setup.release.fp8_caches

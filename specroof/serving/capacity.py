@@ -236,6 +236,10 @@ class ServedRoom:
         return np.asarray(self.need.ranks * np.maximum(np.floor(least), 0.0))
 
 
+#: Requests of a group from which on it holds some back.
+_LEAST_HELD: Final = 8
+
+
 @dataclass(frozen=True, slots=True)
 class PrefillRules:
     """How a server takes prompts.
@@ -253,6 +257,8 @@ class PrefillRules:
         Rounds between two looks for new requests while there are requests to decode.
     groups
         Groups of devices, each with a chunk of its own prompts in a pass.
+    holds_back
+        Whether requests wait, once as many run as may, until several have ended: see `free_slots`.
     """
 
     chunk: float
@@ -260,6 +266,28 @@ class PrefillRules:
     drafts_beside: bool
     receive_interval: int = 1
     groups: int = 1
+    holds_back: bool = False
+
+    def free_slots(self, capacity: float) -> float:
+        """Return the slots that must be free before another request begins beside others.
+
+        Parameters
+        ----------
+        capacity
+            Requests that run at once, at most.
+
+        Source
+            SGLang 0.5.23 ``managers/min_free_slots_delayer.py``, ``resolve_min_free_slots``.
+
+        Examples
+        --------
+        >>> held = PrefillRules(8192, False, False, holds_back=True)
+        >>> [held.free_slots(capacity) for capacity in (7, 8, 16, 48)]
+        [1.0, 2.0, 3.0, 4.0]
+        """
+        if not self.holds_back or not _LEAST_HELD <= capacity / self.groups < math.inf:
+            return 1.0
+        return float(self.groups * min(4, max(2, (capacity // self.groups + 5) // 6)))
 
 
 def in_server(
@@ -333,7 +361,9 @@ def in_server(
         dealt = f"{facts.name} deals experts out to all devices or none"
         reject(f"expert_parallel is {experts}, and {dealt}", f"1 or {devices}")
     _check_blocks(model, setup, facts)
-    if not facts.pipeline_overlaps and setup.placement.pipeline_parallel > 1:
+    # Pools that keep no buffer of states schedule no step ahead.
+    unbuffered = rules is RULES["pools"] and not server.overlap
+    if unbuffered or (not facts.pipeline_overlaps and setup.placement.pipeline_parallel > 1):
         user_settings = replace(user_settings, overlap=False)
     if user_settings.overlap is not None:
         setup = replace(setup, engine=replace(setup.engine, overlap=user_settings.overlap))
@@ -487,8 +517,9 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
     >>> from specroof import load_hardware, load_model
     >>> from specroof.latency.setup import engine_setup
     >>> model, chip = load_model("Qwen/Qwen3-8B"), load_hardware("h100")
-    >>> prefill_rules(Deployment(model, engine_setup(chip, "sglang", None, None)))
-    PrefillRules(chunk=8192, shares_passes=False, drafts_beside=False, receive_interval=1, groups=1)
+    >>> rules = prefill_rules(Deployment(model, engine_setup(chip, "sglang", None, None)))
+    >>> rules.chunk, rules.shares_passes, rules.drafts_beside
+    (8192, False, False)
     >>> prefill_rules(Deployment(model, engine_setup(chip, "vllm", None, None))).shares_passes
     True
     """
@@ -505,6 +536,7 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
         shares_passes=(server.mixed or beside) and server.chunk > 0,
         drafts_beside=facts.drafts_beside,
         groups=groups,
+        holds_back=kind in facts.held_kinds,
     )
 
 

@@ -323,6 +323,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     reach_s = np.clip(latency_s - _LATE_SHARE * answer_s, min(turned_s, latency_s), latency_s)
     reaches_s: list[float] = reach_s.tolist()
     chunk, interval, groups = rules.chunk or math.inf, rules.receive_interval, rules.groups
+    holds, free_slots = rules.holds_back, rules.free_slots(capacity)
     eased = _GROUPS_SHARE if groups > 1 else 1.0
     concurrency, ceil = requests.concurrency or count, math.ceil
     token, fixed = memory.token, memory.request
@@ -457,6 +458,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
 
         budget = chunk - prices.positions * batch / groups if rules.shares_passes else chunk
         room = admits and budget > 0 and n_running < capacity
+        if holds and not cut and n_running:
+            room = room and capacity - n_running >= free_slots
         fits = full = False
         left = free
         if room and waiting:

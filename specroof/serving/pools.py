@@ -174,7 +174,8 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
 
     Source
         ``arg_groups/memory_hook.py``, ``handle_gpu_memory_settings``; ``attention_hook.py``;
-        ``pd_disaggregation_hook.py``, ``handle_pd_disaggregation``; for
+        ``pd_disaggregation_hook.py``, ``handle_pd_disaggregation``; ``overrides.py``,
+        ``_mamba_radix_cache_resolution``; for
         the requests that run ``deepseek_v4_hook.py``, ``apply_deepseek_v4_defaults``, which comes
         first, and ``speculative_hook.py``, ``_handle_dflash`` and those beside it; for captured
         prefills ``cuda_graph_hook.py``, ``disable_breakable_cudagraph_if_incompatible``, and
@@ -201,6 +202,8 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
         prefix_cache=not place.decodes_only,
         synchronous=synchronous,
     )
+    if server.prefix_cache and place.model.family in facts.memory.unbuffered_families:
+        server = replace(server, overlap=False)
     share = user_settings.memory_frac
     if not share:
         # `reserve_for_graph_mb`; `disable_breakable_cudagraph_if_incompatible`.
