@@ -149,7 +149,11 @@ def round_seconds(
     tokens: int,
     dice: np.random.Generator,
 ) -> dict[str, float]:
-    """Return the seconds, tokens and rounds of drafts that are accepted as dice fall."""
+    """Return the seconds, tokens and rounds of drafts that are accepted as dice fall.
+
+    As llama-server does it: each draft is a pass of one token, and behind the verification the
+    drafter forgets them and reads all that was verified (``tools/server/server-context.cpp``).
+    """
     for model in (target, drafter):
         model.back_to(0)
         model.decode(CONTEXT, 1)
@@ -157,14 +161,16 @@ def round_seconds(
     began = time.process_time()
     while done < tokens:
         start = target.length
-        for draft in range(drafts):  # the first pass reads what was committed since
-            drafter.decode(start + 1 - drafter.length if draft == 0 else 1, 1)
+        for _ in range(drafts):
+            drafter.decode(1)
         target.decode(drafts + 1)
+        drafter.back_to(start)
+        drafter.decode(drafts + 1, 1)
         accepted = 0
         while accepted < drafts and dice.random() < rate:
             accepted += 1
         target.back_to(start + accepted + 1)
-        drafter.back_to(min(drafter.length, start + accepted + 1))
+        drafter.back_to(start + accepted + 1)
         done, rounds = done + accepted + 1, rounds + 1
     seconds = time.process_time() - began
     return {"rate": rate, "drafts": drafts, "s": seconds, "tokens": done, "rounds": rounds}

@@ -435,8 +435,9 @@ def served_options(model: Architecture, setup: Setup) -> Options:
 
     Counts
         DeepSeek-V4's entries, and under SGLang the cache of Muse Spark, in fp8, on any chip;
-        latents of V3.2 and GLM-5 in fp8 where the server's default is; keys of the indexers of both
-        in fp8 with a scale, 132 bytes, and fp8 arithmetic on them, whatever the format of the cache.
+        latents of V3.2 and GLM-5 in fp8 where the server's default is; keys of the indexers of
+        both in fp8 with a scale, 132 bytes, and fp8 arithmetic on them, whatever the format of the
+        cache.
     Ignores
         MXFP4 keys, which vLLM keeps for V4 on CDNA4 with aiter, and NPUs, where SGLang has bf16.
     Source
