@@ -15,6 +15,7 @@ from string import Template
 from typing import Annotated, Any, Final
 
 from specroof.architecture.base import CHOICES, KERNELS, MIXES_BY_FILE, CacheReading
+from specroof.arrays import Array
 from specroof.errors import ProfileError, refuse, reject
 from specroof.reading.yaml_text import bundled_yaml, parse_yaml, read_plain, shown
 from specroof.units import DTYPE_BYTES
@@ -583,6 +584,31 @@ class AdaptiveSlot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputSlots:
+    """Tokens of a pass that a drafter's own input takes of each request, beside those verified.
+
+    Attributes
+    ----------
+    first, later
+        For the first draft, and for each later one.
+    """
+
+    first: int = 0
+    later: int = 0
+
+    def of(self, draft_len: Array) -> Array:
+        """Return them for draft lengths; none where nothing is drafted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> InputSlots(later=1).of(np.array([0.0, 3.0])).tolist()
+        [0.0, 2.0]
+        """
+        return (draft_len > 0) * (self.first + self.later * (draft_len - 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WholeBlocks:
     """Of which matrices, and on whose chips, devices must not cut blocks of FP8 weights."""
 
@@ -677,6 +703,8 @@ class Release:
         Whether the host schedules ahead in a pipeline.
     drafts_beside
         Whether requests draft in a pass that they share with prompts.
+    input_slots
+        By the kind of drafter.
     whole_blocks
         What devices must not cut.
     latent_drafts
@@ -766,6 +794,7 @@ class Release:
     waits_to: str = ""
     pipeline_overlaps: bool = True
     drafts_beside: bool = True
+    input_slots: Mapping[str, InputSlots] = field(default_factory=dict)
     whole_blocks: WholeBlocks = WholeBlocks()
     latent_drafts: LatentDrafts | None = None
     snapshots: Snapshots | None = None

@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from specroof.architecture.base import LATENT_KERNELS
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.errors import refuse
-from specroof.frameworks import BlockRelease
+from specroof.frameworks import BlockRelease, InputSlots, Release
 from specroof.hardware.engine import Server, ServerSettings
 from specroof.hardware.profile import HardwareProfile
 from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
@@ -210,20 +211,27 @@ def activation_bytes(model: Architecture, *, tokens: int, running: int, devices:
     return dtype_bytes(model.activation_dtype) * tokens * width + logits
 
 
-def state_blocks(draft_len: Array, *, prefix_cache: bool) -> Array:
-    """Return the copies of its recurrent state that a request holds.
+def state_blocks(draft_len: Array) -> Array:
+    """Return the copies of its recurrent state that a request holds while it decodes.
+
+    One, and one for each draft, with or without a cache of prefixes: as a request enters a block,
+    its state before is let go of behind the pass that copied it.
 
     Ignores
-        one more while a prompt is prefilled, where a kernel exports a checkpoint.
+        that copy, for a pass or two in a block: below 1% of the time without drafts; one more
+        while a prompt is prefilled, where a kernel exports a checkpoint; and that a server is
+        refused for a sequence of all positions that has no room for both, as
+        ``v1/kv_cache_interface.py``, ``MambaSpec.max_memory_usage_bytes``, counts.
     Source
-        ``v1/kv_cache_interface.py``, ``MambaSpec.max_memory_usage_bytes``.
+        ``v1/core/single_type_kv_cache_manager.py``, ``MambaManager.allocate_new_blocks`` and
+        ``remove_skipped_blocks``.
 
     Examples
     --------
-    >>> state_blocks(np.array([0.0, 3.0]), prefix_cache=True).tolist()
-    [2.0, 5.0]
+    >>> state_blocks(np.array([0.0, 3.0])).tolist()
+    [1.0, 4.0]
     """
-    return (2.0 if prefix_cache else 1.0) + draft_len
+    return 1.0 + draft_len
 
 
 def _lookahead(need: MemoryRequest, draft_len: Array) -> Array:
@@ -236,6 +244,21 @@ def _lookahead(need: MemoryRequest, draft_len: Array) -> Array:
     if need.kind is None or need.kind in facts.no_lookahead_kinds:
         return np.zeros_like(draft_len)
     return draft_len + 1 if need.kind in facts.extra_slot_kinds else draft_len
+
+
+def input_slots(facts: Release, kind: str, draft_len: npt.ArrayLike) -> Array:
+    """Return the tokens of a pass that a drafter takes for each request, beside those verified.
+
+    Source
+        The file of the release, ``input_slots``.
+
+    Examples
+    --------
+    >>> from specroof.frameworks import release
+    >>> input_slots(release("vllm"), "pard", np.array([0.0, 3.0])).tolist()
+    [0.0, 3.0]
+    """
+    return facts.input_slots.get(kind, InputSlots()).of(np.asarray(draft_len, dtype=np.float64))
 
 
 def _block_tokens(need: MemoryRequest) -> tuple[float, float]:
@@ -372,7 +395,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     Counts
         one pool for cache and state; blocks; slots of a verification and for drafts ahead; the
         prompt of the last request to start, while windows hold all of it; an estimate of the
-        profiled peak and of captured graphs.
+        profiled peak and of captured graphs; the tokens of a pass, which those verified and the
+        drafter's input take (``v1/core/sched/scheduler.py``, ``schedule``).
         With ``replay``, no copies of the state for drafts (``layers/mamba/abstract.py``,
         ``num_speculative_blocks``), and the inputs that replay it: those of a verification, and of
         Mamba2 those of 16 tokens (``config/cache.py``, ``replayssm_buffer_len``;
@@ -399,7 +423,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     facts = need.facts.memory
     replays = need.replays and bool(facts.replay_tokens)
     copied = np.zeros_like(drafts) if replays else drafts
-    copies = state_blocks(copied, prefix_cache=server.prefix_cache)
+    copies = state_blocks(copied)
     shape = np.broadcast_shapes(context_len.shape, drafts.shape)
     states = np.broadcast_to(_padding(need)[2] * padded * copies, shape)
     if not need.target.n_recurrent:
@@ -417,9 +441,13 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         more = np.maximum(_admitted_bytes(server, need, context_len, block) - cache, 0.0)
         limits["prompts"] = (pool - more) / (cache + states)
     limits["running"] = np.full(shape, float(asked["running"]))
+    # Requests beyond the tokens of a pass wait for those that came before them.
+    taken = drafts + 1.0 + input_slots(need.facts, need.kind or "", drafts)
     if need.kind in facts.limiting_kinds:
-        ahead = np.maximum(_lookahead(need, drafts), 1.0)
-        limits["drafted tokens"] = np.broadcast_to(np.floor(asked["tokens"] / ahead), shape)
+        taken = np.maximum(taken, _lookahead(need, drafts))
+    scheduled = np.floor(asked["tokens"] / taken)
+    if need.kind in facts.limiting_kinds or (scheduled < asked["running"]).any():
+        limits["drafted tokens"] = np.broadcast_to(scheduled, shape)
     return MemoryPlan(
         memory_bytes=memory,
         reserved_bytes=reserved,

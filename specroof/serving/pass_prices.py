@@ -11,6 +11,7 @@ from specroof.cost import ForwardPass
 from specroof.drafters import Drafter, TokensPerRound
 from specroof.latency.model import Work
 from specroof.latency.setup import Deployment
+from specroof.serving.blocks import input_slots
 from specroof.serving.capacity import PrefillRules
 from specroof.serving.workload import prefill_pass
 from specroof.speedup.curve import (
@@ -123,7 +124,7 @@ class PassPrices:
     context_s
         c, over the batch and its mean context.
     positions
-        Tokens of a pass that each decoding request takes.
+        Tokens of a pass that each decoding request takes, those of its drafter's input included.
     survival
         Chances that the first d drafts of a round are all accepted; empty for plain decoding.
     filling_s
@@ -249,6 +250,9 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
         verify_len = np.broadcast_to(proposed.verify_len, lens.shape)
         tokens_per_round = np.broadcast_to(proposed.tokens_per_round, lens.shape)
     positions = verify_len if rules.drafts_beside else np.ones(len(lens))
+    slots = np.zeros(len(lens))
+    if drafting is not None and rules.drafts_beside:
+        slots = input_slots(deployment.setup.release, drafting[0].kind, lens)
     beside_s = step_s if rules.drafts_beside else plain_s
 
     # Where tokens attend to little, the pass is of several short prompts; more than a chunk is of
@@ -287,7 +291,7 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
             prompt_s=read_grid if drafts else plain_grid,
             sharing_s=_grid(batches, tokens, sharing_s[..., drafts] - least_s * (drafts > 0)),
             context_s=_grid(batches, contexts, context_s[..., drafts]),
-            positions=float(positions[drafts]),
+            positions=float(positions[drafts] + slots[drafts]),
             survival=tuple(survival.tolist()),
             filling_s=filling_grid,
             **fields_of(engine, "request_overhead_s", "request_latency_s", "tokenize_s"),

@@ -14,6 +14,7 @@ from specroof.errors import refuse
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.model import Work
 from specroof.latency.setup import Deployment
+from specroof.serving.blocks import input_slots
 from specroof.serving.capacity import PrefillRules, prefill_rules
 from specroof.serving.end_to_end import EndToEnd
 from specroof.serving.workload import Workload, prefill_pass
@@ -354,6 +355,8 @@ class RequestLoad:
         Cached tokens of each while it is decoded.
     verify_len, tokens_per_round
         Positions of a round, and the tokens that it commits; 1 and 1 of plain decoding.
+    input_slots
+        Tokens of a pass that a drafter's input takes for each, beside the positions of a round.
     """
 
     new_len: npt.ArrayLike
@@ -363,6 +366,7 @@ class RequestLoad:
     verify_len: npt.ArrayLike
     tokens_per_round: Array
     cached_len: npt.ArrayLike = 0.0
+    input_slots: Array | float = 0.0
 
     @property
     def rounds(self) -> Array:
@@ -459,7 +463,7 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         load.rounds,
         new_len=load.new_len,
         budget=rules.chunk,
-        positions=positions,
+        positions=np.asarray(positions) + (load.input_slots if rules.drafts_beside else 0.0),
         slowed=1.0 if rules.drafts_beside else load.tokens_per_round,
     )
     # In a pass without prompts all decode; what is left of the mean decode in those with one.
@@ -625,6 +629,7 @@ def end_to_end(
     if workload.prefix_hit_rate and setup.user_settings.prefix_cache is False:
         refuse("prefix_hit_rate", workload.prefix_hit_rate, "0 with prefix-cache=off")
     batch, output_len = curve.running_batch, workload.output_len
+    kind = curve.drafter.partition(",")[0]
     load = RequestLoad(
         new_len=workload.new_len,
         cached_len=workload.cached_len,
@@ -633,8 +638,8 @@ def end_to_end(
         context_len=curve.context_len[:, None, None],
         verify_len=np.asarray(curve.verify_len, dtype=np.float64),
         tokens_per_round=np.nan_to_num(curve.tokens_per_round, nan=1.0),
+        input_slots=input_slots(setup.release, kind, curve.draft_len),
     )  # of one request where nothing runs
-    kind = curve.drafter.partition(",")[0]
     plain, rules = (prefill_rules(deployment, drafting) for drafting in (None, kind))
     times, *drafting = (
         request_timing(load, rule)(deployment, engine_pass_s, curve.round_s, setup.engine)
