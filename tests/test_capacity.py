@@ -302,12 +302,16 @@ def test_sglang_caches_muse_spark_in_fp8() -> None:
         assert every == 62 * 2 * 16 * 64 * width
 
 
-def test_chunks_of_attention_are_windows() -> None:
+def test_chunks_of_attention_are_windows_where_a_server_drops_them() -> None:
     # Llama 4 Scout: 36 layers of chunks of 8192, 12 of all; 8 heads * 128 * 2 * 2 bytes.
     need = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(400)).need
     cell = 8 * 128 * 2 * 2
     assert (need.target.token_bytes, [*need.target.windows]) == (12 * cell, [8192])
     assert need.target.window_token_bytes == 36 * cell
+    # vLLM manages them as layers of all tokens (config/vllm.py, attention_chunk_size).
+    four = Placement(tensor_parallel=4)
+    found = room("meta-llama/Llama-4-Scout-17B-16E", "vllm", context=65536, placement=four)
+    assert found.room.cache_bytes == 65536 * 48 * cell / 4
     # Its images are not read unless asked for: nothing is kept for them (model_config.py).
     server = room("meta-llama/Llama-4-Scout-17B-16E", "sglang", chip=chip_of(150)).server
     assert server.memory_frac == round((150 * 1024 - 13440 - 8 * 58) / (150 * 1024), 3)

@@ -881,6 +881,7 @@ class _BlockMemory:
     alike: float
     replay_tokens: int
     prompt_in_windows: Annotated[str, ("passes in flight", "one pass", "whole")]
+    whole_chunks: bool
     synchronous_kinds: _Kinds
     limiting_kinds: _Kinds
     extra_slot_kinds: _Kinds

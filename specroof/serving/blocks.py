@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture.base import LATENT_KERNELS
+from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.errors import refuse
@@ -305,6 +306,30 @@ def padded_layers(*kinds: int, alike: float) -> tuple[int, ...]:
     return tuple(-(-layers // size) * size for layers in kinds)
 
 
+def _whole_chunks(need: MemoryRequest) -> MemoryRequest:
+    """Return what is asked for where layers of chunks cache the context as all others do.
+
+    They read no more than their chunk all the same; windows beside them are kept whole, too.
+
+    Source
+        ``config/vllm.py``, where ``attention_chunk_size`` turns the hybrid cache manager off;
+        ``v1/core/kv_cache_planning.py``, ``unify_hybrid_kv_cache_specs``.
+    """
+    target, cores = need.target, (core for _, core in need.model.counted_cores)
+    chunked = any(isinstance(core, ChunkedAttention) for core in cores)
+    if not (chunked and need.facts.memory.whole_chunks):
+        return need
+    whole = replace(
+        target,
+        token_bytes=target.token_bytes + target.window_token_bytes,
+        n_cached=target.n_cached + target.n_windowed,
+        windows={},
+        n_windowed=0,
+        window_token_bytes=0.0,
+    )
+    return replace(need, target=whole)
+
+
 def _padding(need: MemoryRequest) -> tuple[float, Mapping[int, float], float]:
     """Return how many layers are held for one that there is: of all tokens, windows, a state.
 
@@ -409,6 +434,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         ``v1/worker/utils.py``, ``request_memory``: a share of the total of ``cudaMemGetInfo``;
         ``v1/worker/gpu_worker.py``, ``determine_available_memory``; ``v1/core/kv_cache_utils.py``.
     """
+    need = _whole_chunks(need)
     memory = need.hardware.server_memory_bytes
     drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
     usual, tokens = batch_defaults(need.hardware, need.facts)
