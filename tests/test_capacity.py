@@ -156,6 +156,24 @@ def test_hybrid() -> None:
     one = -(-4096 // block) * block * cell + 24 * block * cell / 8
     pool = VLLM - weights - peak(2560, 9216, 248320)
     assert largest("Qwen/Qwen3.5-4B", "vllm") == pool // one
+    # compilation.py: max_num_seqs exceeds available Mamba cache blocks, each of 8 layers.
+    assert room("Qwen/Qwen3.5-4B", "vllm").room.most_started == pool // (block * cell)
+
+
+def test_vllm_is_told_no_more_requests_than_its_cache_has_blocks_for_states() -> None:
+    # Qwen3.5-27B: 16 layers of 4 heads * 256 and 48 with 48 states of 128 x 128 in float32 and
+    # three columns of 10240 channels: 784 tokens of 4096 bytes hold one.
+    state, cell = 48 * 128 * 128 * 4 + 3 * 10240 * 2, 4 * 256 * 2 * 2
+    assert 768 * cell < state <= 784 * cell
+    found = room("Qwen/Qwen3.5-27B", "vllm", chip=chip_of(80))
+    pool = float(found.room.cache_pool_bytes)
+    assert found.room.most_started == pool // (16 * 784 * cell) < found.server.running  # type: ignore[operator]
+    assert found.lowered_running == 256
+    assert "--server running=256" in found.notes[-1]
+    told: dict[str, Any]
+    for told in ({"running": 1024}, {"capture": 0}, {"version": "0.19"}, {"chip": chip_of(400)}):
+        free = room("Qwen/Qwen3.5-27B", "vllm", **{"chip": chip_of(80), **told})
+        assert free.lowered_running is None
 
 
 def test_windows() -> None:

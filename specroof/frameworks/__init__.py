@@ -882,6 +882,7 @@ class _BlockMemory:
     replay_tokens: int
     prompt_in_windows: Annotated[str, ("passes in flight", "one pass", "whole")]
     whole_chunks: bool
+    running_in_blocks: bool
     synchronous_kinds: _Kinds
     limiting_kinds: _Kinds
     extra_slot_kinds: _Kinds

@@ -1128,7 +1128,10 @@ def _launches(
     for framework, name in wanted.frameworks.items():
         # Limits that are raised are those of the server that was predicted.
         is_predicted = RUNS.get(framework, framework) == setup.engine.rules
-        settings, flags = setup.user_settings if is_predicted else server_of(request.server), None
+        settings = (
+            _startable(setup, prediction, plan) if is_predicted else server_of(request.server)
+        )
+        flags = None
         try:
             if plan.drafts:
                 found[framework] = None
@@ -1144,6 +1147,20 @@ def _launches(
         except OptionError as refusal:
             said.append(str(refusal))
     return found, of_workers, said
+
+
+def _startable(setup: Setup, prediction: Prediction, plan: LoadPlan) -> ServerSettings:
+    """Return the settings of a server, with a limit of running requests where it needs a lower one."""
+    drafter = prediction.drafters[plan.chosen]
+    room = served_room(
+        replace(prediction.deployment, setup=setup),
+        context_len=1.0,
+        drafter=drafter,
+        verify_len=max(k for _, _, k in plan.schedule) + 1.0,
+    )
+    lowered = room.lowered_running
+    settings = setup.user_settings
+    return settings if lowered is None else replace(settings, running=lowered)
 
 
 def _rank(chip: ChipAdvice) -> tuple[bool, bool, float, float]:
@@ -1188,6 +1205,7 @@ def _benchmark(chip: ChipAdvice, server: ServerSettings, row: AdvisedRow) -> lis
     if curve.verify_len[drafts] != drafts + 1:
         refuse("drafter", drafter.name, "a chain or block, which engines can be told to accept")
     schedule = [(1, round(row.at_once), drafts)]
+    limit = server.running or _startable(setup, chip.prediction, chip.plan).running
     point = MockPoint(
         model=name_of(request.model),
         speculation=speculation_of(
@@ -1195,7 +1213,8 @@ def _benchmark(chip: ChipAdvice, server: ServerSettings, row: AdvisedRow) -> lis
             request.architecture,
             schedule,
             _draft_model(request, request.wanted.drafters, drafter),
-            settings=replace(server, prefix_cache=None),  # which commands of benchmarks say anyway
+            # Which commands of benchmarks say anyway.
+            settings=replace(server, prefix_cache=None, running=limit),
         ),
         tokens_per_round=round(float(curve.tokens_per_round[0, row.place, drafts]), 4),
         batch_size=round(row.at_once),

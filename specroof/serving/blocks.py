@@ -301,9 +301,14 @@ def padded_layers(*kinds: int, alike: float) -> tuple[int, ...]:
     ... )  # groups of 10, and of 13
     ((10, 60), (13, 13))
     """
-    least, most = min(kinds), max(kinds)
-    size = most if most < alike * least else least
+    size = _group_layers(*kinds, alike=alike)
     return tuple(-(-layers // size) * size for layers in kinds)
+
+
+def _group_layers(*kinds: int, alike: float) -> int:
+    """Return the layers of a group, of which a block holds tokens or a state; see above."""
+    least, most = min(kinds), max(kinds)
+    return most if most < alike * least else least
 
 
 def _whole_chunks(need: MemoryRequest) -> MemoryRequest:
@@ -331,7 +336,17 @@ def _whole_chunks(need: MemoryRequest) -> MemoryRequest:
 
 
 def _padding(need: MemoryRequest) -> tuple[float, Mapping[int, float], float]:
-    """Return how many layers are held for one that there is: of all tokens, windows, a state.
+    """Return how many layers are held for one that there is: of all tokens, windows, a state."""
+    target, kinds = need.target, _layers_by_kind(need)
+    there = {kind: layers for kind, layers in kinds.items() if layers}
+    padded = padded_layers(*there.values(), alike=need.facts.memory.alike) if there else ()
+    held = dict(zip(there, padded, strict=True))
+    frac = {kind: held[kind] / there[kind] if kind in there else 1.0 for kind in kinds}
+    return frac["whole"], {window: frac[window] for window in target.windows}, frac["state"]
+
+
+def _layers_by_kind(need: MemoryRequest) -> dict[str | int, int]:
+    """Return how many layers cache all tokens, each window and a state.
 
     Layers of a drafter whose tokens take as much join those of the target.
     """
@@ -340,13 +355,34 @@ def _padding(need: MemoryRequest) -> tuple[float, Mapping[int, float], float]:
     if draft is not None and draft.n_cached and whole:
         alike = draft.token_bytes / draft.n_cached == target.token_bytes / whole
         whole += draft.n_cached if alike else 0
-    kinds: dict[str | int, int] = {"whole": whole, "state": target.n_recurrent}
-    kinds |= {window: layers for window, (layers, _) in target.windows.items()}
-    there = {kind: layers for kind, layers in kinds.items() if layers}
-    padded = padded_layers(*there.values(), alike=need.facts.memory.alike) if there else ()
-    held = dict(zip(there, padded, strict=True))
-    frac = {kind: held[kind] / there[kind] if kind in there else 1.0 for kind in kinds}
-    return frac["whole"], {window: frac[window] for window in target.windows}, frac["state"]
+    windows = {window: layers for window, (layers, _) in target.windows.items()}
+    return {"whole": whole, "state": target.n_recurrent, **windows}
+
+
+def _most_started(server: Server, need: MemoryRequest, pool: float, padded: float) -> float:
+    """Return the requests that a server may be told to run: as many as there are blocks.
+
+    Where it captures decoding, and keeps states in blocks.
+
+    Parameters
+    ----------
+    server, need
+        What it runs with and serves.
+    pool
+        Bytes of all blocks.
+    padded
+        Of a state of all layers.
+
+    Source
+        ``config/compilation.py``, ``resolve_cudagraph_mode_and_sizes``: ``max_num_seqs exceeds
+        available Mamba cache blocks``.
+    """
+    facts, recurrent = need.facts.memory, need.target.n_recurrent
+    if not (recurrent and server.capture and facts.running_in_blocks):
+        return np.inf
+    kinds = filter(None, _layers_by_kind(need).values())
+    group = _group_layers(*kinds, alike=facts.alike)
+    return float(np.floor(pool / (group * padded / recurrent)))
 
 
 def _cached_bytes(
@@ -483,4 +519,5 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         cache_bytes=cache,
         limits=limits,
         short_bytes=np.maximum(cache + states + more - pool, 0.0),
+        most_started=_most_started(server, need, float(np.min(pool)), padded),
     )

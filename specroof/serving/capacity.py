@@ -153,6 +153,10 @@ RULES: Final[Mapping[str, Rules]] = {
 }
 
 
+#: Memory that a server measures is estimated here: blocks by which its default must be exceeded.
+_SURE_TO_START: Final = 1.05
+
+
 @dataclass(frozen=True, eq=False)
 class ServedRoom:
     """The room of one server, and what it was computed from.
@@ -195,6 +199,14 @@ class ServedRoom:
         notes += setup_notes(model, self.setup)
         if self.drafter is not None and not self.drafter.held(model).is_known:
             notes.append(f"{self.drafter.name}: its size is unknown, its memory counted as 0")
+        if (told := self.lowered_running) is not None:
+            default = f"its default of {self.server.running} running requests"
+            notes.append(
+                Urgent(
+                    f"{facts.framework} does not start with {default} here, which are more than its "
+                    f"cache has blocks, one for the state of each: --server running={told}"
+                )
+            )
         if self._runs_again:
             notes.append(
                 Urgent(
@@ -204,6 +216,21 @@ class ServedRoom:
                 )
             )
         return tuple(notes)
+
+    @property
+    def lowered_running(self) -> int | None:
+        """What to tell a server that does not start with its default limit of running requests.
+
+        A power of two, but where memory holds more requests; None where it starts, the user stated
+        a limit, or nothing fits.
+        """
+        most, running = self.room.most_started, self.server.running
+        if self.server.stated.running is not None or running is None or most < 1:
+            return None
+        if running * _SURE_TO_START <= most:
+            return None
+        power = 2 ** int(math.log2(most))
+        return int(most) if self.room.least(of_settings=False).max() > power else power
 
     @property
     def _runs_again(self) -> bool:

@@ -322,6 +322,8 @@ class MemoryPlan:
         The most requests of one group of devices, by what limits them.
     short_bytes
         What is missing for a single request.
+    most_started
+        The largest limit of running requests with which the server starts.
     """
 
     memory_bytes: float
@@ -332,6 +334,7 @@ class MemoryPlan:
     cache_bytes: Array
     limits: Mapping[str, Array]
     short_bytes: Array
+    most_started: float = math.inf
 
     @cached_property
     def bound_by(self) -> npt.NDArray[np.str_]:
