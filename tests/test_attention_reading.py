@@ -91,6 +91,28 @@ def test_some_numbers_of_positions_are_read_once(
     assert set(reading.once_at) == read_once
 
 
+@pytest.mark.parametrize(
+    ("version", "chip", "split"),
+    # Backends that attend to images both ways (supports_mm_prefix, supports_combination): Triton's
+    # alone, FlashAttention 4 from 0.24 on, and composites with it on 9 and 10 from 0.33 on.
+    [("0.33", "a100-80gb", False), ("0.33", "h100", True), ("0.28", "h100", False),
+     ("0.28", "b200", True), ("0.19", "b200", False)],
+)  # fmt: skip
+def test_models_that_read_images_both_ways_have_kernels_for_it(
+    version: str, chip: str, *, split: bool
+) -> None:
+    setup = setup_of(chip, "vllm")
+    kinds = {}
+    for name in ("gemma-3-27b-it", "gemma-3-1b-it"):  # the second reads text alone
+        model = load_model(f"google/{name}")
+        server = in_server(model, setup, ServerSettings(), version)
+        _, core = next(iter(model.counted_cores))
+        kinds[name] = attention_reading(model, server)(core)
+    assert kinds["gemma-3-27b-it"].kind == ("once" if split else "unsplit")
+    assert kinds["gemma-3-27b-it"].tile == (CacheReading().tile if split else 16)
+    assert kinds["gemma-3-1b-it"].kind == ("unsplit" if chip == "a100-80gb" else "once")
+
+
 @pytest.mark.parametrize("kind", READINGS)
 def test_what_a_user_states_comes_first_but_on_the_ideal_engine(kind: str) -> None:
     setup = setup_of("a100-80gb", "vllm", verify_attention=kind)

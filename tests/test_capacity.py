@@ -171,9 +171,9 @@ def test_vllm_is_told_no_more_requests_than_its_cache_has_blocks_for_states() ->
     assert found.lowered_running == 256
     assert "--server running=256" in found.notes[-1]
     told: dict[str, Any]
+    usual: dict[str, Any] = {"chip": chip_of(80)}
     for told in ({"running": 1024}, {"capture": 0}, {"version": "0.19"}, {"chip": chip_of(400)}):
-        free = room("Qwen/Qwen3.5-27B", "vllm", **{"chip": chip_of(80), **told})
-        assert free.lowered_running is None
+        assert room("Qwen/Qwen3.5-27B", "vllm", **usual | told).lowered_running is None
 
 
 def test_windows() -> None:

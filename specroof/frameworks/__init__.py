@@ -516,6 +516,8 @@ class ReadingRule:
         For a cache of less than 16 bits an element, or of more; None for both.
     spread
         For a context that is spread over devices, or that is not; None for both.
+    image_families
+        For models of these that read images alone; none for all models.
     """
 
     kernels: tuple[Annotated[str, KERNELS], ...]
@@ -527,6 +529,7 @@ class ReadingRule:
     wide: bool | None = None
     narrow_cache: bool | None = None
     spread: bool | None = None
+    image_families: _Names = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

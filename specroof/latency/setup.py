@@ -554,6 +554,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     kv_dtype = served_options(model, setup).kv_dtype or model.kv_dtype
     narrow_cache = kv_dtype not in {"bf16", "fp16", "fp32"}
     spread = setup.placement.decode_context_parallel > 1
+    reads_images_of = {model.family.removesuffix("_text")} if model.vision else set()
     rules = [
         rule
         for rule in setup.release.verification_kernels
@@ -561,6 +562,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
         and rule.wide in {None, wide}
         and rule.narrow_cache in {None, narrow_cache}
         and rule.spread in {None, spread}
+        and (not rule.image_families or reads_images_of & {*rule.image_families})
     ]
 
     def reading(core: Core) -> CacheReading:

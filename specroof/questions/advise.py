@@ -1150,7 +1150,7 @@ def _launches(
 
 
 def _startable(setup: Setup, prediction: Prediction, plan: LoadPlan) -> ServerSettings:
-    """Return the settings of a server, with a limit of running requests where it needs a lower one."""
+    """Return the settings of a server, with the limit of running requests that it starts with."""
     drafter = prediction.drafters[plan.chosen]
     room = served_room(
         replace(prediction.deployment, setup=setup),

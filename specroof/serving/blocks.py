@@ -355,8 +355,8 @@ def _layers_by_kind(need: MemoryRequest) -> dict[str | int, int]:
     if draft is not None and draft.n_cached and whole:
         alike = draft.token_bytes / draft.n_cached == target.token_bytes / whole
         whole += draft.n_cached if alike else 0
-    windows = {window: layers for window, (layers, _) in target.windows.items()}
-    return {"whole": whole, "state": target.n_recurrent, **windows}
+    kinds: dict[str | int, int] = {"whole": whole, "state": target.n_recurrent}
+    return kinds | {window: layers for window, (layers, _) in target.windows.items()}
 
 
 def _most_started(server: Server, need: MemoryRequest, pool: float, padded: float) -> float:
