@@ -79,6 +79,7 @@ _Words = tuple[str, ...]
 _Config = Mapping[str, Any]
 _Dtypes = Mapping[Annotated[str, DTYPE_BYTES], str]
 _Share = Annotated[float, "share"]
+_SIXTEEN_BITS: Final = ("bf16", "fp16")
 _Names = tuple[str, ...]
 _Kinds = tuple[str, ...]
 
@@ -688,6 +689,8 @@ class Release:
         Defaults of caches; None where none was read.
     compressed_formats
         Of a compressed cache; none for any.
+    wide_caches_as_activations
+        Whether a cache in 16 bits must be in the format of the activations.
     spread_context
         None where that was not read.
     uses_host
@@ -788,6 +791,7 @@ class Release:
     fp8_families: _Names = ()
     fp8_caches: tuple[Fp8Cache, ...] | None = None
     compressed_formats: _Names = ()
+    wide_caches_as_activations: bool = False
     spread_context: SpreadContext | None = None
     uses_host: bool = False
     input_on_host: bool = False
@@ -1008,6 +1012,29 @@ IDEAL: Final = ShareRelease(
     spread_context=SpreadContext(merges=3),
     uses_host=True,
 )
+
+
+def refused_cache(facts: Release, cache: str | None, activations: str) -> str:
+    """Return why a release refuses a format of the cache; empty where it does not.
+
+    Parameters
+    ----------
+    facts
+        Of the release.
+    cache
+        The format that is asked for; None for the model's.
+    activations
+        The format of the model's activations; empty if not known.
+
+    Examples
+    --------
+    >>> refused_cache(release("vllm"), "fp16", "bf16")
+    'caches activations of bf16 in bf16, or in 8 bits'
+    """
+    is_wide = cache in _SIXTEEN_BITS and activations in _SIXTEEN_BITS
+    if not (facts.wide_caches_as_activations and is_wide) or cache == activations:
+        return ""
+    return f"caches activations of {activations} in {activations}, or in 8 bits"
 
 
 @cache

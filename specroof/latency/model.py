@@ -27,7 +27,7 @@ from specroof.cost import (
 )
 from specroof.cost.forward import joined_costs
 from specroof.errors import Note, Unfit, Urgent, expect_word
-from specroof.frameworks import LOCAL_FRAMEWORKS, SpreadContext
+from specroof.frameworks import LOCAL_FRAMEWORKS, SpreadContext, refused_cache
 from specroof.hardware.engine import LAYER_KINDS, RowKernel
 from specroof.hardware.profile import GENERIC, HardwareProfile, Placement
 from specroof.latency.pass_seconds import (
@@ -1430,6 +1430,8 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
     elif allowed and chosen not in {None, *allowed} and "compressed" in model.kernels:
         only = " or ".join(allowed)
         yield f"{rules} serves {model.name} with a cache of {only} only: --kv-cache {chosen} is refused"
+    elif refused := refused_cache(facts, chosen, model.activation_dtype):
+        yield f"{rules} {refused}: --kv-cache {chosen} is refused"
 
 
 def option_notes(model: Architecture, options: Options) -> Iterator[str]:

@@ -43,6 +43,7 @@ def speculation_of(
         family=model.family,
         quantization=model.quantization,
         kernels=model.kernels,
+        activation_dtype=model.activation_dtype,
         in_checkpoint=_HELD.get(drafter.kind) in model.notes,
         modules=model.mtp_modules,
         block=drafter.max_draft_len,

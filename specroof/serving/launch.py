@@ -22,6 +22,7 @@ from specroof.frameworks import (
     SettingFlag,
     known_releases,
     lacking_for,
+    refused_cache,
     release,
     release_of,
     those_where,
@@ -257,6 +258,8 @@ class Speculation:
         Groups of devices, each with attention over separate sequences.
     kv_cache
         Dtype of the cache in the place of the checkpoint's, for servers that read it in a file.
+    activation_dtype
+        That of the model's activations; empty if not known.
     weight_dtype
         Format of the model's weights in the place of the checkpoint's.
     quantization
@@ -311,6 +314,7 @@ class Speculation:
     settings: ServerSettings = field(default_factory=ServerSettings)
     data_parallel: int = 1
     kv_cache: str | None = None
+    activation_dtype: str = ""
     weight_dtype: str | None = None
     quantization: str = ""
     kernels: frozenset[str] = frozenset()
@@ -570,6 +574,11 @@ def _refuse_parts(plan: Speculation, facts: Release) -> None:
     if caches and plan.kv_cache not in {None, *caches}:
         what = f"kv_dtype is {plan.kv_cache}, and {name} refuses it for {plan.family}"
         reject(what, ", ".join(caches))
+    refused = not caches and refused_cache(facts, plan.kv_cache, plan.activation_dtype)
+    if refused:
+        reject(
+            f"kv_dtype is {plan.kv_cache}, and {name} {refused}", f"{plan.activation_dtype}, or fp8"
+        )
     if plan.kind == "mtp" and plan.weights == YOUR_DRAFT_MODEL != plan.draft_model:
         reject(
             "the model's checkpoint has no layers for mtp to draft with",
