@@ -549,6 +549,32 @@ def test_the_band_of_acceptance_by_context_is_that_of_each_context() -> None:
         assert found == pytest.approx(np.array(ends))
 
 
+@pytest.mark.parametrize(
+    ("kind", "engine", "positions"),
+    # vLLM's first pass has the positions of the verification, those of rejected drafts among them
+    # (propose of its speculators), and its draft model one more; masks of parallel drafts follow.
+    # SGLang's has the tokens that were committed.
+    [("eagle3", "vllm", 4), ("model,config=Qwen/Qwen3-0.6B", "vllm", 4 + 1), ("p_eagle", "vllm", 4 + 2),
+     ("pard,config=Qwen/Qwen3-0.6B", "vllm", 4 + 3), ("eagle3", "sglang", 1 + 0.5 + 0.25 + 0.125)],
+)  # fmt: skip
+def test_what_a_drafter_reads_again_is_a_matter_of_its_server(
+    kind: str, engine: str, positions: float
+) -> None:
+    seen: list[float] = []
+
+    def seconds(_served: Any, forward: ForwardPass, *_: Any, **__: Any) -> Any:
+        seen.append(float(np.max(forward.query_len)))
+        return np.ones(())
+
+    drafter, drafts = load_drafter(f"{kind},accept=0.5"), np.array([3])
+    setup = engine_setup(load_hardware("h100"), engine, None, None)
+    served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
+    proposed = axes.proposals(drafter, constant_acceptance(0.5), drafts)
+    load, target_s = (np.array(100.0), np.array(1.0), drafts), (np.array(1.0), np.array(1.0))
+    axes.draft_time(served, drafter, proposed, load, target_s, seconds)
+    assert seen[0] == positions
+
+
 def test_a_local_draft_model_reads_a_token_more_after_rounds_of_all_drafts() -> None:
     def seconds(_served: Any, forward: ForwardPass, *_: Any, **__: Any) -> Any:
         return np.asarray({1.0: 1.0, 2.0: 5.0}[float(forward.query_len)])

@@ -120,6 +120,9 @@ class Round:
     reads_verified
         Whether a model of its own forgets what it drafted, and reads all verified tokens in a pass
         of its own behind the verification.
+    verified_len
+        Positions of each sequence that a drafter reads again where those that were rejected stay
+        among them; None where it reads those that were committed.
     """
 
     draft_len: Array
@@ -137,6 +140,7 @@ class Round:
     expansions: tuple[tuple[float, Array], ...] | None = None
     all_accepted: Array | None = None
     reads_verified: bool = False
+    verified_len: Array | None = None
 
     @property
     def share_base_s(self) -> Array:
@@ -151,11 +155,12 @@ class Round:
 
     @property
     def read_len(self) -> Array:
-        """Committed tokens that the drafter has not read yet and whose context it has."""
-        if np.max(self.committed) <= np.min(self.context_len) + 1:
+        """Tokens that the drafter has not read yet and whose context it has."""
+        read = self.committed if self.verified_len is None else self.verified_len
+        if np.max(read) <= np.min(self.context_len) + 1:
             # Equal at all contexts: what follows from it has no axis of contexts.
-            return self.committed
-        return np.minimum(self.committed, self.context_len + 1)
+            return read
+        return np.minimum(read, self.context_len + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

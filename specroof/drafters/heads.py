@@ -261,7 +261,7 @@ def accepted_work(head: DraftHead, round_: Round) -> tuple[Work, ...]:
 
     Counts
         the fusion of the target's features, and projections that are only cached, over all
-        committed tokens; their weights are read once.
+        committed tokens, or all that were verified; their weights are read once.
     Ignores
         the bytes that are cached: as many tokens as a block writes in any case, of S read.
     Source
@@ -281,7 +281,8 @@ def chained_s(head: DraftHead, round_: Round) -> Array:
     .. math:: t = t_1(N) + \sum_{i=2}^{\gamma} t_i(1)
 
     Counts
-        a first pass that reads the N committed tokens again and makes one draft; then a pass of
+        a first pass that reads the N committed tokens again, or all that were verified where the
+        server keeps their shape (`Round.verified_len`), and makes one draft; then a pass of
         one position per sequence for each further draft, or of the positions of a tree's next
         level. Each pass reads the drafter's cache, the experts that its tokens hit, and the head.
         With several modules each of the first drafts is such a first pass, through layers of its
@@ -294,7 +295,7 @@ def chained_s(head: DraftHead, round_: Round) -> Array:
         without the head of the vocabulary, which fits to measured rounds have in a round's seconds.
     Source
         Li et al. 2025, arXiv:2503.01840, section 3.1; DeepSeek-V3 report, arXiv:2412.19437,
-        section 2.2.2; vLLM ``v1/spec_decode/eagle.py``; mlx-lm 0.32.2 ``generate.py``,
+        section 2.2.2; vLLM 0.33.0 ``v1/worker/gpu/spec_decode``, ``propose``; mlx-lm 0.32.2 ``generate.py``,
         ``speculative_generate_step``; llama.cpp ``common/speculative.cpp``,
         ``common_speculative_impl_draft_simple``, and ``tools/server/server-context.cpp``,
         ``decode`` (TAG_SPEC_AVOID_DRAFT_REEVAL).

@@ -711,6 +711,8 @@ class Release:
         Whether requests draft in a pass that they share with prompts.
     input_slots
         By the kind of drafter.
+    rereads_rejected
+        Whether a drafter reads all positions of a verification again, those of rejected drafts too.
     whole_blocks
         What devices must not cut.
     latent_drafts
@@ -802,6 +804,7 @@ class Release:
     pipeline_overlaps: bool = True
     drafts_beside: bool = True
     input_slots: Mapping[str, InputSlots] = field(default_factory=dict)
+    rereads_rejected: bool = False
     whole_blocks: WholeBlocks = WholeBlocks()
     latent_drafts: LatentDrafts | None = None
     snapshots: Snapshots | None = None

@@ -23,7 +23,7 @@ from specroof.drafters import (
     TokensPerRound,
 )
 from specroof.errors import OptionError, expect, refuse, reject
-from specroof.frameworks import LOCAL_FRAMEWORKS
+from specroof.frameworks import LOCAL_FRAMEWORKS, InputSlots
 from specroof.hardware.profile import HardwareProfile, Placement
 from specroof.latency.model import (
     Work,
@@ -192,6 +192,10 @@ def draft_time(
     again = setup.release.reads_verified
     keeps = setup.engine.rules in LOCAL_FRAMEWORKS and not again
     all_accepted = proposed.all_accepted if keeps else None
+    verified_len = None
+    if setup.release.rereads_rejected:
+        slots = setup.release.input_slots.get(drafter.kind, InputSlots())
+        verified_len = np.asarray(proposed.verify_len + float(slots.first))
     return drafter.draft(
         Round(
             draft_len=np.maximum(draft_lens, 1).astype(np.float64),  # never asked for nothing
@@ -207,6 +211,7 @@ def draft_time(
             expansions=proposed.expansions,
             all_accepted=None if all_accepted is None else np.nan_to_num(all_accepted),
             reads_verified=again,
+            verified_len=verified_len,
         )
     )
 
