@@ -559,3 +559,25 @@ def test_bands_that_nobody_measured_are_said_to_be_wider(place: Placement, wider
     setup = engine_setup(load_hardware("h100"), "vllm", place, None)
     notes = setup_notes(load_model("Qwen/Qwen3-32B"), setup)
     assert any("bands are wider" in note for note in notes) is wider
+
+
+@pytest.mark.parametrize(
+    ("place", "model", "said"),
+    # vLLM config/parallel.py: all2all_backend gathers all tokens by default.
+    [
+        (Placement(16, 16, 16, nodes=2), "deepseek-ai/DeepSeek-V3", True),
+        (Placement(8, 8, 8), "deepseek-ai/DeepSeek-V3", False),
+        (
+            Placement(16, 16, nodes=2),
+            "deepseek-ai/DeepSeek-V3",
+            False,
+        ),  # every device has all tokens
+        (Placement(16, nodes=2), "Qwen/Qwen3-32B", False),
+    ],
+)
+def test_kernels_that_a_server_has_to_be_told_of_are_said(
+    place: Placement, model: str, *, said: bool
+) -> None:
+    setup = engine_setup(load_hardware("h200"), "vllm", place, None)
+    notes = [*setup_notes(load_model(model), setup)]
+    assert any("--all2all-backend" in note for note in notes) is said

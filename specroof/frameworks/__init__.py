@@ -701,6 +701,9 @@ class Release:
         Whether its launches outside of graphs were timed for models with several residual streams.
     dense_prompts
         Whether prompts of which an indexer would pick every token are attended without it.
+    token_kernels
+        What asks for kernels that send tokens to experts on other nodes; empty where that is not
+        known.
     one_sided_tokens
         Whether tokens reach experts by one-sided writes where the fast links join several nodes.
     waits_to
@@ -799,6 +802,7 @@ class Release:
     input_on_host: bool = False
     timed_launches: bool = False
     dense_prompts: bool = False
+    token_kernels: str = ""
     one_sided_tokens: bool = False
     waits_to: str = ""
     pipeline_overlaps: bool = True

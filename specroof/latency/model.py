@@ -1402,6 +1402,13 @@ def setup_notes(model: Architecture, setup: Setup) -> Iterator[str]:
             late = format_seconds(reached.scale_out_latency_s)
             far = f", each device with {rate} and {late} to other nodes, undisturbed"
         yield f"{place.devices} devices are {nodes} nodes of {place.devices // nodes}{far}"
+        asked = setup.release.token_kernels
+        if (
+            asked
+            and model.has_experts
+            and min(place.expert_parallel, place.attention_data_parallel) > 1
+        ):
+            yield Urgent(f"tokens reach experts of other nodes by kernels that send them: {asked}")
     if stages > 1:
         most = -(-model.n_layers // stages)
         flight = f"up to {stages} micro-batches in flight"
