@@ -104,10 +104,11 @@ def test_a_broken_table_is_refused_by_its_cell(text: str, says: str) -> None:
     assert says in refusal(MeasurementError, read_benchmark, text, source="f")
 
 
-def test_no_more_requests_are_in_flight_than_were_asked_for() -> None:
-    busy = ("Server Throughput", "Successful Concurrency", "Mean")
-    alone, _ = read_benchmark(table_with(busy, "1.5"), source="f")
-    assert alone.batch_size == alone.concurrency == 1.0
+@pytest.mark.parametrize(("busy", "batch_size"), [("1.5", 1.0), ("0.5", 0.5)])
+def test_no_more_requests_are_in_flight_than_were_asked_for(busy: str, batch_size: float) -> None:
+    column = ("Server Throughput", "Successful Concurrency", "Mean")
+    alone, _ = read_benchmark(table_with(column, busy), source="f")
+    assert (alone.batch_size, alone.concurrency) == (batch_size, 1.0)
 
 
 @pytest.mark.parametrize(("way", "asked"), [("synchronous", 1.0), ("throughput", None)])

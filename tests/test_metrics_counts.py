@@ -109,6 +109,7 @@ def test_ranks_are_added_up_and_copies_are_not() -> None:
     found = seen(*both, seconds=30.0)
     assert found.ranks == 2
     assert found.running == pytest.approx(80.0)
+    assert found.survival == pytest.approx(LIFE.survival)
     assert found.round_s == pytest.approx(0.024)
     (note,) = found.notes
     assert "2 ranks" in note
@@ -131,6 +132,13 @@ def test_ranks_of_data_parallel_attention_have_requests_of_their_own() -> None:
     found = seen(sglang_page(LIFE, dp_rank=0) + "\n".join(scheduler) + "\n")
     assert (found.ranks, found.running, found.waiting, found.longest) == (2, 40.0, 4.0, 5)
     assert found.tokens_per_round == pytest.approx(3.04)
+    assert seen(sglang_page(LIFE, dp_rank=0) + sglang_page(LIFE, dp_rank=1, tp_rank=4)).longest == 5
+
+
+def test_a_gauge_is_the_mean_of_the_pages_that_show_it() -> None:
+    pages = vllm_page(LIFE), vllm_page(replace(LATER, waiting=4.0))
+    assert counts(*pages).gauges["waiting"] == 3.0
+    assert counts(without(pages[0], "waiting"), pages[1]).gauges["waiting"] == 4.0
 
 
 def test_a_class_of_requests_is_not_counted_twice() -> None:
@@ -169,8 +177,8 @@ def test_a_server_that_began_anew_has_no_rates(page: Callable[[Life], str]) -> N
 
 def test_one_rank_that_began_anew_is_seen_behind_one_that_goes_on() -> None:
     both = [
-        vllm_page(LIFE, engine=0) + vllm_page(Life(50.0), engine=1),
-        vllm_page(LIFE.at(5000.0), engine=0) + vllm_page(Life(20.0), engine=1),
+        vllm_page(Life(50.0), engine=0) + vllm_page(LIFE, engine=1),
+        vllm_page(Life(20.0), engine=0) + vllm_page(LIFE.at(5000.0), engine=1),
     ]
     found = counts(*both)
     assert found.restarted
@@ -308,7 +316,7 @@ def test_counts_of_one_are_counts() -> None:
     spec = "vllm:spec_decode_num"
     at = [
         Sample(f"{spec}_accepted_tokens_per_pos_total", {"position": str(n)}, float(n == 0))
-        for n in (0, 1)
+        for n in (1, 0)
     ]
     samples = [Sample(f"{spec}_drafts_total", {}, 1.0), *at]
     assert observed(counted([samples], sources=["page"]), None).survival == (1.0, 0.0)
