@@ -87,20 +87,22 @@ def commit(decoding: list[Naive], tokens: float, clock: float) -> None:
 
 
 def take(
-    queue: list[Naive], left: float, clock: float, fits: Callable[[Naive], bool]
+    queue: list[Naive], left: float, clock: float, fits: Callable[[Naive], bool], groups: int = 1
 ) -> tuple[list[Naive], float, float]:
     """Return the prompts that a pass finishes, its tokens, and what these attend to in all."""
     tokens = attended = 0.0
     through = []
+    rooms = [left / groups] * groups
     for request in queue:
-        if left <= 0 or not fits(request):
+        if max(rooms) <= 1e-6 or not fits(request):
             break
         request.setdefault("started_s", clock)
-        piece = min(request["prompt"] - request["computed"], left)
+        emptiest = rooms.index(max(rooms))
+        piece = min(request["prompt"] - request["computed"], rooms[emptiest])
         tokens += piece
         attended += piece * (request["computed"] + piece / 2)
         request["computed"] += piece
-        left -= piece
+        rooms[emptiest] -= piece
         if request["computed"] == request["prompt"]:
             through.append(request)
     return through, tokens, attended
@@ -157,7 +159,8 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
     line: list[Naive] = []  # of those that wait
     leaving: list[Naive] = []
     # SGLang: whether it knows that nobody has room, and what of answers it reserves.
-    stuck, ratio = False, 0.7 if alone else 1.0
+    eased = 0.3 if rules.groups > 1 else 1.0
+    stuck, ratio = False, 0.7 * eased if alone else 1.0
     keeps = memory.reserves and not math.isfinite(memory.most_len)
     while any("end_s" not in request for request in everyone):
         send(everyone, requests.concurrency or math.inf, schedule[1], clock)
@@ -206,11 +209,11 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
             running.append(request)  # noqa: B023
             return True
 
-        left = rules.chunk or math.inf
+        left = rules.groups * (rules.chunk or math.inf)
         beside = decoding if rules.shares_passes else []
         left -= prices.positions * len(beside)
         queue = [r for r in running if r not in decoding] + line
-        through, tokens, attended = take(queue, left, clock, fits)
+        through, tokens, attended = take(queue, left, clock, fits, rules.groups)
         line = [r for r in line if r not in running]
         began = clock
         context = float(
@@ -225,9 +228,9 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
             commit(decoding, prices.tokens_per_round, clock)
             rounds += 1
             if alone and kept:
-                ratio = max(ratio - (0.7 - 0.14 * 0.7) / 600, 0.14 * 0.7)
+                ratio = max(ratio - eased * (0.7 - 0.14 * 0.7) / 600, eased * 0.14 * 0.7)
         else:
-            ratio = 0.7 if alone else 1.0
+            ratio = 0.7 * eased if alone else 1.0
             comes = min(r["reached_s"] for r in everyone if r.get("reached_s", 0.0) > seen)
             clock = began = max(clock, comes)
         clock += len(through) * prices.request_overhead_s
@@ -260,7 +263,8 @@ def drawn_load(rng: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
     shares, beside = rng.random(2) < 0.6
     rules = PrefillRules(int(rng.choice([0, 8, 64])), bool(shares), bool(shares and beside))
     rules = replace(rules, receive_interval=int(rng.choice([1, 1, 3, 10])))
-    return requests, rules, int(rng.integers(1, 9))
+    groups = int(rng.spawn(1)[0].choice([1, 1, 2, 4]))
+    return requests, replace(rules, groups=groups), int(rng.integers(1, 9))
 
 
 @pytest.mark.parametrize("seed", range(560))

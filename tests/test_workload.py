@@ -394,6 +394,7 @@ class Toy:
     chunk: int = 2048
     shares: bool = True
     drafts_beside: bool = True
+    groups: int = 1
 
     @property
     def draft_s(self) -> float:
@@ -402,7 +403,7 @@ class Toy:
 
     @property
     def rules(self) -> PrefillRules:
-        return PrefillRules(self.chunk, self.shares, self.drafts_beside)
+        return PrefillRules(self.chunk, self.shares, self.drafts_beside, groups=self.groups)
 
 
 def pass_s(tokens: Any) -> Any:
@@ -450,7 +451,7 @@ def predicted(toy: Toy) -> tuple[float, float, float]:
 
 def played(toy: Toy, requests: int = 9000) -> tuple[float, float, float]:
     """Return what `predicted` does, of a server that is played: the first quarter is warm-up."""
-    batches, tokens = np.arange(1.0, toy.clients + 2), np.linspace(0, toy.chunk, 129)
+    batches, tokens = np.arange(1.0, toy.clients + 2), np.linspace(0, toy.groups * toy.chunk, 129)
     beside = toy.positions if toy.drafts_beside else 1
     alone_s = pass_s(tokens)
 

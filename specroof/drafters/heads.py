@@ -295,8 +295,8 @@ def chained_s(head: DraftHead, round_: Round) -> Array:
         without the head of the vocabulary, which fits to measured rounds have in a round's seconds.
     Source
         Li et al. 2025, arXiv:2503.01840, section 3.1; DeepSeek-V3 report, arXiv:2412.19437,
-        section 2.2.2; vLLM 0.33.0 ``v1/worker/gpu/spec_decode``, ``propose``; mlx-lm 0.32.2 ``generate.py``,
-        ``speculative_generate_step``; llama.cpp ``common/speculative.cpp``,
+        section 2.2.2; vLLM 0.33.0 ``v1/worker/gpu/spec_decode``, ``propose``; mlx-lm 0.32.2
+        ``generate.py``, ``speculative_generate_step``; llama.cpp ``common/speculative.cpp``,
         ``common_speculative_impl_draft_simple``, and ``tools/server/server-context.cpp``,
         ``decode`` (TAG_SPEC_AVOID_DRAFT_REEVAL).
     """

@@ -235,7 +235,9 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
     batches = np.append(batches, further[1:])
     contexts = _axis(input_len[0], max(longest, input_len[0] + 1), _CONTEXT_STEP)
     tokens = _axis(1.0, max(chunk, 2.0), _TOKENS_STEP, whole=True)
-    tokens = np.append(tokens, chunk * np.arange(2.0, rules.groups + 1))
+    # More than a chunk is of several groups, each of which has prompts of its own.
+    more = np.arange(2.0, rules.groups + 1)
+    least_prompts, tokens = np.append(np.ones(len(tokens)), more), np.append(tokens, chunk * more)
     attended = _axis(_LEAST_ATTENDED, max(longest, 2 * _LEAST_ATTENDED), _ATTENDED_STEP)
     batch, context, length = batches[:, None], contexts[None, :], tokens[:, None]
 
@@ -255,11 +257,8 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
         slots = input_slots(deployment.setup.release, drafting[0].kind, lens)
     beside_s = step_s if rules.drafts_beside else plain_s
 
-    # Where tokens attend to little, the pass is of several short prompts; more than a chunk is of
-    # several groups.
-    prompts = np.maximum(length / (2 * attended), 1.0)
-    if rules.groups > 1:
-        prompts = np.maximum(prompts, np.ceil(length / chunk))
+    # Where tokens attend to little, the pass is of several short prompts.
+    prompts = np.maximum(length / (2 * attended), least_prompts[:, None])
     before = np.maximum(attended - length / prompts / 2, 0.0)
     of_prompts = prefill_pass(length / prompts, batch_size=prompts, context_len=before)
     prompt = pass_latency(deployment, of_prompts)
@@ -268,11 +267,10 @@ def pass_prices(  # noqa: PLR0913 - the bounds of all loads
         read_s = prompt_read_s(deployment, drafting[0], of_prompts)
         if rules.drafts_beside:  # in one pass with the first of the drafts, which reads the weights
             least_s = prompt_read_s(deployment, drafting[0], prefill_pass(1.0))
-    count = np.ceil(tokens / chunk) if rules.groups > 1 else np.ones(len(tokens))
-    alone = prefill_pass((tokens / count)[None, :, None], batch_size=count[None, :, None])
+    alone = prefill_pass((tokens / least_prompts)[:, None], batch_size=least_prompts[:, None])
     bare = ForwardPass(batch[..., None], positions, 0.0)
     mixed_s = engine_pass_s(deployment, bare, Work(deployment.model, alone, kind="prompts"))
-    # Of data-parallel attention the mean of both is split more evenly than a prompt alone is.
+    # What an engine adds to a pass of few tokens is no sum of what it adds to both.
     bare_prompt = pass_latency(deployment, alone)
     # Where stages take turns, no other pass keeps them full.
     is_full = deployment.setup.passes_in_flight > 1
