@@ -179,7 +179,17 @@ def parse_mtp(config: DraftConfig) -> DraftHead:
         typed.refuse("model_type", f"one whose draft layers are known: {', '.join(DRAFT_LAYERS)}")
     default = 1 if model.family in _UNMENTIONED else None
     modules = mtp_modules(model.keys, minimum=1, default=default)
-    drafted = draft_layers(model, _draft_keys(model.keys, model.family))
+    # The keys that describe a family's draft layer in the place of the model's layers.
+    changes = {"num_hidden_layers": 1, **DRAFT_LAYERS[model.family]}
+    listed, spelled = changes.pop("where_stated", {}), changes.pop("spelled", {})
+    changes |= {key: value for key, value in listed.items() if model.keys.has(key)}
+    # Of Nemotron the config spells out the blocks of the draft layer.
+    key = next((key for key, own in spelled.items() if model.keys.has(own)), None)
+    if key is not None:
+        changes |= {**dict.fromkeys(spelled), key: model.keys.values[spelled[key]]}
+    elif spelled:
+        model.keys.refuse("mtp_hybrid_override_pattern", "the blocks of the draft layer")
+    drafted = draft_layers(model, changes)
     size = drafted.hidden_size
     merge = replicated("eh_proj", 2 * size, size, model.quantization.plain)
     # one norm each for embedding, hidden state and output
@@ -219,20 +229,6 @@ def draft_layers(model: ModelConfig, changes: Mapping[str, object]) -> Architect
     return parse_family(changed)
 
 
-def _draft_keys(keys: Reader, family: str) -> dict[str, object]:
-    """Return the keys that describe a family's draft layer in the place of the model's layers."""
-    changes = {"num_hidden_layers": 1, **DRAFT_LAYERS[family]}
-    listed, spelled = changes.pop("where_stated", {}), changes.pop("spelled", {})
-    changes |= {key: value for key, value in listed.items() if keys.has(key)}
-    # Of Nemotron the config spells out the blocks of the draft layer.
-    key = next((key for key, own in spelled.items() if keys.has(own)), None)
-    if key is not None:
-        changes |= {**dict.fromkeys(spelled), key: keys.values[spelled[key]]}
-    elif spelled:
-        keys.refuse("mtp_hybrid_override_pattern", "the blocks of the draft layer")
-    return changes
-
-
 # --- Drafters that go token by token: EAGLE, EAGLE-3, P-EAGLE, Medusa, PARD, Gemma ----------------
 #
 # Source
@@ -268,23 +264,19 @@ def parse_eagle3(config: DraftConfig, kind: str = "eagle3") -> DraftHead:
     drafted = place.positive_int(
         "draft_vocab_size", "truncated_vocab_size", maximum=vocab_size, default=vocab_size
     )
+    # Engines merge three hidden states of the target by default.
+    settings = config.setting("eagle_aux_hidden_state_layer_ids")
+    if not config.settings.flag("use_aux_hidden_state", default=True):
+        config.settings.refuse("use_aux_hidden_state", "true: without it the head is not EAGLE-3")
     return eagle3_head(
         shapes[0],
         name=config.name,
         vocab_size=drafted,
         kind=kind,
         n_layers=len(shapes),
-        taps=_eagle_taps(config),
+        taps=len(settings.ints("eagle_aux_hidden_state_layer_ids")) or 3,
         target_size=config.root.positive_int("target_hidden_size", default=shapes[0].hidden_size),
     )
-
-
-def _eagle_taps(config: DraftConfig) -> int:
-    """Return how many hidden states of the target are merged; three by default in engines."""
-    settings = config.setting("eagle_aux_hidden_state_layer_ids")
-    if not config.settings.flag("use_aux_hidden_state", default=True):
-        config.settings.refuse("use_aux_hidden_state", "true: without it the head is not EAGLE-3")
-    return len(settings.ints("eagle_aux_hidden_state_layer_ids")) or 3
 
 
 def parse_medusa(config: DraftConfig) -> MedusaHeads:
@@ -434,9 +426,31 @@ def parse_dflash2(config: DraftConfig) -> DraftHead:
 
 def parse_dspark(config: DraftConfig) -> DraftHead:
     """Return a DSpark drafter: the layers of DFlash, then a Markov head for each draft."""
-    layers = _gemma_layers(config) if config.keys.has("global_head_dim") else _layers(config)
+    # deepseek-ai/DeepSpec, ``Gemma4DSparkModel``: layers of the Gemma 4 family
+    layers = (
+        [*parse_family(open_target(config)).with_blocks(_both_ways).layers]
+        if config.keys.has("global_head_dim")
+        else _layers(config)
+    )
     head = _block_head(config, "dspark", layers, anchor_default=True)
-    return replace(head, serial=_markov(config, head.model.hidden_size))
+    # The Markov head of a DSpark drafter.
+    place = config.setting("markov_rank")
+    key = "markov_rank" if place.has("markov_rank") else "dspark_markov_rank"
+    kind = config.setting("markov_head_type")
+    confidence = config.setting("enable_confidence_head")
+    vocab_size = config.keys.positive_int("vocab_size")
+    return replace(
+        head,
+        serial=markov_step(
+            config.name,
+            hidden_size=head.model.hidden_size,
+            vocab_size=config.root.positive_int("draft_vocab_size", default=vocab_size),
+            rank=place.positive_int(key),
+            table_rows=vocab_size,
+            head_type=kind.text("markov_head_type", allowed=_HEAD_TYPES, default="vanilla"),
+            confidence=confidence.flag("enable_confidence_head", default=False),
+        ),
+    )
 
 
 def parse_v4_dspark(config: DraftConfig) -> DraftHead:
@@ -527,57 +541,20 @@ def _layers(config: DraftConfig) -> list[Layer]:
     settings = config.settings
     mode = settings.text("attention_mode", allowed=("gqa", "mla"), default="gqa")
     causal = any(config.setting(key).flag(key, default=False) for key in ("is_causal", "causal"))
-    if mode == "mla":
-        return _latent_layers(config, causal=causal)
+    if mode == "mla":  # kimi-k3-dflash2, counted without a window
+        keys, weights = config.keys, LayerWeights(config.quantization, 0)
+        size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
+        attention = LatentShape.read(keys).block(weights)
+        attention = attention if causal else _both_ways(attention)
+        layer = Layer((attention, weights.feed_forward(size, width)))
+        return [layer] * config.n_layers
     return [draft_layer(shape) for shape in layer_shapes(config, qk_norm=True, causal=causal)]
-
-
-def _latent_layers(config: DraftConfig, *, causal: bool) -> list[Layer]:
-    """Return layers of latent attention (kimi-k3-dflash2), counted without a window."""
-    keys, weights = config.keys, LayerWeights(config.quantization, 0)
-    size, width = keys.positive_int("hidden_size"), keys.positive_int("intermediate_size")
-    attention = LatentShape.read(keys).block(weights)
-    attention = attention if causal else _both_ways(attention)
-    layer = Layer((attention, weights.feed_forward(size, width)))
-    return [layer] * config.n_layers
-
-
-def _gemma_layers(config: DraftConfig) -> list[Layer]:
-    """Return the layers of a Gemma 4 drafter, seeing the block both ways.
-
-    Source
-        deepseek-ai/DeepSpec, ``Gemma4DSparkModel``: layers of the Gemma 4 family.
-    """
-    return [*parse_family(open_target(config)).with_blocks(_both_ways).layers]
 
 
 def _both_ways(block: Block) -> Block:
     if not isinstance(block.core, GroupedQueryAttention | LatentAttention):
         return block
     return replace(block, core=replace(block.core, causal=False))
-
-
-def _markov(config: DraftConfig, hidden_size: int) -> Architecture:
-    """Return the Markov head of a DSpark drafter.
-
-    Source
-        speculators ``dspark``: ``markov_rank`` and ``markov_head_type``; NVIDIA spells the rank
-        ``dspark_markov_rank`` too.
-    """
-    place = config.setting("markov_rank")
-    key = "markov_rank" if place.has("markov_rank") else "dspark_markov_rank"
-    kind = config.setting("markov_head_type")
-    confidence = config.setting("enable_confidence_head")
-    vocab_size = config.keys.positive_int("vocab_size")
-    return markov_step(
-        config.name,
-        hidden_size=hidden_size,
-        vocab_size=config.root.positive_int("draft_vocab_size", default=vocab_size),
-        rank=place.positive_int(key),
-        table_rows=vocab_size,
-        head_type=kind.text("markov_head_type", allowed=_HEAD_TYPES, default="vanilla"),
-        confidence=confidence.flag("enable_confidence_head", default=False),
-    )
 
 
 # --- What kind a file is, and who reads it --------------------------------------------------------

@@ -231,7 +231,13 @@ class ModuleNames:
                 message = "an entry is longer than any name"
                 raise re.error(message)
             if entry.startswith(_REGEX_MARK):
-                self._add_regex(entry.removeprefix(_REGEX_MARK))
+                expression = entry.removeprefix(_REGEX_MARK)
+                compiled = re.compile(expression)  # its own messages are the better ones
+                if not _EXPRESSION.fullmatch(expression):
+                    message = "more than a list of modules needs"
+                    raise re.error(message)
+                self._count_steps(None, _steps_on_a_name(expression))
+                self._patterns.append(compiled)
             else:
                 self._add_name(entry)
 
@@ -243,14 +249,6 @@ class ModuleNames:
             return True
         spellings = _spellings(layer, name) if self._patterns else []
         return any(bool(pattern.match(full)) for pattern in self._patterns for full in spellings)
-
-    def _add_regex(self, expression: str) -> None:
-        compiled = re.compile(expression)  # its own messages are the better ones
-        if not _EXPRESSION.fullmatch(expression):
-            message = "more than a list of modules needs"
-            raise re.error(message)
-        self._count_steps(None, _steps_on_a_name(expression))
-        self._patterns.append(compiled)
 
     def _count_steps(self, layer: int | None, steps: int) -> None:
         """Refuse patterns that take too long together: for any module, or for those of a layer."""
@@ -412,18 +410,6 @@ def quark_format(scheme: Reader, plain: WeightFormat) -> WeightFormat | None:
 
 def _quark_dtype(tensor: Reader) -> str:
     return _QUARK_DTYPES[tensor.text("dtype", allowed=_QUARK_DTYPES)]
-
-
-def quark_kv_dtype(section: Reader) -> str | None:
-    """Return the dtype of cached keys and values: the output of the projections that make them."""
-    export = section.section("export")
-    groups = () if export is None else export.texts("kv_cache_group")
-    schemes = section.sections("layer_quant_config")
-    for group in groups:
-        tensor = _quark_tensor(schemes[group], "output_tensors") if group in schemes else None
-        if tensor is not None:
-            return _QUARK_DTYPES[tensor.text("dtype", allowed=("fp8_e4m3", "int8"))]
-    return None
 
 
 def _quark_tensor(scheme: Reader, key: str) -> Reader | None:
@@ -864,7 +850,14 @@ _KV_ALGORITHMS: Final = {"FP8": "fp8", "INT8": "int8", "NVFP4": "fp4"}
 def _kv_dtype(section: Reader) -> str | None:
     """Return the KV dtype of a scheme (an object, or an algorithm's name); None leaves it open."""
     if section.values.get("quant_method") == "quark":
-        return quark_kv_dtype(section)
+        export = section.section("export")
+        groups = () if export is None else export.texts("kv_cache_group")
+        schemes = section.sections("layer_quant_config")
+        for group in groups:
+            tensor = _quark_tensor(schemes[group], "output_tensors") if group in schemes else None
+            if tensor is not None:
+                return _QUARK_DTYPES[tensor.text("dtype", allowed=("fp8_e4m3", "int8"))]
+        return None
     if isinstance(section.values.get("kv_cache_scheme"), dict):
         scheme = section.section("kv_cache_scheme") or section
         dtype, _ = _number(scheme)

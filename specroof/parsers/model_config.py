@@ -284,7 +284,12 @@ def parse_foreign(config: ModelConfig, unstated: dict[str, None] | None = None) 
         family=config.family,
         unstated=unstated,
     )
-    _require_activation(keys)
+    # The activation has to say whether feed-forwards have a gate.
+    allowed = traits_of(keys.family).activations
+    if any(keys.has(key) for key in _ACTIVATION_KEYS):
+        keys.text(*_ACTIVATION_KEYS, allowed=allowed)
+    else:
+        keys.expect(_ACTIVATION_KEYS[0], allowed[0])
     model = parse_family(replace(config, keys=keys, is_foreign=False))
     unread = list(unread_keys(keys.values))
     if unread:
@@ -294,24 +299,7 @@ def parse_foreign(config: ModelConfig, unstated: dict[str, None] | None = None) 
             "keys of that family: others may change what the model costs (take out what does not)",
             ConfigError,
         )
-    _require_windows(keys, model)
-    return model
-
-
-def _require_activation(keys: StatedReader) -> None:
-    """Refuse a config whose activation does not say whether feed-forwards have a gate."""
-    allowed = traits_of(keys.family).activations
-    if any(keys.has(key) for key in _ACTIVATION_KEYS):
-        keys.text(*_ACTIVATION_KEYS, allowed=allowed)
-    else:
-        keys.expect(_ACTIVATION_KEYS[0], allowed[0])
-
-
-def _require_windows(keys: StatedReader, model: Architecture) -> None:
-    """Refuse a model without windows where the config states some.
-
-    Configs of Qwen carry a window that is switched off, and its parsers leave it.
-    """
+    # A config that states windows is of a model that has some; those of Qwen may be switched off.
     kinds = keys.values.get("layer_types")
     slides = isinstance(kinds, list) and "sliding_attention" in kinds
     window = keys.has("sliding_window") and keys.flag("use_sliding_window", default=True)
@@ -321,6 +309,7 @@ def _require_windows(keys: StatedReader, model: Architecture) -> None:
         keys.refuse(
             "layer_types" if slides else "sliding_window", f"none: {keys.family} attends fully"
         )
+    return model
 
 
 # --- A file, read by the parser of its family ----------------------------------------------------

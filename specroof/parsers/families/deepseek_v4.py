@@ -113,23 +113,8 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
         return block.extended(n_params=shape.mixing_vectors)
 
     head_mixing = shape.n_streams * (shape.n_streams * shape.hidden_size + 1) + 1
-    return config.decoder(
-        LayerPart(_compressions(keys, n_layers), attention),
-        LayerPart(hashed, feed_forward),
-        head_name="head",
-        vector_params=shape.hidden_size + head_mixing,
-        # tid2eid of DeepseekV4HashRouter: the experts of each token id
-        lookup_params=sum(hashed) * keys.positive_int("vocab_size") * experts.top_k,
-    )
-
-
-def _compressions(keys: Reader, n_layers: int) -> list[_Compression]:
-    """Return how each layer compresses: by `layer_types` of transformers, or `compress_ratios`.
-
-    Source
-        `DeepseekV4Config.__post_init__`: `layer_types` go first; `compress_rates` 4 and 128. The
-        list of published files goes on with the draft layers.
-    """
+    # `DeepseekV4Config.__post_init__`: `layer_types` go before `compress_ratios`; `compress_rates`
+    # 4 and 128. The list of published files goes on with the draft layers.
     if keys.has("layer_types"):
         allowed = tuple(_KINDS.values())
         kinds: Sequence[str] = keys.texts("layer_types", allowed=allowed, at_least=n_layers)
@@ -144,7 +129,14 @@ def _compressions(keys: Reader, n_layers: int) -> list[_Compression]:
         _SPARSE: _Compression(rates.positive_int(_SPARSE, default=4), searches=True),
         _HEAVY: _Compression(rates.positive_int(_HEAVY, default=128)),
     }
-    return [by_kind[kind] for kind in kinds[:n_layers]]
+    return config.decoder(
+        LayerPart([by_kind[kind] for kind in kinds[:n_layers]], attention),
+        LayerPart(hashed, feed_forward),
+        head_name="head",
+        vector_params=shape.hidden_size + head_mixing,
+        # tid2eid of DeepseekV4HashRouter: the experts of each token id
+        lookup_params=sum(hashed) * keys.positive_int("vocab_size") * experts.top_k,
+    )
 
 
 def _hashed_layers(keys: Reader, n_layers: int) -> list[bool]:

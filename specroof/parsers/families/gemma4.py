@@ -130,7 +130,13 @@ def _attentions(
     window = keys.positive_int("sliding_window", default=window_default)
     layers = keys.layer_overrides(len(slides), ("head_dim", "num_key_value_heads"))
     if layers is None:
-        full = _full_shape(keys, usual, keys_are_values=keys_are_values)
+        # `Gemma4TextConfig.__post_init__`: global_head_dim 512; num_global_key_value_heads counts
+        # where keys are values, and is num_key_value_heads by default.
+        n_kv_heads = usual.n_kv_heads
+        if keys_are_values:
+            n_kv_heads = _kv_heads(keys, "num_global_key_value_heads", usual)
+        head_dim = keys.optional_int("global_head_dim", missing=512) or usual.head_dim
+        full = replace(usual, n_kv_heads=n_kv_heads, head_dim=head_dim)
         shapes = [usual if is_sliding else full for is_sliding in slides]
     else:
         shapes = [
@@ -145,20 +151,6 @@ def _attentions(
         replace(shape, window=window if is_sliding else None)
         for shape, is_sliding in zip(shapes, slides, strict=True)
     ]
-
-
-def _full_shape(keys: Reader, usual: AttentionShape, *, keys_are_values: bool) -> AttentionShape:
-    """Return the shape of full layers, whose heads differ in width and number.
-
-    Source
-        `Gemma4TextConfig.__post_init__`: global_head_dim 512; num_global_key_value_heads counts
-        where keys are values, and is num_key_value_heads by default.
-    """
-    n_kv_heads = usual.n_kv_heads
-    if keys_are_values:
-        n_kv_heads = _kv_heads(keys, "num_global_key_value_heads", usual)
-    head_dim = keys.optional_int("global_head_dim", missing=512) or usual.head_dim
-    return replace(usual, n_kv_heads=n_kv_heads, head_dim=head_dim)
 
 
 def _kv_heads(keys: Reader, key: str, usual: AttentionShape) -> int:

@@ -58,15 +58,6 @@ def _delta_builder(
 def _kimi_delta(keys: Reader) -> BlockBuilder:
     """Return what builds delta attention whose decay comes through one head's width."""
     section, hidden_size = keys.section("linear_attn_config"), keys.positive_int("hidden_size")
-    core = _kimi_core(keys, section)
-    # kimi_k3.py: the output gate is two matrices of one head's rank unless a key says so.
-    full_rank = section is not None and section.flag("use_full_rank_gate", default=False)
-    rows = [*_kimi_rows(hidden_size, core, full_rank_gate=full_rank)]
-    return _delta_builder(hidden_size, core, rows)
-
-
-def _kimi_core(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
-    """Return the sizes of delta attention, nested as published or flat as transformers saves."""
     # configuration_kimi_linear.py: a kernel of 4
     if section is None:
         if not keys.has("linear_num_heads"):
@@ -79,7 +70,11 @@ def _kimi_core(keys: Reader, section: Reader | None) -> KimiDeltaAttention:
         n_heads = section.positive_int("num_heads")
         head_dim = section.positive_int("head_dim")
         kernel = section.positive_int("short_conv_kernel_size", default=4)
-    return KimiDeltaAttention(n_heads, head_dim, kernel, conv_columns=kernel - 1)
+    core = KimiDeltaAttention(n_heads, head_dim, kernel, conv_columns=kernel - 1)
+    # kimi_k3.py: the output gate is two matrices of one head's rank unless a key says so.
+    full_rank = section is not None and section.flag("use_full_rank_gate", default=False)
+    rows = [*_kimi_rows(hidden_size, core, full_rank_gate=full_rank)]
+    return _delta_builder(hidden_size, core, rows)
 
 
 def _kimi_rows(
@@ -172,7 +167,13 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
     n_streams = keys.positive_int("hc_mult", default=4)
     rows = (2 + n_streams) * n_streams if keys.flag("mhc", default=True) else 0
     delta = _kimi_delta(keys)
-    full = _pooled_shape(keys)
+    if not keys.has("q_lora_rank"):
+        keys.mistake("q_lora_rank", "a whole number from 1", instead=1)
+    searching = read_indexer(keys)
+    # One key of the indexer stands for a pool of tokens.
+    pool = keys.divisor("index_kpool", of=searching.top_k, called="index_topk", default=16)
+    searching = replace(searching, key_tokens=pool)
+    full = replace(LatentShape.read(keys, rotates=False), indexer=searching)
     shared = full.sharing()
 
     def mixed(block: Block) -> Block:
@@ -193,15 +194,6 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
         LayerPart([*zip(kinds, indexer_kinds(keys, n_layers), strict=True)], mixer),
         config.feed_forwards().changed(lambda _, block, __: mixed(block)),
     )
-
-
-def _pooled_shape(keys: Reader) -> LatentShape:
-    """Return the sizes of latent attention with an indexer, one key of which stands for a pool."""
-    if not keys.has("q_lora_rank"):
-        keys.mistake("q_lora_rank", "a whole number from 1", instead=1)
-    indexer = read_indexer(keys)
-    pool = keys.divisor("index_kpool", of=indexer.top_k, called="index_topk", default=16)
-    return replace(LatentShape.read(keys, rotates=False), indexer=replace(indexer, key_tokens=pool))
 
 
 def _pooled_block(shape: LatentShape, weights: LayerWeights) -> Block:

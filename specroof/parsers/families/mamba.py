@@ -335,18 +335,8 @@ _MIXERS: Final = tuple(kind for kind in _TYPES if _KINDS[kind] in {"mamba", "att
 def parse_nemotron_h(config: ModelConfig) -> Architecture:
     """Return a Nemotron-H: a norm and one mixer a layer, nothing gated."""
     keys = config.keys
-    kinds = _nemotron_kinds(keys)
-    # configuration_nemotron_h.py: mamba_ssm_cache_dtype float32
-    state = keys.text("mamba_ssm_cache_dtype", allowed=DTYPES, default="float32")
-    return config.decoder(config.kinds_part(kinds, _NEMOTRON_MIXERS), state_dtype=DTYPES[state])
-
-
-def _nemotron_kinds(keys: Reader) -> tuple[str, ...]:
-    """Return what each layer is, from the list or else from the pattern, as transformers does.
-
-    `num_hidden_layers` may be missing. Where it contradicts the list, engines disagree on which
-    of the two counts.
-    """
+    # transformers: the list of layers, or else the pattern. Where `num_hidden_layers` contradicts
+    # the list, engines disagree on which of the two counts.
     key = next((key for key in ("layers_block_type", "layer_types") if keys.has(key)), None)
     if key is None:
         key = "hybrid_override_pattern"
@@ -360,7 +350,10 @@ def _nemotron_kinds(keys: Reader) -> tuple[str, ...]:
         keys.refuse(key, f"1 to {MAX_LAYERS} layers")
     if keys.positive_int("num_hidden_layers", default=n_layers) != n_layers:
         keys.refuse("num_hidden_layers", f"the {n_layers} layers of {key}")
-    return tuple(_KINDS[spelling] for spelling in spelled)
+    kinds = tuple(_KINDS[spelling] for spelling in spelled)
+    # configuration_nemotron_h.py: mamba_ssm_cache_dtype float32
+    state = keys.text("mamba_ssm_cache_dtype", allowed=DTYPES, default="float32")
+    return config.decoder(config.kinds_part(kinds, _NEMOTRON_MIXERS), state_dtype=DTYPES[state])
 
 
 def _nemotron_mamba(config: ModelConfig) -> BlockBuilder:

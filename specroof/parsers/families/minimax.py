@@ -30,7 +30,17 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
     def mixer(attends: bool, weights: LayerWeights) -> Block:
         if attends:
             return weights.attention(attention)
-        return _lightning_block(attention.hidden_size, lightning, weights)
+        inner_dim = lightning.n_heads * lightning.head_dim
+        linears = weights.matrices(
+            "self_attn.",
+            HEADS,
+            ("qkv_proj", attention.hidden_size, 3 * inner_dim),
+            ("output_gate", attention.hidden_size, inner_dim),
+            ("out_proj", inner_dim, attention.hidden_size),
+        )
+        return Block(
+            "attention", linears, lightning, vector_params=attention.hidden_size + inner_dim
+        )
 
     return config.decoder(
         LayerPart(_attending(config.keys, config.n_layers), mixer),
@@ -47,21 +57,6 @@ def _attending(keys: Reader, n_layers: int) -> list[bool]:
     if not attending:
         keys.refuse("attn_type_list", "a list of 0 (lightning) and 1 (softmax), one a layer")
     return attending
-
-
-def _lightning_block(
-    hidden_size: int, lightning: LightningAttention, weights: LayerWeights
-) -> Block:
-    """Return lightning attention with its projections; its norm spans all heads."""
-    inner_dim = lightning.n_heads * lightning.head_dim
-    linears = weights.matrices(
-        "self_attn.",
-        HEADS,
-        ("qkv_proj", hidden_size, 3 * inner_dim),
-        ("output_gate", hidden_size, inner_dim),
-        ("out_proj", inner_dim, hidden_size),
-    )
-    return Block("attention", linears, lightning, vector_params=hidden_size + inner_dim)
 
 
 #: configuration_minimax_m2.py and configuration_minimax_m3_vl.py of transformers 5.

@@ -151,11 +151,6 @@ class _MixedStreams:
         """Width of all streams."""
         return self.count * self.hidden_size
 
-    @property
-    def mixer_params(self) -> int:
-        """Elements of a mixer that gives nothing back: two matrices and a norm."""
-        return (2 * self.rank + 1) * self.width
-
     def around(self, block: Block, weights: LayerWeights, shard: Shard) -> Block:
         """Return a block whose norm is that of all streams, with the matrices that mix them."""
         rows = (
@@ -201,7 +196,8 @@ def parse_qwen4_exp(config: ModelConfig) -> Architecture:
         lookups,
         LayerPart(kinds, mixer),
         config.same_part(feed_forward),
-        vector_params=streams.mixer_params,
+        # A mixer that gives nothing back: two matrices and a norm.
+        vector_params=(2 * streams.rank + 1) * streams.width,
         lookup_params=table_params,
         state_dtype=_state_dtype(keys),
     )

@@ -30,7 +30,16 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
     # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
     usual = [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
     sliding = listed or keys.sliding_layers(n_layers) or usual
-    full = _mimo_full(config)
+    head_dim = keys.positive_int("head_dim")
+    full = replace(
+        config.read_attention(head_dim),
+        # configuration_mimo_v2_flash.py: attention_bias False, never on the output
+        qkv_bias=keys.flag("attention_bias", default=False),
+        # SGLang: sinks where a flag says so
+        sinks=keys.flag("add_full_attention_sink_bias", default=False),
+        # SGLang: as wide as keys where the key is missing
+        value_dim=keys.positive_int("v_head_dim", default=head_dim),
+    )
     other = _mimo_sliding(keys, full) if any(sliding) else full
     # The family has no shared experts: transformers and SGLang have no code for them.
     keys.positive_int("n_shared_experts", minimum=0, maximum=0, default=0)
@@ -40,20 +49,6 @@ def parse_mimo_v2(config: ModelConfig) -> Architecture:
             lambda shape, weights: weights.attention(shape),
         ),
         config.feed_forwards(),
-    )
-
-
-def _mimo_full(config: ModelConfig) -> AttentionShape:
-    keys = config.keys
-    head_dim = keys.positive_int("head_dim")
-    return replace(
-        config.read_attention(head_dim),
-        # configuration_mimo_v2_flash.py: attention_bias False, never on the output
-        qkv_bias=keys.flag("attention_bias", default=False),
-        # SGLang: sinks where a flag says so
-        sinks=keys.flag("add_full_attention_sink_bias", default=False),
-        # SGLang: as wide as keys where the key is missing
-        value_dim=keys.positive_int("v_head_dim", default=head_dim),
     )
 
 
