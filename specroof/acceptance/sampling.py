@@ -237,7 +237,11 @@ def resampled_acceptance(
     # Of no draft nothing can be moved.
     if (is_as_measured and not is_new_entropy) or acceptance.max_draft_len == 0:
         return acceptance
-    before_law, law = (_law_of(each, kind) for each in (measured_rule, asked_rule))
+    # A draft that is looked up has all probability.
+    before_law, law = (
+        USUAL_RULE if kind in LOOKUPS and each in {"rejection", "exact"} else each
+        for each in (measured_rule, asked_rule)
+    )
     if (asked, law) == (acceptance.temperature, before_law) and not is_new_entropy:
         return replace(acceptance, rule=asked_rule)
     if curve is not acceptance:
@@ -368,11 +372,6 @@ def _most_entropy(acceptance: Acceptance, measured: tuple[float, str]) -> float:
         if np.interp(rate, possible, _RATES) <= max(_BEST_DRAFTER, (1 + rate) / 2):
             return float(entropy)
     return _LEAST_ENTROPY
-
-
-def _law_of(rule: str, kind: str) -> str:
-    """Return by which rule a kind's drafts are counted: one looked up has all probability."""
-    return USUAL_RULE if kind in LOOKUPS and rule in {"rejection", "exact"} else rule
 
 
 def _spelt(sampling: tuple[float, str]) -> str:

@@ -451,12 +451,6 @@ class ForwardPass:
         """Positions that every matrix of a layer multiplies: the new ones, and any padding."""
         return np.asarray(self.batch_size * self.matmul_len)
 
-    @property
-    def head_tokens(self) -> Array:
-        """Positions that the LM head multiplies; padded, where all new positions go through it."""
-        padding = np.where(self.head_len == self.query_len, self.matmul_len, self.head_len)
-        return np.asarray(self.batch_size * padding)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockExchange:

@@ -9,7 +9,7 @@ Source
     FasterDecoding/Medusa, ``medusa_model.py``: the matrices of each kind, read in its code.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -345,20 +345,6 @@ def medusa_head(heads: MedusaHeads, *, hidden_size: int, vocab_size: int) -> Dra
 _CACHED: Final = ("k_proj", "v_proj", "kv_a_proj_with_mqa", "wkv")
 
 
-def context_layers(layers: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Return what a token of the context costs: the projections that are cached, layer by layer.
-
-    No collective follows them: each device keeps what its heads need.
-    """
-    kept = []
-    for layer in layers:
-        linears = tuple(
-            linear for block in layer.blocks for linear in block.linears if linear.name in _CACHED
-        )
-        kept.append(Layer((Block("attention", linears, joins_next=True),), layer.count))
-    return tuple(kept)
-
-
 def block_head(
     kind: str,
     model: Architecture,
@@ -378,12 +364,20 @@ def block_head(
     Source
         Chen et al. 2026, arXiv:2602.06036, section 4; z-lab/dflash, ``model.py``.
     """
+    # A token of the context costs the projections that are cached, layer by layer. No collective
+    # follows them: each device keeps what its heads need.
+    kept = []
+    for layer in model.layers:
+        linears = tuple(
+            linear for block in layer.blocks for linear in block.linears if linear.name in _CACHED
+        )
+        kept.append(Layer((Block("attention", linears, joins_next=True),), layer.count))
     return DraftHead(
         kind,
         # the norm behind the fusion
         replace(model, vector_params=model.vector_params + model.hidden_size),
         fusion=(replicated("fc", taps * target_size, model.hidden_size, weight),),
-        injection=context_layers(model.layers),
+        injection=tuple(kept),
         taps=taps,
         target_size=target_size,
         **more,

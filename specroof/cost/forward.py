@@ -282,7 +282,9 @@ def forward_cost(
         ops += block_ops
     if not options.counts_all and architecture.head.kind not in _ATTENTION_AND_FFN:
         return ops
-    positions = forward.head_tokens
+    # Positions that the LM head multiplies; padded, where all new positions go through it.
+    padding = np.where(forward.head_len == forward.query_len, forward.matmul_len, forward.head_len)
+    positions = np.asarray(forward.batch_size * padding)
     head = linear_cost(architecture.head, tokens=positions, block="", count=1)
     head = replace(
         head,

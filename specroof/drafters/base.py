@@ -143,11 +143,6 @@ class Round:
     verified_len: Array | None = None
 
     @property
-    def share_base_s(self) -> Array:
-        """Seconds of the pass that a fixed share refers to."""
-        return self.verify_s if self.cost_of == "verify" else self.decode_s
-
-    @property
     def committed(self) -> Array:
         """Tokens committed per round; 1 where the acceptance has no value."""
         known = np.isfinite(self.tokens_per_round)

@@ -106,7 +106,8 @@ def autoregressive_drafter(cost: float, *, name: str | None = None) -> Drafter:
 
 def _blocks_time(share: float, per_block: int, round_: Round) -> DraftTime:
     """Return the time of blocks that each cost a share of the target's step."""
-    return DraftTime(np.ceil(round_.draft_len / per_block) * share * round_.share_base_s)
+    base_s = round_.verify_s if round_.cost_of == "verify" else round_.decode_s
+    return DraftTime(np.ceil(round_.draft_len / per_block) * share * base_s)
 
 
 def block_drafter(cost: float, *, drafts: int, name: str | None = None) -> Drafter:

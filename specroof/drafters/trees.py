@@ -344,7 +344,12 @@ def optimal_tree(rates: Rates, *, n_nodes: int) -> Tree:
     >>> sorted(tree.nodes)
     [(0,), (0, 0), (1,)]
     """
-    most = min(n_nodes, _capacity(rates))
+    # A tree of these depths and widths holds no more nodes than its full levels.
+    level, total = 1, 0
+    for ranks in rates:
+        level = min(level * len(ranks), MOST_NODES)
+        total = min(total + level, MOST_NODES)
+    most = min(n_nodes, total)
     # Subtree of a leaf: one node is worth 1, and more do not fit.
     worth = np.full(most + 2, -np.inf)
     worth[1] = 1.0
@@ -391,12 +396,3 @@ def _shared_out(
         better = used > best
         best, uses = np.where(better, used, best), np.where(better, child, uses)
     return np.concatenate(([-np.inf], 1.0 + best)), shares, uses
-
-
-def _capacity(rates: Rates) -> int:
-    """Return the most nodes that a tree of these depths and widths holds, up to the limit."""
-    level, total = 1, 0
-    for ranks in rates:
-        level = min(level * len(ranks), MOST_NODES)
-        total = min(total + level, MOST_NODES)
-    return total

@@ -116,7 +116,9 @@ def read_benchmark(
     elif text.startswith(GUIDELLM):
         results = guidellm_table(text, source)
     else:
-        _refuse_unreadable(text, source)
+        for tool in NAMES["unreadable_texts"]:
+            if tool["begins"] in text[:_BEGINNING]:
+                reject(f"{source}: is {tool['is']}", tool["instead"], MeasurementError)
         results = _table_points(text, source)
     points = [replace(_with_drafts(point, draft_len), source=source) for point in results]
     if not points:
@@ -209,13 +211,6 @@ def _results(content: Any, place: str) -> list[Measurement]:
         known,
         MeasurementError,
     )
-
-
-def _refuse_unreadable(text: str, source: str) -> None:
-    """Refuse tables and other texts of clients that lack what a measurement needs."""
-    for tool in NAMES["unreadable_texts"]:
-        if tool["begins"] in text[:_BEGINNING]:
-            reject(f"{source}: is {tool['is']}", tool["instead"], MeasurementError)
 
 
 def _with_drafts(point: Measurement, draft_len: int | None) -> Measurement:

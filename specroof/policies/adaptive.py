@@ -11,7 +11,6 @@ from specroof.acceptance.curve import rates_of_survival
 from specroof.arrays import Array
 from specroof.frameworks import AdaptiveSlot
 from specroof.montecarlo.batch import confident_rounds
-from specroof.speedup.result import best_index
 
 if TYPE_CHECKING:
     # numpy.random is slow to import.
@@ -126,24 +125,6 @@ def fixed_rates(costs: BatchCosts, survival: ArrayLike) -> Array:
     seconds = costs.seconds(costs.batch_size * np.arange(costs.max_draft_len + 1), everybody)
     tokens = 1.0 + np.concatenate(([0.0], np.cumsum(np.asarray(survival, dtype=np.float64))))
     return np.asarray(costs.batch_size * tokens / seconds)
-
-
-def best_fixed(rates: Array, weights: Array | None = None) -> int:
-    """Return the one length that makes most tokens over several loads; the shorter of equal ones.
-
-    Parameters
-    ----------
-    rates
-        Tokens per second, axes (load, draft_len).
-    weights
-        How long each load lasts; all the same if None.
-
-    Examples
-    --------
-    >>> best_fixed(np.array([[1.0, 2.0], [9.0, 8.5]]))  # 10 and 10.5
-    1
-    """
-    return int(best_index(np.average(rates, axis=0, weights=weights)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

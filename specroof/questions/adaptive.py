@@ -25,7 +25,6 @@ from specroof.policies.adaptive import (
     PolicyOutcome,
     adaptive_verification,
     beside,
-    best_fixed,
     fixed_outcomes,
     fixed_rates,
     sglang_steps,
@@ -46,6 +45,7 @@ from specroof.serving.launch import Launch, launch
 from specroof.serving.served import served_curve
 from specroof.serving.workload import Load, refuse_one_token
 from specroof.speedup.curve import draft_depth, engine_pass_s, longest_draft
+from specroof.speedup.result import best_index
 from specroof.units import format_drafts, plain_number
 
 #: The policies in closed form: one length for all loads, and one for each.
@@ -375,7 +375,7 @@ def _lengths(
     # at all loads, and policies may draft as far as that leaves the room of the best lengths.
     rates = one.tokens_per_s[0, :, : depth + 1]
     rates = np.where(np.isfinite(rates).all(axis=0), rates, np.nan)
-    fixed = best_fixed(rates, weights)
+    fixed = int(best_index(np.average(rates, axis=0, weights=weights)))
     ranges = best_schedule([*loads], rates, weights=weights, least_gain=_LEAST_GAIN)
     best = np.array([drafts_at(ranges, load) for load in loads])
     rooms = np.broadcast_to(curve.running_batch[0], curve.round_s.shape[1:])[:, : depth + 1]

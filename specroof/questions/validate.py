@@ -289,7 +289,7 @@ def regret_json(validation: Validation) -> dict[str, Any]:
     """
     regrets = validation.regrets
     trusted = [regret for regret in regrets if regret.is_trusted]
-    choices = [regret for regret in trusted if regret.is_choice]
+    choices = [regret for regret in trusted if len(regret.options) > 1]
     large = [regret.is_trusted for regret in regrets if regret.lost > _LARGE]
     return {
         "setups": len(trusted),

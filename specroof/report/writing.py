@@ -75,7 +75,11 @@ class _Staged:
     def appear(self) -> None:
         """Move the content to its place in one step; pour it into a device, pipe or socket."""
         if self.target is None:
-            _pour(self.path, self.data)
+            state = self.path.stat()
+            # Standard output goes on where it stands; opened again, it would begin at the start.
+            same = stat.S_ISREG(state.st_mode)
+            with open(1 if same else self.path, "wb", closefd=not same) as file:
+                file.write(self.data)
             return
         if self.descriptor is not None:
             link = f"/proc/self/fd/{self.descriptor}"
@@ -303,15 +307,6 @@ def _is_standard_output(state: os.stat_result) -> bool:
         return os.path.samestat(state, os.fstat(1))
     except OSError:  # it is closed
         return False
-
-
-def _pour(path: Path, data: bytes) -> None:
-    """Write into a device, a FIFO or the file behind standard output."""
-    state = path.stat()
-    # Standard output goes on where it stands; opened again, it would begin at the start.
-    same = stat.S_ISREG(state.st_mode)
-    with open(1 if same else path, "wb", closefd=not same) as file:
-        file.write(data)
 
 
 def _nameless(folder: Path) -> int | None:

@@ -66,7 +66,10 @@ def mean_off(scores: Iterable[LongContextScore]) -> float:
 
 def _predicted(row: LongContext, verify_attention: str | None) -> float:
     if row.quantity == "attention_s":
-        return _attention_s(row, verify_attention)
+        served = _deployment(row, verify_attention)
+        forward = ForwardPass(row.batch_size, row.draft_len + 1, row.context_len)
+        ops = model_latency(served.model, served.setup, forward).ops
+        return sum(float(op.seconds) / op.op.count for op in ops if op.op.kind in _ATTENTION)
     (_, short_s), (decode_s, round_s) = _steps_and_rounds(row, verify_attention)
     if row.quantity == "unsplit_over_split":
         return round_s / _steps_and_rounds(row, "once")[1][1]
@@ -78,14 +81,6 @@ def _deployment(row: LongContext, verify_attention: str | None) -> Deployment:
     options = Options(weight_dtype=row.weights, verify_attention=verify_attention)
     setup = engine_setup(chip_of(row.hardware), row.engine, spread, options)
     return Deployment(model_of(row.model), setup)
-
-
-def _attention_s(row: LongContext, verify_attention: str | None) -> float:
-    """Return the seconds of attention in one layer."""
-    served = _deployment(row, verify_attention)
-    forward = ForwardPass(row.batch_size, row.draft_len + 1, row.context_len)
-    ops = model_latency(served.model, served.setup, forward).ops
-    return sum(float(op.seconds) / op.op.count for op in ops if op.op.kind in _ATTENTION)
 
 
 def _steps_and_rounds(row: LongContext, verify_attention: str | None) -> list[tuple[float, float]]:

@@ -188,11 +188,6 @@ class Regret:
         return 1.0 - _measured(self.taken) / _measured(self.best)
 
     @property
-    def is_choice(self) -> bool:
-        """Whether more than one way to draft was measured."""
-        return len(self.options) > 1
-
-    @property
     def point(self) -> Measurement:
         """A measurement of the set-up."""
         return self.options[0].point

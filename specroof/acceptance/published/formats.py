@@ -754,11 +754,6 @@ def parse_profiles(text: str, source: str, drafts: int | None = None) -> list[Ac
         document = _json(stripped, source)
         if document is not None:
             return [_from_json(document, source)]
-    return _from_yaml(text, source)
-
-
-def _from_yaml(text: str, source: str) -> list[AcceptanceProfile]:
-    """Return the profiles of a table of lengths; other tools' texts are refused by name."""
     _refuse_without(source, "texts", lambda expression: re.search(expression, text))
     if ":" not in text:
         reject(f"{source}: holds no acceptance that is understood", _FORMATS)
