@@ -103,7 +103,42 @@ def _deepseek_v4(config: ModelConfig, *, expert_dtype: str) -> Architecture:
     hashed = _hashed_layers(keys, n_layers)
 
     def attention(compression: _Compression, weights: LayerWeights) -> Block:
-        return _attention_block(shape, compression, weights)
+        ratio, overlap, indexer = compression.ratio, compression.overlap, shape.indexer
+        # What is compressed: entries, and keys of the indexer.
+        widths = {"compressor": shape.entry_dim} if ratio else {}
+        if compression.searches:
+            widths["indexer_compressor"] = indexer.head_dim
+        core = CompressedAttention(
+            shape.n_heads,
+            shape.entry_dim,
+            shape.rope_dim,
+            shape.window,
+            ratio,
+            indexer=indexer if compression.searches else None,
+            # Keys and gates of the tokens that wait, those of the overlapping entry included.
+            compressors=tuple(
+                Compressor(overlap * ratio, 2 * overlap * width) for width in widths.values()
+            ),
+        )
+        norms = shape.hidden_size + shape.query_rank + shape.entry_dim
+        # Each compressor has a position bias per token of an entry, and a norm of the entry.
+        compressors = sum(ratio * overlap * width + width for width in widths.values())
+        # The matrices that make keys and gates of compressed entries are never quantised.
+        making = [
+            replicated(f"{name}_wkv_wgate", shape.hidden_size, 2 * overlap * width, weights.plain)
+            for name, width in widths.items()
+        ]
+        linears = [
+            shape.mixing("hc_attn_fn", ATTENTION_REPLICATED),
+            *_projections(shape, weights),
+            *(replace(linear, kind="compressor") for linear in making),
+        ]
+        if compression.searches:
+            width, form = indexer.n_heads * indexer.head_dim, weights("attn.indexer.wq_b")
+            linears.append(replicated("indexer_wq_b", shape.query_rank, width, form))
+            linears.append(index_weights(shape.hidden_size, indexer, weights))
+        vectors = norms + shape.n_heads + shape.mixing_vectors + compressors
+        return Block("attention", tuple(linears), core, vector_params=vectors)
 
     def feed_forward(is_hashed: bool, weights: LayerWeights) -> Block:
         routed = replace(experts, correction_bias=not is_hashed)
@@ -211,45 +246,6 @@ def _byte_scales(form: WeightFormat) -> WeightFormat:
     if form.name != "fp8-block":
         return form
     return replace(form, element_bytes=1.0 + (form.element_bytes - 1.0) / 4)
-
-
-def _attention_block(shape: _Shape, compression: _Compression, weights: LayerWeights) -> Block:
-    ratio, overlap, indexer = compression.ratio, compression.overlap, shape.indexer
-    # What is compressed: entries, and keys of the indexer.
-    widths = {"compressor": shape.entry_dim} if ratio else {}
-    if compression.searches:
-        widths["indexer_compressor"] = indexer.head_dim
-    core = CompressedAttention(
-        shape.n_heads,
-        shape.entry_dim,
-        shape.rope_dim,
-        shape.window,
-        ratio,
-        indexer=indexer if compression.searches else None,
-        # Keys and gates of the tokens that wait, those of the overlapping entry included.
-        compressors=tuple(
-            Compressor(overlap * ratio, 2 * overlap * width) for width in widths.values()
-        ),
-    )
-    norms = shape.hidden_size + shape.query_rank + shape.entry_dim
-    # Each compressor has a position bias per token of an entry, and a norm of the entry.
-    compressors = sum(ratio * overlap * width + width for width in widths.values())
-    # The matrices that make keys and gates of compressed entries are never quantised.
-    making = [
-        replicated(f"{name}_wkv_wgate", shape.hidden_size, 2 * overlap * width, weights.plain)
-        for name, width in widths.items()
-    ]
-    linears = [
-        shape.mixing("hc_attn_fn", ATTENTION_REPLICATED),
-        *_projections(shape, weights),
-        *(replace(linear, kind="compressor") for linear in making),
-    ]
-    if compression.searches:
-        width, form = indexer.n_heads * indexer.head_dim, weights("attn.indexer.wq_b")
-        linears.append(replicated("indexer_wq_b", shape.query_rank, width, form))
-        linears.append(index_weights(shape.hidden_size, indexer, weights))
-    vectors = norms + shape.n_heads + shape.mixing_vectors + compressors
-    return Block("attention", tuple(linears), core, vector_params=vectors)
 
 
 def _projections(shape: _Shape, weights: LayerWeights) -> Iterator[Linear]:
