@@ -457,7 +457,14 @@ def _chip(request: FrontierRequest, load: Load) -> tuple[ChipFrontier, list[str]
         case, context = cases[point.devices], load.steady.context_len[0]
         reach = nearness(case.deployment, kinds, context, [point.at_once])
         if point.running_limit is not None:
-            default = _unbeaten(priced(_under_defaults(case, point)), targets)
+            # The load of the point on a server with its default limits, at which others wait.
+            each = case.load.rate or case.load.batch_size
+            asked = {point.rate, point.concurrency, point.batch_size}
+            place = next((i for i, load in enumerate(each) if load in asked), 0)
+            room = "queue" if case.room == "drop" else case.room
+            default = _unbeaten(
+                priced(case.at(load=case.load.part(place), raises=False, room=room)), targets
+            )
             by_default = _cheapest_of(
                 other
                 for name, own in zip(names, default, strict=True)
@@ -485,15 +492,6 @@ def _notes(found: Prediction) -> Iterator[str]:
             f"batches above the default limit of {found.setup.engine.rules} for running requests "
             "need --server running=BATCH"
         )
-
-
-def _under_defaults(case: Case, point: FrontierPoint) -> Case:
-    """Return the load of a point on a server with its default limits, at which others wait."""
-    each = case.load.rate or case.load.batch_size
-    asked = {point.rate, point.concurrency, point.batch_size}
-    place = next((i for i, load in enumerate(each) if load in asked), 0)
-    room = "queue" if case.room == "drop" else case.room
-    return case.at(load=case.load.part(place), raises=False, room=room)
 
 
 def _rank(chip: ChipFrontier) -> tuple[bool, float, float]:

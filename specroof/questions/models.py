@@ -94,11 +94,27 @@ class Models(Noted):
 
     def text(self) -> str:
         """Return the models as a table; the sizes of one line by line."""
-        if len(self.rows) == 1:
-            return "\n".join(
-                filter(None, [model_text(self.rows[0]), closing(self.notes, self.warnings)])
-            )
-        return rows_table(self.rows, _LISTED, name="model")
+        if len(self.rows) != 1:
+            return rows_table(self.rows, _LISTED, name="model")
+        (row,) = self.rows
+        windows = f"{_bytes_in(row.window_bytes, row.kv_dtype)} per sequence"
+        # Neither tables, of which a tied head is one, nor vectors are matrices.
+        others = row.params - sum(row.weight_formats.values())
+        formats = q.WEIGHT_FORMATS.spelt(row.weight_formats)
+        lines = {
+            "family": row.family,
+            "parameters": f"{row.params:,} ({format_count(row.params)})",
+            "active": f"{row.active_params:,} ({format_count(row.active_params)})",
+            "weights": f"{format_binary_bytes(row.weight_bytes)}: {formats}, "
+            f"{format_count(others)} of tables, norms and biases",
+            **{f"  {kind}": q.stored_spelt(amounts) for kind, amounts in row.tensor_bytes.items()},
+            "KV per token": _bytes_in(row.kv_bytes_per_token, row.kv_dtype),
+            **({"full windows": windows} if row.window_bytes else {}),
+            "fixed state": f"{_bytes_in(row.state_bytes, row.state_dtype)} per sequence",
+            "layers": f"{row.layers}: {q.LAYER_KINDS.spelt(row.layer_kinds)}",
+        }
+        table = format_table([row.name, ""], lines.items(), left=(0, 1))
+        return "\n".join(filter(None, [table, closing(self.notes, self.warnings)]))
 
 
 _LISTED: Final = (
@@ -322,6 +338,11 @@ def model_diff(first: Architecture, second: Architecture) -> Iterator[Difference
 def _facts(model: Architecture) -> dict[str, dict[str, Fact]]:
     """Return all that determines what a model costs, by group and name."""
     row = model_row(model.name, model)
+    counts = defaultdict[str, Counter[str]](Counter)
+    for count, label, part in _parts(model):
+        described = [(label, _shape(part))] if isinstance(part, Linear) else _settings(label, part)
+        for name, value in described:
+            counts[name][value] += count
     return {
         "sizes": {
             **fields_of(row, "family", "params", "active_params"),
@@ -336,20 +357,14 @@ def _facts(model: Architecture) -> dict[str, dict[str, Fact]]:
             **fields_of(row, "kv_dtype", "kv_bytes_per_token", "window_bytes"),
             **fields_of(row, "state_dtype", "state_bytes"),
         },
-        "layers": {"layers": model.n_layers, **row.layer_kinds, **_described_parts(model)},
-    }
-
-
-def _described_parts(model: Architecture) -> dict[str, str]:
-    """Return every matrix and core by label: how many layers have it in which shape and format."""
-    counts = defaultdict[str, Counter[str]](Counter)
-    for count, label, part in _parts(model):
-        described = [(label, _shape(part))] if isinstance(part, Linear) else _settings(label, part)
-        for name, value in described:
-            counts[name][value] += count
-    return {
-        name: ", ".join(f"{count} x {value}" for value, count in sorted(per_value.items()))
-        for name, per_value in counts.items()
+        "layers": {
+            "layers": model.n_layers,
+            **row.layer_kinds,
+            **{
+                name: ", ".join(f"{count} x {value}" for value, count in sorted(per_value.items()))
+                for name, per_value in counts.items()
+            },
+        },
     }
 
 
@@ -373,26 +388,6 @@ def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 # --- Sizes of models as text: a page, and what two models differ in ------------------------------
-
-
-def model_text(row: ModelRow) -> str:
-    """Return one model's sizes, line by line."""
-    windows = f"{_bytes_in(row.window_bytes, row.kv_dtype)} per sequence"
-    others = row.params - sum(row.weight_formats.values())  # no matrices; a tied head is one
-    formats = q.WEIGHT_FORMATS.spelt(row.weight_formats)
-    lines = {
-        "family": row.family,
-        "parameters": f"{row.params:,} ({format_count(row.params)})",
-        "active": f"{row.active_params:,} ({format_count(row.active_params)})",
-        "weights": f"{format_binary_bytes(row.weight_bytes)}: {formats}, {format_count(others)} of "
-        "tables, norms and biases",
-        **{f"  {kind}": q.stored_spelt(amounts) for kind, amounts in row.tensor_bytes.items()},
-        "KV per token": _bytes_in(row.kv_bytes_per_token, row.kv_dtype),
-        **({"full windows": windows} if row.window_bytes else {}),
-        "fixed state": f"{_bytes_in(row.state_bytes, row.state_dtype)} per sequence",
-        "layers": f"{row.layers}: {q.LAYER_KINDS.spelt(row.layer_kinds)}",
-    }
-    return format_table([row.name, ""], lines.items(), left=(0, 1))
 
 
 def _bytes_in(amount: float, dtype: str) -> str:

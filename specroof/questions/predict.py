@@ -233,11 +233,6 @@ class Prediction(ServedAnswer, Charted):
         """
         return self.about.room
 
-    @property
-    def queues(self) -> bool:
-        """Whether requests beyond the server's room wait."""
-        return self.room == "queue"
-
     def text(self) -> str:
         """Return the decision, the loads with the best draft lengths, and how sure they are."""
         lengths, parts, more = self.draft_len, [self.table], list[str]()
@@ -289,7 +284,7 @@ class Prediction(ServedAnswer, Charted):
         for drafter, limit in zip(drafters, self.limits, strict=False):
             held = {"largest_batch": limit.largest.astype(int), "bound_by": limit.bound_by}
             drafter.update(server=limit.drafting.server.to_dict(), **listed_columns(held))
-            room = {"queues": self.queues}
+            room = {"queues": self.room == "queue"}
             room |= {name: values[:, 0].tolist() for name, values in held.items()}
         kinds = [drafter.kind for drafter in self.drafters]
         return case | {

@@ -315,6 +315,10 @@ def _most_json(regrets: Sequence[Regret]) -> dict[str, Any]:
 
 def _regret_json(regret: Regret) -> dict[str, Any]:
     notes = dict.fromkeys(option.point.note for option in regret.options if option.point.note)
+    # Acceptance lengths are the measured ones: what is mispredicted is the time of a round.
+    drafting = [option for option in (regret.taken, regret.best) if option is not None]
+    blamed = max(drafting, key=lambda option: option.off)
+    tokens = blamed.point.tokens_per_round or 1.0
     return {
         "lost": regret.lost,
         "source": regret.point.source,
@@ -325,7 +329,8 @@ def _regret_json(regret: Regret) -> dict[str, Any]:
         "options": len(regret.options),
         "taken": _option_json(regret.taken),
         "best": _option_json(regret.best),
-        "cause": _cause(regret),
+        "cause": f"a round of {blamed.point.method} K={blamed.point.draft_len} took "
+        f"{tokens / blamed.measured:.2f} plain steps, {tokens / blamed.predicted:.2f} predicted",
         "note": "; ".join(notes),
     }
 
@@ -335,20 +340,6 @@ def _option_json(scored: Scored | None) -> dict[str, Any] | None:
         return None
     drafts = {"drafter": scored.point.method, "draft_len": scored.point.draft_len}
     return drafts | fields_of(scored, "predicted", "measured")
-
-
-def _cause(regret: Regret) -> str:
-    """Return the mispredicted time of a round: acceptance lengths are the measured ones.
-
-    Of the option taken and the best regret, the worse predicted is to blame.
-    """
-    drafting = [option for option in (regret.taken, regret.best) if option is not None]
-    blamed = max(drafting, key=lambda option: option.off)
-    tokens = blamed.point.tokens_per_round or 1.0
-    return (
-        f"a round of {blamed.point.method} K={blamed.point.draft_len} took "
-        f"{tokens / blamed.measured:.2f} plain steps, {tokens / blamed.predicted:.2f} predicted"
-    )
 
 
 def regret_lines(validation: Validation) -> Iterator[str]:
