@@ -59,8 +59,8 @@ from specroof.questions.frontier import frontier as frontier
 from specroof.questions.measure import measure as measure
 from specroof.questions.predict import predict as predict
 from specroof.questions.rollout import rollout as rollout
-from specroof.questions.sweep import Study as Study
-from specroof.questions.sweep import Target as Target
+from specroof.questions.study import Study as Study
+from specroof.questions.study import Target as Target
 from specroof.questions.sweep import sweep as sweep
 from specroof.questions.train import train as train
 from specroof.questions.validate import validate as validate

@@ -19,7 +19,8 @@ from specroof.architecture.latent import LatentAttention
 from specroof.architecture.model import Architecture, Block, Layer
 from specroof.architecture.recurrent import GatedDeltaNet
 from specroof.cost import Options
-from specroof.hardware.profile import HardwareProfile, parse_hardware
+from specroof.hardware.profile import HardwareProfile
+from specroof.hardware.schema import parse_hardware
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 

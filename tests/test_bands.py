@@ -40,7 +40,8 @@ from specroof.hardware.engine import (
     ServedBands,
     served_width,
 )
-from specroof.hardware.profile import HardwareProfile, Placement, parse_hardware
+from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.hardware.schema import parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.latency.setup import Deployment, engine_setup
 from specroof.serving.served import served_curve

@@ -50,7 +50,8 @@ from specroof.engines.calibration import (
 from specroof.engines.record import Record
 from specroof.evidence import Measurement, read_benchmark, refuse_other_kinds
 from specroof.hardware.engine import Band, EngineProfile, ExpertKernel, ExpertTile, SparseKernel
-from specroof.hardware.profile import HardwareProfile, parse_hardware
+from specroof.hardware.profile import HardwareProfile
+from specroof.hardware.schema import parse_hardware
 from specroof.questions.benchmark import engine_of_results, refuse_others
 from specroof.questions.calibrate import calibration_json, calibration_text, residual_fields
 from specroof.questions.validate import own_text

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from specroof import ProfileError, hardware_names, load_hardware, predict
-from specroof.hardware.profile import DevicePower, DevicePrice, parse_hardware
+from specroof.hardware.profile import DevicePower, DevicePrice
+from specroof.hardware.schema import parse_hardware
 from specroof.outcomes.rows import costs_of
 from specroof.questions.sweep import summary_columns
 from specroof.speedup.price import Money, joules_per_million_tokens, usd_per_million_tokens

@@ -23,7 +23,7 @@ from specroof.catalog.files import bundled
 from specroof.catalog.profiles import load_profile
 from specroof.errors import CatalogError, SpecroofError
 from specroof.evidence.result_files import read_benchmark
-from specroof.hardware.profile import parse_hardware
+from specroof.hardware.schema import parse_hardware
 from specroof.questions.study import parse_study
 from specroof.reading.metrics_text import parse_metrics
 from specroof.serving.metrics import counted

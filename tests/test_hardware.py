@@ -31,7 +31,8 @@ from specroof.hardware.engine import (
     EngineProfile,
     served_width,
 )
-from specroof.hardware.profile import HardwareProfile, Interconnect, Peak, Placement, parse_hardware
+from specroof.hardware.profile import HardwareProfile, Interconnect, Peak, Placement
+from specroof.hardware.schema import parse_hardware
 from specroof.hardware.written import calibrated_yaml
 from specroof.latency.model import engine_notes
 from specroof.latency.setup import engine_setup

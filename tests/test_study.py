@@ -17,8 +17,8 @@ from specroof.errors import ConfigError, OptionError, SpecroofError
 from specroof.hardware.engine import ServerSettings
 from specroof.latency.setup import engine_setup
 from specroof.parsers import PARSERS
-from specroof.questions.study import load_study, study_schema
-from specroof.questions.sweep import Study, sweep
+from specroof.questions.study import Study, load_study, study_schema
+from specroof.questions.sweep import sweep
 from specroof.serving.capacity import in_server
 from specroof.serving.workload import Load, Workload
 from tables import refusal as of_call

@@ -14,8 +14,7 @@ from specroof.cli import app
 from specroof.errors import CatalogError, OptionError
 from specroof.questions import study as studies
 from specroof.questions.predict import predicted
-from specroof.questions.study import parse_study, study_refusals
-from specroof.questions.sweep import Study
+from specroof.questions.study import Study, parse_study, study_refusals
 from specroof.serving.workload import Load
 from tables import rows
 from tiny_configs import changed

@@ -28,8 +28,8 @@ from gridded import gridded
 from specroof import OptionError, OutputError, read_results, write_sweep
 from specroof.catalog import hardware_names
 from specroof.errors import CatalogError
-from specroof.questions.study import load_study, study_schema
-from specroof.questions.sweep import Study, Target, study_of, study_slices
+from specroof.questions.study import Study, Target, load_study, study_schema
+from specroof.questions.sweep import study_of, study_slices
 from specroof.sweeps import places
 from specroof.sweeps import plan as partition
 from specroof.sweeps import run as workers

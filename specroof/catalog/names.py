@@ -59,6 +59,8 @@ from specroof.hardware.profile import (
     HardwareProfile,
     LeftOutFits,
     LocalEngines,
+)
+from specroof.hardware.schema import (
     parse_generic,
     parse_hardware,
     parse_left_out_fits,

@@ -16,7 +16,11 @@ from specroof.cli.commands import Given, flags
 from specroof.cli.output import check_folder, progress, say, say_aside, say_json
 from specroof.errors import StudyError, refuse, reject
 from specroof.questions.parameters import Parameter
-from specroof.questions.sweep import Study, study_text, sweep_text
+from specroof.questions.study import Study, load_study, study_schema
+from specroof.questions.sweep import study_text, sweep_text
+from specroof.sweeps.places import best_format
+from specroof.sweeps.plan import estimate
+from specroof.sweeps.run import WORKERS, write_sweep
 from specroof.units import format_binary_bytes
 
 #: The exit code that shells expect after an interrupt.
@@ -79,11 +83,6 @@ def sweep(given: Given) -> None:
     DIR gets points/, a file for each target and drafter; summary, the best of each load; and
     manifest.json. The same command continues an interrupted run.
     """
-    from specroof.questions.study import (  # noqa: PLC0415
-        load_study,
-        study_schema,
-    )
-
     run = RunRequest(**given)
     if run.schema:
         say_json(study_schema())
@@ -114,9 +113,6 @@ def sweep(given: Given) -> None:
 
 def _check(run: RunRequest) -> None:
     """Refuse how a study is to be run, before it is read."""
-    from specroof.sweeps.places import best_format  # noqa: PLC0415 - as above
-    from specroof.sweeps.run import WORKERS  # noqa: PLC0415 - as above
-
     if run.output == "":
         refuse("output", run.output, "a folder, or a URL")
     if run.output is None:
@@ -138,8 +134,6 @@ def _span(seconds: float, off: float) -> str:
 
 def _expected(study: Study, form: str | None) -> str:
     """Return the size and the expected time of a study, in four lines or five."""
-    from specroof.sweeps.plan import estimate  # noqa: PLC0415 - as above
-
     cost = estimate(study, form)
     each = study.n_played // study.n_points
     played = f"played      {each} requests a point, about {study.played_point_s:.2g} s each"
@@ -156,8 +150,6 @@ def _expected(study: Study, form: str | None) -> str:
 
 def _write(study: Study, output: str, how: RunRequest) -> None:
     """Run a study into a folder, and say what it found."""
-    from specroof.sweeps.run import write_sweep  # noqa: PLC0415 - as above
-
     try:
         with progress(study.n_points, "points", hidden=how.quiet) as advance, _interrupts() as stop:
             run = write_sweep(

@@ -7,8 +7,8 @@ from typing import Any, Final
 from specroof.errors import reject
 from specroof.frameworks import FRAMEWORKS
 from specroof.hardware.engine import EngineProfile
-from specroof.hardware.profile import Generic, HardwareProfile, parse_hardware
-from specroof.hardware.schema import check_engine_name
+from specroof.hardware.profile import Generic, HardwareProfile
+from specroof.hardware.schema import check_engine_name, parse_hardware
 from specroof.reading.yaml_text import dump_yaml
 
 #: Keys of a chip that are plain values, written where they are known.
@@ -62,7 +62,7 @@ def calibrated_yaml(
 
 
 def written_generic(generic: Generic) -> dict[str, Any]:
-    """Return the mapping that `specroof.hardware.profile.parse_generic` reads.
+    """Return the mapping that `specroof.hardware.schema.parse_generic` reads.
 
     Parameters
     ----------

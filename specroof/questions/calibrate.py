@@ -10,7 +10,8 @@ from specroof.arrays import fields_of
 from specroof.engines import calibrate as fit_engine
 from specroof.engines import calibrated_yaml
 from specroof.engines.calibration import Calibration, Fitted, Residual
-from specroof.hardware.profile import HardwareProfile, parse_hardware
+from specroof.hardware.profile import HardwareProfile
+from specroof.hardware.schema import parse_hardware
 from specroof.questions import parameters as p
 from specroof.questions.answer import Charted, case_of
 from specroof.questions.benchmark import Benchmark, BenchmarkRequest

@@ -3,10 +3,10 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn, Self, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -18,6 +18,7 @@ from specroof.drafters import Drafter, ideal_drafter
 from specroof.errors import CatalogError, OptionError, SpecroofError, StudyError, one_of
 from specroof.hardware.engine import SERVER_KEYS, ServerSettings
 from specroof.hardware.profile import HardwareProfile, Placement
+from specroof.latency.setup import Deployment
 from specroof.outcomes.case import Case
 from specroof.parsers import PARSERS
 from specroof.questions import parameters as p
@@ -25,7 +26,6 @@ from specroof.questions.case import load_of, played_load
 from specroof.questions.objects import given_twice, options_of, server_of
 from specroof.questions.predict import predict, predicted, shared_max_draft_len
 from specroof.questions.request import PLACED, PLAYED_ON_ONE, WorkerRequest
-from specroof.questions.sweep import MOST_PLAYED, Study, Target
 from specroof.questions.work import PLAYED_REQUEST_S
 from specroof.reading.checked import (
     BatchSize,
@@ -46,6 +46,85 @@ from specroof.reading.yaml_text import parse_yaml, shown
 from specroof.serving.workload import Load
 from specroof.speedup.curve import acceptance_of
 from specroof.units import HOUR, Bounds
+
+if TYPE_CHECKING:
+    from specroof.serving.split import Split
+
+# --- What a study asks about: several targets, drafters and loads, each with each ----------------
+
+#: The most requests of a study: three hours of one process.
+MOST_PLAYED: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Target(Deployment):
+    """One model in one setup; of a split that of a decode worker, with all workers."""
+
+    split: "Split | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Several targets, drafters and loads.
+
+    Parameters
+    ----------
+    targets, drafters
+        What is served where, and what drafts for each.
+    loads
+        One grid of batch sizes and context lengths; or one for each workload.
+    max_draft_len, capacity
+        As for `predict`.
+    text, source
+        The study file that it was read from, and its name; empty for one that was built in Python.
+    """
+
+    targets: tuple[Target, ...]
+    drafters: tuple[Drafter, ...]
+    loads: tuple[Load, ...]
+    max_draft_len: int | None = None
+    capacity: bool | None = None
+    text: str = field(default="", compare=False, repr=False)
+    source: str = field(default="", compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of its file, or `study`."""
+        return Path(self.source).name or "study"
+
+    @property
+    def longest(self) -> int:
+        """The longest draft of every grid."""
+        return shared_max_draft_len(self.drafters, self.max_draft_len)
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Every target with every drafter, by their positions from 1."""
+        targets, drafters = len(self.targets), len(self.drafters)
+        return [*product(range(1, targets + 1), range(1, drafters + 1))]
+
+    @property
+    def n_curve_points(self) -> int:
+        """Points of one drafter on one target, over all loads."""
+        cells = sum(len(load.batch_size) * len(load.context_len) for load in self.loads)
+        return cells * (self.longest + 1)
+
+    @property
+    def n_played(self) -> int:
+        """Requests that are played through, over all points."""
+        requests = sum(sum(load.requests) for load in self.loads)
+        return len(self.pairs) * (self.longest + 1) * requests
+
+    @property
+    def played_point_s(self) -> float:
+        """Seconds that a point takes whose requests are played through, about; 0 if none are."""
+        return self.n_played * PLAYED_REQUEST_S / self.n_points
+
+    @property
+    def n_points(self) -> int:
+        """Points of the whole study."""
+        return len(self.pairs) * self.n_curve_points
+
 
 # --- The blocks of a study file: which keys there are, and what each may be ----------------------
 

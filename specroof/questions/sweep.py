@@ -5,9 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -15,14 +13,13 @@ from specroof import quantities as q
 from specroof.arrays import fields_of, grouped
 from specroof.drafters import Drafter
 from specroof.errors import Urgent, expect, reject
-from specroof.latency.setup import Deployment
 from specroof.outcomes.case import served_case
 from specroof.outcomes.rows import LoadRow, point_columns
 from specroof.questions import parameters as p
 from specroof.questions.answer import Answer
-from specroof.questions.predict import Prediction, predicted, shared_max_draft_len
+from specroof.questions.predict import Prediction, predicted
 from specroof.questions.request import question
-from specroof.questions.work import PLAYED_REQUEST_S
+from specroof.questions.study import Study, Target, load_study, parse_study
 from specroof.reading.yaml_text import dump_yaml
 from specroof.report.columns import Columns
 from specroof.report.layout import (
@@ -38,85 +35,6 @@ from specroof.report.layout import (
 from specroof.serving.workload import Load
 from specroof.speedup.overview import Overview
 from specroof.units import MOST_POINTS, format_price, plain_number
-
-if TYPE_CHECKING:
-    from specroof.serving.split import Split
-
-# --- What a study asks about: several targets, drafters and loads, each with each ----------------
-
-#: The most requests of a study: three hours of one process.
-MOST_PLAYED: Final = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Target(Deployment):
-    """One model in one setup; of a split that of a decode worker, with all workers."""
-
-    split: "Split | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """Several targets, drafters and loads.
-
-    Parameters
-    ----------
-    targets, drafters
-        What is served where, and what drafts for each.
-    loads
-        One grid of batch sizes and context lengths; or one for each workload.
-    max_draft_len, capacity
-        As for `predict`.
-    text, source
-        The study file that it was read from, and its name; empty for one that was built in Python.
-    """
-
-    targets: tuple[Target, ...]
-    drafters: tuple[Drafter, ...]
-    loads: tuple[Load, ...]
-    max_draft_len: int | None = None
-    capacity: bool | None = None
-    text: str = field(default="", compare=False, repr=False)
-    source: str = field(default="", compare=False, repr=False)
-
-    @property
-    def name(self) -> str:
-        """The name of its file, or `study`."""
-        return Path(self.source).name or "study"
-
-    @property
-    def longest(self) -> int:
-        """The longest draft of every grid."""
-        return shared_max_draft_len(self.drafters, self.max_draft_len)
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """Every target with every drafter, by their positions from 1."""
-        targets, drafters = len(self.targets), len(self.drafters)
-        return [*product(range(1, targets + 1), range(1, drafters + 1))]
-
-    @property
-    def n_curve_points(self) -> int:
-        """Points of one drafter on one target, over all loads."""
-        cells = sum(len(load.batch_size) * len(load.context_len) for load in self.loads)
-        return cells * (self.longest + 1)
-
-    @property
-    def n_played(self) -> int:
-        """Requests that are played through, over all points."""
-        requests = sum(sum(load.requests) for load in self.loads)
-        return len(self.pairs) * (self.longest + 1) * requests
-
-    @property
-    def played_point_s(self) -> float:
-        """Seconds that a point takes whose requests are played through, about; 0 if none are."""
-        return self.n_played * PLAYED_REQUEST_S / self.n_points
-
-    @property
-    def n_points(self) -> int:
-        """Points of the whole study."""
-        return len(self.pairs) * self.n_curve_points
-
 
 #: What a study can be given as.
 StudyLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Study
@@ -439,8 +357,6 @@ def study_of(given: StudyLike) -> Study:
     expect("study", given, str | os.PathLike | Mapping | Study, allowed)
     if isinstance(given, Study):
         return given
-    from specroof.questions.study import load_study, parse_study  # noqa: PLC0415 - needs pydantic
-
     if isinstance(given, Mapping):
         try:
             text = dump_yaml(dict(given))

@@ -14,7 +14,8 @@ import numpy as np
 
 from specroof.arrays import fields_of
 from specroof.questions.played_loads import load_json
-from specroof.questions.sweep import Findings, Study, study_slices, summary_columns
+from specroof.questions.study import Study
+from specroof.questions.sweep import Findings, study_slices, summary_columns
 from specroof.reading.yaml_text import shortened
 from specroof.speedup.overview import Overview
 from specroof.sweeps.places import FORMATS, Place, best_format, place_of, sha256_of

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from specroof.arrays import whole_within
 from specroof.errors import OptionError, OutputError, optional_library, refuse, reject
+from specroof.questions.study import parse_study
 from specroof.questions.sweep import StudyLike, study_of
 from specroof.report.layout import json_line
 from specroof.speedup.overview import Overview
@@ -190,8 +191,6 @@ def write_by_number(
 
 @functools.lru_cache(maxsize=1)
 def _plan(text: str, source: str) -> Plan:
-    from specroof.questions.study import parse_study  # noqa: PLC0415 - needs pydantic
-
     return plan_of(parse_study(text, source, check=False))
 
 
