@@ -373,7 +373,7 @@ def _json_schema(context: typer.Context, is_wanted: bool) -> None:
         raise typer.Exit
 
 
-def _flag(name: str, row: Parameter, known: Signed, *, is_hidden: bool = False) -> Signed:
+def _flag(name: str, row: Parameter, known: Signed, *, is_hidden: bool) -> Signed:
     """Return the parameter of a command for one of the question."""
     default = known.default if row.default is Signed.empty else row.default
     if not isinstance(default, (*_PLAIN, type(Signed.empty))):

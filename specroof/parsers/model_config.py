@@ -376,7 +376,7 @@ _SEEING_PROMPTS: Final = ("paligemma",)
 _STATED_SCALED: Final = ("llama3", "longrope", "su")
 
 
-def reached_positions(keys: Reader, *, is_scaled: bool = False) -> int | None:
+def reached_positions(keys: Reader, *, is_scaled: bool) -> int | None:
     """Return the tokens that a checkpoint's positions reach; None where it does not say.
 
     Rotary positions that are scaled reach their factor times as many, or what is stated where that

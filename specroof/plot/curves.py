@@ -264,7 +264,7 @@ def plot_best_draft_len_map(curve: "SpeedupCurve") -> Figure:
 
 
 def speedup_figures(
-    curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measured] = ()
+    curves: "Sequence[SpeedupCurve]", *, measured: Sequence[Measured]
 ) -> dict[str, Figure]:
     """Return the charts that a grid can show, by the endings of their files; the first has none."""
     figures = {"": plot_speedup_by_draft_len(curves, measured=measured)}

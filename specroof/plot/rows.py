@@ -36,7 +36,7 @@ _BARS: Final[dict[str, Any]] = {"marker": "", "lw": 7, "solid_capstyle": "butt"}
 
 
 def plot_rows(
-    rows: Sequence[Row], chart: Lines, title: str, measured: Sequence[Measured] = ()
+    rows: Sequence[Row], chart: Lines, title: str, measured: Sequence[Measured]
 ) -> Figure:
     """Draw rows as their chart says.
 

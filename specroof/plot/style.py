@@ -155,11 +155,11 @@ def wrapped(text: str, *, width: int = 46) -> str:
     return textwrap.fill(", ".join(parts), width, max_lines=4, placeholder=" …")
 
 
-def _shortened(part: str, longest: int = 36) -> str:
+def _shortened(part: str) -> str:
     """Return one key=value of a SPEC, the first and the last of its many numbers."""
-    if len(part) <= longest or "=" not in part:
+    if len(part) <= 36 or "=" not in part:
         return part
-    first, _, rest = part[: longest - 8].rpartition("/")
+    first, _, rest = part[:28].rpartition("/")
     last = part.rpartition("/")[2]
     return f"{first or rest}/…/{last[-12:]}"
 
@@ -291,7 +291,7 @@ def tick_at(axis: Axis, places: npt.ArrayLike, texts: Sequence[str]) -> None:
     axis.set_ticks([], minor=True)
 
 
-def load_ticks(axes: Axes, loads: Array, ticks: Sequence[float] = ()) -> None:
+def load_ticks(axes: Axes, loads: Array, ticks: Sequence[float]) -> None:
     """Write loads along a log2 axis, those that have room; a load of 0 stands before 1."""
     known = np.unique(loads)
     if known[0]:

@@ -497,7 +497,7 @@ def load_plan(
     prediction: Prediction,
     wanted: Wanted,
     *,
-    baseline: Sequence[Plain] | None = None,
+    baseline: Sequence[Plain] | None,
     by_default: Prediction | None = None,
 ) -> LoadPlan:
     """Return the decision for each load: one drafter, and one schedule of its draft lengths.

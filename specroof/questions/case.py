@@ -204,7 +204,7 @@ def _known_load(request: p.PlayedParameters, server: ServerSettings) -> Load:
 
 
 def known_requests(
-    name: str, given: Any, input_len: float | None = None, prefix_hit_rate: float | None = None
+    name: str, given: Any, input_len: float | None, prefix_hit_rate: float | None
 ) -> Requests:
     """Return requests that a file or a mapping of columns knows one by one.
 

@@ -83,7 +83,7 @@ class OwnValidation:
 
 
 def own_validation(
-    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None = None
+    points: Sequence[Measurement], served: Deployment, drafter: Drafter | None
 ) -> OwnValidation:
     """Return predictions beside results, and speedups where a load was measured both ways.
 
