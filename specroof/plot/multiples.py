@@ -108,7 +108,11 @@ def _pages(overviews: "Sequence[Overview]") -> Iterator[tuple[str, _Page]]:
 @house_style()
 def _lines_chart(page: _Page) -> Figure:
     """Draw the best speedup against the batch size, a line for each drafter."""
-    drafters = _drafters(page)
+    # The drafters that are drawn: of many, those that gain most.
+    groups = grouped(page.overviews, lambda overview: overview.drafter)
+    gains = {drafter: _highest(members) for drafter, members in groups.items()}
+    best = sorted(gains, key=lambda drafter: -gains[drafter])[:_MOST_LINES]
+    drafters = [drafter for drafter in gains if drafter in best]
     first = page.overviews[0]
     by_batch, middle = _is_by_batch(first), first.context_len.size // 2
     at = first.requests or f"context {short_number(first.context_len[middle])}"
@@ -172,14 +176,6 @@ def _label_x(panels: Mapping[tuple[str, str], Axes], text: str) -> None:
     middle = columns[(len(columns) - 1) // 2]
     own = [axes for axes in panels.values() if axes.get_position().x0 == middle]
     own[-1].set_xlabel(text)
-
-
-def _drafters(page: _Page) -> list[str]:
-    """Return the drafters that are drawn: of many, those that gain most."""
-    groups = grouped(page.overviews, lambda overview: overview.drafter)
-    gains = {drafter: _highest(members) for drafter, members in groups.items()}
-    best = sorted(gains, key=lambda drafter: -gains[drafter])[:_MOST_LINES]
-    return [drafter for drafter in gains if drafter in best]
 
 
 @house_style()

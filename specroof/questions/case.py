@@ -13,7 +13,6 @@ import numpy as np
 from specroof.arrays import array_within, number_within, whole_within
 from specroof.catalog.files import read_text
 from specroof.errors import MeasurementError, expect, refuse, reject
-from specroof.hardware.engine import ServerSettings
 from specroof.outcomes.case import Case, served_case
 from specroof.questions import parameters as p
 from specroof.questions.objects import (
@@ -103,7 +102,17 @@ def played_load(request: p.PlayedParameters, load: Load, server: ServerLike | No
         reject(f"{given[0]} and {given[1]} are both given", "one of them")
     whole_within("seed", request.seed, "seed")
     if request.trace is not None or request.lengths is not None:
-        return _known_load(request, server_of(server))
+        # The load of requests that a trace or a file of lengths knows one by one.
+        timed = request.trace is not None
+        name, file = ("trace", request.trace) if timed else ("lengths", request.lengths)
+        own = (*_DRAWN, *(("input_len", "prefix_hit_rate") if timed else ()))
+        for other in ("context_len", *own):
+            if getattr(request, other, None) is not None:
+                refuse(other, getattr(request, other), f"without {name}, which says it")
+        prompt, cached_share = (getattr(request, one) for one in ("input_len", "prefix_hit_rate"))
+        if cached_share is None and server_of(server).prefix_cache is False:
+            cached_share = 0.0
+        return known_load(known_requests(name, file, prompt, cached_share))
     if load.workload is None:
         name = next(n for n in ("rate", *_DRAWN) if getattr(request, n) is not None)
         refuse(name, getattr(request, name), "with the lengths of a request")
@@ -187,20 +196,6 @@ def length_shares(given: str | Sequence[float] | None) -> tuple[float, float]:
     if not 0 <= low <= high <= 2:
         refuse("length_range", given, allowed)
     return low, high
-
-
-def _known_load(request: p.PlayedParameters, server: ServerSettings) -> Load:
-    """Return the load of requests that a trace or a file of lengths knows one by one."""
-    timed = request.trace is not None
-    name, given = ("trace", request.trace) if timed else ("lengths", request.lengths)
-    own = (*_DRAWN, *(("input_len", "prefix_hit_rate") if timed else ()))
-    for other in ("context_len", *own):
-        if getattr(request, other, None) is not None:
-            refuse(other, getattr(request, other), f"without {name}, which says it")
-    prompt, cached_share = (getattr(request, one) for one in ("input_len", "prefix_hit_rate"))
-    if cached_share is None and server.prefix_cache is False:
-        cached_share = 0.0
-    return known_load(known_requests(name, given, prompt, cached_share))
 
 
 def known_requests(

@@ -304,9 +304,22 @@ class FrontierAnswer(Charted):
                 why = ACCEPTANCE_UNKNOWN if one.reason == "acceptance" else none
                 table = rows_table(one.points, _SHOWN) or why
                 parts.append(f"{in_line(f'{place}{one.name}')} (tokens/s)\n{table}")
+        ttft_s, tpot_s = (math.inf if s is None else s for s in (self.ttft_s, self.tpot_s))
+        lines = []
+        for chip in self.chips:
+            found = [(one.name, largest) for one in chip.series for largest in one.largest_rates]
+            for devices, own in grouped(found, lambda pair: pair[1].devices).items():
+                pairs = {
+                    "without drafts" if name == PLAIN else f"with {name}": (one.rate, one.draft_len)
+                    for name, one in own
+                }
+                where = f", on {devices} device{'s' * (devices > 1)}"
+                if len(self.chips) > 1:
+                    where += f" of {chip.hardware}"
+                lines.append(largest_rates_line(pairs, (ttft_s, tpot_s), where))
         return self.as_page(
             *parts,
-            _largest_rates(self),
+            "\n".join(lines),
             found=[_cheapest(self)],
             more=[compared_on({chip.hardware: (chip.engine, chip.reach) for chip in self.chips})],
         )
@@ -774,24 +787,6 @@ def _output(point: FrontierPoint) -> str:
     price = point.usd_per_million_tokens
     cost = "" if price is None else f", ${format_price(price)} per million tokens"
     return f"{point.tokens_per_s_per_device:.0f} tokens/s per device{cost}"
-
-
-def _largest_rates(answer: FrontierAnswer) -> str:
-    """Return the largest rates that meet the targets at p99, in a line for each size of server."""
-    targets = [math.inf if s is None else s for s in (answer.ttft_s, answer.tpot_s)]
-    lines = []
-    for chip in answer.chips:
-        found = [(one.name, largest) for one in chip.series for largest in one.largest_rates]
-        for devices, own in grouped(found, lambda pair: pair[1].devices).items():
-            pairs = {
-                "without drafts" if name == PLAIN else f"with {name}": (one.rate, one.draft_len)
-                for name, one in own
-            }
-            where = f", on {devices} device{'s' * (devices > 1)}"
-            if len(answer.chips) > 1:
-                where += f" of {chip.hardware}"
-            lines.append(largest_rates_line(pairs, (targets[0], targets[1]), where))
-    return "\n".join(lines)
 
 
 COMMAND: Final = Command(

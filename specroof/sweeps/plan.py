@@ -85,13 +85,8 @@ def plan_of(study: Study) -> Plan:
     partitions = [
         Partition(number, *pair, points) for number, pair in enumerate(study.pairs, start=1)
     ]
-    return Plan(study, tuple(partitions), _described(study))
-
-
-def _described(study: Study) -> dict[str, Any]:
-    """Return what numbers depend on: names for people, sums of what stands behind them."""
     depths = np.arange(max(_TOLD_DEPTHS, study.longest + 1))
-    return {
+    described = {
         "specroof": version("specroof"),
         "targets": [
             {
@@ -128,6 +123,7 @@ def _described(study: Study) -> dict[str, Any]:
         "max_draft_len": study.longest,
         "capacity": study.capacity,
     }
+    return Plan(study, tuple(partitions), described)
 
 
 def _known(load: Any) -> list[Any]:

@@ -122,11 +122,6 @@ def parse_step3p5(config: ModelConfig) -> Architecture:
         gate = ("g_proj", attention.hidden_size, attention.n_heads)
         return block.extended(*weights.matrices("self_attn.", HEADS, gate))
 
-    return config.decoder(LayerPart(_step_attentions(config), mixer), config.feed_forwards())
-
-
-def _step_attentions(config: ModelConfig) -> list[AttentionShape]:
-    """Return each layer's attention; ``per_layer_config`` of a file saved again goes first."""
     keys = config.keys
     heads = (
         keys.positive_int("num_attention_heads"),
@@ -147,10 +142,16 @@ def _step_attentions(config: ModelConfig) -> list[AttentionShape]:
     else:
         other = _step_sliding(keys, full) if any(sliding) else full
         shapes = [other if slides else full for slides in sliding]
-    return [
-        replace(shape, window=window if slides else None)
-        for shape, slides in zip(shapes, sliding, strict=True)
-    ]
+    return config.decoder(
+        LayerPart(
+            [
+                replace(shape, window=window if slides else None)
+                for shape, slides in zip(shapes, sliding, strict=True)
+            ],
+            mixer,
+        ),
+        config.feed_forwards(),
+    )
 
 
 def _step_sliding(keys: Reader, full: AttentionShape) -> AttentionShape:
