@@ -125,21 +125,14 @@ class FormatMix:
     router: WeightFormat | None = FP32
 
 
-def _mixes() -> dict[str, FormatMix]:
-    """Return the mixes of llama.cpp, by the names of their files."""
-    eight = {"": {}, **_TABLES["with_8_experts"]}
-    return {
-        name: FormatMix(**row | {"with_8_experts": eight[row.get("with_8_experts", "")]})
-        for name, row in _TABLES["mixes"].items()
-    }
-
-
 _8_EXPERTS: Final = 8
-#: Mixes by the names of their files. Those of up to four bits are made with an importance matrix,
-#: as the published ones are.
-MIXES: Final = _mixes() | {
-    name: FormatMix(name, name, vectors="bf16", router=None) for name in MLX_BLOCKS
-}
+_WITH_8_EXPERTS: Final = {"": {}, **_TABLES["with_8_experts"]}
+#: Mixes by the names of their files: llama.cpp's, then MLX's. Those of up to four bits are made
+#: with an importance matrix, as the published ones are.
+MIXES: Final = {
+    name: FormatMix(**row | {"with_8_experts": _WITH_8_EXPERTS[row.get("with_8_experts", "")]})
+    for name, row in _TABLES["mixes"].items()
+} | {name: FormatMix(name, name, vectors="bf16", router=None) for name in MLX_BLOCKS}
 
 # --- A model as such a file has it ----------------------------------------------------------------
 

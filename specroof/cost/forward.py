@@ -170,10 +170,6 @@ def _as_served(architecture: Architecture, options: Options) -> Architecture:
     return architecture.with_host_experts(options.n_cpu_moe) if options.n_cpu_moe else architecture
 
 
-def _reads_once(_core: Core) -> CacheReading:
-    return CacheReading()
-
-
 def forward_cost(
     architecture: Architecture,
     forward: ForwardPass,
@@ -181,7 +177,7 @@ def forward_cost(
     *,
     expert_locality: tuple[float, float] | None = None,
     by_sequence: bool = False,
-    reading: Callable[[Core], CacheReading] = _reads_once,
+    reading: Callable[[Core], CacheReading] = lambda _core: CacheReading(),
 ) -> list[OpCost]:
     """Return what one pass of a model costs, operation by operation.
 

@@ -72,10 +72,6 @@ def _is_date(value: object) -> bool:
         return False
 
 
-def _are_texts(values: list[Any]) -> bool:
-    return all(isinstance(text, str) and text.strip() for text in values)
-
-
 def _ascend(sizes: list[Any]) -> bool:
     are_whole = all(isinstance(size, int) and not isinstance(size, bool) for size in sizes)
     return bool(sizes) and are_whole and sizes == sorted({*sizes}) and sizes[0] >= 1
@@ -111,7 +107,11 @@ _WORDS: Final[dict[str, _Rule]] = {
     "served_figure": _one_of(SERVED_FIGURES),
     "concurrency_range": _one_of((*CONCURRENCY_RANGES, ANY_CONCURRENCY)),
     "kernel_work": _one_of(("dense", "experts")),
-    "words": _rule("a list of texts, none of them empty", _are_texts, list),
+    "words": _rule(
+        "a list of texts, none of them empty",
+        lambda texts: all(isinstance(text, str) and text.strip() for text in texts),
+        list,
+    ),
     "text": _rule("text, and not empty", lambda text: text.strip() != "", str),
     "date": _rule("a date such as 2026-11-01", _is_date, str, date),
     "overlap": _rule(

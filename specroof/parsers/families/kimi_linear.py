@@ -187,22 +187,20 @@ def parse_glm5_next(config: ModelConfig) -> Architecture:
         attention, indexer = kind
         if attention == _LINEAR:
             return mixed(delta(weights))
-        return mixed(_pooled_block(full if indexer == FULL_INDEX else shared, weights))
+        shape = full if indexer == FULL_INDEX else shared
+        block = shape.block(weights)
+        if shape.indexer is not None:
+            # Gates and positions make one index key of a pool.
+            head_dim = shape.indexer.head_dim
+            gate = replicated("indexer_gate", shape.hidden_size, head_dim, weights.plain)
+            block = block.extended(gate, n_params=shape.indexer.key_tokens * head_dim)
+        return mixed(block)
 
     kinds = keys.layer_kinds(n_layers, (*[_LINEAR] * 3, _INDEXED), _FULL)
     return config.decoder(
         LayerPart([*zip(kinds, indexer_kinds(keys, n_layers), strict=True)], mixer),
         config.feed_forwards().changed(lambda _, block, __: mixed(block)),
     )
-
-
-def _pooled_block(shape: LatentShape, weights: LayerWeights) -> Block:
-    """Return latent attention, with what makes one index key of a pool: gates and positions."""
-    block, indexer = shape.block(weights), shape.indexer
-    if indexer is None:
-        return block
-    gate = replicated("indexer_gate", shape.hidden_size, indexer.head_dim, weights.plain)
-    return block.extended(gate, n_params=indexer.key_tokens * indexer.head_dim)
 
 
 # --- Ling and Ring 2.5 and 3: latent attention in the last layer of each group --------------------

@@ -17,15 +17,20 @@ from specroof.architecture.base import HEADS, WEIGHT_FORMATS
 from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.model import Architecture, AttentionShape, Block
 from specroof.parsers.decoder import LayerPart, LayerWeights, ModelConfig
-from specroof.parsers.formats import ModuleNames, Quantization, Rule
+from specroof.parsers.formats import ModuleNames, Rule
 from specroof.parsers.model_config import quantization_section
 from specroof.reading.json_text import Reader
 
 
 def parse_mimo_v2(config: ModelConfig) -> Architecture:
     """Return a MiMo-V2; its checkpoints hold draft layers that not every config mentions."""
-    config = replace(config, quantization=_mimo_quantization(config))
     keys, n_layers = config.keys, config.n_layers
+    # SGLang `configs/model_config.py`: by ``store_dtype`` experts may be MXFP4 beside FP8 matrices.
+    section = quantization_section(keys, config.root)
+    if section is not None and section.values.get("store_dtype") == "mxfp4":
+        experts = Rule(WEIGHT_FORMATS["mxfp4"], targets=ModuleNames(["mlp.experts"]))
+        rules = (experts, *config.quantization.rules)
+        config = replace(config, quantization=replace(config.quantization, rules=rules))
     listed = keys.flagged_layers("hybrid_layer_pattern", n_layers)
     # configuration_mimo_v2_flash.py: the first layer and every sixth attend fully.
     usual = [index != 0 and (index + 1) % 6 != 0 for index in range(n_layers)]
@@ -85,20 +90,6 @@ def _mimo_window(keys: Reader) -> int:
     if keys.has("sliding_window_size"):
         return keys.positive_int("sliding_window_size") + 1
     return keys.positive_int("sliding_window")
-
-
-def _mimo_quantization(config: ModelConfig) -> Quantization:
-    """Return the formats of the checkpoint, whose experts may be MXFP4 beside FP8 matrices.
-
-    Source
-        SGLang `configs/model_config.py`: ``store_dtype`` of the quantisation config.
-    """
-    stated = config.quantization
-    section = quantization_section(config.keys, config.root)
-    if section is None or section.values.get("store_dtype") != "mxfp4":
-        return stated
-    experts = Rule(WEIGHT_FORMATS["mxfp4"], targets=ModuleNames(["mlp.experts"]))
-    return replace(stated, rules=(experts, *stated.rules))
 
 
 # --- Step 3.5 and 3.7: sliding layers with more query heads, a gate per head ----------------------
