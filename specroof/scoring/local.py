@@ -22,7 +22,6 @@ from specroof.evidence import (
 from specroof.evidence.measurement import chip_of
 from specroof.hardware.engine import EngineProfile
 from specroof.latency.model import model_latency
-from specroof.latency.setup import Deployment
 from specroof.scoring.left_out import served_of
 from specroof.scoring.scores import Scored, mean
 from specroof.speedup.curve import decoding_curve
@@ -95,7 +94,14 @@ def _compared(group: Sequence[Measurement], engine: EngineProfile) -> Iterator[S
     served = served_of(first, engine)
     if first.drafts:
         for point in group:
-            yield Scored(point, "speedup", _speedup(served, point), point.measured_speedup or 1.0)
+            drafts, drafter = int(point.draft_len or 0), drafter_of(point)
+            context = request_lengths(point)[2] if point.input_len else _CONTEXT
+            acceptance = acceptance_of(point, drafter)
+            curve = decoding_curve(
+                served, drafter, acceptance, 1, context_len=context, max_draft_len=drafts
+            )
+            speedup = float(curve.speedup[0, 0, drafts])
+            yield Scored(point, "speedup", speedup, point.measured_speedup or 1.0)
         return
     batch, tokens = (
         np.array([float(getattr(point, name) or 1) for point in group])
@@ -115,14 +121,6 @@ def _compared(group: Sequence[Measurement], engine: EngineProfile) -> Iterator[S
     for point, predicted, took in zip(group, seconds.tolist(), measured_s.tolist(), strict=True):
         kind = "depth" if first.source == _DEPTHS else "pass" if point.method == STEP else "step"
         yield Scored(point, kind, predicted, took)
-
-
-def _speedup(served: Deployment, point: Measurement) -> float:
-    drafts, drafter = int(point.draft_len or 0), drafter_of(point)
-    context = request_lengths(point)[2] if point.input_len else _CONTEXT
-    tokens = acceptance_of(point, drafter)
-    curve = decoding_curve(served, drafter, tokens, 1, context_len=context, max_draft_len=drafts)
-    return float(curve.speedup[0, 0, drafts])
 
 
 @dataclass(frozen=True, slots=True)

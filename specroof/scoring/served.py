@@ -585,7 +585,9 @@ def played_figures(
         drawn = (first.shortest, 1.0)
         requests = closed_loop(Workload(prompt, answer), count, length_range=drawn)
         rules = replace(rules, receive_interval=_receive_interval(load))
-        ahead = overlap and _schedules_ahead(load)
+        # The host works beside passes: of vLLM from a release on.
+        release = version_parts(load.engine_version) or _SCHEDULES_AHEAD
+        ahead = overlap and (load.engine != "vllm" or release >= _SCHEDULES_AHEAD)
         seen = play(prices, requests, rules, runs, overlap=ahead)
         statistic = "p50" if load.reading == "median" else "mean"
         times = {name: values[statistic] for name, values in seen.summary().items()}
@@ -599,12 +601,6 @@ def launches_prompts(load: Measurement) -> bool:
         return False
     release = version_parts(load.engine_version)
     return release < _GRAPHS_OF_PROMPTS if release else load.date < _GRAPHS_OF_PROMPTS_DATE
-
-
-def _schedules_ahead(load: Measurement) -> bool:
-    """Return whether the host works beside passes: of vLLM from a release on."""
-    release = version_parts(load.engine_version) or _SCHEDULES_AHEAD
-    return load.engine != "vllm" or release >= _SCHEDULES_AHEAD
 
 
 def _receive_interval(load: Measurement) -> int:

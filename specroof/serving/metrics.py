@@ -186,7 +186,7 @@ def counted(
         ranks=max(1, len(ranks)),
         counts=counts,
         accepted_at=positions,
-        gauges=_means([_gauges(view, server) for view in views]),
+        gauges=_gauges(views, server),
         settings=settings,
         info=next((one.labels for one in last.get(server.info, ())), {}),
         changed=tuple(key for key in settings if before.get(key, settings[key]) != settings[key]),
@@ -257,10 +257,14 @@ def _shown(samples: _Samples, names: Mapping[str, str]) -> dict[str, list[Sample
     }
 
 
-def _gauges(samples: _Samples, server: Metrics) -> dict[str, float]:
-    """Return what gauges show, summed over ranks."""
-    found = _shown(samples, server.gauges)
-    return {key: sum(one.value for one in shown) for key, shown in found.items() if shown}
+def _gauges(views: Sequence[_Samples], server: Metrics) -> dict[str, float]:
+    """Return what gauges show, summed over ranks; the means of several pages."""
+    sums: dict[str, list[float]] = {}
+    for view in views:
+        for key, shown in _shown(view, server.gauges).items():
+            if shown:
+                sums.setdefault(key, []).append(sum(one.value for one in shown))
+    return {key: sum(values) / len(values) for key, values in sums.items()}
 
 
 def _settings(samples: _Samples, server: Metrics) -> dict[str, float]:
@@ -300,9 +304,3 @@ def _increases(
         elif (position := dict(labels).get(_POSITION, "")).isdecimal():
             positions[int(position)] = positions.get(int(position), 0.0) + more
     return counts, tuple(positions[place] for place in sorted(positions)), restarted
-
-
-def _means(pages: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    keys = dict.fromkeys(key for page in pages for key in page)
-    shown = {key: [page[key] for page in pages if key in page] for key in keys}
-    return {key: sum(values) / len(values) for key, values in shown.items()}
