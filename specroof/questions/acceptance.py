@@ -228,15 +228,14 @@ def show_profiles(request: ProfilesRequest) -> Profiles:
 def fit_profiles(request: FitRequest) -> FittedProfiles:
     """Fit laws with few numbers to measured acceptance, and show their residuals."""
     profiles = request.profiles()
-    fits = [(profile, fit) for profile in profiles for fit in _fits(profile, request.law)]
+    fits = []
+    for profile in profiles:
+        # A law with more numbers than were measured says nothing.
+        n_measured = len(profile.survival) or len(profile.lengths)
+        fitting = [name for name, one in FITTED_LAWS.items() if len(one.bounds) <= n_measured]
+        laws = fitting if request.law == "all" else [request.law]
+        fits += [(profile, fit_acceptance(_survival(profile), law)) for law in laws]
     return FittedProfiles(tuple(profiles), fits=tuple(fits))
-
-
-def _fits(profile: AcceptanceProfile, law: str) -> list[AcceptanceFit]:
-    """Return the fits that were asked for; of all laws those with few enough numbers."""
-    fitting = [name for name, one in FITTED_LAWS.items() if len(one.bounds) <= profile.n_measured]
-    laws = fitting if law == "all" else [law]
-    return [fit_acceptance(_survival(profile), name) for name in laws]
 
 
 def profile_row(profile: AcceptanceProfile) -> ProfileRow:

@@ -184,7 +184,11 @@ class BenchmarkRequest(Recorded):
             drafter = drafter_of(self.drafter)
             refuse_other_kinds(points, drafter.kind)
         notes += other_chip_notes(points, hardware)
-        notes += idle_notes(points, {"drafter": self.drafter, "draft length": self.draft_len})
+        if not any(point.drafts for point in points):
+            for name, value in {"drafter": self.drafter, "draft length": self.draft_len}.items():
+                if value is not None:
+                    told = shown(value.name if isinstance(value, Drafter) else value)
+                    notes.append(f"{name} {told} changes nothing: no result has drafts")
         placement = Placement(self.tensor_parallel, self.expert_parallel)
         server = server_told(points, server_of(self.server))
         setup = engine_setup(hardware, engine, placement, options)
@@ -290,18 +294,6 @@ def other_chip_notes(points: Sequence[Measurement], hardware: HardwareProfile) -
         if gpus
         # A driver may give several chips one name: MI50/MI60.
         and not any(name <= words(gpu) <= known for gpu in re.split(", |/", gpus) for name in names)
-    ]
-
-
-def idle_notes(points: Sequence[Measurement], given: Mapping[str, object]) -> list[str]:
-    """Return a note for each statement about drafts that is given for results without any."""
-    if any(point.drafts for point in points):
-        return []
-    return [
-        f"{name} {shown(value.name if isinstance(value, Drafter) else value)} changes nothing: no "
-        f"result has drafts"
-        for name, value in given.items()
-        if value is not None
     ]
 
 

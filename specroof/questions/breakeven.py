@@ -14,7 +14,7 @@ from specroof.errors import expect_word, refuse, reject
 from specroof.latency.model import position_notes
 from specroof.outcomes.case import Case
 from specroof.outcomes.choose import decided
-from specroof.outcomes.outcomes import Outcomes, outcomes, steady_note
+from specroof.outcomes.outcomes import outcomes, steady_note
 from specroof.outcomes.rows import LOAD_KEYS, OfLoad, known_bands, load_columns
 from specroof.outcomes.solve import AXES, Solution, Wish, solve
 from specroof.policies.decision import LoadDecision
@@ -302,26 +302,22 @@ def _at_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answ
         columns = load_columns(here.load, np.array(here.load.batch_size))
         known: dict[str, Any] = {name: values[0].item() for name, values in columns.items()}
         if drafter.acceptance is not None and found.answer != "no room":
-            known |= _as_it_is(now, wish.draft_len)
+            decision = decided(now)
+            gains, drafts = (each[0, 0] for each in drafting_gain(now.curve, wish.draft_len))
+            ends = [float(end[0, 0, drafts]) for end in now.speedup_ends or ()]
+            tried = wish.draft_len or decision.tried.item()
+            plain_rate, rate = now.stable_rates(tried) or (None, None)
+            known |= {
+                "speedup": float(gains) if np.isfinite(gains) else np.nan,
+                "decision": decision.decision.item(),
+                "bands": known_bands({"speedup": ends} if ends else {}),
+                "plain_largest_stable_rate": plain_rate,
+                "largest_stable_rate": rate,
+            }
         rows.append(_row(drafter, parameter, wish, found, **known, context_len=float(context)))
         notes = [*now.raised_notes] or notes  # of the largest load that raises a limit
         warnings += now.rate_warnings
     return rows, notes, warnings
-
-
-def _as_it_is(now: Outcomes, draft_len: int | None) -> dict[str, Any]:
-    """Return what the drafter gains as it is, by the names of `BreakevenRow`."""
-    found = decided(now)
-    gains, drafts = (each[0, 0] for each in drafting_gain(now.curve, draft_len))
-    ends = [float(end[0, 0, drafts]) for end in now.speedup_ends or ()]
-    plain_rate, rate = now.stable_rates(draft_len or found.tried.item()) or (None, None)
-    return {
-        "speedup": float(gains) if np.isfinite(gains) else np.nan,
-        "decision": found.decision.item(),
-        "bands": known_bands({"speedup": ends} if ends else {}),
-        "plain_largest_stable_rate": plain_rate,
-        "largest_stable_rate": rate,
-    }
 
 
 def _over_loads(case: Case, drafter: Drafter, parameter: str, wish: Wish) -> _Answers:

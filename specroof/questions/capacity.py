@@ -219,7 +219,15 @@ def capacity(request: CapacityRequest) -> Capacity:
     rows = [_row(served_room(deployment, context_len=context))]
     rows += [_drafting_row(deployment, drafter, request) for drafter in drafters]
     notes = [note for row in rows for note in row.served.notes]
-    warnings = [*left_out, *map(_warning, [row for row in rows if row.largest_batch == 0])]
+    warnings = [*left_out]
+    for row in rows:
+        if row.largest_batch == 0:
+            with_it = "" if row.drafter is None else f" with {row.drafter}"
+            short = format_binary_bytes(row.short_bytes)
+            warnings.append(
+                f"not one request fits{with_it}: at least {short} more would be needed on each "
+                f"device"
+            )
     if split is not None:
         split = replace(split, link_bytes_per_s=math.inf)  # any link, which no file need state
         rows = [replace(row, worker="decode", workers=split.decode_workers) for row in rows]
@@ -314,13 +322,6 @@ def measured_drafts(drafter: Drafter, model: Architecture, asked: int | None) ->
     measured = getattr(drafter.acceptance, "measured_depth", None)
     most = min(drafter.max_draft_len or DEFAULT_MAX_DRAFT_LEN, DEFAULT_MAX_DRAFT_LEN)
     return measured or most
-
-
-def _warning(row: CapacityRow) -> str:
-    """Return by how much a batch of one does not fit."""
-    with_it = "" if row.drafter is None else f" with {row.drafter}"
-    short = format_binary_bytes(row.short_bytes)
-    return f"not one request fits{with_it}: at least {short} more would be needed on each device"
 
 
 # --- The room of a server, line by line ----------------------------------------------------------

@@ -356,7 +356,12 @@ def advice(case: ServedCase, prediction: Prediction | None, change: Change | Non
     if case.drafter is None:
         yield f"{state}; name the drafter (--drafter) to see what another draft length would gain"
     elif change is not None:
-        yield "; ".join([state, gain_words(change), *_schedule_words(change)])
+        larger = [
+            f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
+            for first, _, drafts in change.schedule
+            if first > change.running
+        ]
+        yield "; ".join([state, gain_words(change), *larger])
         if case.drafted_frac < NEARLY_ALL:
             yield f"gains are those of rounds that draft, {case.drafted_frac:.0%} of those counted"
         longer = change.longer
@@ -407,13 +412,6 @@ def _speedup_words(gain: Gain) -> str:
 
 def _drafts_words(drafts: int) -> str:
     return f"K={drafts}" if drafts else "no draft"
-
-
-def _schedule_words(change: Change) -> Iterator[str]:
-    """Yield the lengths of the schedule at larger loads."""
-    for first, _, drafts in change.schedule:
-        if first > change.running:
-            yield f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
 
 
 _SINCE: Final = (
@@ -578,12 +576,14 @@ class Diagnosis(ServedAnswer):
         if flags is not None:
             files = (f"{name}:\n{text.rstrip()}" for name, text in flags.files.items())
             flag_lines = "\n".join([f"flags of {flags.release}:", flags.text, *files])
+        compared = []
+        for row in self.rows:
+            spelt = {"s": format_seconds, "": "{:.2f}".format}.get(row.unit, "{:.0f}".format)
+            figures = (figure(value, spelt) for value in (row.measured, row.predicted))
+            compared.append([row.quantity, *figures, figure(row.off, q.signed_share)])
         return self.as_page(
             format_table(["counted", "", "how"], [*_counts(self)], left=[0, 2]),
-            format_table(
-                ["", "measured", "predicted", "vs predicted"],
-                map(_compared_cells, self.rows),
-            ),
+            format_table(["", "measured", "predicted", "vs predicted"], compared),
             flag_lines,
             found=[line for sentence in self.advice for line in textwrap.wrap(sentence, _WIDTH)],
         )
@@ -893,12 +893,6 @@ def _counts(answer: Diagnosis) -> Iterator[list[str]]:
     if counts.survival:
         shares = " ".join(f"{share:.2f}" for share in counts.survival[:8])
         yield ["accepted by position", "", shares + " …" * (len(counts.survival) > 8)]
-
-
-def _compared_cells(row: Compared) -> list[str]:
-    spelt = {"s": format_seconds, "": "{:.2f}".format}.get(row.unit, "{:.0f}".format)
-    figures = (figure(value, spelt) for value in (row.measured, row.predicted))
-    return [row.quantity, *figures, figure(row.off, q.signed_share)]
 
 
 COMMAND: Final = Command(

@@ -142,7 +142,49 @@ class Chips(Noted):
         """Return the chips as a table; the figures of one and their sources line by line."""
         if len(self.profiles) > 1:
             return rows_table(self.rows, _LISTED, memory_bytes="memory")
-        return hardware_text(*self.profiles.values())
+        (profile,) = self.profiles.values()
+        peak, link, sources = profile.peak, profile.interconnect, {**profile.sources}
+        share = profile.server_memory_bytes / peak.memory_bytes
+        seen = f": no log is known, {share:.0%} of the memory"
+        if profile.usable_memory_bytes is not None:
+            seen = ", as servers see it"
+        capability = profile.compute_capability
+        words = [profile.architecture, profile.vendor]
+        words.append(None if capability is None else f"compute capability {capability:g}")
+        named = (
+            ", ".join(filter(None, words)) if profile.architecture else "not named: an unknown chip"
+        )
+        lines = {
+            **{
+                f"peak {dtype}": format_si(value, "FLOP/s")
+                for dtype, value in peak.flops_per_s.items()
+            },
+            "architecture": named,
+            "memory": format_binary_bytes(peak.memory_bytes),
+            "usable memory": format_binary_bytes(profile.server_memory_bytes) + seen,
+            "bandwidth": format_si(peak.memory_bytes_per_s, "B/s"),
+            "aliases": ", ".join(profile.aliases) or "none",
+            "engines": ", ".join(_engines_of(profile)),
+        }
+        if profile.host is not None:
+            lines["host"] = profile.host.name
+        if peak.multiprocessors is not None:
+            lines["processors"] = f"{peak.multiprocessors} multiprocessors"
+        if link is not None:
+            rate = format_si(link.link_bytes_per_s, "B/s")
+            lines["link"] = f"{rate} each way, up to {link.max_devices} devices"
+            if link.scale_out_bytes_per_s is not None:
+                lines["link"] += f"; {format_si(link.scale_out_bytes_per_s, 'B/s')} to other nodes"
+        if profile.power is not None:
+            lines["power"] = f"{profile.power.board_watts:g} W a board"
+        if profile.price is not None:
+            price = profile.price
+            lines["price"] = f"${price.usd_per_hour:.2f} an hour ({price.date})"
+            sources["price"] = price.source
+        width = max(map(len, lines)) + 2
+        facts = [f"{name:{width}}{value}" for name, value in lines.items()]
+        origins = [f"source of {key}: {text}" for key, text in sources.items()]
+        return "\n".join([profile.name, *facts, *origins])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints; of one chip with all its file."""
@@ -250,52 +292,6 @@ def new_hardware(request: NewRequest) -> HardwareTemplate:
     # JSON's strings are YAML's.
     name = json.dumps(request.name, ensure_ascii=False)
     return HardwareTemplate(request.name, template.format(name=name))
-
-
-# --- Hardware profiles as text -------------------------------------------------------------------
-
-
-def hardware_text(profile: HardwareProfile) -> str:
-    """Return one profile's figures and their sources, line by line."""
-    peak, link, sources = profile.peak, profile.interconnect, {**profile.sources}
-    share = profile.server_memory_bytes / peak.memory_bytes
-    seen = f": no log is known, {share:.0%} of the memory"
-    if profile.usable_memory_bytes is not None:
-        seen = ", as servers see it"
-    capability = profile.compute_capability
-    words = [profile.architecture, profile.vendor]
-    words.append(None if capability is None else f"compute capability {capability:g}")
-    named = ", ".join(filter(None, words)) if profile.architecture else "not named: an unknown chip"
-    lines = {
-        **{
-            f"peak {dtype}": format_si(value, "FLOP/s") for dtype, value in peak.flops_per_s.items()
-        },
-        "architecture": named,
-        "memory": format_binary_bytes(peak.memory_bytes),
-        "usable memory": format_binary_bytes(profile.server_memory_bytes) + seen,
-        "bandwidth": format_si(peak.memory_bytes_per_s, "B/s"),
-        "aliases": ", ".join(profile.aliases) or "none",
-        "engines": ", ".join(_engines_of(profile)),
-    }
-    if profile.host is not None:
-        lines["host"] = profile.host.name
-    if peak.multiprocessors is not None:
-        lines["processors"] = f"{peak.multiprocessors} multiprocessors"
-    if link is not None:
-        rate = format_si(link.link_bytes_per_s, "B/s")
-        lines["link"] = f"{rate} each way, up to {link.max_devices} devices"
-        if link.scale_out_bytes_per_s is not None:
-            lines["link"] += f"; {format_si(link.scale_out_bytes_per_s, 'B/s')} to other nodes"
-    if profile.power is not None:
-        lines["power"] = f"{profile.power.board_watts:g} W a board"
-    if profile.price is not None:
-        price = profile.price
-        lines["price"] = f"${price.usd_per_hour:.2f} an hour ({price.date})"
-        sources["price"] = price.source
-    width = max(map(len, lines)) + 2
-    facts = [f"{name:{width}}{value}" for name, value in lines.items()]
-    origins = [f"source of {key}: {text}" for key, text in sources.items()]
-    return "\n".join([profile.name, *facts, *origins])
 
 
 def check_text(chips: Chips) -> str:

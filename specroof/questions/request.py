@@ -21,7 +21,7 @@ import numpy as np
 
 from specroof.architecture.model import Architecture
 from specroof.arrays import fields_of, whole_within
-from specroof.cost import Options, state_bytes
+from specroof.cost import state_bytes
 from specroof.drafters import SERVED_KINDS, Drafter
 from specroof.errors import OptionError, Urgent, not_modelled, refuse, reject
 from specroof.frameworks import (
@@ -396,21 +396,6 @@ def _about(request: Callable[..., object], rows: Mapping[str, p.Parameter]) -> s
 PLACED: Final = tuple(field.name for field in fields(Placement))
 
 
-def _idle_notes(model: Architecture, options: Options) -> Iterator[Urgent]:
-    """Yield for each option that is given what the model lacks for it to change anything."""
-    has_state = state_bytes(model) > 0
-    parts = {
-        "experts": ("experts", model.has_experts),
-        "state_dtype": ("recurrent state", has_state),
-        "recurrent_state": ("recurrent state", has_state),
-    }
-    for name in changed_options(options):
-        part, has_part = parts.get(name, ("", True))
-        if not has_part:
-            flag = name.replace("_", "-")
-            yield Urgent(f"{model.name} has no {part}: --{flag} changes nothing in its passes")
-
-
 def missing_code_notes(setup: Setup) -> Iterator[str]:
     """Yield that a server has no code for a chip, and which engines the chip has instead."""
     chip, server = setup.hardware, setup.engine.rules
@@ -461,8 +446,20 @@ class DeploymentRequest(p.SamplingParameters, p.DeploymentParameters):
     def architecture(self) -> Architecture:
         """The model that is asked about, read once."""
         model = model_of(self.model, self.family)
-        idle = tuple(_idle_notes(model, options_of(self.options)))
-        return replace(model, notes=model.notes + idle) if idle else model
+        has_state = state_bytes(model) > 0
+        parts = {
+            "experts": ("experts", model.has_experts),
+            "state_dtype": ("recurrent state", has_state),
+            "recurrent_state": ("recurrent state", has_state),
+        }
+        idle = []  # options for what the model lacks
+        for name in changed_options(options_of(self.options)):
+            part, has_part = parts.get(name, ("", True))
+            if not has_part:
+                flag = name.replace("_", "-")
+                told = f"{model.name} has no {part}: --{flag} changes nothing in its passes"
+                idle.append(Urgent(told))
+        return replace(model, notes=(*model.notes, *idle)) if idle else model
 
     def resolved(self) -> Deployment:
         """Return the model and the setup in which it runs, each built once.

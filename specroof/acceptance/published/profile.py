@@ -87,11 +87,6 @@ class AcceptanceProfile:
         return len(self.survival) or max(drafts for drafts, _ in self.lengths)
 
     @property
-    def n_measured(self) -> int:
-        """Numbers that were measured: a law with more of them says nothing."""
-        return len(self.survival) or len(self.lengths)
-
-    @property
     def tokens_per_round(self) -> float:
         """Measured tokens per round at `draft_len` drafts, bonus token included."""
         if self.survival:
