@@ -365,8 +365,8 @@ def outcomes(
     played = _joined(seen, load)
     in_step = False
     if served is not None and load.length_range[0] == load.length_range[1]:
-        steady = cast("EndToEnd", served.end_to_end).tokens_per_s[0, places, 0]
-        gain = played.figures[q.TOKENS_PER_S.name][:, 0] / steady
+        tokens_per_s = cast("EndToEnd", served.end_to_end).tokens_per_s[0, places, 0]
+        gain = played.figures[q.TOKENS_PER_S.name][:, 0] / tokens_per_s
         in_step = bool(np.any(gain[served.curve.batch_size[places] > 1] >= _STEP_GAIN))
     if served is None:
         running = np.nan_to_num(played.figures["mean_running"][:, 0])
