@@ -284,6 +284,17 @@ def test_a_pool_of_decode_workers_is_for_rounds() -> None:
     assert not before.prefix_cache
 
 
+def test_windows_of_a_decode_worker_hold_no_chunk() -> None:
+    # 12 layers of all tokens and 12 of windows of 128, 128 tokens more, a page and one ahead.
+    model, chip = load_model("openai/gpt-oss-20b"), chip_of(100)
+    setup = replace(engine_setup(chip, "sglang", None, None), decodes_only=True)
+    inside = in_server(model, setup, ServerSettings(running=20))
+    found = served_room(Deployment(model, inside), context_len=4096).room
+    layer = 8 * 64 * 2 * 2
+    left = float(found.cache_pool_bytes) - 20 * (128 + 128 + 1 + 1) * 12 * layer
+    assert found.limits["cache"] == left // (12 * layer) / 4097
+
+
 def test_llama_cpp_leaves_a_gibibyte_free() -> None:
     # Besides the logits of what four slots verify: 1 token of each, then 4.
     for drafter, positions in ((None, 1), ("ngram,accept=0.8", 4)):

@@ -384,7 +384,9 @@ def cell_of(
     rules: dict[str, PrefillRules] = {}
     if setup.engine != IDEAL_ENGINE:
         _expect_room(plain(None)[1], enough=enough)
-        rules = {kind: prefill_rules(deployment, kind or None) for kind in ("", *_KINDS)}
+        each = {kind: prefill_rules(deployment, kind or None) for kind in ("", *_KINDS)}
+        # Whom a server holds back is simulated alone.
+        rules = {kind: replace(rule, holds_back=False) for kind, rule in each.items()}
     # A chain of drafts is verified alike, whatever made it: one pass for all drafters.
     latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
     shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)

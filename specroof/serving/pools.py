@@ -457,9 +457,10 @@ def _cached(
     kept = np.minimum(held, behind)
     limits: dict[str, Array] = {}
     sized_by_requests = server.running is not None and not server.prefix_cache
-    if part and whole and sized_by_requests and server.chunk:
+    if part and whole and sized_by_requests and (server.chunk or need.decodes_only):
         chunk = server.chunk // need.ranks  # `handle_data_parallelism`
         in_flight = (2 if server.overlap else 1) * chunk + facts.page_tokens
+        in_flight = 0 if need.decodes_only else in_flight
         windows = part * (most * behind + in_flight)
         tokens = np.floor((pool_bytes - windows) / whole)
     elif not part and not whole:
