@@ -353,12 +353,21 @@ def test_compressed_entries() -> None:
     found = room(model, "vllm", placement=eight)
     stored = float(found.need.target.sequence_bytes(4096))
     assert found.room.cache_bytes + found.room.state_bytes == stored
-    # Of the whole cache, which does not divide, and a quarter of a drafter's layers' heads.
-    spec = room(model, "sglang", "mtp,accept=0.8", placement=eight, verify=4)
-    held = 4096 + 2 * 4
-    both = spec.need.target.sequence_bytes(held) + present(spec.need.draft).sequence_bytes(held)
-    assert spec.room.cache_bytes == both
-    assert spec.room.limits["cache"] == spec.room.cache_pool_bytes / both
+    # SGLang: of 43 layers 21 have an entry of 584 bytes and a key of 132 for four tokens, and 20 an
+    # entry for 128. A tenth of the tokens has one of 584 bytes in all layers, and 8 rows of four
+    # vectors of 512 and of 128 for a page of 256 in the 21; 128 rows of two of 512 in the 20 layers
+    # for 256 requests, one and a pad. With drafts there are 44 layers, and rings are twice as long.
+    for spec, verify, longer, grown, held in (
+        (None, 1, 1, 1.0, 4097), ("mtp,accept=0.8", 4, 2, 44 / 43, 4096 + 2 * 4),
+    ):  # fmt: skip
+        pools = room(model, "sglang", spec, placement=eight, verify=verify).room
+        whole = grown * (21 * (584 + 132) / 4 + 20 * 584 / 128)
+        part = grown * (43 * 584 + longer * 21 * 8 * 4 * (4 * 512 + 4 * 128) / 256)
+        left = float(pools.cache_pool_bytes) - 258 * longer * 20 * 128 * 2 * 512 * 4
+        tokens = left // (whole + 0.1 * part)
+        assert pools.limits["cache"] == pytest.approx(tokens / held, rel=1e-6)
+        behind = 128 + 128 * verify + 256 + held - 4096
+        assert pools.limits["windows"] == pytest.approx(tokens // 10 / behind, rel=1e-6)
 
 
 def test_the_cache_of_a_drafter() -> None:

@@ -978,6 +978,9 @@ class _PoolMemory:
     image_cache_mib: float
     eviction_tokens: int
     page_tokens: int
+    compressed_share: _Share
+    compressed_page: int
+    compressed_page_ratio: int
     fewest_running: int
     text_families: _Names
     captured_towers: _Names

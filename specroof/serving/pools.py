@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from specroof.architecture.base import LATENT_KERNELS
+from specroof.architecture.compressed import CompressedAttention
 from specroof.architecture.model import Architecture, VisionTower
 from specroof.arrays import Array
 from specroof.frameworks import PoolRelease
@@ -355,9 +356,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     Counts
         tokens of drafts that are allocated ahead; windows in a separate pool; padding slots.
     Ignores
-        pages of more than one token; DeepSeek-V4's pools, which have separate rules: each request
-        is counted with what it stores; that a pool of more than four whole model contexts allows
-        up to 4096 requests where no setting says how many run.
+        pages of more than one token but those of DeepSeek-V4; that a pool of more than four whole
+        model contexts allows up to 4096 requests where no setting says how many run.
     Source
         ``mem_cache/kv_cache_configurator.py``, ``_profile_available_bytes``,
         ``resolve_max_num_reqs``; ``model_executor/pool_configurator.py``;
@@ -394,7 +394,10 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
             server, facts, rest, own, copies, ranks=need.ranks, fixed_bytes=fixed
         )
     caches = np.asarray(rest - states)
-    if not need.target.by_token:
+    if "compressed" in need.model.kernels:
+        one, of_pools = _compressed(need, caches, most=most, held=held, verify=verify, ahead=ahead)
+        limits |= of_pools
+    elif not need.target.by_token:
         one = need.stored_bytes(held) - (need.target.state_bytes if recurrent else 0.0)
         limits["cache"] = caches / one
     else:
@@ -421,6 +424,53 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         limits=limits,
         short_bytes=np.maximum(least - rest, 0.0),
     )
+
+
+def _compressed(
+    need: MemoryRequest,
+    pool_bytes: Array,
+    *,
+    most: float,
+    held: Array,
+    verify: Array,
+    ahead: Array,
+) -> tuple[Array, dict[str, Array]]:
+    """Return the bytes of a request's tokens in DeepSeek-V4's pools, and the requests they allow.
+
+    Windows have a tenth of the tokens of the compressed entries, and for each page of them the
+    rings of layers that merge four tokens; rings of those that merge 128 are of each request that
+    may run. All of it grows by a layer where a server drafts, and rings are twice as long.
+
+    Source
+        ``model_executor/pool_configurator.py``, ``DSV4PoolConfigurator``;
+        ``mem_cache/deepseek_v4_memory_pool.py``, ``get_compress_state_ring_size``.
+    """
+    target, facts, drafts = need.target, need.facts.memory, need.kind is not None
+    window, rings = 0, {False: 0.0, True: 0.0}  # of each request, or of pages
+    for count, core in need.model.counted_cores:
+        if isinstance(core, CompressedAttention):
+            window = max(window, core.window)
+            of_request = core.ratio > facts.compressed_page_ratio
+            for ring in core.compressors:
+                rings[of_request] += count * ring.rows * ring.row_dim * dtype_bytes("fp32")
+    longer = 2 if drafts else 1
+    none, some = target.sequence_bytes(np.array([0.0, window])).tolist()
+    layers = need.model.n_layers
+    grown = (layers + 1) / layers if drafts else 1.0
+    whole = grown * target.token_bytes
+    row = (some - none) / window - target.token_bytes
+    part = grown * (row + longer * rings[False] / facts.compressed_page)
+    fixed = longer * rings[True]
+    share = facts.compressed_share
+    left = np.maximum(pool_bytes - fixed * (most + 2), 0.0)
+    tokens = np.floor(left / (whole + share * part))
+    behind = window + facts.eviction_tokens * verify + facts.compressed_page + ahead
+    kept = np.minimum(held, behind)
+    limits = {
+        "cache": np.minimum(tokens / held, np.floor(tokens / 2)),
+        "windows": np.floor(share * tokens) / kept,
+    }
+    return np.asarray(whole * held + part * kept + fixed), limits
 
 
 def _cached(
