@@ -466,6 +466,22 @@ def test_requests_wait_until_several_slots_are_free_where_blocks_are_drafted() -
     assert [prefill_rules(flash, kind).holds_back for kind in ("dflash", "eagle3")] == [True, False]
 
 
+def test_rounds_are_decoded_between_two_passes_of_prompts() -> None:
+    # Rounds and passes of a second. The first has its token at 1 s; three rounds come before the
+    # second's first chunk, which waited from 1.5 s on, and three before its second one.
+    rules = PrefillRules(100, shares_passes=False, drafts_beside=False, rounds_between=3)
+    two = play(flat_prices(), trace([0, 1.5], [10, 150], [9, 1]), rules, 2)
+    assert two.started_s.tolist() == [0, 4]
+    assert [*two.first_s, two.end_s[0]] == [1, 9, 11]
+    # Nobody decodes: prompts follow one another.
+    alone = play(flat_prices(), trace([0, 0], [150, 10], [1, 1]), rules, 2)
+    assert alone.first_s.tolist() == [2, 2]
+    words = (("Qwen/Qwen3-VL-32B-Instruct", "h100", 22), ("Qwen/Qwen3-VL-32B-Instruct", "b200", 0))
+    for name, chip, rounds in (*words, ("Qwen/Qwen3-32B", "h100", 0)):
+        served = deployment(name, chip, "sglang", 1)
+        assert prefill_rules(served).rounds_between == rounds
+
+
 def test_a_pass_of_all_groups_takes_what_that_of_one_takes() -> None:
     # Each group has a chunk, which it attends to alone; experts see all of them.
     placement = Placement(8, 8, attention_data_parallel=8)

@@ -547,6 +547,19 @@ class Fp8Cache:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpacedPrompts:
+    """Rounds that are decoded between two passes of prompts, for these families of models.
+
+    On chips of these compute capabilities, by their first number, with so much memory.
+    """
+
+    families: _Names
+    capabilities: tuple[int, ...]
+    least_gib: float
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadContext:
     """What a server does with a context that is spread over devices.
 
@@ -733,6 +746,8 @@ class Release:
     reserves_shares
         Whether a share of what is still to come is reserved that falls with each round, even of
         answers whose length is known.
+    spaced_prompts
+        Where rounds are decoded between two passes of prompts; None where prompts come first.
     held_kinds
         Drafters beside which new requests wait until several of those that may run have ended.
     groups_beside
@@ -816,6 +831,7 @@ class Release:
     reserves: bool | None = None
     reserved_tokens: int = 0
     reserves_shares: bool = False
+    spaced_prompts: SpacedPrompts | None = None
     held_kinds: _Kinds = ()
     groups_beside: bool = False
     divides_chunks: bool = False

@@ -385,8 +385,10 @@ def cell_of(
     if setup.engine != IDEAL_ENGINE:
         _expect_room(plain(None)[1], enough=enough)
         each = {kind: prefill_rules(deployment, kind or None) for kind in ("", *_KINDS)}
-        # Whom a server holds back is simulated alone.
-        rules = {kind: replace(rule, holds_back=False) for kind, rule in each.items()}
+        # Whom a server holds back, and for how long, is simulated alone.
+        rules = {
+            kind: replace(rule, holds_back=False, rounds_between=0) for kind, rule in each.items()
+        }
     # A chain of drafts is verified alike, whatever made it: one pass for all drafters.
     latency = model_latency(model, setup, ForwardPass(batches, drafts + 1.0, contexts))
     shape = np.broadcast_shapes(contexts.shape, batches.shape, drafts.shape)

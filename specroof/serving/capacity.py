@@ -38,7 +38,14 @@ from specroof.serving.room import (
     target_footprint,
 )
 from specroof.speedup.result import SpeedupCurve
-from specroof.units import BOUNDS, MEBIBYTE, format_binary_bytes, format_drafts, plain_number
+from specroof.units import (
+    BOUNDS,
+    GIBIBYTE,
+    MEBIBYTE,
+    format_binary_bytes,
+    format_drafts,
+    plain_number,
+)
 
 if TYPE_CHECKING:
     from specroof.serving.workload import Workload
@@ -286,6 +293,8 @@ class PrefillRules:
         Groups of devices, each with a chunk of its own prompts in a pass.
     holds_back
         Whether requests wait, once as many run as may, until several have ended: see `free_slots`.
+    rounds_between
+        Rounds that are decoded, if any request does, between two passes of prompts.
     """
 
     chunk: float
@@ -294,6 +303,7 @@ class PrefillRules:
     receive_interval: int = 1
     groups: int = 1
     holds_back: bool = False
+    rounds_between: int = 0
 
     def free_slots(self, capacity: float) -> float:
         """Return the slots that must be free before another request begins beside others.
@@ -564,7 +574,17 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
         drafts_beside=facts.drafts_beside,
         groups=groups,
         holds_back=kind in facts.held_kinds,
+        rounds_between=_rounds_between(deployment),
     )
+
+
+def _rounds_between(deployment: Deployment) -> int:
+    """Return the rounds between two passes of prompts, as `PrefillRules` has them."""
+    spaced, chip = deployment.setup.release.spaced_prompts, deployment.setup.hardware
+    if spaced is None or deployment.model.family.removesuffix("_text") not in spaced.families:
+        return 0
+    large = chip.server_memory_bytes >= spaced.least_gib * GIBIBYTE
+    return spaced.rounds if large and chip.compute_major in spaced.capabilities else 0
 
 
 def served_room(

@@ -381,6 +381,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     leaving_len, n_leaving = 0.0, 0
     # Whether what waits has found too little memory, and nothing has ended since.
     blocked = False
+    # Rounds that are decoded before the next prompt.
+    owed = 0
 
     while n_ended < count:
         # Clients send what their number allows; the scheduler looks who has come.
@@ -479,7 +481,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             if not cut:  # else it is asked when that prompt is through
                 blocked = reserves and full
         through: list[int] = []
-        if fits or (cut and budget > 0):
+        if (fits or (cut and budget > 0)) and not (owed and batch):
             # A pass with prompts, the rests of cut ones first, each group up to its chunk.
             tokens = attended = 0.0
             rests, cut, fits = deque(cut.items()), {}, fits and not cut
@@ -528,6 +530,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                 clock += prices.context_s.line(batch, cached_len / batch)
                 committed = tokens_per_round if rules.drafts_beside else 1.0
             clock += len(through) * overhead_s
+            owed = rules.rounds_between
             if not overlap:
                 seen_s = clock
         elif batch:
@@ -547,12 +550,15 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             until_s = math.inf
             if room and not full:
                 until_s = next_s - clock if next_s > clock else 0.0
+            if owed:  # no prompt begins before them
+                most, until_s = min(most, owed), math.inf
             if interval > 1:  # to the next look for requests: none is seen before it
                 most, until_s = min(most, interval - unseen_rounds), math.inf
             rounds, seconds, last_s = steady_rounds(
                 prices.round_s.y, prices.round_s.row(batch), context, growth, most, until_s
             )
             unseen_rounds = (unseen_rounds + rounds) % interval
+            owed = max(owed - rounds, 0)
             # With overlap the next round was scheduled when the last one began.
             last_began_s = clock if rounds == 1 else clock + seconds - last_s
             clock += seconds
