@@ -393,9 +393,11 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         states, _, limits["state"] = state_pool(
             server, facts, rest, own, copies, ranks=need.ranks, fixed_bytes=fixed
         )
-    caches = np.asarray(rest - states)
+    caches, needed = np.asarray(rest - states), None
     if "compressed" in need.model.kernels:
-        one, of_pools = _compressed(need, caches, most=most, held=held, verify=verify, ahead=ahead)
+        one, of_pools, needed = _compressed(
+            need, caches, most=most, held=held, verify=verify, ahead=ahead
+        )
         limits |= of_pools
     elif not need.target.by_token:
         one = need.stored_bytes(held) - (need.target.state_bytes if recurrent else 0.0)
@@ -408,7 +410,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         limits |= of_pools
     limits["running"] = np.full(shape, most)
     # What one request needs: its slots, those of padding, copies of both, its cache.
-    least, ratio, share = one, state_ratio(server, facts), facts.memory.state_share
+    least = one if needed is None else needed
+    ratio, share = state_ratio(server, facts), facts.memory.state_share
     if recurrent and not server.prefix_cache and server.running is not None:
         least = own * (most + 1) * (1 + copies) + one + fixed
     elif recurrent:
@@ -434,8 +437,11 @@ def _compressed(
     held: Array,
     verify: Array,
     ahead: Array,
-) -> tuple[Array, dict[str, Array]]:
+) -> tuple[Array, dict[str, Array], Array]:
     """Return the bytes of a request's tokens in DeepSeek-V4's pools, and the requests they allow.
+
+    The last are the bytes of pools that hold one request.
+
 
     Windows have a tenth of the tokens of the compressed entries, and for each page of them the
     rings of layers that merge four tokens; rings of those that merge 128 are of each request that
@@ -470,7 +476,8 @@ def _compressed(
         "cache": np.minimum(tokens / held, np.floor(tokens / 2)),
         "windows": np.floor(share * tokens) / kept,
     }
-    return np.asarray(whole * held + part * kept + fixed), limits
+    least = np.maximum(held, kept / share) * (whole + share * part) + fixed * (most + 2)
+    return np.asarray(whole * held + part * kept + fixed), limits, np.asarray(least)
 
 
 def _cached(
