@@ -6,6 +6,7 @@ Source
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from specroof.architecture.attention import (
 from specroof.architecture.base import (
     ATTENTION_REPLICATED,
     CacheDtypes,
+    Core,
     Heads,
     Kept,
     OpCost,
@@ -177,6 +179,39 @@ class CompressedAttention(SoftmaxAttention):
         rings = sum(ring.rows * ring.row_dim for ring in self.compressors) * dtype_bytes("fp32")
         # One entry serves every head, so that each device keeps it all.
         return Kept(cache_only(1), cached, state_bytes=rings)
+
+
+def window_and_rings(
+    cores: Iterable[tuple[float, Core]], most_ratio: int
+) -> tuple[int, float, float]:
+    """Return the longest raw window, and the bytes of rings in two kinds of layers.
+
+    Parameters
+    ----------
+    cores
+        How many there are of each.
+    most_ratio
+        Tokens per compressed entry in layers of the first kind, at most.
+
+    Source
+        Counting, in float32: see `CompressedAttention.kept`.
+
+    Examples
+    --------
+    >>> four, many = Compressor(rows=8, row_dim=2048), Compressor(rows=128, row_dim=1024)
+    >>> core = CompressedAttention(128, 512, 64, window=128, ratio=4, compressors=(four,))
+    >>> other = CompressedAttention(128, 512, 64, window=128, ratio=128, compressors=(many,))
+    >>> window_and_rings([(21, core), (20, other)], 4)
+    (128, 1376256.0, 10485760.0)
+    """
+    window, rings = 0, {True: 0.0, False: 0.0}
+    for count, core in cores:
+        if isinstance(core, CompressedAttention):
+            window = max(window, core.window)
+            for ring in core.compressors:
+                ring_bytes = ring.rows * ring.row_dim * dtype_bytes("fp32")
+                rings[core.ratio <= most_ratio] += count * ring_bytes
+    return window, rings[True], rings[False]
 
 
 _ENTRY_SCALE_BLOCK = 64

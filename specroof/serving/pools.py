@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from specroof.architecture.base import LATENT_KERNELS
-from specroof.architecture.compressed import CompressedAttention
+from specroof.architecture.compressed import window_and_rings
 from specroof.architecture.model import Architecture, VisionTower
 from specroof.arrays import Array
 from specroof.frameworks import PoolRelease
@@ -452,21 +452,17 @@ def _compressed(
         ``mem_cache/deepseek_v4_memory_pool.py``, ``get_compress_state_ring_size``.
     """
     target, facts, drafts = need.target, need.facts.memory, need.kind is not None
-    window, rings = 0, {False: 0.0, True: 0.0}  # of each request, or of pages
-    for count, core in need.model.counted_cores:
-        if isinstance(core, CompressedAttention):
-            window = max(window, core.window)
-            of_request = core.ratio > facts.compressed_page_ratio
-            for ring in core.compressors:
-                rings[of_request] += count * ring.rows * ring.row_dim * dtype_bytes("fp32")
+    window, of_pages, of_requests = window_and_rings(
+        need.model.counted_cores, facts.compressed_page_ratio
+    )
     longer = 2 if drafts else 1
     none, some = target.sequence_bytes(np.array([0.0, window])).tolist()
     layers = need.model.n_layers
     grown = (layers + 1) / layers if drafts else 1.0
     whole = grown * target.token_bytes
     row = (some - none) / window - target.token_bytes
-    part = grown * (row + longer * rings[False] / facts.compressed_page)
-    fixed = longer * rings[True]
+    part = grown * (row + longer * of_pages / facts.compressed_page)
+    fixed = longer * of_requests
     share = facts.compressed_share
     left = np.maximum(pool_bytes - fixed * (most + 2), 0.0)
     tokens = np.floor(left / (whole + share * part))
