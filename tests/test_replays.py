@@ -202,7 +202,7 @@ def test_an_engine_that_knows_errors_of_speedups_alone_has_bands_of_these() -> N
 
 
 def test_launches_that_nobody_timed_may_take_no_time() -> None:
-    b200, told = load_hardware("b200"), chip(passes=NONE, rounds=NONE).engines["vllm"]
+    b200, told = load_hardware("b200"), chip(passes=PASSES, rounds=NONE).engines["vllm"]
 
     def launching(kernel_s: float) -> Outcomes:
         graphs = CapturedGraphs(sizes=(1,), counts="sequences", eager_kernel_s=kernel_s)
@@ -216,8 +216,8 @@ def test_launches_that_nobody_timed_may_take_no_time() -> None:
     for drafts in (0, best(one)):
         most, middle = (float(each.tokens_per_s[0, 0, drafts]) for each in (free, one))
         assert most > middle
-        gained = (0, math.log(most / middle))
-        assert sides(one, "tokens_per_s", drafts) == pytest.approx(gained, rel=0.01, abs=1e-6)
+        gained = (PASSES, PASSES + math.log(most / middle))
+        assert sides(one, "tokens_per_s", drafts) == pytest.approx(gained, rel=0.01)
 
 
 @pytest.mark.usefixtures("expected_rounds")
@@ -247,6 +247,19 @@ def test_drafts_of_a_schedule_have_the_band_that_they_have_where_they_are_best(d
         assert name in {"speedup", "tpot_s"} or there != pytest.approx(by_default, rel=1e-2)
         # Those of other loads have none here.
         assert sides(scheduled, name, 3 - drafts) == sides(among, name, 3 - drafts)
+
+
+def test_each_load_has_the_bands_that_it_has_alone() -> None:
+    served = Deployment(load_model("Qwen/Qwen3-8B"), engine_setup(chip(), None, None, None))
+
+    def ends(batches: list[float], counts: list[int]) -> list[float]:
+        load = Load(batches, [300.0], Workload(200, 200), requests=counts)
+        one = outcomes(Case(served, load), load_drafter(SPEC), max_draft_len=3)
+        bands = (one.speedup_ends, *one.figure_ends.values())
+        return np.array([present(band) for band in bands])[:, :, 0, -1].ravel().tolist()
+
+    # The batch between them, at which another length is best, is not played.
+    assert ends([16, 512, 8], [160, 0, 80]) == pytest.approx(ends([8], [80]))
 
 
 def outcome_at(**load: float) -> Outcomes:

@@ -99,6 +99,11 @@ def test_the_slowest_server_ends_the_rollout(engine: str) -> None:
     assert each.rows[0].makespan_s == alone.rows[0].makespan_s
     said = [note.replace("simulated 1 ", f"simulated {len(TAILED)} ") for note in alone.notes]
     assert list(each.notes) == said
+    # Drafts are those of the slower one, which decodes one answer for most of its time.
+    far = asked(
+        lengths=[300, 3000, *[300, 10] * 199], engine=engine, replicas=2, drafters=SOMETIMES
+    )
+    assert far.rows[1].makespan_s == np.nanmin(far.drafters[0].makespan_s) < far.rows[0].makespan_s
 
 
 def test_answers_of_one_token_come_with_their_prompts() -> None:
@@ -113,6 +118,8 @@ def test_the_tail_is_the_time_of_the_last_tenth() -> None:
     last = row.played.event_s[-1] - row.played.event_s[-2]
     assert row.tail_share == pytest.approx(last / row.makespan_s)
     assert (row.most_running, row.played.running[-1]) == (10, 0)
+    # Eight of nine are no nine tenths.
+    assert asked(engine="ideal", lengths=TAILED[:9]).rows[0].tail_share == 0
 
 
 def test_cached_prompts_take_less() -> None:
@@ -203,11 +210,13 @@ def test_a_drafter_is_trained_anew_where_drift_loses_more_than_training() -> Non
     drifts: dict[str, Any] = {"lengths": TAILED, "accept_length": lengths, "step_share": 0.5}
     one = asked(**drifts, retraining_samples=40).drafters[0]
     anew = one.retraining
-    trained = train(
-        MODEL, CHIP, drafter="eagle3", samples=40, sample_len=512 + TAILED.mean(), epochs=1,
-        online=True, training_devices=1, accept_length=2.8, answer_len=0,
-    ).training  # fmt: skip
-    assert anew.seconds == pytest.approx([3600 * hours for hours in trained.hours])
+    block = asked(drafters="dflash", accept_length=[2.8], draft_len=3, retraining_samples=40)
+    for kind, found in (("eagle3", anew), ("dflash", block.drafters[0].retraining)):
+        trained = train(
+            MODEL, CHIP, drafter=kind, samples=40, sample_len=512 + TAILED.mean(), epochs=1,
+            online=True, training_devices=1, accept_length=2.8, answer_len=0,
+        ).training  # fmt: skip
+        assert found.seconds == pytest.approx([3600 * hours for hours in trained.hours])
     # A long run by hand: training takes its seconds after every so many steps.
     takes_s = one.makespan_s[0] / np.array([row.speedup for row in one.steps])
     for seconds, every in zip(anew.seconds, anew.every, strict=True):
@@ -234,8 +243,8 @@ def test_a_drafter_is_trained_anew_where_drift_loses_more_than_training() -> Non
 
 def test_an_entropy_that_falls_moves_the_acceptance_of_each_step() -> None:
     spec = "eagle3,accept-length=2.3@3,temperature=1"
-    found = asked(drafters=spec, entropy="0.4,0.1,0.4")
-    first, last, again = (row.accept_length for row in found.drafters[0].steps)
+    found = asked(drafters=spec, entropy="0.4,0.1,0.4,0.3")
+    first, last, again, _ = (row.accept_length for row in found.drafters[0].steps)
     assert first == again == 2.3 < last
     known = asked(drafters=f"{spec},entropy=0.1", entropy=[0.4, 0.1]).drafters[0].steps
     assert known[0].accept_length < known[1].accept_length == 2.3
@@ -353,8 +362,9 @@ def test_chips_are_rows_of_one_answer() -> None:
 
 
 def test_a_chart_of_drafts_that_lose_names_no_gain() -> None:
-    found = asked(drafters="autoregressive,cost=2,accept=0.1")
+    found = asked(drafters="autoregressive,cost=2,accept=0.1", accept_length=[1.1], draft_len=3)
     assert {row.decision for row in found.rows if row.drafter} == {"off"}
+    assert found.drafters[0].steps[0].speedup == 1
     titles = [text.get_text() for text in found.plot().texts]
     assert titles[0].startswith("Drafts end these answers no sooner")
 

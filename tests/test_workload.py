@@ -248,8 +248,8 @@ def test_lengths_of_a_steady_state_are_at_least_a_token() -> None:
 
 
 def test_the_rate_of_a_trace_is_that_of_its_gaps() -> None:
-    seen = trace([0.0, 1.0, 4.0], 100, 10)  # two gaps in 4 s
-    assert Load([1], [100], trace=seen).arrival_rates == [0.5]
+    seen = Load([1], [100], trace=trace([0.0, 1.0, 4.0], [100, 9, 9], [10, 50, 10]))
+    assert (seen.arrival_rates, seen.steady.longest) == ([0.5], 110)  # two gaps in 4 s
     assert Load([1], [100], trace=trace([0.0, 0.0], 100, 10)).arrival_rates == ()
 
 
