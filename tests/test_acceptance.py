@@ -358,6 +358,12 @@ def test_the_band_has_the_error_of_counted_rounds() -> None:
     dice = np.quantile(1 + np.minimum(np.arange(4), [[1], [3]]) @ drawn.T / 100, [0.1, 0.9], axis=1)
     assert np.array(curve.band([1, 3])) == pytest.approx(dice, rel=0.005)
     assert curve.band(3)[1] > 1.05 * curve.tokens_per_round(3)
+    far = extrapolated_acceptance(curve, "geometric")  # what its depth leaves open, too: as squares
+    sides = [
+        math.log(one.band(6)[1] / one.tokens_per_round(6))
+        for one in (replace(far, n_rounds=None), replace(far, spread=(0.0, 0.0)), far)
+    ]
+    assert math.hypot(*sides[:2]) == pytest.approx(sides[2])
     for uncounted in (bins / 100, [20, 30, 20, 30.5], [0, 1]):
         shares = histogram_acceptance(uncounted)
         assert shares.n_rounds is None
