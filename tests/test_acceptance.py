@@ -432,19 +432,29 @@ def test_between_contexts_tokens_lie_between(context: float) -> None:
 
 
 def test_curves_without_end_mix_without_end() -> None:
-    curves = {1.0: constant_acceptance(0.8), 100.0: constant_acceptance(0.6)}
+    curves = {
+        context: replace(constant_acceptance(rate), between=(constant_acceptance(rate - 0.1),))
+        for context, rate in ((1.0, 0.8), (100.0, 0.6))
+    }
     found = context_acceptance(curves)
     assert found.max_draft_len is None
     between = found.at_context(10)
     assert between.max_draft_len is None
     assert float(between.survival(2)) == pytest.approx((0.64 + 0.36) / 2)
+    assert between.band(1)[0] == pytest.approx(1 + (0.7 + 0.5) / 2)
     assert pickle.loads(pickle.dumps(between)) == between  # noqa: S301 - made here
     assert "measured at 1, 100 tokens" in found.description
-    two, one = survival_acceptance([0.8, 0.6]), survival_acceptance([0.5])
-    ends: dict[float, Any] = {1: FIXED, 4: two, 100: one}
+    two, one = (
+        replace(survival_acceptance(curve), measured_depth=len(curve), caveats=(f"{curve}",))
+        for curve in ([0.8, 0.6], [0.5])
+    )
+    ends: dict[float, Any] = {1: FIXED, 4: two, 100: one, 400: two}
     some_end = context_acceptance(ends)
-    assert [some_end.at_context(place).max_draft_len for place in (2, 10)] == [2, 1]
-    assert some_end.max_draft_len == windowed_acceptance(FIXED, 1).window == 1
+    at = [some_end.at_context(place) for place in (2, 10, 200)]
+    assert [curve.max_draft_len for curve in (*at, some_end)] == [2, 1, 1, 1]
+    assert [curve.measured_depth for curve in (*at, some_end)] == [2, 1, 1, 1]
+    assert [len(curve.caveats) for curve in at] == [1, 2, 2]
+    assert windowed_acceptance(FIXED, 1).window == 1
 
 
 FIXED = constant_acceptance(0.5)

@@ -114,7 +114,8 @@ def test_with_idle_prefill_and_an_endless_link_it_is_decoding_to_the_digit(
 
 
 def test_little_counts_every_request() -> None:
-    whole, workers = requests_of(deployment_of(), Split(setup_of(), 2, 3), [4.0, 96.0])
+    hits, split = replace(REQUESTS, prefix_hit_rate=0.5), Split(setup_of(), 2, 3)
+    whole, workers = requests_of(deployment_of(), split, [4.0, 96.0], workload=hits)
     engine = setup_of().engine
     lost_s = engine.request_latency_s + engine.tokenize_s * REQUESTS.input_len
     decode_s = whole.tpot_s * (REQUESTS.output_len - 1)
@@ -154,10 +155,12 @@ def test_what_the_prefill_workers_compute_is_the_most_that_is_served() -> None:
     ).requests_per_s
     np.testing.assert_allclose(whole.requests_per_s[0, 0], most, rtol=0.02)
     assert workers.prefill_busy.min() > 0.98
+    assert workers.link_busy.max() < 0.5
     assert (whole.curve.speedup < 1.02).all()  # drafts gain nothing
     # So does a slow link: one device that takes in a prompt at 1 GB/s.
     slow, loads = requests_of(served, replace(split, link_bytes_per_s=1e9), [1024.0])
     assert loads.link_busy.min() > 0.98
+    np.testing.assert_allclose(loads.prefill_busy[0, 0], slow.requests_per_s[0, 0] / most)
     assert slow.requests_per_s.max() < most.min() / 2
 
 
@@ -261,6 +264,12 @@ def test_small_batches_are_priced_themselves_and_large_ones_four_to_a_doubling(m
     assert np.all(priced[1:] / priced[:-1] <= 2**0.25 + 1e-9)
 
 
+def test_times_run_straight_between_the_batches_that_are_priced() -> None:
+    seconds, at = np.array([1.0, 3.0, 4.0])[None, :, None], np.array([1.5, 3.0, 4.0])[None, :, None]
+    found = split_room._between(np.array([1.0, 2.0, 4.0]), seconds, at)
+    assert found[0, :, 0].tolist() == [2.0, 3.5, 4.0]
+
+
 def test_a_full_queue_has_no_end_and_an_idle_one_no_wait() -> None:
     one = PromptTimes(2, 0.5, 0.5, 1)
     assert one.requests_per_s == 4
@@ -321,7 +330,8 @@ def test_groups_of_prefill_workers_have_prompts_of_their_own() -> None:
 def test_caches_are_moved_whole(model: str, token_bytes: int, sequence_bytes: int) -> None:
     served = deployment_of(model, chip="b300", devices=1)
     split = Split(setup_of("b300"), 1, 1, 10e9)
-    _, workers = requests_of(served, split, [1.0], drafter=PLAIN, room="ignore")
+    hits = replace(REQUESTS, prefix_hit_rate=0.5)  # which save no transfer
+    _, workers = requests_of(served, split, [1.0], workload=hits, drafter=PLAIN, room="ignore")
     moved = token_bytes * REQUESTS.input_len + sequence_bytes
     seconds = 0.5e-3 + moved / (0.75 * 10e9)
     np.testing.assert_allclose(workers.transfer_s, seconds, rtol=1e-3)
