@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from commands import invoked
-from specroof import adaptive, advise
+from specroof import adaptive, advise, predict
 from specroof.frameworks import AdaptiveSlot, release
 from specroof.montecarlo.batch import confident_rounds
 from specroof.policies.adaptive import (
@@ -31,7 +31,7 @@ from specroof.policies.adaptive import (
     simulated_policies,
 )
 from specroof.policies.schedule import drafts_at
-from tables import rows
+from tables import present, rows
 
 pytestmark = pytest.mark.slow
 
@@ -290,6 +290,39 @@ def test_the_total_is_in_tokens() -> None:
     assert total == pytest.approx(made / base - 1)
     errors = [row.gain_error * one.tokens_per_s for row, one in zip(policy, fixed, strict=True)]
     assert error == pytest.approx(np.hypot(2 * errors[0], errors[1]) / base)
+
+
+def test_loads_count_as_long_as_they_last() -> None:
+    spec = "eagle3,accept=0.5"
+    asked: dict[str, Any] = {"context_len": 512, "max_draft_len": 5}
+    curve = predict(MODEL, CHIP, drafters=spec, batch_size=[1, 128], **asked).curves[0]
+    once, long, alone = (
+        adaptive(MODEL, CHIP, drafter=spec, batch_size=loads, n_rounds=500, **asked)
+        for loads in ([1, 128], [1] * 999 + [128], [128])
+    )
+    rates = curve.tokens_per_s[0]
+    for found, weights in ((once, [1, 1]), (long, [999, 1])):
+        assert found.draft_len == np.argmax(weights @ rates)
+    assert once.load_draft_len == (*rates.argmax(axis=1),) == (3, 2)
+    assert long.load_draft_len == (3, 3)  # another range would gain nothing
+    first, last = once.policies["by load"]
+    assert (first.gain, last.gain) == pytest.approx((rates[0, 3] / rates[0, 2] - 1, 0))
+    ends = [present(end)[0, 0, 3] for end in (curve.speedup_low, curve.speedup_high)]
+    assert first.bands["speedup"] == pytest.approx(ends)
+    # What policies reach at a load, and its error, are not of the one length beside them.
+    for policy in ("stopping", "oracle"):
+        own, *others = (
+            (row.tokens_per_s, row.gain_error * fixed.tokens_per_s)
+            for found in (alone, once, long)
+            for row, fixed in [(found.policies[policy][-1], found.policies["fixed"][-1])]
+        )
+        assert others == [pytest.approx(own)] * 2
+
+
+def test_steps_of_sglang_go_by_the_batch_that_it_pads_to() -> None:
+    # It captures 30 and 32: 31 sequences have the lengths of 32, of which 1 is the longest.
+    found = adaptive(MODEL, CHIP, drafter=SPEC, batch_size=[30, 31], n_rounds=500)
+    assert [row.mean_draft_len for row in found.policies["adaptive steps"]] == [3, 1]
 
 
 def test_a_block_drafter_is_drafted_whole() -> None:
