@@ -24,7 +24,6 @@ from specroof.units import HOLDS_80, Bounds
 LONGEST_DRAFT: Final = 1_000_000
 DRAFTS: Final = Bounds(1, LONGEST_DRAFT, whole=True)
 PROBABILITY: Final = "a number from 0 to 1"
-_NOT_LISTS: Final = (str, bytes, Mapping, AbstractSet)
 
 
 def draft_lengths(draft_len: ArrayLike) -> NDArray[np.intp]:
@@ -42,7 +41,7 @@ def draft_lengths(draft_len: ArrayLike) -> NDArray[np.intp]:
 def numbers_from(name: str, values: object, high: float, allowed: str) -> tuple[float, ...]:
     """Return `values` as floats, each finite and from 0 to `high`."""
     # Sets and mappings are iterable too, but have no positions.
-    if not isinstance(values, Iterable) or isinstance(values, _NOT_LISTS):
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping, AbstractSet)):
         refuse(name, values, f"a list, each {allowed}")
     try:
         entries = tuple(islice(values, LONGEST_DRAFT + 1))  # an iterator need not end

@@ -264,7 +264,6 @@ def _lookup_time(
 #: thresholds (github.com/thc1006/qwen3.8-speculative-decoding-rtx3090). A report from a GB10 has
 #: 0.94 and 0.97 accepted of two drafts with 0.6 and 0.85, as of 0.75 (llama.cpp issue 24508).
 USUAL_CONFIDENCE: Final = 0.2
-_CONFIDENCES: Final = Bounds(0.01, 0.99)
 #: Terms of a continued fraction, enough for all of these.
 _TERMS: Final = 60
 
@@ -520,7 +519,7 @@ def _stopping(drafter: Drafter, values: Values) -> Drafter:
     p_min = number_within("p-min", values["p-min"], "share")
     n_min = _whole("n-min", values["n-min"], int(_DRAFTS.most)) if "n-min" in values else 0
     confidence = number_within(
-        "confidence", values.get("confidence", USUAL_CONFIDENCE), _CONFIDENCES
+        "confidence", values.get("confidence", USUAL_CONFIDENCE), Bounds(0.01, 0.99)
     )
     return replace(
         drafter,

@@ -20,8 +20,6 @@ from specroof.units import BOUNDS
 
 # --- Settings of a server, given and in force: values only, no rule of any framework -------------
 
-#: Dtypes that frameworks keep recurrent state in.
-_STATE_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8")
 #: How a switch is spelled; YAML has read its word, and Python's truth is printed as one.
 _SWITCH: Final = {"on": True, "off": False, "true": True, "false": False}
 
@@ -83,7 +81,7 @@ SETTINGS: Final[Mapping[str, ServerSetting]] = {
     "overlap": ServerSetting("overlap", words=("on", "off", "plain")),
     "chunk": ServerSetting("chunk", "server_count"),  # tokens, 0 for prompts in one piece
     "mixed": ServerSetting("mixed"),
-    "state-dtype": ServerSetting("state_dtype", words=_STATE_DTYPES),
+    "state-dtype": ServerSetting("state_dtype", words=("fp32", "bf16", "fp16", "fp8")),
     "prefix-cache": ServerSetting("prefix_cache"),
 }
 #: The fields of `ServerSettings` by the same keys.

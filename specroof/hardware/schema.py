@@ -124,8 +124,6 @@ _WORDS: Final[dict[str, _Rule]] = {
     "bytes_per_s": _in_base_units("bytes_per_s", "bytes/s"),
     "memory_bytes": _in_base_units("memory_bytes", "bytes"),
 }
-#: Fields of a profile that the catalog fills in.
-_FILLED_IN: Final = ("generic", "host", "same_engines")
 #: Keys whose source a file must name, if it has them.
 _SOURCED: Final = (
     *("peak.flops_per_s", "peak.memory_bytes_per_s", "peak.memory_bytes"),
@@ -156,13 +154,14 @@ def check_content(content: dict[str, Any], *, source: str) -> None:
             for name, block in engines.items()
             if name not in same
         }
+    # Fields of a profile that the catalog fills in.
     profile = read_plain(
         {**content, "engines": engines},
         HardwareProfile,
         source=source,
         error=ProfileError,
         words=_WORDS,
-        hidden=_FILLED_IN,
+        hidden=("generic", "host", "same_engines"),
     )
     mistakes = [*_unclear_engines(profile, same), *_contradictions(content, profile)]
     if mistakes:

@@ -380,7 +380,6 @@ _QUARK_DTYPES: Final = {
         *("int8", "uint8", "int4", "uint4"),
     )
 }
-_SCHEMES: Final = ("per_tensor", "per_channel", "per_group", "per_block")
 
 
 def quark_format(scheme: Reader, plain: WeightFormat) -> WeightFormat | None:
@@ -394,7 +393,7 @@ def quark_format(scheme: Reader, plain: WeightFormat) -> WeightFormat | None:
     if activations is not None:
         compute_dtype = _quark_dtype(activations)
     element_bytes = dtype_bytes(name)
-    kind = weight.text("qscheme", allowed=_SCHEMES)
+    kind = weight.text("qscheme", allowed=("per_tensor", "per_channel", "per_group", "per_block"))
     if kind == "per_block":
         return _in_blocks(weight, "block_size", name, element_bytes, compute_dtype)
     if kind != "per_group":  # the scale of a tensor or of a row is too small to count

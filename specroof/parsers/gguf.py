@@ -35,7 +35,6 @@ from specroof.units import format_binary_bytes
 #: A vocabulary of 250 000 words with its merges takes 11 MB.
 MAX_HEADER_BYTES: Final = 64 * 2**20
 
-_MAGIC: Final = b"GGUF"
 _VERSIONS: Final = (2, 3)  # alike but for byte order
 _MAX_KEYS: Final = 10_000
 _MAX_TENSORS: Final = 100_000
@@ -214,7 +213,7 @@ def read_gguf(data: bytes, *, source: str, file_bytes: int) -> GgufHeader | None
 
 def _header(cursor: _Cursor, file_bytes: int) -> GgufHeader:
     magic = cursor.data[cursor.skip(4) : cursor.at]
-    if magic != _MAGIC:
+    if magic != b"GGUF":
         cursor.refuse("its beginning", magic, "GGUF")
     version = cursor.scalar("<I")
     if version not in _VERSIONS:

@@ -159,10 +159,6 @@ class _Rounds:
     costs: BatchCosts
 
 
-#: Policies that change draft lengths from round to round.
-_POLICIES: Final = ("stopping", "batch confidence", "sequence confidence", "oracle")
-
-
 def _options_of(policy: str, rounds: _Rounds) -> _Options:
     """Return what a policy can do in each round: see `simulated_policies`."""
     worth = rounds.worth
@@ -282,7 +278,7 @@ def simulated_policies(
     rng = np.random.default_rng(seed)
     tuned, scored = (_drawn(costs, survival, known, n_rounds, rng) for _ in range(2))
     outcomes = {}
-    for name in _POLICIES:
+    for name in ("stopping", "batch confidence", "sequence confidence", "oracle"):
         rule = _chosen_once if name == "stopping" else _chosen_each_round
         choose, options = rule(_options_of(name, tuned)), _options_of(name, scored)
         outcomes[name] = _outcome(options, choose(options), costs.batch_size)

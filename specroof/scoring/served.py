@@ -315,8 +315,6 @@ _IMPLAUSIBLE: Final[dict[tuple[object, ...], str]] = {
     ("openai/gpt-oss-120b", "h100", "vllm", 512): "TPOT at or below that with 64 in flight",
 }
 _NO_ROOM: Final = "no room for one request"
-_FEW_LOADS: Final = "fewer than three loads share an acceptance length that is not known"
-_NOT_BESIDE: Final = "no load without drafts beside it"
 
 #: The set-up of a load.
 SETUP: Final = attrgetter(
@@ -633,7 +631,7 @@ def _measured_ratios(
     ratios = []
     for load in drafted:
         if _BESIDE(load) not in beside:
-            left_out.append((load, _NOT_BESIDE))
+            left_out.append((load, "no load without drafts beside it"))
             continue
         partners = beside[_BESIDE(load)]
         own = [one for one in partners if one.source == load.source]
@@ -652,7 +650,10 @@ def _ratio_scores(
     first = group[0].load
     known = first.tokens_per_round
     if known is None and len({ratio.load.concurrency for ratio in group}) < _LEAST_LOADS:
-        left_out += [(ratio.load, _FEW_LOADS) for ratio in group]
+        left_out += [
+            (ratio.load, "fewer than three loads share an acceptance length that is not known")
+            for ratio in group
+        ]
         return
     engine, unseen = left_out_served(first, by)
     off_of = cache(partial(_ratio_off, engine))

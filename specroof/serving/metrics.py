@@ -46,7 +46,6 @@ def no_page() -> str:
 _COPIES: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
 #: Labels of ranks that have separate requests.
 _RANKS: Final = ("dp_rank", "engine")
-_POSITION: Final = "position"
 _MODEL: Final = "model_name"
 #: SGLang's label of a class of requests: gauges show all of them under the empty one as well.
 _CLASS: Final = "priority"
@@ -301,6 +300,6 @@ def _increases(
         more = now if now < then else now - then
         if key != "accepted_at":
             counts[key] = counts.get(key, 0.0) + more
-        elif (position := dict(labels).get(_POSITION, "")).isdecimal():
+        elif (position := dict(labels).get("position", "")).isdecimal():
             positions[int(position)] = positions.get(int(position), 0.0) + more
     return counts, tuple(positions[place] for place in sorted(positions)), restarted

@@ -698,7 +698,6 @@ def _category(source: str, name: str, counter: Counter[int], drafts: int) -> Acc
 # --- A file of measured acceptance to profiles, whichever format it is in ------------------------
 
 _HISTOGRAM: Final = "acceptance_histogram"
-_POOLED: Final = "pooled_spec_decode_acceptance_histogram"
 _FORMATS: Final = (
     "vLLM's counters vllm:spec_decode_num_*, acceptance_histogram, SpecDecoding log lines or "
     "bench results (spec_decode_per_position_acceptance_rates), aiperf's JSON, "
@@ -783,7 +782,7 @@ def _histograms(node: object, depth: int) -> Iterator[Any]:
         return
     if isinstance(node, dict):
         for key, below in node.items():
-            if key in {_HISTOGRAM, _POOLED}:
+            if key in {_HISTOGRAM, "pooled_spec_decode_acceptance_histogram"}:
                 yield below
             else:
                 yield from _histograms(below, depth + 1)
