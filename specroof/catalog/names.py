@@ -73,13 +73,8 @@ from specroof.reading.yaml_text import shown
 
 HARDWARE_PATH_VARIABLE: Final = "SPECROOF_HARDWARE_PATH"
 
-#: The generic engine, for chips without measurements; `benchmarks/fit_engines.py` writes it.
-_GENERIC: Final = "generic.json"
 #: Engines for one user; `benchmarks/fit_local.py` writes it.
 _LOCAL: Final = "local.json"
-
-#: Profiles that were fitted without a source of measurements; written by the same script.
-_LEFT_OUT: Final = "left_out.json"
 
 
 def hardware_names() -> list[str]:
@@ -159,7 +154,7 @@ def left_out_fits() -> LeftOutFits:
     >>> "hopper" in left_out_fits().engines["sglang"]
     True
     """
-    text = Path(__file__).with_name(_LEFT_OUT).read_text(encoding="utf-8")
+    text = Path(__file__).with_name("left_out.json").read_text(encoding="utf-8")
     return parse_left_out_fits(json.loads(text))
 
 
@@ -273,7 +268,7 @@ def _parsed(text: str, source: str, trusted: bool) -> HardwareProfile:
 
 @cache
 def _generic() -> Generic:
-    text = Path(__file__).with_name(_GENERIC).read_text(encoding="utf-8")
+    text = Path(__file__).with_name("generic.json").read_text(encoding="utf-8")
     return parse_generic(json.loads(text))
 
 
@@ -286,7 +281,6 @@ def local_engines() -> LocalEngines:
 
 # --- Models and draft heads: a path, a bundled name, a Hub name -----------------------------------
 
-_DRAFTER_FOLDER: Final = "model_configs/drafters"
 
 _CONFIG_NAME: Final = "config.json"
 _SIDECAR_NAME: Final = "hf_quant_config.json"
@@ -453,7 +447,7 @@ def load_draft_config(
 
         return load_gguf_mtp(text)
     groups = {
-        "drafter": bundled(_DRAFTER_FOLDER, ".json"),
+        "drafter": bundled("model_configs/drafters", ".json"),
         "model": bundled("model_configs", ".json"),
     }
     return parse_drafter_config(**_config_texts(text, groups, fetch)[0], kind=kind)

@@ -31,7 +31,6 @@ _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 #: Most redirects that are followed, all within one server.
 _MOST_REDIRECTS: Final = 3
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 #: What a server answers that wants a key.
 _KEPT: Final = frozenset({401, 403})
 _CHUNK_BYTES: Final = 65_536
@@ -242,7 +241,7 @@ def _got(address: SplitResult, headers: Mapping[str, str]) -> bytes | None:
         status, place, data = _answer(address, headers)
         if status == 404:
             return None
-        if status not in _REDIRECTS:
+        if status not in {301, 302, 303, 307, 308}:
             break
         moved = urlsplit(urljoin(address.geturl(), place))
         if moved[:2] != address[:2]:  # scheme, and host with port

@@ -69,8 +69,6 @@ _REPORTS: Final[dict[str, tuple[str, Callable[[], None]]]] = {
 _OPTIONS_PANEL: Final = "Formats and formulas"
 _TEXTBOOK_PANEL: Final = "Textbook choices"
 _TEXTBOOK: Final = ("granularity", "experts", "count", "v4_attention", "recurrent_state", "cost_of")
-#: Flags that do something else than the command.
-_INSTEAD: Final = ("json_schema", "help_all")
 #: Steps of an answer from which a bar shows how far it is: some seconds.
 _LONG: Final = 200_000
 #: What a command takes without `--no-limit`.
@@ -309,7 +307,7 @@ def flags(
         def called(**values: Any) -> None:
             for name in [name for name in reports if values.pop(name)]:
                 _REPORTS[name][1]()
-            for name in _INSTEAD:
+            for name in ("json_schema", "help_all"):
                 values.pop(name, None)
             given = {name: values.pop(name) for name in rows}
             for old, name in former.items():

@@ -62,9 +62,8 @@ INSTRUCTIONS: Final = (
 
 # --- What a question takes, as JSON Schema -------------------------------------------------------
 
-_TEXT: Final = {"type": "string", "maxLength": LONGEST_TEXT}
 _KINDS: Final[Mapping[Any, dict[str, Any]]] = {
-    str: _TEXT,
+    str: {"type": "string", "maxLength": LONGEST_TEXT},
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": "number"},

@@ -171,11 +171,15 @@ def write(*groups: Mapping[Path, bytes], as_json: bool) -> None:
     Raises
     ------
     OutputError
-        For `-` together with --json, and a file that cannot be written.
+        For `-` together with --json, two outputs of one place, and a file that cannot be written.
     """
     if not any(groups):
         return
-    files = writing.joined_files(*groups)
+    files: dict[Path, bytes] = {}
+    for path, content in (entry for group in groups for entry in group.items()):
+        if path in files:  # one would replace the other without a word
+            reject(f"{path}: two outputs go there", "a file for each", OutputError)
+        files[path] = content
     data = files.pop(STANDARD_OUTPUT, None)
     if as_json and data is not None:
         reject("-: --json goes to standard output too", "a file for one of them", OutputError)

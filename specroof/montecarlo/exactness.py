@@ -329,7 +329,12 @@ def _result(pair: _Pair, tally: _Tally, draft_len: int) -> ExactnessResult:
     looks = float(tally.looked_at.sum())
     expected = float(tally.looked_at @ pair.overlap)
     spread = float(tally.looked_at @ (pair.overlap * (1.0 - pair.overlap)))
-    length = _expected_length(pair, tally.starts / tally.starts.sum(), draft_len)
+    # 1 + Σ π M^d 1: accepted drafts lead from one context to the next.
+    step = pair.accepted if len(pair.target) > 1 else pair.overlap[:, None]
+    survival, length = tally.starts / tally.starts.sum(), 1.0
+    for _ in range(draft_len):
+        survival = survival @ step
+        length += float(survival.sum())
     mean = 1.0 + float(accepted.mean())
     return ExactnessResult(
         n_tokens=n_tokens,
@@ -344,16 +349,6 @@ def _result(pair: _Pair, tally: _Tally, draft_len: int) -> ExactnessResult:
         expected_tokens_per_round=length,
         tokens_per_round_z=_deviations(mean - length, float(accepted.std()) / math.sqrt(n_rounds)),
     )
-
-
-def _expected_length(pair: _Pair, starts: Array, draft_len: int) -> float:
-    """Return 1 + Σ π M^d 1: accepted drafts lead from one context to the next."""
-    step = pair.accepted if len(pair.target) > 1 else pair.overlap[:, None]
-    survival, length = starts, 1.0
-    for _ in range(draft_len):
-        survival = survival @ step
-        length += float(survival.sum())
-    return length
 
 
 def _deviations(difference: float, deviation: float) -> float:

@@ -47,7 +47,6 @@ INK: Final = "#222222"
 #: Cells of maps without a draft, by why there is none: the colour of 0 and that of 1.
 NO_ROOM: Final = {"runs plain: no room for drafts": "#E6E6E6", "does not fit": "#B8B8B8"}
 
-_STYLE: Final = Path(__file__).with_name("house.mplstyle")
 # Characters per inch, at the sizes of a title, of what stands below it, and of a legend.
 _TITLE_PITCH: Final = 9.5
 _ASKED_PITCH: Final = 13
@@ -74,7 +73,7 @@ class Chart(Figure):
 @contextmanager
 def house_style() -> Iterator[None]:
     """Draw in the style of all charts, whatever the user's settings, and leave those alone."""
-    with matplotlib.style.context(_STYLE, after_reset=True):
+    with matplotlib.style.context(Path(__file__).with_name("house.mplstyle"), after_reset=True):
         yield
 
 
@@ -330,7 +329,6 @@ _METADATA: Final[dict[str, dict[str, Any]]] = {
     ".pdf": {"CreationDate": None},
 }
 _ALLOWED: Final = ", ".join(_METADATA)
-_DPI: Final = 150
 
 
 def chart_format(name: PurePath | str) -> str:
@@ -363,5 +361,5 @@ def figure_bytes(figure: Figure, name: PurePath | str) -> bytes:
     kind = chart_format(name)
     content = io.BytesIO()
     with house_style():
-        figure.savefig(content, format=kind[1:], dpi=_DPI, metadata=_METADATA[kind])
+        figure.savefig(content, format=kind[1:], dpi=150, metadata=_METADATA[kind])
     return content.getvalue()

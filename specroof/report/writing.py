@@ -96,22 +96,6 @@ class _Staged:
                 self.temporary.unlink()
 
 
-def joined_files(*groups: Mapping[Path, bytes]) -> dict[Path, bytes]:
-    """Return the files of all groups.
-
-    Raises
-    ------
-    OutputError
-        If two outputs go to one place: one would replace the other without a word.
-    """
-    files: dict[Path, bytes] = {}
-    for path, data in (entry for group in groups for entry in group.items()):
-        if path in files:
-            reject(f"{path}: two outputs go there", "a file for each", OutputError)
-        files[path] = data
-    return files
-
-
 def write_files(files: Mapping[Path, bytes]) -> None:
     """Write all files; each place holds its new content whole, or what it held before.
 

@@ -46,8 +46,6 @@ from specroof.units import Bounds
 _GO_ON: Final = "the same command again, which goes on where this one ended"
 #: The address of a cluster: a name or number of a host, that of IPv6 in brackets, and a port.
 _DASK: Final = re.compile(r"dask://((?:[^\s/:\[\]]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})")
-_DASK_FORM: Final = "dask://HOST:PORT"
-_LAST_PORT: Final = 65535
 #: Seconds for a scheduler to answer: a busy one has taken more than ten.
 _CONNECT_S: Final = 30
 
@@ -131,8 +129,8 @@ def _follow_parent(pipe: Connection) -> None:
 def _scheduler(address: object) -> str:
     """Return the host and the port of a cluster's address."""
     match = _DASK.fullmatch(str(address))
-    if match is None or int(match[1].rpartition(":")[2]) > _LAST_PORT:
-        refuse("on", address, _DASK_FORM)
+    if match is None or int(match[1].rpartition(":")[2]) > 65535:
+        refuse("on", address, "dask://HOST:PORT")
     return match[1]
 
 
