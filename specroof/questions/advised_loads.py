@@ -415,7 +415,7 @@ def plain_figures(one: Outcomes, wanted: Wanted, money: Money) -> list[Plain]:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class LoadGrid:
     """The arrays of one drafter, axes (load, draft_len).
 
     Parameters
@@ -464,13 +464,13 @@ def grid_of(
     wanted: Wanted,
     plain: Sequence[Plain],
     scheduled: Sequence[int] = (),
-) -> Grid:
+) -> LoadGrid:
     """Return the arrays of one drafter.
 
     Parameters
     ----------
     prediction, drafter, wanted, plain
-        As of `Grid`; speedups are over the figures without drafts.
+        As of `LoadGrid`; speedups are over the figures without drafts.
     scheduled
         The drafts of a schedule at each load, once there is one.
     """
@@ -490,7 +490,7 @@ def grid_of(
     allowed = np.asarray(np.isfinite(known) & there)
     in_time = np.asarray(wanted.targets.met(ttft_s, tpot_s) & allowed)
     of_plain = (plain, allowed, tokens_per_s, ttft_s, tpot_s, ends, in_time)
-    return Grid(prediction, drafter, wanted, one, requests, *of_plain)
+    return LoadGrid(prediction, drafter, wanted, one, requests, *of_plain)
 
 
 def load_plan(
@@ -564,7 +564,7 @@ _SERVED: Final = (*_BESIDE, q.ENERGY.name)
 
 
 def _rows(
-    grid: Grid, course: Course, batches: Sequence[float], by_default: Prediction | None
+    grid: LoadGrid, course: Course, batches: Sequence[float], by_default: Prediction | None
 ) -> Iterator[AdvisedRow]:
     """Yield the decision for a drafter at every load of a prediction, by its schedule.
 
@@ -638,7 +638,7 @@ def _rows(
         )
 
 
-def _decoded_together(grid: Grid) -> list[float]:
+def _decoded_together(grid: LoadGrid) -> list[float]:
     """Return the requests that run of each load at its best drafts: by rates, and rising."""
     played = cast("PlayedLoads", grid.outcome.played)  # as such loads are
     best = best_index(np.where(grid.allowed[None, :], grid.worth, np.nan))
@@ -649,7 +649,7 @@ def _decoded_together(grid: Grid) -> list[float]:
     return rising
 
 
-def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Course:
+def _course(grid: LoadGrid, batches: Sequence[float], asked: Sequence[int]) -> Course:
     """Return the draft lengths of one drafter by load: requests that are decoded together.
 
     One length, or none, where a server that flags are written for cannot follow the load, and where
@@ -698,7 +698,7 @@ def _course(grid: Grid, batches: Sequence[float], asked: Sequence[int]) -> Cours
     return found
 
 
-def refused_lengths(grid: Grid) -> BoolArray:
+def refused_lengths(grid: LoadGrid) -> BoolArray:
     """Return which lengths must not be taken, axes (load, draft_len).
 
     Those that miss targets which another length meets, and those by which a load would be decided
@@ -724,7 +724,7 @@ def refused_lengths(grid: Grid) -> BoolArray:
 
 
 def _worth(
-    grid: Grid, course: Course, batches: Sequence[float], asked: Sequence[int]
+    grid: LoadGrid, course: Course, batches: Sequence[float], asked: Sequence[int]
 ) -> tuple[float, float, int]:
     """Return the key of the best drafter: loads that meet the targets, mean speedup, few drafts.
 
@@ -742,7 +742,7 @@ def _worth(
 MISSED: Final = ("TTFT target", "TPOT target")
 
 
-def _missed(grid: Grid, i: int) -> str:
+def _missed(grid: LoadGrid, i: int) -> str:
     """Return the target that every draft misses at a load, and no drafts meet."""
     waits_s = grid.ttft_s[i], grid.tpot_s[i]
     for name, seconds, most_s in zip(MISSED, waits_s, grid.wanted.targets.seconds, strict=True):
@@ -752,7 +752,7 @@ def _missed(grid: Grid, i: int) -> str:
     return ""
 
 
-def _point(grid: Grid, i: int, k: int) -> RoundBreakdown:
+def _point(grid: LoadGrid, i: int, k: int) -> RoundBreakdown:
     """Return a round of `k` drafts beside the plain step, without the times of requests."""
     requests, curve = grid.requests, grid.requests.curve
     running = np.broadcast_to(curve.running_batch[0], grid.ends[0].shape)[i]

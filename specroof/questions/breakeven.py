@@ -174,7 +174,18 @@ class Breakeven(ServedAnswer, Charted):
                 "context" if self.solve == "batch" else "batch",
                 *(f"largest {self.solve}", "γ", "at most", f"{_SEVERAL[self.solve]} that pay"),
             ]
-            table = format_table(header, [_run_cells(row) for row in self.rows], left=[4])
+            cells = []
+            for row in self.rows:
+                none = "no room" if row.answer == "no room" else "never"
+                runs = q.RUNS.spelt(row.runs) or none
+                value = _beyond(row) or ("-" if row.value is None else f"{row.value:.0f}")
+                if row.answer == "always":
+                    runs += _ALL
+                elif _beyond(row):
+                    runs += f" (from {row.unknown_from} on unknown)"
+                most = cell_of(q.DRAFT_LEN, row.draft_len), cell_of(q.CEILING, row.ceiling)
+                cells.append([plain_number(row.load), value, *most, runs])
+            table = format_table(header, cells, left=[4])
         else:
             words = {"at": ""} | (_OF_RATES if self.solve == "rate" else {})
             shown = [replace(row, answer=words.get(row.answer, row.answer)) for row in self.rows]
@@ -430,20 +441,6 @@ _ALL: Final = " (all that have room)"
 def _beyond(row: BreakevenRow) -> str:
     """Return that all loads up to the largest one tried pay; nothing where that was not found."""
     return f"> {row.runs[-1][1]}" if row.answer == "beyond" and row.runs else ""
-
-
-def _run_cells(row: BreakevenRow) -> list[str]:
-    none = "no room" if row.answer == "no room" else "never"
-    value, runs = cell_of(q.VALUE, row.value), q.RUNS.spelt(row.runs) or none
-    if row.value is not None:
-        value = f"{row.value:.0f}"
-    if row.answer == "always":
-        runs += _ALL
-    elif _beyond(row):
-        value = _beyond(row)
-        runs += f" (from {row.unknown_from} on unknown)"
-    most = cell_of(q.DRAFT_LEN, row.draft_len), cell_of(q.CEILING, row.ceiling)
-    return [plain_number(row.load), value, *most, runs]
 
 
 COMMAND: Final = Command(

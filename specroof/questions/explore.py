@@ -279,7 +279,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drafting:
+class PageDrafting:
     """One drafter on a grid.
 
     Parameters
@@ -324,7 +324,7 @@ class Cell:
     room
         With a drafter that needs no memory.
     engine_round_s
-        See `Drafting`; with a drafter that the library does not price.
+        See `PageDrafting`; with a drafter that the library does not price.
     drafting
         Drafters that the library prices, by kind.
     requests
@@ -341,7 +341,7 @@ class Cell:
     parts_s: Mapping[str, Array]
     room: Room
     engine_round_s: tuple[float, float]
-    drafting: Mapping[str, Drafting]
+    drafting: Mapping[str, PageDrafting]
     requests: Mapping[PrefillRules, Mapping[str, Array]]
     rules: Mapping[str, PrefillRules]
     played: PlayedPoints | None = None
@@ -467,7 +467,7 @@ def _engine_round_s(setup: Setup, drafter: Drafter, proposed: Proposals) -> tupl
 
 def _drafting(
     deployment: Deployment, kind: str, axes: Axes, verify_s: Array, plain: _PlainRoom
-) -> Drafting | None:
+) -> PageDrafting | None:
     """Return the seconds of a drafter; None where no grid says them exactly.
 
     That is so where the model cannot have such a drafter, and where its seconds have corners
@@ -493,7 +493,7 @@ def _drafting(
         (few_s - none_s)[..., 1:_N_FEW],
         (many_s - none_s)[..., 4 : depth + 1],
     ]
-    found = Drafting(
+    found = PageDrafting(
         draft_s=none_s,
         more_s=np.concatenate(knots_s, axis=-1),
         room=_room(deployment, drafter, axes, proposed, plain),
@@ -509,7 +509,7 @@ def _drafting(
 
 
 def _read_s(deployment: Deployment, drafter: Drafter, axes: Axes) -> Array:
-    """Return the seconds in which a drafter reads a prompt of each workload: see `Drafting`."""
+    """Return the seconds in which a drafter reads a prompt of each workload: see `PageDrafting`."""
     if not axes.workloads:
         return np.zeros((2, 0))
     load, _ = _timed_requests(axes, rules := prefill_rules(deployment, drafter.kind))
@@ -1469,7 +1469,7 @@ def _requests_json(grid: Mapping[str, Array], axes: Axes) -> dict[str, PageGrid]
     return found
 
 
-def _drafting_json(cell: Cell, drafting: Drafting, quantum: float) -> dict[str, Any]:
+def _drafting_json(cell: Cell, drafting: PageDrafting, quantum: float) -> dict[str, Any]:
     scale_s = _scale_s(cell)
     common = {
         "depth": drafting.depth,

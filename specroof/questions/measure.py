@@ -41,7 +41,6 @@ _CONTEXT: Final = 1024
 _MOST_DRAFTS: Final = 8
 #: Stands for the file that the tools of llama.cpp read, where the model is named otherwise.
 _YOUR_FILE: Final = "<YOUR-FILE>.gguf"
-_SECONDS: Final = Bounds(1, 3600)
 
 
 @dataclass(frozen=True)
@@ -255,7 +254,7 @@ def measure(request: MeasureRequest) -> Measured | TimingScript:
     except ValueError as failure:
         refuse("tool_args", request.tool_args, f"words of a shell ({failure})")
     expect("results", request.results, str | os.PathLike | None, "a file, or None")
-    seconds = number_within("seconds", request.seconds, _SECONDS)
+    seconds = number_within("seconds", request.seconds, Bounds(1, 3600))
     contexts = [
         whole_within("context_len", context, "context_len")
         for context in as_list(request.context_len)

@@ -539,11 +539,9 @@ def _sound_part(content: dict[str, Any], names: _Names, mistakes: Mistakes) -> S
         # Without its family a target is another one.
         cuts.append(mistake.path[:2] if mistake.path[2:] == ("family",) else mistake.path)
     cuts += _without_meaning(content, names, mistakes)
-    return _sound_rest(content, cuts) if cuts else block
-
-
-def _sound_rest(content: dict[str, Any], cuts: list[KeyPath]) -> StudyBlock | None:
-    """Return a study without what stands at some places, and without what lacks it then."""
+    if not cuts:
+        return block
+    # Without what stands at these places, and without what lacks it then.
     rest: Any = content | {"format_version": 1}
     cuts = [path for path in cuts if path != ("format_version",)]
     block = None

@@ -18,7 +18,6 @@ from specroof.reading.checked import FileBlock, RequestLen, accept, parse_model,
 from specroof.reading.table import parse_table
 from specroof.serving.workload import Workload
 
-_SUFFIXES: Final = (".yaml", ".yml")
 _Load = Annotated[float, within("offered_load")]
 _UNITS: Final = "concurrency, requests_per_s"
 
@@ -86,7 +85,9 @@ def traffic_of(traffic: str | os.PathLike[str] | TrafficFile) -> TrafficFile:
         return traffic
     path = Path(traffic)
     return parse_traffic(
-        read_text(path, MeasurementError), source=str(path), is_yaml=path.suffix in _SUFFIXES
+        read_text(path, MeasurementError),
+        source=str(path),
+        is_yaml=path.suffix in {".yaml", ".yml"},
     )
 
 

@@ -58,10 +58,6 @@ _PASS_TOKENS: Final = 8192
 _HOUR_S: Final = 3600.0
 #: How often a training has paid where the chart of a traffic ends.
 _MOST_PAID: Final = 4
-_SAMPLES: Final = Bounds(1, 1e9)
-_SAMPLE_LEN: Final = Bounds(8, 1e6)
-_TRAFFIC: Final = Bounds(1, 1e15)
-_EPOCHS: Final = Bounds(1e-3, 1000)
 _USUAL_DEVICES: Final = 8
 #: Of a conversation, the share that answers have, if nobody says: a choice of this library.
 _ANSWER_SHARE: Final = 0.75
@@ -357,7 +353,7 @@ def train(request: TrainRequest) -> Trained:
     if request.power_cap is not None:
         notes.append("devices train without the power cap, which is the server's")
     given = as_list(request.tokens_per_day) or [math.nan]
-    traffic = sorted({number_within("tokens_per_day", one, _TRAFFIC) for one in given})
+    traffic = sorted({number_within("tokens_per_day", one, Bounds(1, 1e15)) for one in given})
     rows, warnings, plain_hours = list[TrainRow](), list[str](), 0.0
     better = with_lengths(drafter, lengths, drafts)
     for here, seen in at_lengths(case, better.values(), drafts):
@@ -419,9 +415,9 @@ def _training(
     """Return what training takes, and the steps that the drafter is unrolled for."""
     deployment = case.deployment
     head = trained_head(drafter, deployment.model)
-    samples = number_within("samples", request.samples, _SAMPLES)
-    sample_len = number_within("sample_len", request.sample_len, _SAMPLE_LEN)
-    epochs = number_within("epochs", request.epochs, _EPOCHS)
+    samples = number_within("samples", request.samples, Bounds(1, 1e9))
+    sample_len = number_within("sample_len", request.sample_len, Bounds(8, 1e6))
+    epochs = number_within("epochs", request.epochs, Bounds(1e-3, 1000))
     steps = UNROLLED_STEPS.get(drafter.kind, head.block or 1)
     if request.unrolled_steps is not None:
         steps = whole_within("unrolled_steps", request.unrolled_steps, "simulated_draft_len")

@@ -273,8 +273,6 @@ def validate(request: ValidateRequest) -> PublishedValidated | OwnValidated:
 
 # --- The losses of following `advise`, as JSON and as text ---------------------------------------
 
-#: How many of the worst are listed.
-_WORST: Final = 5
 #: A larger loss is counted.
 _LARGE: Final = 0.1
 
@@ -301,7 +299,7 @@ def regret_json(validation: Validation) -> dict[str, Any]:
         "above_10_percent_not_in_total": len(large) - sum(large),
         "one_version": _most_json(_of_one_version(regrets, is_trusted=True)),
         "one_version_not_in_total": _most_json(_of_one_version(regrets, is_trusted=False)),
-        "worst": [_regret_json(regret) for regret in worst_regrets(regrets, _WORST)],
+        "worst": [_regret_json(regret) for regret in worst_regrets(regrets, 5)],
     }
 
 
@@ -370,18 +368,15 @@ def regret_lines(validation: Validation) -> Iterator[str]:
                 f"of one engine version with drafts and without, as sources say, are {len(alike)} "
                 f"set-ups ({sources}{aside}): at most {_most_json(alike)['most']:.1%} is lost"
             )
-    yield from map(_regret_line, told["worst"])
-
-
-def _regret_line(told: Mapping[str, Any]) -> str:
-    note = f": {told['note']}" if told["note"] else ""
-    aside = "" if told["in_total"] else f" (not in total{note})"
-    where = f"{told['model']} on {told['hardware']}, {told['batch_size']:g} in flight"
-    task = f", {told['task']}" if told["task"] else ""
-    return (
-        f"loses {told['lost']:.1%} in {told['source']}{aside}, {where}{task}: takes "
-        f"{_option(told['taken'])}, best is {_option(told['best'])}; {told['cause']}"
-    )
+    for worst in told["worst"]:
+        note = f": {worst['note']}" if worst["note"] else ""
+        aside = "" if worst["in_total"] else f" (not in total{note})"
+        where = f"{worst['model']} on {worst['hardware']}, {worst['batch_size']:g} in flight"
+        task = f", {worst['task']}" if worst["task"] else ""
+        yield (
+            f"loses {worst['lost']:.1%} in {worst['source']}{aside}, {where}{task}: takes "
+            f"{_option(worst['taken'])}, best is {_option(worst['best'])}; {worst['cause']}"
+        )
 
 
 def _option(told: Mapping[str, Any] | None) -> str:
@@ -574,7 +569,23 @@ def served_text(served: ServedValidation) -> str:
         "placement and draft length. Steady states, but where requests are simulated, as questions "
         "about requests do."
     )
-    return "\n\n".join([*tables, "\n".join([legend, *_served_lines(served)])])
+    lines = [
+        legend,
+        *(
+            f"disagrees with the other sources, and is in no total: {found.source}, TPOT residuals "
+            f"{found.offset:+.2f} from theirs (bound {found.offset_bound:.2f}), scattered by "
+            f"{found.scatter:.2f} (bound {found.scatter_bound:.2f}), as natural logarithms"
+            for found in served.disagreeing
+        ),
+    ]
+    if served.in_sample:
+        told = "loads are predicted by a profile that was fitted to their group"
+        lines.append(f"{served.in_sample} {told}")
+    lines += [
+        f"not scored: {one['n']} of {one['source']}: {one['reason']}"
+        for one in _not_scored(served.left_out)
+    ]
+    return "\n\n".join([*tables, "\n".join(lines)])
 
 
 def _served_table(heading: str, rows: Iterable[tuple[str, Totals]]) -> str:
@@ -589,19 +600,6 @@ def _served_table(heading: str, rows: Iterable[tuple[str, Totals]]) -> str:
             for name, totals in rows
         ],
     )
-
-
-def _served_lines(served: ServedValidation) -> Iterator[str]:
-    for found in served.disagreeing:
-        yield (
-            f"disagrees with the other sources, and is in no total: {found.source}, TPOT residuals "
-            f"{found.offset:+.2f} from theirs (bound {found.offset_bound:.2f}), scattered by "
-            f"{found.scatter:.2f} (bound {found.scatter_bound:.2f}), as natural logarithms"
-        )
-    if served.in_sample:
-        yield f"{served.in_sample} loads are predicted by a profile that was fitted to their group"
-    for one in _not_scored(served.left_out):
-        yield f"not scored: {one['n']} of {one['source']}: {one['reason']}"
 
 
 # --- How many measurements bands hold ------------------------------------------------------------
@@ -840,30 +838,33 @@ def own_text(validation: OwnValidation) -> str:
         [*RESIDUAL_HEADER, "ideal", "off"],
         [[*residual_cells(point.rate), *residual_cells(ideal.rate)[-2:]] for point, ideal in pairs],
     )
-    both = [pair for pair in pairs if pair[0].scored.kind == "speedup"]
+    both = []
+    for point, ideal in pairs:
+        scored, roof = point.scored, ideal.scored
+        if scored.kind != "speedup":
+            continue
+        # Of a band that holds 1 nothing was decided.
+        is_unclear = scored.predicted_verdict == UNCLEAR
+        both.append(
+            [
+                point.rate.point.place,
+                str(point.rate.point.draft_len),
+                f"{scored.measured:.2f}x",
+                f"{scored.predicted:.2f}x",
+                f"{scored.predicted / scored.measured - 1:+.1%}",
+                f"{roof.predicted:.2f}x",
+                f"{roof.predicted / roof.measured - 1:+.1%}",
+                "right" if scored.verdict else UNCLEAR if is_unclear else "wrong",
+            ]
+        )
     speedups = format_table(
         ["point", "drafts", "measured speedup", "predicted", "off", "ideal", "off", "decision"],
-        [_speedup_cells(*pair) for pair in both],
+        both,
     )
     absent = "no load was measured with and without drafts: no speedup to compare"
     errors = [*validation.sources.values(), validation.total, validation.ideal_total]
     shown = rows_table(errors, _OWN_COLUMNS)
     return "\n\n".join([points, speedups if both else absent, shown])
-
-
-def _speedup_cells(point: OwnPoint, ideal: OwnPoint) -> list[str]:
-    scored, roof = point.scored, ideal.scored
-    return [
-        point.rate.point.place,
-        str(point.rate.point.draft_len),
-        f"{scored.measured:.2f}x",
-        f"{scored.predicted:.2f}x",
-        f"{scored.predicted / scored.measured - 1:+.1%}",
-        f"{roof.predicted:.2f}x",
-        f"{roof.predicted / roof.measured - 1:+.1%}",
-        # Of a band that holds 1 nothing was decided.
-        "right" if scored.verdict else UNCLEAR if scored.predicted_verdict == UNCLEAR else "wrong",
-    ]
 
 
 # --- The chart -----------------------------------------------------------------------------------
