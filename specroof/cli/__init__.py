@@ -181,18 +181,16 @@ class _Commands(OneLineGroup):
         if args[0] in _CALLED:
             args = [*_CALLED[args[0]].split(), *args[1:]]
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed if name is None else _imported(name), rest
-
-
-def _imported(name: str) -> Any:
-    row = None
-    if name not in {*_FOR_PROGRAMS, "schema"}:
-        row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
-    if row is not None:
-        return _asked(name, row)
-    alone = typer.Typer(add_completion=False, cls=CommandGroup)
-    alone.command(name, cls=PlainCommand)(getattr(import_module(f"specroof.cli.{name}"), name))
-    return typer.main.get_command(alone)
+        if name is None:
+            return name, listed, rest
+        row = None
+        if name not in {*_FOR_PROGRAMS, "schema"}:
+            row = getattr(import_module(f"specroof.questions.{name}"), "COMMAND", None)
+        if row is not None:
+            return name, _asked(name, row), rest
+        alone = typer.Typer(add_completion=False, cls=CommandGroup)
+        alone.command(name, cls=PlainCommand)(getattr(import_module(f"specroof.cli.{name}"), name))
+        return name, typer.main.get_command(alone), rest
 
 
 def _asked(name: str, row: Any) -> Any:

@@ -376,7 +376,13 @@ def _flag(name: str, row: Parameter, known: Signed, *, is_hidden: bool) -> Signe
     default = known.default if row.default is Signed.empty else row.default
     if not isinstance(default, (*_PLAIN, type(Signed.empty))):
         default = None  # which the question has in its own way
-    kind = _kind(known.annotation) if row.kind is None else row.kind
+    kind = row.kind
+    if kind is None:  # that of a question if it is one plain type, else text
+        hint = known.annotation
+        if get_origin(hint) is Annotated:  # of a request; questions have plain types
+            hint = get_args(hint)[0]
+        kinds = {*(get_args(hint) or [hint])} - {NoneType}
+        kind = next(iter(kinds)) if len(kinds) == 1 and kinds <= {*_PLAIN} else str
     settings: dict[str, Any] = {"help": row.about_flag or row.about, "rich_help_panel": row.panel}
     if row.names is not None:
         settings["autocompletion"] = completion(row.names)
@@ -399,14 +405,6 @@ def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
         return [name for name in names() if name.casefold().startswith(incomplete.casefold())]
 
     return complete
-
-
-def _kind(hint: Any) -> type:
-    """Return the type that a word is read as: of a question's plain type that, else text."""
-    if get_origin(hint) is Annotated:  # of a request; questions have plain types
-        hint = get_args(hint)[0]
-    kinds = {*(get_args(hint) or [hint])} - {NoneType}
-    return next(iter(kinds)) if len(kinds) == 1 and kinds <= {*_PLAIN} else str
 
 
 def _given(rows: Mapping[str, Parameter], values: Mapping[str, Any]) -> Given:

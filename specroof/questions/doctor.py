@@ -357,7 +357,7 @@ def advice(case: ServedCase, prediction: Prediction | None, change: Change | Non
         yield f"{state}; name the drafter (--drafter) to see what another draft length would gain"
     elif change is not None:
         larger = [
-            f"above {first - 1} {_drafts_words(drafts) if drafts else 'turn it off'}"
+            f"above {first - 1} {f'K={drafts}' if drafts else 'turn it off'}"
             for first, _, drafts in change.schedule
             if first > change.running
         ]
@@ -390,7 +390,8 @@ def gain_words(change: Change) -> str:
     of_best = f": {_speedup_words(best)}" * bool(best.draft_len)
     if now is None:
         unknown = "no figure for the draft length that runs"
-        return f"{at} {_drafts_words(best.draft_len)} is best{of_best} ({unknown})"
+        length = f"K={best.draft_len}" if best.draft_len else "no draft"
+        return f"{at} {length} is best{of_best} ({unknown})"
     if best.draft_len == now.draft_len:
         return f"{at} that is best{of_best}"
     if change.share_over_now(best) < WORTH_A_RESTART:
@@ -408,10 +409,6 @@ def gain_words(change: Change) -> str:
 def _speedup_words(gain: Gain) -> str:
     band = "" if gain.low == gain.high else f" ({gain.low:.2f}-{gain.high:.2f}x)"
     return f"{gain.speedup:.2f}x plain decoding{band}"
-
-
-def _drafts_words(drafts: int) -> str:
-    return f"K={drafts}" if drafts else "no draft"
 
 
 _SINCE: Final = (

@@ -155,20 +155,17 @@ def _frame(place: Place, name: str, form: str) -> Any:
                 # pandas 3 reads all digits by default, and warns of being told to.
                 old = int(pandas.__version__.partition(".")[0]) < 3
                 how = {"float_precision": "round_trip"} if old else {}
-                return _without_escapes(pandas.read_csv(content, **how))
+                frame = pandas.read_csv(content, **how)
+                # Texts as they were before `columns_csv` kept them from running.
+                for column in frame.select_dtypes(exclude=["number", "bool"]):
+                    texts = frame[column]
+                    if texts.str.startswith("'", na=False).any():
+                        frame[column] = texts.map(unescaped, na_action="ignore")
+                return frame
             return pandas.read_json(content, orient="records", lines=True, precise_float=True)
     except Exception as failure:  # noqa: BLE001 - pandas and pyarrow have many of their own
         reason = failure if isinstance(failure, OutputError) else f"{place.url}/{name}: {failure}"
         reject(str(reason), _AGAIN, CatalogError)
-
-
-def _without_escapes(frame: Any) -> Any:
-    """Return a data frame with texts as they were before `columns_csv` kept them from running."""
-    for name in frame.select_dtypes(exclude=["number", "bool"]):
-        texts = frame[name]
-        if texts.str.startswith("'", na=False).any():
-            frame[name] = texts.map(unescaped, na_action="ignore")
-    return frame
 
 
 def read_results(folder: str | os.PathLike[str]) -> Results:
