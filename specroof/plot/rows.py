@@ -61,9 +61,12 @@ def plot_rows(
     groups = grouped(records, lambda row: _name(row, by))
     panels = []
     for name in chart.y:
-        label = chart.titles.get(name, _title(_quantity(name)))
+        figure = _quantity(name)
+        unit = f" ({figure.unit})" if figure.unit else ""
+        usual = f"{figure.title[0].upper()}{figure.title[1:]}{unit}"
+        label = chart.titles.get(name, usual)
         lines = [_line(text or label, own, x, name, chart) for text, own in groups.items()]
-        panels.append(Panel(label, lines, _scale(_quantity(name))))
+        panels.append(Panel(label, lines, _scale(figure)))
     loads, ticks = dict.fromkeys(row[x] for row in records), list[float]()
     if len(loads) == 1 and len(groups) > 1 and x in _LOADS:
         # Side by side, so that all bands are seen.
@@ -95,12 +98,6 @@ def _apart(lines: Sequence[Line]) -> list[Line]:
 
 def _quantity(column: str) -> Quantity:
     return quantity_of(column) or QUANTITIES[column]
-
-
-def _title(figure: Quantity) -> str:
-    """Return what an axis upwards is called."""
-    unit = f" ({figure.unit})" if figure.unit else ""
-    return f"{figure.title[0].upper()}{figure.title[1:]}{unit}"
 
 
 def _scale(figure: Quantity) -> Scale:

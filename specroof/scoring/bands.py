@@ -407,14 +407,16 @@ def banded(
         for unit in dict.fromkeys(_unit(score, by_family) for score in points)
     }
     scales = {unit: width_scale(rest) if calibrated else 1.0 for unit, rest in others.items()}
-
-    def with_band(score: Scored) -> Scored:
-        unit, engine = _unit(score, by_family), score.point.engine or ""
-        band = band_of(others[unit], engine, _drafter(score), scale=scales[unit])
-        place = operating_point(score.point)
-        return replace(score, band=None if band is None else float(band.width_at(*place)))
-
-    return tuple(with_band(score) if score.kind in _BANDED else score for score in points)
+    scored = []
+    for score in points:
+        if score.kind in _BANDED:
+            unit, engine = _unit(score, by_family), score.point.engine or ""
+            band = band_of(others[unit], engine, _drafter(score), scale=scales[unit])
+            width = None if band is None else float(band.width_at(*operating_point(score.point)))
+            scored.append(replace(score, band=width))
+        else:
+            scored.append(score)
+    return tuple(scored)
 
 
 def misses_of(points: Iterable[Scored], *, by_family: bool = False) -> list[Miss]:

@@ -686,13 +686,12 @@ def trace_profiles(text: str, source: str) -> list[AcceptanceProfile]:
         counts.setdefault(row[1], Counter())[commits] += 1
     if not counts:
         refuse(source, "without rows", "one row a round")
-    return [_category(source, name, counter, drafts) for name, counter in sorted(counts.items())]
-
-
-def _category(source: str, name: str, counter: Counter[int], drafts: int) -> AcceptanceProfile:
-    histogram = [counter[accepted] for accepted in range(drafts + 1)]
-    profile = histogram_profile([histogram], source)
-    return replace(profile, name=f"{source}/{name}", task=name, engine="")
+    profiles = []
+    for name, counter in sorted(counts.items()):
+        histogram = [counter[accepted] for accepted in range(drafts + 1)]
+        profile = histogram_profile([histogram], source)
+        profiles.append(replace(profile, name=f"{source}/{name}", task=name, engine=""))
+    return profiles
 
 
 # --- A file of measured acceptance to profiles, whichever format it is in ------------------------
