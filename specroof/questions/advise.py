@@ -782,8 +782,23 @@ class Advice(Charted):
 
     def text(self) -> str:
         """Return the page: the decision, loads, prices, and flags to paste; or the benchmark."""
-        point = self.chips[0].to_measure if self.asked.get("bench") else None
-        return advice_text(self) if point is None else bench_text(self, point)
+        chip = self.chips[0]
+        point = chip.to_measure if self.asked.get("bench") else None
+        if point is None:
+            return advice_text(self)
+        # All but the commands of the benchmark are comments of a shell script.
+        lines = [f"# {title}\n{command}\n" for title, command in point.commands]
+        requests = f"{plain_number(point.concurrency)} in flight, {self.workload.requests}"
+        lines.append(f"# {requests}: {format_drafts(point.draft_len)} of {point.drafter}")
+        if point.plain_tokens_per_s and point.tokens_per_s:
+            lines.append(
+                f"# predicted by engine {chip.setup.engine.full_name}: "
+                f"{point.plain_tokens_per_s:.0f} tok/s without drafts, {point.tokens_per_s:.0f} "
+                f"with, {point.tokens_per_s / point.plain_tokens_per_s:.2f}x"
+            )
+        if chip.drafter.kind in LOOKUPS:
+            lines.append(f"# note: {_MATCHES}")
+        return "\n".join(lines)
 
     @property
     def rows(self) -> tuple[AdvisedRow, ...]:
@@ -1251,26 +1266,6 @@ def _benchmark(chip: ChipAdvice, server: ServerSettings, row: AdvisedRow) -> lis
         ("then compare", f"specroof validate {results}"),
         ("and fit, with results at several loads", f"specroof calibrate {results} -o {mine}"),
     ]
-
-
-def bench_text(answer: Advice, point: ToMeasure) -> str:
-    """Return the commands of the benchmark that would settle most, and what it should show.
-
-    All but the commands are comments of a shell script.
-    """
-    chip = answer.chips[0]
-    lines = [f"# {title}\n{command}\n" for title, command in point.commands]
-    requests = f"{plain_number(point.concurrency)} in flight, {answer.workload.requests}"
-    lines.append(f"# {requests}: {format_drafts(point.draft_len)} of {point.drafter}")
-    if point.plain_tokens_per_s and point.tokens_per_s:
-        lines.append(
-            f"# predicted by engine {chip.setup.engine.full_name}: {point.plain_tokens_per_s:.0f} tok/s "
-            f"without drafts, {point.tokens_per_s:.0f} with, "
-            f"{point.tokens_per_s / point.plain_tokens_per_s:.2f}x"
-        )
-    if chip.drafter.kind in LOOKUPS:
-        lines.append(f"# note: {_MATCHES}")
-    return "\n".join(lines)
 
 
 #: What look-ups need besides a forced acceptance.

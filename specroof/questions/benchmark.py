@@ -222,14 +222,15 @@ def refuse_others(points: Sequence[Measurement], model: str) -> None:
     """
     if is_there(Path(model)):
         return
-    meant = _last(model)
+    meant = bare_name(model)
     for point in points:
-        if point.model is not None and _last(point.model) != meant:
+        if point.model is not None and bare_name(point.model) != meant:
             message = f"{point.place}: is of model {point.model!r}; model is {model!r}"
             raise MeasurementError(message)
 
 
-def _last(name: str) -> str:
+def bare_name(name: str) -> str:
+    """Return the name of a model without its organisation or folder, in small letters."""
     return name.rstrip("/").rpartition("/")[2].casefold()
 
 

@@ -46,6 +46,7 @@ from specroof.outcomes.case import Case, served_case
 from specroof.policies.decision import WORTH_A_RESTART, Change, Gain, best_change
 from specroof.questions import parameters as p
 from specroof.questions.answer import ServedAnswer
+from specroof.questions.benchmark import bare_name
 from specroof.questions.objects import (
     DrafterLike,
     ModelLike,
@@ -805,11 +806,8 @@ def _case_notes(
     # The name under which it is served may be any; the path of its weights says more.
     served = facts.model_path or (facts.roots or {}).get(counts.model, counts.model)
 
-    def plain(name: str) -> str:
-        return name.rstrip("/").rpartition("/")[2].casefold()
-
     model = case.served.model.name
-    if plain(served) not in {"", plain(model)}:
+    if bare_name(served) not in {"", bare_name(model)}:
         yield Urgent(
             f"the server calls its model {shown(served)}, and the prediction is for {model}: check "
             f"that both have the same sizes and format of weights"

@@ -387,7 +387,7 @@ def _settings(label: str, value: Any) -> Iterator[tuple[str, str]]:
             yield name, str(setting)
 
 
-# --- Sizes of models as text: a page, and what two models differ in ------------------------------
+# --- What two models differ in, as text -----------------------------------------------------------
 
 
 def _bytes_in(amount: float, dtype: str) -> str:
