@@ -327,29 +327,24 @@ def parse_assistant(config: DraftConfig) -> DraftHead:
     layers = with_first(stack_layers(_assistant_layers(config)), [first])
     last = replicated("post_projection", size, backbone, config.plain)
     layers = (*layers, Layer((Block("feed_forward", (last,), joins_next=True),)))
-    rows = _assistant_rows(root, vocab_size)
-    centroids = rows[0] * size
+    n_centroids, n_scored = 0, vocab_size
+    if root.flag("use_ordered_embeddings", default=False):
+        n_centroids = root.divisor("num_centroids", of=vocab_size, called="vocab_size")
+        best = root.positive_int("centroid_intermediate_top_k", maximum=n_centroids)
+        n_scored = best * (vocab_size // n_centroids)
+    head_rows = n_centroids + n_scored
     model = draft_model(
         config.name,
         "assistant",
         size,
         layers,
-        head_rows=sum(rows),
+        head_rows=head_rows,
         weight=config.plain,
         # The head counts its rows; the table has all of them.
-        lookup_params=vocab_size * size + centroids - sum(rows) * size,
+        lookup_params=(vocab_size + n_centroids - head_rows) * size,
         dtype=config.activation_dtype,
     )
     return DraftHead("mtp", model, target_size=backbone, vocab_size=vocab_size, rereads=False)
-
-
-def _assistant_rows(root: Reader, vocab_size: int) -> tuple[int, int]:
-    """Return the rows of the head: centroids, and tokens that are scored."""
-    if not root.flag("use_ordered_embeddings", default=False):
-        return 0, vocab_size
-    centroids = root.divisor("num_centroids", of=vocab_size, called="vocab_size")
-    best = root.positive_int("centroid_intermediate_top_k", maximum=centroids)
-    return centroids, best * (vocab_size // centroids)
 
 
 def _assistant_layers(config: DraftConfig) -> list[Layer]:
@@ -511,29 +506,19 @@ def _block_head(
     block = None  # engines choose it
     if sized.has("block_size"):
         block = sized.positive_int("block_size", minimum=2, maximum=_MOST_POSITIONS)
+    # z-lab/dflash, ``build_target_layer_ids``: one tap per draft layer where none are listed.
+    listed = (config.setting(key).ints(key) for key in _TAP_KEYS)
+    taps = next(filter(None, map(len, listed)), config.n_layers)
     return block_head(
         kind,
         model,
-        taps=_block_taps(config),
+        taps=taps,
         target_size=root.positive_int("target_hidden_size", default=size),
         block=block,
         anchor_drafts=anchors.flag("sample_from_anchor", default=anchor_default),
         vocab_size=drafted if own else None,
         weight=config.plain,
     )
-
-
-def _block_taps(config: DraftConfig) -> int:
-    """Return how many hidden states of the target are merged.
-
-    Source
-        z-lab/dflash, ``build_target_layer_ids``: one per draft layer where none are listed.
-    """
-    for key in _TAP_KEYS:
-        taps = config.setting(key).ints(key)
-        if taps:
-            return len(taps)
-    return config.n_layers
 
 
 def _layers(config: DraftConfig) -> list[Layer]:

@@ -116,18 +116,13 @@ def compressed_format(group: Reader, plain: WeightFormat) -> WeightFormat | None
     # An integer whose zero is not in the middle has one more.
     zero = 0.0 if name.startswith("fp") or weights.flag("symmetric", default=True) else bits / 8
     share = (1.0 if micro_scaled else 2.0 + zero) / group_size if group_size else 0.0
-    return WeightFormat(micro_scaled or name, bits / 8 + share, _compute_dtype(group, plain))
-
-
-def _compute_dtype(group: Reader, plain: WeightFormat) -> str:
-    """Return the dtype of the arithmetic: the activations', which are never narrower."""
-    activations = group.section("input_activations")
-    if activations is None:
-        return plain.compute_dtype
-    dtype, bits = _number(activations)
-    if bits not in {4, 8}:
-        activations.refuse("num_bits", "4 or 8")
-    return dtype
+    # Arithmetic is in the dtype of the activations, which are never narrower.
+    compute_dtype, activations = plain.compute_dtype, group.section("input_activations")
+    if activations is not None:
+        compute_dtype, activation_bits = _number(activations)
+        if activation_bits not in {4, 8}:
+            activations.refuse("num_bits", "4 or 8")
+    return WeightFormat(micro_scaled or name, bits / 8 + share, compute_dtype)
 
 
 def _number(section: Reader) -> tuple[str, int]:

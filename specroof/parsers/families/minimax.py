@@ -42,21 +42,18 @@ def parse_minimax_m1(config: ModelConfig) -> Architecture:
             "attention", linears, lightning, vector_params=attention.hidden_size + inner_dim
         )
 
+    keys, n_layers = config.keys, config.n_layers
+    kinds = keys.listed_kinds("layer_types", (_FULL, _LINEAR), n_layers)
+    attending = [kind == _FULL for kind in kinds or ()]
+    if not kinds:
+        attending = keys.flagged_layers("attn_type_list", n_layers) or []
+    if not attending:
+        keys.refuse("attn_type_list", "a list of 0 (lightning) and 1 (softmax), one a layer")
     return config.decoder(
-        LayerPart(_attending(config.keys, config.n_layers), mixer),
+        LayerPart(attending, mixer),
         config.feed_forwards(),
         state_dtype=None,
     )
-
-
-def _attending(keys: Reader, n_layers: int) -> list[bool]:
-    """Return which layers have softmax attention, from either spelling of the list."""
-    if kinds := keys.listed_kinds("layer_types", (_FULL, _LINEAR), n_layers):
-        return [kind == _FULL for kind in kinds]
-    attending = keys.flagged_layers("attn_type_list", n_layers)
-    if not attending:
-        keys.refuse("attn_type_list", "a list of 0 (lightning) and 1 (softmax), one a layer")
-    return attending
 
 
 #: configuration_minimax_m2.py and configuration_minimax_m3_vl.py of transformers 5.

@@ -66,6 +66,11 @@ def _mimo_sliding(keys: Reader, full: AttentionShape) -> AttentionShape:
     """
     heads_key = "swa_num_attention_heads"
     n_heads = keys.positive_int(heads_key, default=full.n_heads)
+    # `MiMoV2FlashConfig.__post_init__`: ``sliding_window_size`` of published files counts the
+    # tokens besides a query itself, as SGLang does, and goes before ``sliding_window``, which
+    # counts it in and is what a file saved again has.
+    besides = keys.has("sliding_window_size")
+    window_key = "sliding_window_size" if besides else "sliding_window"
     return replace(
         full,
         n_heads=n_heads,
@@ -75,21 +80,8 @@ def _mimo_sliding(keys: Reader, full: AttentionShape) -> AttentionShape:
         head_dim=keys.positive_int("swa_head_dim", default=full.head_dim),
         sinks=keys.flag("add_swa_attention_sink_bias", default=True),
         value_dim=keys.positive_int("swa_v_head_dim", default=full.value_dim),
-        window=_mimo_window(keys),
+        window=keys.positive_int(window_key) + besides,
     )
-
-
-def _mimo_window(keys: Reader) -> int:
-    """Return how many tokens a query of a sliding layer sees, itself included.
-
-    Source
-        `MiMoV2FlashConfig.__post_init__`: ``sliding_window_size`` of published files counts the
-        tokens besides itself, as SGLang does, and goes before ``sliding_window``, which counts it
-        in and is what a file saved again has.
-    """
-    if keys.has("sliding_window_size"):
-        return keys.positive_int("sliding_window_size") + 1
-    return keys.positive_int("sliding_window")
 
 
 # --- Step 3.5 and 3.7: sliding layers with more query heads, a gate per head ----------------------
