@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from difflib import SequenceMatcher
-from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -169,7 +168,19 @@ class FittedProfiles(Profiles):
     @property
     def rows(self) -> tuple[q.Row, ...]:
         """The fits."""
-        return tuple(starmap(fit_row, self.fits))
+        rows = []
+        for profile, fit in self.fits:
+            key = "accept" if fit.law == "constant" else fit.law
+            numbers = ("law", "parameters", "rms_residual", "worst_residual", "length_residual")
+            row = FitRow(
+                profile=profile.name,
+                draft_len=fit.depth,
+                **fields_of(fit, *numbers),
+                # The SPEC that the fit stands for.
+                spec=f"{key}={'/'.join(f'{value:.5g}' for value in fit.parameters)}",
+            )
+            rows.append(row)
+        return tuple(rows)
 
     def text(self) -> str:
         """Return the laws as a table, with what they miss."""
@@ -254,17 +265,6 @@ def profile_row(profile: AcceptanceProfile) -> ProfileRow:
 def _survival(profile: AcceptanceProfile) -> Array:
     """Return the survival of each draft that was measured."""
     return profile.acceptance().survival(np.arange(1, profile.draft_len + 1))
-
-
-def fit_row(profile: AcceptanceProfile, fit: AcceptanceFit) -> FitRow:
-    """Return a fit as a row, with the SPEC that it stands for."""
-    key = {"constant": "accept"}.get(fit.law, fit.law)
-    return FitRow(
-        profile=profile.name,
-        draft_len=fit.depth,
-        **fields_of(fit, "law", "parameters", "rms_residual", "worst_residual", "length_residual"),
-        spec=f"{key}={'/'.join(f'{value:.5g}' for value in fit.parameters)}",
-    )
 
 
 # --- Measured acceptance as text: a list, and a page for each profile ----------------------------

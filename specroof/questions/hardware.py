@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
@@ -253,23 +253,20 @@ def check_hardware(request: CheckRequest) -> Chips:
     """Check a hardware file: every key, every figure, every source."""
     file = request.file
     profile = load_hardware(file, check=True)
-    taken = (
+    warnings = [
         f"alias {alias} is one of {name}, which -H {alias} finds"
         for alias, name in taken_aliases(file).items()
-    )
-    return Chips({os.fspath(file): profile}, warnings=(*taken, *_strange_words(profile)))
-
-
-def _strange_words(profile: HardwareProfile) -> Iterator[str]:
-    """Yield what no rule knows a chip by: keys that are left out, or words of no bundled file."""
+    ]
+    # What no rule knows a chip by: keys that are left out, and words of no bundled file.
+    no_rules = "is not named: rules of servers"
     if profile.architecture is None:
-        yield "architecture is not named: kernels and bands are those of an unknown chip"
+        warnings.append("architecture is not named: kernels and bands are those of an unknown chip")
     if profile.vendor is None:
-        yield "vendor is not named: rules of servers for chips of one vendor are not applied"
+        warnings.append(f"vendor {no_rules} for chips of one vendor are not applied")
     if profile.vendor == "nvidia" and profile.compute_capability is None:
-        yield "compute_capability is not named: rules of servers that ask for it are not applied"
+        warnings.append(f"compute_capability {no_rules} that ask for it are not applied")
     if "fp32" not in profile.peak.flops_per_s:
-        yield (
+        warnings.append(
             "peak.flops_per_s has no fp32, in which software for one user unpacks weights: its "
             "verifications may take several times as long as predicted"
         )
@@ -278,7 +275,8 @@ def _strange_words(profile: HardwareProfile) -> Iterator[str]:
         word = str(named)
         if named is not None and word not in known:
             meant = suggestion(word, known) or f"; those have {', '.join(known)}"
-            yield f"{key} {word} is that of no bundled chip{meant}"
+            warnings.append(f"{key} {word} is that of no bundled chip{meant}")
+    return Chips({os.fspath(file): profile}, warnings=tuple(warnings))
 
 
 @question(NewRequest, "hardware-new")
