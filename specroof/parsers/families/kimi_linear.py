@@ -6,7 +6,7 @@ Source
     Of the other families: see each.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -71,27 +71,24 @@ def _kimi_delta(keys: Reader) -> BlockBuilder:
         head_dim = section.positive_int("head_dim")
         kernel = section.positive_int("short_conv_kernel_size", default=4)
     core = KimiDeltaAttention(n_heads, head_dim, kernel, conv_columns=kernel - 1)
+    inner = n_heads * head_dim
+    gate: list[_Row] = [
+        ("g_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED),
+        ("g_b_proj", head_dim, inner, HEADS),
+    ]
     # kimi_k3.py: the output gate is two matrices of one head's rank unless a key says so.
-    full_rank = section is not None and section.flag("use_full_rank_gate", default=False)
-    rows = [*_kimi_rows(hidden_size, core, full_rank_gate=full_rank)]
+    if section is not None and section.flag("use_full_rank_gate", default=False):
+        gate = [("g_proj", hidden_size, inner, HEADS)]
+    rows = [
+        ("qkv_proj", hidden_size, 3 * inner, HEADS),
+        # Decay of each channel through one head's width, write strength of each head.
+        ("f_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED),
+        ("f_b_proj", head_dim, inner, HEADS),
+        ("b_proj", hidden_size, n_heads, HEADS),
+        *gate,
+        ("o_proj", inner, hidden_size, HEADS),
+    ]
     return _delta_builder(hidden_size, core, rows)
-
-
-def _kimi_rows(
-    hidden_size: int, core: KimiDeltaAttention, *, full_rank_gate: bool
-) -> Iterator[_Row]:
-    head_dim, inner = core.head_dim, core.n_heads * core.head_dim
-    yield "qkv_proj", hidden_size, 3 * inner, HEADS
-    # Decay of each channel through one head's width, write strength of each head.
-    yield "f_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
-    yield "f_b_proj", head_dim, inner, HEADS
-    yield "b_proj", hidden_size, core.n_heads, HEADS
-    if full_rank_gate:
-        yield "g_proj", hidden_size, inner, HEADS
-    else:
-        yield "g_a_proj", hidden_size, head_dim, ATTENTION_REPLICATED
-        yield "g_b_proj", head_dim, inner, HEADS
-    yield "o_proj", inner, hidden_size, HEADS
 
 
 # --- Kimi Linear and K3: latent attention every fourth layer --------------------------------------
