@@ -289,7 +289,7 @@ class Trained(OfDrafter):
         return self.as_page(
             rows_table(rows, columns_beside_loads(_SHOWN, rows), paid),
             wrapped(beside),
-            found=[decision, paid_line(self), cost_line(self), answers_line(self)],
+            found=[decision, paid_line(self), *training_lines(self)],
         )
 
     def figures(self) -> dict[str, Any]:
@@ -634,27 +634,23 @@ def _days(row: TrainRow) -> str:
     return f"{usual} {unit.removesuffix('s') if usual == '1' else unit} ({least} {most})"
 
 
-def cost_line(answer: Trained) -> str:
-    """Return what training takes."""
+def training_lines(answer: Trained) -> list[str]:
+    """Return what training takes, and what the target's own answers take of it."""
     training, devices = answer.training, answer.training.devices
     kept = f", {format_si(training.storage_bytes, 'B')} on disk" * (training.storage_bytes > 0)
-    return (
+    cost = (
         f"training: {_range(training.hours)} device-hours on {devices} x "
         f"{answer.setup.hardware.name}, {_plain(training.hours[1] / devices)} h in all; "
         f"{_plain(training.states_hours)} of them for hidden states{kept}"
         + ("" if training.usd is None else f"; {_range(training.usd)} USD")
     )
-
-
-def answers_line(answer: Trained) -> str:
-    """Return what the target's own answers take of it."""
-    training = answer.training
-    if not training.answers_hours:
-        return "the target's own answers: you have them already, and they are not counted"
-    return (
-        f"the target's own answers: {_plain(training.answers_hours)} of these hours, "
-        f"{training.answer_len:.0f} tokens a sample; 0 if you have them (--answer-len 0)"
-    )
+    answers = "you have them already, and they are not counted"
+    if training.answers_hours:
+        answers = (
+            f"{_plain(training.answers_hours)} of these hours, {training.answer_len:.0f} tokens a "
+            f"sample; 0 if you have them (--answer-len 0)"
+        )
+    return [cost, f"the target's own answers: {answers}"]
 
 
 def _plain(value: float, digits: int = 3) -> str:
