@@ -451,8 +451,8 @@ def test_curves_without_end_mix_without_end() -> None:
     ends: dict[float, Any] = {1: FIXED, 4: two, 100: one, 400: two}
     some_end = context_acceptance(ends)
     at = [some_end.at_context(place) for place in (2, 10, 200)]
-    assert [curve.max_draft_len for curve in (*at, some_end)] == [2, 1, 1, 1]
-    assert [curve.measured_depth for curve in (*at, some_end)] == [2, 1, 1, 1]
+    assert [*(curve.max_draft_len for curve in at), some_end.max_draft_len] == [2, 1, 1, 1]
+    assert [*(curve.measured_depth for curve in at), some_end.measured_depth] == [2, 1, 1, 1]
     assert [len(curve.caveats) for curve in at] == [1, 2, 2]
     assert windowed_acceptance(FIXED, 1).window == 1
 

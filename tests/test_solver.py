@@ -575,14 +575,24 @@ def test_what_a_drafter_reads_again_is_a_matter_of_its_server(
     assert seen[0] == positions
 
 
-def test_a_local_draft_model_reads_a_token_more_after_rounds_of_all_drafts() -> None:
+@pytest.mark.parametrize(
+    ("chip", "engine", "expected"),
+    [
+        # A token more after rounds of which all drafts were accepted; all that were verified.
+        ("m4-max", "mlx", [1 + 0.9 * 4, 1 + 0.81 * 4 + 1]),
+        ("rtx-4090", "llama.cpp", [1 + 5, 1 + 7 + 1]),
+    ],
+)
+def test_what_a_local_draft_model_reads_again(
+    chip: str, engine: str, expected: list[float]
+) -> None:
     def seconds(_served: Any, forward: ForwardPass, *_: Any, **__: Any) -> Any:
-        return np.asarray({1.0: 1.0, 2.0: 5.0}[float(forward.query_len)])
+        return np.interp(forward.query_len, [1, 2, 3], [1.0, 5.0, 7.0])
 
     drafter, drafts = load_drafter("model,config=Qwen/Qwen3-0.6B,accept=0.9"), np.array([1, 2])
-    setup = engine_setup(load_hardware("rtx-4090"), "llama.cpp", None, None)
+    setup = engine_setup(load_hardware(chip), engine, None, None)
     served = Deployment(load_model("Qwen/Qwen3-8B"), setup)
     proposed = axes.proposals(drafter, constant_acceptance(0.9), drafts)
     load, target_s = (np.array(100.0), np.array(1.0), drafts), (np.array(1.0), np.array(1.0))
     found = axes.draft_time(served, drafter, proposed, load, target_s, seconds)
-    assert found.serial_s == pytest.approx([1 + 0.9 * 4, 1 + 0.81 * 4 + 1])
+    assert found.serial_s == pytest.approx(expected)

@@ -911,7 +911,7 @@ class _BlockMemory:
     alike: float
     replay_tokens: int
     prompt_in_windows: Annotated[str, ("passes in flight", "one pass", "whole")]
-    whole_chunks: bool
+    whole_beside: _Names
     running_in_blocks: bool
     synchronous_kinds: _Kinds
     limiting_kinds: _Kinds

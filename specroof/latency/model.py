@@ -772,6 +772,17 @@ def model_work(
     """
     if setup.placement.pipeline_parallel > 1 or _in_parts(setup, forward, beside):
         return _staged_work(model, setup, forward, beside, by_sequence)
+    return _work_at_once(model, setup, forward, beside, by_sequence)
+
+
+def _work_at_once(
+    model: Architecture,
+    setup: Setup,
+    forward: ForwardPass,
+    beside: Sequence[Work],
+    by_sequence: bool,
+) -> PassWork:
+    """Return what a pass does on devices without stages, which compute all of it together."""
     for work in beside:
         if work.kind == "prompts":
             return _mixed_work(model, setup, (forward, work.forward_pass), by_sequence)
@@ -1001,7 +1012,7 @@ def _staged_work(
         for work in beside
     ]
     inside = replace(setup, placement=replace(placement, pipeline_parallel=1, nodes=None))
-    work = model_work(model, inside, forward, beside=beside, by_sequence=by_sequence)
+    work = _work_at_once(model, inside, forward, beside, by_sequence)
     if stages == 1:
         return replace(work, times=count)
     tokens = forward.tokens + sum(prompt.tokens / count for prompt in prompts)

@@ -392,9 +392,10 @@ def reached_positions(keys: Reader, *, is_scaled: bool) -> int | None:
     --------
     >>> scaling = {"factor": 8.0, "original_max_position_embeddings": 8192}
     >>> keys = {"max_position_embeddings": 16384, "rope_scaling": scaling}
-    >>> reached_positions(Reader("x.json", keys))
+    >>> reached_positions(Reader("x.json", keys), is_scaled=False)
     65536
-    >>> reached_positions(Reader("x.json", {**keys, "rope_scaling": scaling | {"type": "llama3"}}))
+    >>> llama3 = {**keys, "rope_scaling": scaling | {"type": "llama3"}}
+    >>> reached_positions(Reader("x.json", llama3), is_scaled=False)
     16384
     """
     stated = keys.value("max_position_embeddings")

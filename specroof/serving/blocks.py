@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture.base import LATENT_KERNELS
-from specroof.architecture.chunked import ChunkedAttention
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.errors import refuse
@@ -320,9 +319,8 @@ def _whole_chunks(need: MemoryRequest) -> MemoryRequest:
         ``config/vllm.py``, where ``attention_chunk_size`` turns the hybrid cache manager off;
         ``v1/core/kv_cache_planning.py``, ``unify_hybrid_kv_cache_specs``.
     """
-    target, cores = need.target, (core for _, core in need.model.counted_cores)
-    chunked = any(isinstance(core, ChunkedAttention) for core in cores)
-    if not (chunked and need.facts.memory.whole_chunks):
+    target, labels = need.target, {core.label for _, core in need.model.counted_cores}
+    if labels.isdisjoint(need.facts.memory.whole_beside):
         return need
     whole = replace(
         target,

@@ -568,7 +568,8 @@ def prefill_pass(
 
     Examples
     --------
-    >>> float(prefill_pass(8192, batch_size=4).head_tokens)  # the last position of each
+    >>> prompts = prefill_pass(8192, batch_size=4)
+    >>> float(prompts.batch_size * prompts.head_len)  # the last position of each
     4.0
     """
     return ForwardPass(batch_size, input_len, context_len, head_len=1.0, settled=True)
