@@ -405,7 +405,9 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
 
         # The share of the memory that the next pass leaves, and whether all have enough for it.
         cached_len = context_base + context_growth * decoded
-        tokens = leaving_len + cached_len + sum(input_len[number] for number in cut)
+        tokens = leaving_len + cached_len
+        if cut:
+            tokens += sum(input_len[number] for number in cut)
         free = 1 - token * tokens - fixed * (n_running + n_leaving)
         admits = True
         loses = free < 0 and overflows and not (reserves and cut)
@@ -472,7 +474,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                     reserved_len = ratio * sum(
                         min(bound_len[number] - context, clip_len) for number, context in contexts
                     )
-                reserved_len += sum(needed_len[number] - input_len[number] for number in cut)
+                if cut:
+                    reserved_len += sum(needed_len[number] - input_len[number] for number in cut)
                 left -= token * reserved_len
             fits = not n_running
             if not blocked and token * needed_len[waiting[0]] + fixed <= left:
@@ -484,16 +487,18 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
         if (fits or (cut and budget > 0)) and not (owed and batch):
             # A pass with prompts, the rests of cut ones first, each group up to its chunk.
             tokens = attended = 0.0
-            rests, cut, fits = deque(cut.items()), {}, fits and not cut
-            rooms = [budget] * groups
+            rests = [*cut.items()][::-1] if cut else []
+            if rests:
+                cut, fits = {}, False
+            rooms, most_left = [budget] * groups, budget
             while True:
                 if rests:
-                    number, rest = rests.popleft()
+                    number, rest = rests.pop()
                 else:
                     if not fits:
                         if not (room and waiting and n_running < capacity):
                             break
-                        if max(rooms) < _ROUNDING:
+                        if most_left < _ROUNDING:
                             break
                         if blocked or token * needed_len[waiting[0]] + fixed > left:
                             blocked = reserves
@@ -507,11 +512,14 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                     n_running += 1
                     rest = new_len[number]
                     left -= token * needed_len[number] + fixed
-                emptiest = rooms.index(max(rooms)) if groups > 1 else 0
-                piece = min(rooms[emptiest], rest)
+                piece = most_left if most_left < rest else rest
                 attended += piece * (input_len[number] - rest + piece / 2)
                 tokens += piece
-                rooms[emptiest] -= piece
+                if groups > 1:
+                    rooms[rooms.index(most_left)] -= piece
+                    most_left = max(rooms)
+                else:
+                    most_left -= piece
                 if rest - piece > _ROUNDING:
                     cut[number] = rest - piece
                 else:
