@@ -74,11 +74,14 @@ def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None
     best = answer.cheapest
     assert best.drafter == SPEC
     assert best.tokens_per_s_per_user >= 200
+    assert all(point.draft_len for one in answer.series[1:] for point in one.points)
     fast = [row for row in answer.records if row["tokens_per_s_per_user"] >= 200]
     assert best.tokens_per_s_per_device == max(row["tokens_per_s_per_device"] for row in fast)
     assert best.usd_per_million_tokens == min(row["usd_per_million_tokens"] for row in fast)
     slow = frontier(MODEL, CHIP, **ASKED)
     assert slow.series[0].cheapest == slow.series[0].points[0]
+    known = ASKED | {"drafters": "eagle3,accept-length=3.6@3", "max_draft_len": 6}
+    assert max(point.draft_len for point in frontier(MODEL, CHIP, **known).rows) == 3  # measured
     never = frontier(MODEL, CHIP, **ASKED, tpot_s=1e-5)
     assert never.cheapest is None
     assert ": none" in never.text()
@@ -156,6 +159,17 @@ def test_points_whose_first_token_comes_too_late_do_not_count() -> None:
     none = frontier(MODEL, CHIP, **ASKED, **REQUESTS, ttft_s=1e-5)
     assert none.records == []
     assert none.cheapest is None
+
+
+@pytest.mark.parametrize("name", ["ttft_s", "tpot_s"])
+def test_targets_of_played_requests_are_of_the_99th_percentile(name: str) -> None:
+    asked: dict[str, Any] = {"drafters": SPEC, "max_draft_len": 1, "rate": [1, 8], "requests": 60}
+    seen = predict(MODEL, CHIP, **asked, **REQUESTS).played[0].figures
+    mean_s, most_s = (seen[f"{of}_{name}"][:, 0] for of in ("mean", "p99"))
+    target: Any = {name: (mean_s[1] + most_s[1]) / 2}
+    assert most_s[0] < target[name]
+    plain = frontier(MODEL, CHIP, **asked, **REQUESTS, **target).series[0]
+    assert present(plain.cheapest).rate == 1  # 8 a second bring more, and meet it on average
 
 
 def test_a_default_that_binds_is_raised_and_both_are_priced() -> None:

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from commands import run
-from specroof import load_model, predict, train
+from specroof import forward_latency, load_model, predict, train
 from specroof.acceptance import acceptance_from_length
 from specroof.acceptance.published.trained import expected_length, trained_rows
 from specroof.architecture.draft_heads import usual_eagle3, usual_mtp
+from specroof.cost import ForwardPass
 from specroof.drafters.training import training_work
+from specroof.questions.train import _days
 from tables import present, rows
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -117,11 +119,11 @@ def test_training_sets_that_the_line_has_not_seen_are_within_its_band(
 
 
 def test_what_is_saved_pays_for_the_training() -> None:
-    found = train(
-        MODEL, "h100", **ASKED, tokens_per_day=[3e8, 6e8], price_per_hour=2.0, batch_size=4
-    )
+    served: dict[str, Any] = {"batch_size": 4, "tensor_parallel": 2}
+    found = train(MODEL, "h100", **ASKED, **served, tokens_per_day=[3e8, 6e8], price_per_hour=2.0)
     for row in found.rows:
-        saved = (1 / row.plain_tokens_per_s - 1 / row.tokens_per_s) / 3600
+        plain = 2 / row.plain_tokens_per_s / 3600  # device-hours of a token
+        saved = plain - 2 / row.tokens_per_s / 3600
         assert row.saved_hours_per_day == pytest.approx(saved * row.tokens_per_day)
         assert row.saved_usd_per_day == pytest.approx(2 * row.saved_hours_per_day)
         days = present(row.days_until_paid)
@@ -131,10 +133,13 @@ def test_what_is_saved_pays_for_the_training() -> None:
         # Savings that halve each half-life, summed over all days to come, are the cost.
         kept = 0.5 ** (np.arange(0, 40, 1e-3) + 5e-4) * 1e-3 * present(row.least_half_life_days)
         assert kept.sum() == pytest.approx(days, rel=1e-4)
-        low, high = row.bands["days_until_paid"]
-        assert low < days < high
+        least, _, most = found.training.hours
+        low, high = (plain * (1 - 1 / gain) * row.tokens_per_day for gain in row.bands["speedup"])
+        assert row.bands["days_until_paid"] == pytest.approx((least / high, most / low))
+    text = " ".join(str(found).split())  # a line of all traffics, and a column of each
+    assert [text.count(_days(row)) for row in found.expected] == [2, 2]
     assert found.training.usd == pytest.approx([2 * hours for hours in found.training.hours])
-    (alone,) = predict(MODEL, "h100", drafters="eagle3,accept-length=2.25@3", batch_size=4).rows
+    (alone,) = predict(MODEL, "h100", drafters="eagle3,accept-length=2.25@3", **served).rows
     assert found.expected[0].speedup == pytest.approx(alone.speedup, rel=0.01)
     assert [day.times_paid for day in found.days] == pytest.approx(
         [0, 0.25, 0.5, 0.75, 1, 0, 0.5, 1, 1.5, 2]
@@ -171,8 +176,11 @@ def test_a_free_drafter_is_what_savings_are_beside() -> None:
         for against in (None, "ngram,accept-length=1.5@3")
     )
     assert free.against == "ngram,accept-length=1.5@3"
+    (looked_up,) = predict(MODEL, "h100", drafters=free.against, concurrency=32).rows
     for one, other in zip(plain.rows, free.rows, strict=True):
         assert other.saved_hours_per_day < one.saved_hours_per_day
+        saved = 1 / looked_up.tokens_per_s - 1 / other.tokens_per_s  # seconds of a token
+        assert other.saved_hours_per_day == pytest.approx(saved / 3600 * 1e9)
     close = train(MODEL, "h100", **ASKED, accept_length=2.0, against="eagle3,accept-length=1.9@3")
     assert "or more)" in str(close)  # within the band nothing is saved
     published: Any = train(MODEL, "h100", **ASKED, against="eagle3")
@@ -194,12 +202,20 @@ def test_hidden_states_that_are_not_kept_are_made_in_every_epoch() -> None:
     )
     assert (once.storage_bytes, thrice.storage_bytes) == (0, 0)
     assert thrice.states_hours == pytest.approx(3 * once.states_hours)
+    # A pass of 8192 tokens holds 15 samples of 540, here on two devices.
+    prompts = ForwardPass(batch_size=15, query_len=540, context_len=0, head_len=0)
+    pass_s = forward_latency(MODEL, "h100", prompts, tensor_parallel=2).total_s
+    two = train(MODEL, "h100", **ASKED, epochs=1, online=True, tensor_parallel=2).training
+    assert two.states_hours == pytest.approx(2 * float(pass_s) * 100_000 / 15 / 3600)
     kept = train(MODEL, "h100", **ASKED).training
     assert kept.storage_bytes == 100_000 * 540 * 4 * 4096 * 2
 
 
 def test_a_server_that_a_traffic_leaves_idle_is_said() -> None:
-    few, many = (train(MODEL, "h100", **ASKED, tokens_per_day=tokens) for tokens in (1e7, 1e9))
+    few, many = (
+        train(MODEL, "h100", **ASKED, tokens_per_day=tokens, tensor_parallel=2)
+        for tokens in (1e7, 1e9)
+    )
     plain: Any = few.rows[0].plain_tokens_per_s
     said = f"{1e7 / (24 * 3600 * plain):.0%} of the time"
     assert [any(said in note for note in found.notes) for found in (few, many)] == [True, False]
