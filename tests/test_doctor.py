@@ -123,11 +123,12 @@ def test_a_server_that_does_as_predicted_is_not_off(
         assert row.off == pytest.approx(0, abs=0.02), row
     assert not any("hold the prefills" in note for note in found.notes)
     assert not any("beyond the band" in sentence for sentence in found.advice)
-    slower = replace(life, round_s=3 * life.round_s)
-    found = of(saved(shown(slower, 1000), shown(slower.at(1030.0), 2000)), drafter="eagle3")
-    took = re.match(r"rounds took (.*) times what is predicted, beyond the band", found.advice[-1])
-    assert took is not None
-    assert float(took[1]) == pytest.approx(3, rel=0.02)
+    for times in (1 / 3, 3.0):
+        slower = replace(life, round_s=times * life.round_s)
+        found = of(saved(shown(slower, 1000), shown(slower.at(1030.0), 2000)), drafter="eagle3")
+        took = re.match("rounds took (.*) times what is predicted, beyond", found.advice[-1])
+        assert took is not None
+        assert float(took[1]) == pytest.approx(times, rel=0.02)
     # The roofline has no band.
     bound = of(
         saved(shown(slower, 1000), shown(slower.at(1030.0), 2000)), drafter="eagle3", engine="ideal"
@@ -218,6 +219,8 @@ def test_beyond_positions_that_were_counted_acceptance_goes_on(saved: Any) -> No
     little = replace(change, longer=replace(change.longer, speedup=1.001 * change.best.speedup))
     for nothing in (little, replace(change, now=None)):
         assert len([*advice(case, None, nothing)]) == 1
+    ranges = replace(change, schedule=((1, 16, 2), (17, 64, 1)))
+    assert next(advice(case, None, ranges)).endswith("; above 16 K=1")
     (law,) = [note for note in found.notes if note.startswith("beyond K=2, the longest counted")]
     assert "geometric" in law
     told = found.to_dict()["choice"]["change"]

@@ -74,10 +74,12 @@ def test_the_cheapest_point_is_fast_enough_and_none_that_is_costs_less() -> None
     best = answer.cheapest
     assert best.drafter == SPEC
     assert best.tokens_per_s_per_user >= 200
-    assert all(point.draft_len for one in answer.series[1:] for point in one.points)
     fast = [row for row in answer.records if row["tokens_per_s_per_user"] >= 200]
     assert best.tokens_per_s_per_device == max(row["tokens_per_s_per_device"] for row in fast)
     assert best.usd_per_million_tokens == min(row["usd_per_million_tokens"] for row in fast)
+    loads: Any = {"batch_size": [1, 128], "context_len": 512}  # at 128 plain decoding is best
+    drafted = frontier(MODEL, CHIP, drafters="eagle3,accept=0.3", **loads).series[1]
+    assert all(point.draft_len for point in drafted.points)
     slow = frontier(MODEL, CHIP, **ASKED)
     assert slow.series[0].cheapest == slow.series[0].points[0]
     known = ASKED | {"drafters": "eagle3,accept-length=3.6@3", "max_draft_len": 6}

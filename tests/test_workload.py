@@ -245,6 +245,7 @@ def test_lengths_of_a_steady_state_are_at_least_a_token() -> None:
     assert load.steady.workload == Workload(1, 1)
     drawn = closed_loop(Workload(3, 2), 1, 60, length_range=(0.1, 1.0))  # whole numbers
     assert ({*drawn.input_len}, {*drawn.output_len}) == ({1, 2, 3}, {1, 2})
+    assert closed_loop(Workload(9, 2), 1, 1, length_range=(0.2, 0.2)).output_len == 1
 
 
 def test_the_rate_of_a_trace_is_that_of_its_gaps() -> None:
