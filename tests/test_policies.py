@@ -118,6 +118,8 @@ def test_a_length_that_was_decided_is_the_one_that_is_told() -> None:
     loads = np.array([[1.0, 1.6], [1.0, 1.2]])
     wanted = decide((loads,) * 3, falls_behind, least=1.7)
     assert wanted.decision.tolist() == ["off", "on"]
+    for values in (wanted.speedup, wanted.low, wanted.high):
+        assert np.isnan(values).tolist() == [False, True]
 
 
 #: By hand: a round of 2 + 4 + 1 s commits 2 tokens; 4 of 8 requests run; prompts take 1 s each,
@@ -225,10 +227,22 @@ def test_the_gain_is_over_plain_decoding() -> None:
     same = best_change(loads, rates, running=8, now=1, speedup=[1.0, 1.1, 1.05])
     assert not same.is_unclear
     assert same.best == same.now
-    for unknown in (3, 7, None):  # beyond the grid, or not shown
-        none = best_change(loads, rates, running=8, now=unknown, speedup=[1.0, 1.1, 1.05])
+    rates[1].append(np.nan)
+    for row in (rates[0], rates[2]):
+        row.append(0.5)
+    for unknown in (3, 7, None):  # without room, beyond the grid, or not shown
+        none = best_change(loads, rates, running=8, now=unknown, speedup=[1.0, 1.1, 1.05, np.nan])
         assert (none.now, none.is_unclear) == (None, False)
         assert none.share_over_now(none.best) != none.share_over_now(none.best)  # no figure
+
+
+def test_a_range_that_gains_too_little_is_no_range() -> None:
+    # At 1 request one draft would gain a thousandth.
+    near = best_change([1, 8], [[1.0, 1.001], [2.0, 1.9]], running=8, now=0, speedup=[1.0, 0.95])
+    assert near.schedule == ((1, 8, 0),)
+    # Loads that round to one number share their drafts: 1.4 loses more with one than 1 without.
+    rates = [[1.0, 1.1], [2.0, 1.0], [1.0, 2.0]]
+    assert best_schedule([1.0, 1.4, 8.0], rates) == ((1, 7, 0), (8, 8, 1))
 
 
 #: A draft length and its throughput, speedup, and the low and the high end of its band.
