@@ -14,8 +14,8 @@ from specroof import load_hardware
 from specroof.errors import OptionError, ProfileError
 from specroof.evidence import STEP, kind_of, load_measurements
 from specroof.hardware.engine import IDEAL_ENGINE, Collective
-from specroof.hardware.profile import GenericEngines
-from specroof.hardware.schema import parse_generic, parse_hardware
+from specroof.hardware.profile import GenericEngines, parse_generic
+from specroof.hardware.schema import parse_hardware
 from specroof.hardware.written import calibrated_yaml, written_generic
 from specroof.questions.capacity import CapacityRequest
 from specroof.questions.objects import borrowed_engine

@@ -59,15 +59,13 @@ from specroof.hardware.profile import (
     HardwareProfile,
     LeftOutFits,
     LocalEngines,
-)
-from specroof.hardware.schema import (
     parse_generic,
-    parse_hardware,
     parse_left_out_fits,
     parse_local_engines,
+    parse_trusted,
 )
 from specroof.parsers import parse_config
-from specroof.reading.yaml_text import shown
+from specroof.reading.yaml_text import parse_yaml, shown
 
 # --- Chips: the user's own files, then the bundled ones -------------------------------------------
 
@@ -262,7 +260,11 @@ def _parsed(text: str, source: str, trusted: bool) -> HardwareProfile:
     if trusted:
         # Of a bundled file that is being edited, the checks below say what is wrong.
         with suppress(KeyError, TypeError, ValueError, AttributeError):
-            return parse_hardware(text, source=source, trusted=True)
+            content = parse_yaml(text, source=source, error=ProfileError)
+            return parse_trusted(content, source=source)
+    # Imported here: few files are not our own.
+    from specroof.hardware.schema import parse_hardware  # noqa: PLC0415
+
     return parse_hardware(text, source=source)
 
 

@@ -4,7 +4,7 @@ import collections.abc
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import NoneType
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
@@ -24,7 +24,7 @@ from specroof.hardware.engine import (
     ShortName,
     SparseKernel,
 )
-from specroof.reading.yaml_text import field_kinds, shown
+from specroof.reading.yaml_text import field_kinds, read_plain, shown
 from specroof.units import BOUNDS, DTYPE_BYTES, WIDER_DTYPES
 
 # --- The engine of a chip without measurements: its family's kernels, overheads of fits ----------
@@ -900,3 +900,74 @@ class LeftOutFits:
     def generic_without(self, group: str) -> Generic:
         """Return what the fit without a group says of all chips: see `generic`."""
         return self.generic.get(group, self.generic[ALL_SOURCES])
+
+
+# --- Files that describe them, whose figures are taken as they stand -----------------------------
+
+_built = partial(read_plain, error=ProfileError, trusted=True)
+
+
+def _named(engines: dict[str, Any], name: str | None = None) -> dict[str, Any]:
+    """Return engines that carry their names: their keys, or one for all."""
+    return {key: {**block, "name": name or key} for key, block in engines.items()}
+
+
+def parse_trusted(content: dict[str, Any], *, source: str) -> HardwareProfile:
+    """Return the profile that a hardware file describes.
+
+    Parameters
+    ----------
+    content
+        The mapping of a file that is bundled, or that `specroof.hardware.schema` has checked.
+    source
+        How messages name the file.
+    """
+    engines = content.get("engines", {})
+    shared = {name: block["same_as"] for name, block in engines.items() if "same_as" in block}
+    own = {name: block for name, block in engines.items() if name not in shared}
+    content = {**content, "engines": _named(own), "same_engines": shared}
+    return _built(content, HardwareProfile, source=source)
+
+
+def parse_generic(content: dict[str, Any]) -> Generic:
+    """Return what the bundled file of generic engines says; its figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The file's mapping, as `written_generic` of `specroof.hardware.written` makes it.
+    """
+    named = {**content, "engines": _named(content["engines"], GENERIC)}
+    return _built(named, Generic, source="generic engines")
+
+
+def parse_local_engines(content: dict[str, Any]) -> LocalEngines:
+    """Return what the bundled file of engines for one user says; figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The file's mapping, which ``benchmarks/fit_local.py`` writes.
+    """
+    left_out = {name: _named(fits, name) for name, fits in content["left_out"].items()}
+    named = {**content, "engines": _named(content["engines"]), "left_out": left_out}
+    return _built(named, LocalEngines, source="local engines")
+
+
+def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
+    """Return the engine profiles of left-out fits; their figures are taken as they stand.
+
+    Parameters
+    ----------
+    content
+        The mapping of the bundled file, which ``benchmarks/fit_engines.py`` writes.
+    """
+    engines = {
+        name: {place: _named(fits, name) for place, fits in places.items()}
+        for name, places in content["engines"].items()
+    }
+    generic = {
+        without: {**one, "engines": _named(one["engines"], GENERIC)}
+        for without, one in content["generic"].items()
+    }
+    return _built({"engines": engines, "generic": generic}, LeftOutFits, source="left-out fits")

@@ -1,4 +1,4 @@
-"""Hardware files, read; the gate of those from outside: which keys, which figures, which sources.
+"""Hardware files from outside, and the gate that they pass: which keys, figures and sources.
 
 Keys and quantities are those of the classes in `specroof.hardware.engine` and `profile`: their
 fields are spelled there, and nowhere else.
@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from datetime import date
-from functools import partial
 from typing import Any, Final
 
 from specroof.errors import ProfileError, refuse
@@ -21,13 +20,7 @@ from specroof.hardware.engine import (
     OP_KINDS,
     SERVED_FIGURES,
 )
-from specroof.hardware.profile import (
-    GENERIC,
-    Generic,
-    HardwareProfile,
-    LeftOutFits,
-    LocalEngines,
-)
+from specroof.hardware.profile import GENERIC, HardwareProfile, parse_trusted
 from specroof.reading.yaml_text import all_said, parse_yaml, read_plain, shown
 from specroof.units import BOUNDS, DTYPE_BYTES
 
@@ -226,7 +219,7 @@ def _dotted(block: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{key}.{inner}", one) for inner, one in _dotted(value))
 
 
-# --- Files, read ---------------------------------------------------------------------------------
+# --- A file, read behind the gate ----------------------------------------------------------------
 
 
 def parse_hardware(text: str, *, source: str, trusted: bool = False) -> HardwareProfile:
@@ -271,61 +264,4 @@ def parse_hardware(text: str, *, source: str, trusted: bool = False) -> Hardware
     content = parse_yaml(text, source=source, error=ProfileError)
     if not trusted:
         check_content(content, source=source)
-    engines = content.get("engines", {})
-    shared = {name: block["same_as"] for name, block in engines.items() if "same_as" in block}
-    own = {name: block for name, block in engines.items() if name not in shared}
-    content = {**content, "engines": _named(own), "same_engines": shared}
-    return _built(content, HardwareProfile, source=source)
-
-
-#: Figures are taken as they stand: `check_content` has seen those of users.
-_built = partial(read_plain, error=ProfileError, trusted=True)
-
-
-def _named(engines: dict[str, Any], name: str | None = None) -> dict[str, Any]:
-    """Return engines that carry their names: their keys, or one for all."""
-    return {key: {**block, "name": name or key} for key, block in engines.items()}
-
-
-def parse_generic(content: dict[str, Any]) -> Generic:
-    """Return what the bundled file of generic engines says; its figures are taken as they stand.
-
-    Parameters
-    ----------
-    content
-        The file's mapping, as `written_generic` of `specroof.hardware.written` makes it.
-    """
-    named = {**content, "engines": _named(content["engines"], GENERIC)}
-    return _built(named, Generic, source="generic engines")
-
-
-def parse_local_engines(content: dict[str, Any]) -> LocalEngines:
-    """Return what the bundled file of engines for one user says; figures are taken as they stand.
-
-    Parameters
-    ----------
-    content
-        The file's mapping, which ``benchmarks/fit_local.py`` writes.
-    """
-    left_out = {name: _named(fits, name) for name, fits in content["left_out"].items()}
-    named = {**content, "engines": _named(content["engines"]), "left_out": left_out}
-    return _built(named, LocalEngines, source="local engines")
-
-
-def parse_left_out_fits(content: dict[str, Any]) -> LeftOutFits:
-    """Return the engine profiles of left-out fits; their figures are taken as they stand.
-
-    Parameters
-    ----------
-    content
-        The mapping of the bundled file, which ``benchmarks/fit_engines.py`` writes.
-    """
-    engines = {
-        name: {place: _named(fits, name) for place, fits in places.items()}
-        for name, places in content["engines"].items()
-    }
-    generic = {
-        without: {**one, "engines": _named(one["engines"], GENERIC)}
-        for without, one in content["generic"].items()
-    }
-    return _built({"engines": engines, "generic": generic}, LeftOutFits, source="left-out fits")
+    return parse_trusted(content, source=source)

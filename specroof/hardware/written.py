@@ -62,7 +62,7 @@ def calibrated_yaml(
 
 
 def written_generic(generic: Generic) -> dict[str, Any]:
-    """Return the mapping that `specroof.hardware.schema.parse_generic` reads.
+    """Return the mapping that `specroof.hardware.profile.parse_generic` reads.
 
     Parameters
     ----------
