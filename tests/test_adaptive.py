@@ -25,7 +25,6 @@ from specroof.policies.adaptive import (
     _up_to_each_length,
     adaptive_verification,
     beside,
-    best_fixed,
     fixed_outcomes,
     fixed_rates,
     sglang_rounds,
@@ -103,7 +102,6 @@ def test_one_length_is_tokens_over_the_time_of_a_round() -> None:
         [4.0, 4.0, 4 * 2.3 / 2.5, 4 * 2.6 / 3.2]
     )
     assert fixed_rates(costs_of(4, is_block=True), CURVE)[3] == pytest.approx(4 * 2.6 / 2.8)
-    assert best_fixed(np.array([[1.0, 2.0], [9.0, 7.5]])) == 0  # 10 tokens in all, and 9.5
     assert fixed_outcomes(np.array([[1.0, 2.0]]), [1]) == (PolicyOutcome(2.0, 0.0, 1.0),)
 
 

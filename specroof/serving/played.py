@@ -512,7 +512,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                     n_running += 1
                     rest = new_len[number]
                     left -= token * needed_len[number] + fixed
-                piece = most_left if most_left < rest else rest
+                piece = min(rest, most_left)
                 attended += piece * (input_len[number] - rest + piece / 2)
                 tokens += piece
                 if groups > 1:
