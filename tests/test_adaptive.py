@@ -28,6 +28,7 @@ from specroof.policies.adaptive import (
     fixed_outcomes,
     fixed_rates,
     sglang_rounds,
+    sglang_steps,
     simulated_policies,
 )
 from specroof.policies.schedule import drafts_at
@@ -174,6 +175,18 @@ def test_a_draft_to_be_made_is_worth_what_those_before_it_are_times_its_average(
     )
 
 
+def test_stopping_has_one_threshold_and_one_longest_draft_for_all_rounds() -> None:
+    costs, dice = replace(costs_of(1), verify_s=np.linspace(1.0, 1.6, 4)), np.random.default_rng(7)
+    worth, accepted = confident_rounds(CURVE, known=0.5, shape=(40_000, 1), dice=dice)
+    survived = accepted[..., None] > np.arange(3)
+    rounds = _Rounds(worth, survived, np.array([0.8, 0.625, 0.6]), costs)
+    options = _options_of("stopping", rounds)
+    rates = options.committed.sum(axis=0) / options.seconds.sum(axis=0)
+    found = run(costs, 0.5)["stopping"]
+    assert 0 < found.error < 0.005 * rates.max()
+    assert found.tokens_per_s == pytest.approx(rates.max(), abs=4 * found.error)
+
+
 def test_the_standard_error_is_that_of_a_ratio_by_hand() -> None:
     # Rounds of 2 tokens in 1 s and of 4 in 1.5 s: 2.4 tokens/s, of which they are 0.4 below and
     # above; the square root of 0.32 over the 2.5 s of both.
@@ -202,6 +215,10 @@ def test_alike_drafts_are_verified_at_one_length() -> None:
     rates = (4 + np.append(0.0, np.cumsum(survival))) / (1.3 + np.arange(13) / 8)
     assert one.draft_len == rates.argmax() / 4
     assert one.tokens_per_s == pytest.approx(rates.max(), abs=4 * one.error)
+    # Two of three drafts, one after another, take 0.5 s.
+    two = adaptive_verification(costs_of(4), CURVE, draft_len=2, known=0.0, n_rounds=40_000, seed=3)
+    rates = (4 + np.append(0.0, np.cumsum(survival[:8]))) / (1.5 + np.arange(9) / 8)
+    assert two.tokens_per_s == pytest.approx(rates.max(), abs=4 * two.error)
 
 
 @pytest.mark.parametrize(
@@ -222,8 +239,15 @@ def test_steps_begin_in_the_middle_and_end_with_what_is_known() -> None:
         found = sglang_rounds(slots, 1, [0, 0.5, 0.55, 0.58], begins)
         assert found.tolist() == [float(k == stays) for k in range(4)]
     assert sglang_rounds(slots, 1, [0, 1, 2, 3, 4], 3).tolist() == [0, 0, 0, 1, 0]
+    # After a round without drafts the least is tried.
+    slots = [AdaptiveSlot(requests=1, drafts=(0, 1, 3))]
+    assert sglang_rounds(slots, 1, [0, 0.3, 0.35, 0.4], 1).tolist() == [0.5, 0.5, 0, 0]
     slots = [AdaptiveSlot(requests=1, drafts=(0, 1), hysteresis=0.5)]
     assert sglang_rounds(slots, 1, [0, 0], 1).tolist() == [0.5, 0.5]  # no more than 0.5 less 0.5
+    # Rounds of one token in 1 s, and as many of 1.4 tokens in 1.8 s.
+    slots = [AdaptiveSlot(requests=1, drafts=(0, 1))]
+    seen = sglang_steps(costs_of(1), [0.4, 0.0, 0.0], slots, initial=1, sizes=())
+    assert (seen.tokens_per_s, seen.draft_len) == pytest.approx((2.4 / 2.8, 0.5))
 
 
 def test_lengths_by_load_are_those_of_the_flags() -> None:
