@@ -18,6 +18,8 @@ MAX_FILE_BYTES: Final = 16 * 2**20
 
 #: What a shell puts in the place of a file: its own input, or the output of another command.
 _STREAM: Final = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+#: How `-` is read, as people write it for standard input.
+_STANDARD_INPUT: Final = "/dev/stdin"
 
 
 def is_file(path: Path) -> bool:
@@ -101,7 +103,7 @@ def read_text(path: Path, error: type[SpecroofError], most_bytes: int = MAX_FILE
     SpecroofError
         Of the type `error`: for a missing, unreadable, too large or non-UTF-8 file.
     """
-    place = Path("/dev/stdin") if str(path) == "-" else path
+    place = Path(_STANDARD_INPUT) if str(path) == "-" else path
     # Opening a pipe waits for its writer unless told not to, and so does reading a device.
     is_stream = _STREAM.fullmatch(str(place)) is not None
     no_wait = 0 if is_stream else getattr(os, "O_NONBLOCK", 0)
