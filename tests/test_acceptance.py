@@ -322,6 +322,8 @@ def test_four_fifths_of_what_one_length_says_of_a_model_left_out_lie_within_the_
 def test_every_family_of_a_profile_and_of_a_kind_has_a_shape() -> None:
     assert {*FAMILIES.values(), ""} == {*SHAPES}
     assert {one.drafter_family for one in load_profiles()} <= {*SHAPES}
+    for kind, family in (("eagle3", "eagle"), ("suffix", "ngram"), ("prompt_lookup", "ngram")):
+        assert acceptance_from_length(2, 3, kind=kind) == acceptance_from_length(2, 3, kind=family)
 
 
 def test_an_acceptance_of_one_is_said() -> None:

@@ -128,6 +128,11 @@ def test_no_target_has_more_entropy_than_the_best_drafter_allows(measured: float
     most = 0.4 if above(0.4) > 0 else brentq(above, 0.005, 0.4)
     found = _most_entropy(constant_acceptance(measured), (1.0, "greedy"))
     assert 0.82 * most < found <= most  # a step of the search is 18%
+    if found > 0.12:  # a usual target
+        silent = replace(constant_acceptance(measured), temperature=1.0)
+        stated = replace(silent, entropy=min(USUAL_ENTROPY, found))
+        moved, same = (resampled_acceptance(each, 0.0).survival(1) for each in (silent, stated))
+        assert moved == same
 
 
 # --- What was measured ---------------------------------------------------------------------------
