@@ -214,7 +214,7 @@ def test_what_is_stated_is_moved_and_says_how_far() -> None:
         hot = replace(constant_acceptance(at_one), temperature=1.0)
         cold = resampled_acceptance(hot, 0.0)
         low, high = cold.band(1)
-        assert at_one < low - 1 < float(cold.survival(1)) < high - 1 < 1.0
+        assert at_one < low - 1 < float(cold.survival(1)) <= high - 1 < 1.0
     sure = replace(constant_acceptance(0.999), temperature=1.0, entropy=0.4)
     assert resampled_acceptance(sure, 0.0).survival(1) == 1.0  # at most all are accepted
     nothing = replace(specroof.histogram_acceptance([5]), temperature=0.0)
@@ -372,3 +372,15 @@ def test_ends_of_a_band_that_state_no_temperature_stay_as_they_are() -> None:
 def test_a_lossy_rule_asks_for_a_measurement_and_no_temperature() -> None:
     line = refusal(OptionError, resampled_acceptance, constant_acceptance(0.8), None, "lossy")
     assert line.startswith("rule is 'lossy' for an acceptance measured with rule 'greedy'")
+
+
+@pytest.mark.parametrize(("measured", "asked"), [(1.0, 0.0), (1.0, 0.6), (0.0, 1.0)])
+def test_a_drafter_that_is_accepted_more_often_is_so_at_any_temperature(
+    measured: float, asked: float
+) -> None:
+    curves = [
+        replace(constant_acceptance(rate), temperature=measured)
+        for rate in np.linspace(0.5, 0.99, 50)
+    ]
+    moved = [float(resampled_acceptance(curve, asked).survival(1)) for curve in curves]
+    assert np.all(np.diff(moved) >= 0)

@@ -1,6 +1,7 @@
 """How acceptance moves with the temperature, and with the rule by which drafts are accepted."""
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Final
@@ -265,10 +266,10 @@ def resampled_acceptance(
         entropies: tuple[float, ...] = (acceptance.entropy,)
     else:
         low, most = USUAL_ENTROPIES[0], _most_entropy(acceptance, measured)
-        entropies = (min(USUAL_ENTROPY, most), low, most)
+        middle = min(USUAL_ENTROPY, most)
         if most <= low:  # a draft that usual targets would not accept so often
-            low = _LEAST_ENTROPY
-            entropies = (math.sqrt(low * most), low, most)
+            low, middle = _LEAST_ENTROPY, most * math.sqrt(most / low)
+        entropies = (max(middle, low), low, most)
     bare = replace(acceptance, between=())
     moved, *ends = (
         replace(
@@ -365,13 +366,14 @@ def acceptance_at_entropy(
 def _most_entropy(acceptance: Acceptance, measured: tuple[float, str]) -> float:
     """Return the largest entropy of a target with which a measured first rate is possible."""
     rate = float(acceptance.survival(1))
-    usual_low, high = USUAL_ENTROPIES
-    usual = np.geomspace(high, usual_low, 9).tolist()
-    for entropy in [*usual, *np.geomspace(usual_low, _LEAST_ENTROPY, 17)[1:].tolist()]:
-        possible = accepted_rates(gap_of_entropy(entropy), *measured)
-        if np.interp(rate, possible, _RATES) <= max(_BEST_DRAFTER, (1 + rate) / 2):
-            return float(entropy)
-    return _LEAST_ENTROPY
+    best = max(_BEST_DRAFTER, (1 + rate) / 2)
+    entropies: list[float] = np.geomspace(USUAL_ENTROPIES[1], _LEAST_ENTROPY, 257).tolist()
+
+    def is_possible(entropy: float) -> bool:
+        rates = accepted_rates(gap_of_entropy(entropy), *measured)
+        return bool(np.interp(rate, rates, _RATES) <= best)
+
+    return entropies[bisect_left(entropies[:-1], True, key=is_possible)]
 
 
 def _spelt(sampling: tuple[float, str]) -> str:
