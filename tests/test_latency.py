@@ -581,3 +581,11 @@ def test_kernels_that_a_server_has_to_be_told_of_are_said(
     setup = engine_setup(load_hardware("h200"), "vllm", place, None)
     notes = [*setup_notes(load_model(model), setup)]
     assert any("--all2all-backend" in note for note in notes) is said
+
+
+@pytest.mark.parametrize(("dtype", "said"), [("fp16", True), ("bf16", False)])
+def test_a_cache_that_a_server_refuses_beside_activations_is_said(dtype: str, said: bool) -> None:
+    # vLLM config/vllm.py:1492: 16 bits of the activations, bf16, alone.
+    setup = engine_setup(load_hardware("h100"), "vllm", None, Options(kv_dtype=dtype))
+    notes = [*setup_notes(load_model("Qwen/Qwen3-8B"), setup)]
+    assert any("--kv-cache fp16 is refused" in note for note in notes) is said

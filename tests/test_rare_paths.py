@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import specroof
 from benchmark_points import MODEL
@@ -25,6 +26,7 @@ from specroof import (
     speedup_curve,
 )
 from specroof.acceptance.sampling import resampled_acceptance
+from specroof.cli import app
 from specroof.engines import calibrated_yaml
 from specroof.evidence.bundled import load_measurements
 from specroof.plot import study_figures
@@ -439,6 +441,17 @@ def test_captured_sizes_are_compared_with_none_where_those_of_the_server_leave_n
     load: dict[str, Any] = {"input_len": 64, "output_len": 32, "concurrency": 2}
     found = specroof.advise(MODEL, "h100", drafters=EAGLE, **load, server="capture=64")
     assert not [line for line in found.warnings if "capture=" in line]
+
+
+def test_a_shell_completes_nothing_behind_a_command_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", "specroof predikt --ba")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    done = CliRunner().invoke(
+        app, env={"_SPECROOF_COMPLETE": "complete_bash"}, prog_name="specroof"
+    )
+    assert (done.exit_code, "--batch" in done.output) == (0, False)
 
 
 def test_a_shell_completes_servers_and_their_releases() -> None:
