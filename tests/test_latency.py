@@ -37,9 +37,11 @@ from specroof.cost import BlockExchange, ForwardPass, OpCost, Options, storage
 from specroof.errors import ProfileError
 from specroof.hardware.engine import IDEAL_ENGINE, Collective, EngineProfile
 from specroof.hardware.profile import HardwareProfile, Interconnect, Placement
-from specroof.latency.model import _visits_and_tokens, model_latency, setup_notes
+from specroof.latency.model import Work, _visits_and_tokens, model_latency, setup_notes
 from specroof.latency.pass_seconds import PassLatency, PassShape
-from specroof.latency.setup import Setup, device_bytes, engine_setup
+from specroof.latency.setup import Deployment, Setup, device_bytes, engine_setup
+from specroof.serving.workload import prefill_pass
+from specroof.speedup.curve import engine_pass_s
 from strategies import (
     Grid,
     architectures,
@@ -589,3 +591,15 @@ def test_a_cache_that_a_server_refuses_beside_activations_is_said(dtype: str, sa
     setup = engine_setup(load_hardware("h100"), "vllm", None, Options(kv_dtype=dtype))
     notes = [*setup_notes(load_model("Qwen/Qwen3-8B"), setup)]
     assert any("--kv-cache fp16 is refused" in note for note in notes) is said
+
+
+@pytest.mark.parametrize("tokens", [512, 8192])  # in a graph, and in none
+def test_decoding_beside_a_prompt_of_one_group_waits_for_all_of_it(tokens: int) -> None:
+    # Eight groups: seven have nothing of the prompt, so that a pass is no sooner than it is alone.
+    placement = Placement(8, attention_data_parallel=8)
+    setup = engine_setup(load_hardware("h200"), "vllm", placement, None)
+    served = Deployment(load_model("deepseek-ai/DeepSeek-V3"), setup)
+    prompt, decoding = prefill_pass(tokens), ForwardPass(8, 1, 0)
+    alone_s, decode_s = (float(engine_pass_s(served, one)) for one in (prompt, decoding))
+    both_s = float(engine_pass_s(served, decoding, Work(served.model, prompt, kind="prompts")))
+    assert alone_s < both_s < alone_s + decode_s

@@ -267,7 +267,9 @@ def resampled_acceptance(
     else:
         low, most = USUAL_ENTROPIES[0], _most_entropy(acceptance, measured)
         middle = min(USUAL_ENTROPY, most)
-        if most <= low:  # a draft that usual targets would not accept so often
+        # A draft that usual targets would not accept so often. What there is in the middle is a
+        # choice of this library: it joins that of usual targets, and falls as the text is surer.
+        if most <= low:
             low, middle = _LEAST_ENTROPY, most * math.sqrt(most / low)
         entropies = (max(middle, low), low, most)
     bare = replace(acceptance, between=())

@@ -939,10 +939,6 @@ def micro_batches(batch_size: npt.ArrayLike, setup: Setup) -> Array:
     return np.asarray(np.clip(batch / groups, 1.0, setup.passes_in_flight))
 
 
-#: By how much rounding may make a part longer.
-_PART_ROUNDING: Final = 1 + 1e-9
-
-
 def _prompt_tokens(forward: ForwardPass, beside: Sequence[Work]) -> Array | float:
     """Return the tokens of prompts in a pass: all of one over prompts, else what is beside it."""
     if forward.settled:
@@ -953,7 +949,7 @@ def _prompt_tokens(forward: ForwardPass, beside: Sequence[Work]) -> Array | floa
 def _in_parts(setup: Setup, forward: ForwardPass, beside: Sequence[Work]) -> bool:
     """Tell whether a device computes the prompts of a pass in parts that follow one another."""
     most = setup.release.part_tokens
-    return most > 0 and bool(np.any(_prompt_tokens(forward, beside) > most * _PART_ROUNDING))
+    return most > 0 and bool(np.any(_prompt_tokens(forward, beside) > most))
 
 
 def _staged_work(
