@@ -154,7 +154,7 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
         for row in rows
     ]
     clock = seen = 0.0
-    rounds = losses = 0
+    rounds = losses = gathered = 0
     running: list[Naive] = []  # by their last start
     line: list[Naive] = []  # of those that wait
     leaving: list[Naive] = []
@@ -212,7 +212,16 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
         left = rules.groups * (rules.chunk or math.inf)
         beside = decoding if rules.shares_passes else []
         left -= prices.positions * len(beside)
-        queue = [r for r in running if r not in decoding] + line
+        begun = [r for r in running if r not in decoding]
+        # Prompts wait for one in every group, but not for ever.
+        gathers = len(decoding) >= rules.groups > len(line) > 0 == len(begun) and left > 1e-6
+        gathers = gathers and gathered < rules.gathering_passes and len(running) < capacity
+        if gathers and kept and not stuck:
+            asked = ratio if memory.reserves else None
+            gathers = held(memory, [*running, *leaving, line[0]], asked) <= 1
+        else:
+            gathers = False
+        queue = [] if gathers else begun + line
         through, tokens, attended = take(queue, left, clock, fits, rules.groups)
         line = [r for r in line if r not in running]
         began = clock
@@ -227,6 +236,7 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
             clock += prices.round_s.at(len(decoding), context)
             commit(decoding, prices.tokens_per_round, clock)
             rounds += 1
+            gathered += gathers
             if alone and kept:
                 ratio = max(ratio - eased * (0.7 - 0.14 * 0.7) / 600, eased * 0.14 * 0.7)
         else:
@@ -235,7 +245,7 @@ def one_by_one(  # noqa: C901, PLR0912, PLR0915 - a whole server, step by step
             clock = began = max(clock, comes)
         clock += len(through) * prices.request_overhead_s
         if tokens:
-            rounds = 0
+            rounds = gathered = 0
             commit(beside, prices.tokens_per_round if rules.drafts_beside else 1.0, clock)
         commit(through, 1.0, clock)
         seen = began if overlap else clock
@@ -263,8 +273,10 @@ def drawn_load(rng: np.random.Generator) -> tuple[Requests, PrefillRules, int]:
     shares, beside = rng.random(2) < 0.6
     rules = PrefillRules(int(rng.choice([0, 8, 64])), bool(shares), bool(shares and beside))
     rules = replace(rules, receive_interval=int(rng.choice([1, 1, 3, 10])))
-    groups = int(rng.spawn(1)[0].choice([1, 1, 2, 4]))
-    return requests, replace(rules, groups=groups), int(rng.integers(1, 9))
+    others = rng.spawn(1)[0]
+    groups, gathering = int(others.choice([1, 1, 2, 4])), int(others.choice([0, 3, 20]))
+    rules = replace(rules, groups=groups, gathering_passes=gathering)
+    return requests, rules, int(rng.integers(1, 9))
 
 
 @pytest.mark.parametrize("seed", range(560))

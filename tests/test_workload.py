@@ -396,6 +396,7 @@ class Toy:
     shares: bool = True
     drafts_beside: bool = True
     groups: int = 1
+    gathering: int = 0
 
     @property
     def draft_s(self) -> float:
@@ -404,7 +405,8 @@ class Toy:
 
     @property
     def rules(self) -> PrefillRules:
-        return PrefillRules(self.chunk, self.shares, self.drafts_beside, groups=self.groups)
+        rules = PrefillRules(self.chunk, self.shares, self.drafts_beside, groups=self.groups)
+        return replace(rules, gathering_passes=self.gathering)
 
 
 def pass_s(tokens: Any) -> Any:

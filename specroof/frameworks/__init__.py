@@ -755,6 +755,8 @@ class Release:
         do not draft; else they wait, or decode in any case.
     divides_chunks
         Whether groups of attention share the tokens of a chunk; otherwise each has as many.
+    gathering_passes
+        Passes that prompts wait at most until each group of attention has one; 0 where none waits.
     dense_in_groups
         Whether each group of attention has dense matrices and the head for its own sequences.
     dense_replicas
@@ -835,6 +837,7 @@ class Release:
     held_kinds: _Kinds = ()
     groups_beside: bool = False
     divides_chunks: bool = False
+    gathering_passes: int = 0
     dense_in_groups: bool = False
     dense_replicas: bool = False
     whole_expert_parallel: bool = False

@@ -295,6 +295,8 @@ class PrefillRules:
         Whether requests wait, once as many run as may, until several have ended: see `free_slots`.
     rounds_between
         Rounds that are decoded, if any request does, between two passes of prompts.
+    gathering_passes
+        Passes that prompts wait at most until each group has one, as long as all groups decode.
     """
 
     chunk: float
@@ -304,6 +306,7 @@ class PrefillRules:
     groups: int = 1
     holds_back: bool = False
     rounds_between: int = 0
+    gathering_passes: int = 0
 
     def free_slots(self, capacity: float) -> float:
         """Return the slots that must be free before another request begins beside others.
@@ -575,6 +578,7 @@ def prefill_rules(deployment: Deployment, kind: str | None = None) -> PrefillRul
         groups=groups,
         holds_back=kind in facts.held_kinds,
         rounds_between=_rounds_between(deployment),
+        gathering_passes=facts.gathering_passes if groups > 1 else 0,
     )
 
 

@@ -231,7 +231,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     First come, first served. Each pass takes tokens of prompts up to the chunk, the rest of a cut
     prompt first, as long as requests find room; where it shares passes, less the tokens of those
     that decode, which then do so too. Otherwise prompts stop the batch. Without prompts all decode.
-    Of several groups of devices each takes a chunk: the next prompt goes to the emptiest.
+    Of several groups of devices each takes a chunk: the next prompt goes to the emptiest. Where
+    prompts wait for one in every group, the batch decodes meanwhile.
 
     Parameters
     ----------
@@ -324,6 +325,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     reaches_s: list[float] = reach_s.tolist()
     chunk, interval, groups = rules.chunk or math.inf, rules.receive_interval, rules.groups
     holds, free_slots = rules.holds_back, rules.free_slots(capacity)
+    patience = rules.gathering_passes
     eased = _GROUPS_SHARE if groups > 1 else 1.0
     concurrency, ceil = requests.concurrency or count, math.ceil
     token, fixed = memory.token, memory.request
@@ -381,8 +383,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
     leaving_len, n_leaving = 0.0, 0
     # Whether what waits has found too little memory, and nothing has ended since.
     blocked = False
-    # Rounds that are decoded before the next prompt.
-    owed = 0
+    # Rounds that are decoded before the next prompt, and those that prompts have waited for others.
+    owed = gathered = 0
 
     while n_ended < count:
         # Clients send what their number allows; the scheduler looks who has come.
@@ -483,8 +485,9 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             full = not fits
             if not cut:  # else it is asked when that prompt is through
                 blocked = reserves and full
+        gathers = fits and batch >= groups > len(waiting) and gathered < patience
         through: list[int] = []
-        if (fits or (cut and budget > 0)) and not (owed and batch):
+        if ((fits and not gathers) or (cut and budget > 0)) and not (owed and batch):
             # A pass with prompts, the rests of cut ones first, each group up to its chunk.
             tokens = attended = 0.0
             rests = [*cut.items()][::-1] if cut else []
@@ -538,7 +541,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
                 clock += prices.context_s.line(batch, cached_len / batch)
                 committed = tokens_per_round if rules.drafts_beside else 1.0
             clock += len(through) * overhead_s
-            owed = rules.rounds_between
+            owed, gathered = rules.rounds_between, 0
             if not overlap:
                 seen_s = clock
         elif batch:
@@ -558,6 +561,8 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             until_s = math.inf
             if room and not full:
                 until_s = next_s - clock if next_s > clock else 0.0
+            if gathers:
+                most = min(most, patience - gathered)
             if owed:  # no prompt begins before them
                 most, until_s = min(most, owed), math.inf
             if interval > 1:  # to the next look for requests: none is seen before it
@@ -567,6 +572,7 @@ def play(  # noqa: C901, PLR0912, PLR0913, PLR0915 - what is asked of whom by wh
             )
             unseen_rounds = (unseen_rounds + rounds) % interval
             owed = max(owed - rounds, 0)
+            gathered += rounds * gathers
             # With overlap the next round was scheduled when the last one began.
             last_began_s = clock if rounds == 1 else clock + seconds - last_s
             clock += seconds

@@ -136,6 +136,8 @@ class SharedPasses:
     own_prompts
         Prompts in a pass that a request's own prompt is in, which it finds more often the more
         there are.
+    gathered
+        Of `waited` those in which it only waits for prompts of other groups.
     """
 
     started: Array
@@ -145,6 +147,7 @@ class SharedPasses:
     pieces: Array
     prompts: Array
     own_prompts: Array
+    gathered: Array | float = 0.0
 
     @property
     def passes(self) -> Array:
@@ -210,20 +213,39 @@ def shared_passes(
     return replace(state, waited=np.asarray(most / low - state.decoded))
 
 
-def _together(groups: Array, running: Array, rounds: Array, **of_one: Any) -> SharedPasses:
+def _together(
+    groups: Array, running: Array, rounds: Array, gathering: float, **of_one: Any
+) -> SharedPasses:
     """Return the passes of groups of devices that share them, each in a state like the others'.
 
-    A pass has a prompt where any group has one.
+    A pass has a prompt where any group has one. Where the first waits for one in every group, up to
+    `gathering` passes, as many have come after 1 / p, with p the chance of a new one in a group.
     """
     one = shared_passes(running, rounds, **of_one)
     mixed = np.where(groups > 1, _any_of(np.minimum(one.mixed_frac, 1.0), groups), one.mixed_frac)
-    beside = one.mixed_frac * one.prompts
+    each = one.mixed_frac * one.prompts
+    others = np.asarray((groups - 1) * each)
+    if gathering:
+        begins = np.minimum(one.mixed_frac / one.pieces, 1.0)
+        first = 1 / _any_of(begins, groups)
+        with np.errstate(divide="ignore"):  # the lesser of both, on average about
+            gap = (running > 1) / np.hypot(1 / (1 / begins - first), 1 / gathering)
+        # Half of it is waited on average; in vain the last one comes before its end.
+        in_vain = (gap / gathering) ** 2
+        together = np.maximum(groups * one.started * (first + gap), 1.0)
+        idle = gap / 2 * (1 + in_vain / together)
+        waited = one.waited + idle
+        started = running / (waited + one.decoded)
+        mixed = np.minimum(one.pieces / (first + gap), mixed)
+        each = each * started / one.started
+        others = (groups - 1) * each / mixed
+        one = replace(one, waited=waited, started=started, gathered=idle)
     return replace(
         one,
         started=groups * one.started,
         mixed_frac=mixed,
-        prompts=groups * beside / mixed,
-        own_prompts=one.own_prompts + (groups - 1) * beside,
+        prompts=groups * each / mixed,
+        own_prompts=one.own_prompts + others,
     )
 
 
@@ -461,14 +483,16 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         groups,
         load.running / groups,
         load.rounds,
+        rules.gathering_passes,
         new_len=load.new_len,
         budget=rules.chunk,
         positions=np.asarray(positions) + (load.input_slots if rules.drafts_beside else 0.0),
         slowed=1.0 if rules.drafts_beside else load.tokens_per_round,
     )
-    # In a pass without prompts all decode; what is left of the mean decode in those with one.
+    # In a pass without prompts all decode that do not wait for other groups'; what is left of the
+    # mean decode in those with one.
     mixed = state.mixed_frac
-    decoding = state.started * state.decoded
+    decoding = state.started * (state.decoded + state.gathered)
     others = np.clip((decoding - (1 - mixed) * load.running) / mixed, _SMALLEST_BATCH, load.running)
     decode_pass = ForwardPass(load.running, load.verify_len, load.context_len)
     beside = ForwardPass(others, positions, load.context_len)
@@ -490,7 +514,12 @@ def _shared_timing(load: RequestLoad, rules: PrefillRules) -> RequestTiming:
         return RequestTimes(
             token_s=np.asarray((state.passes * mean_s + leaving_s) / np.asarray(load.output_len)),
             wait_s=wait_s,
-            first_s=np.asarray(state.waited * (own_s + shared_s) + leaving_s + wait_s),
+            first_s=np.asarray(
+                (state.waited - state.gathered) * (own_s + shared_s)
+                + state.gathered * round_s
+                + leaving_s
+                + wait_s
+            ),
         )
 
     return times
