@@ -94,9 +94,11 @@ def test_some_numbers_of_positions_are_read_once(
 @pytest.mark.parametrize(
     ("version", "chip", "split"),
     # Backends that attend to images both ways (supports_mm_prefix, supports_combination): Triton's
-    # alone, FlashAttention 4 from 0.24 on, and composites with it on 9 and 10 from 0.33 on.
-    [("0.33", "a100-80gb", False), ("0.33", "h100", True), ("0.28", "h100", False),
-     ("0.28", "b200", True), ("0.19", "b200", False)],
+    # alone, FlashAttention 4 from 0.24 on, and from 0.33 on composites for heads of 256, which those
+    # of gemma-3-27b are not.
+    [("0.33", "a100-80gb", False), ("0.33", "h100", False), ("0.33", "b200", True),
+     ("0.33", "mi300x", False), ("0.28", "h100", False), ("0.28", "b200", True),
+     ("0.19", "b200", False)],
 )  # fmt: skip
 def test_models_that_read_images_both_ways_have_kernels_for_it(
     version: str, chip: str, *, split: bool
@@ -110,7 +112,48 @@ def test_models_that_read_images_both_ways_have_kernels_for_it(
         kinds[name] = attention_reading(model, server)(core)
     assert kinds["gemma-3-27b-it"].kind == ("once" if split else "unsplit")
     assert kinds["gemma-3-27b-it"].tile == (CacheReading().tile if split else 16)
-    assert kinds["gemma-3-1b-it"].kind == ("unsplit" if chip == "a100-80gb" else "once")
+    ordinary = "unsplit" if chip in {"a100-80gb", "mi300x"} else "once"
+    assert kinds["gemma-3-1b-it"].kind == ordinary
+
+
+#: Positions of a verification that Triton splits a cache for (MAX_3D_QUERY_LEN, from 0.33 on).
+SPLIT = tuple(range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("name", "chip", "version", "tile", "once_at"),
+    [
+        # supports_sink and supports_combination of the backends in their order: heads with sinks
+        # have Triton's kernels below 9 and on AMD, and on 12 FLASHINFER's from 0.28 on.
+        ("openai/gpt-oss-20b", "a100-80gb", "0.33", 16, SPLIT),
+        ("openai/gpt-oss-20b", "mi300x", "0.33", 16, SPLIT),
+        ("openai/gpt-oss-20b", "mi300x", "0.28", 16, (1,)),
+        ("openai/gpt-oss-20b", "rtx-pro-6000", "0.33", 1, (1,)),
+        ("openai/gpt-oss-20b", "rtx-pro-6000", "0.28", 1, (1,)),
+        ("openai/gpt-oss-20b", "rtx-pro-6000", "0.24", 16, (1,)),
+        ("openai/gpt-oss-20b", "h100", "0.33", 1, (1,)),
+        # Gemma4Config: Triton where FlashAttention 4 is not; in 0.19 anywhere
+        ("google/gemma-4-31B-it", "mi300x", "0.33", 16, SPLIT),
+        ("google/gemma-4-31B-it", "mi300x", "0.24", 16, (1,)),
+        ("google/gemma-4-31B-it", "h100", "0.33", 1, (1,)),
+        ("google/gemma-4-31B-it", "h100", "0.19", 16, (1,)),
+        # triton_flash_attn.py, head_sizes: heads of 256 are those of gemma-3-12b
+        ("google/gemma-3-12b-it", "h100", "0.33", 1, (1,)),
+        # supports_compute_capability: FLASH_ATTN and FLASHINFER from 8.0 on, in 0.19 from 7.5
+        ("Qwen/Qwen3-8B", "t4", "0.33", 16, SPLIT),
+        ("Qwen/Qwen3-8B", "t4", "0.28", 16, (1,)),
+        ("Qwen/Qwen3-8B", "t4", "0.19", 1, (1,)),
+    ],
+)
+def test_heads_have_the_first_backend_that_takes_them(
+    name: str, chip: str, version: str, tile: int, once_at: tuple[int, ...]
+) -> None:
+    model = load_model(name)
+    setup = setup_of(chip, "vllm")
+    server = in_server(model, setup, ServerSettings(), version)
+    core = next(core for _, core in model.counted_cores if core.kernel == "heads")
+    reading = attention_reading(model, server)(core)
+    assert (reading.tile, reading.once_at) == (tile, once_at)
 
 
 @pytest.mark.parametrize("kind", READINGS)

@@ -17,11 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specroof import Placement, load_hardware
+from specroof import Placement, load_hardware, load_model
 from specroof.architecture.model import VisionTower
 from specroof.frameworks import release
-from specroof.hardware.engine import Server
+from specroof.hardware.engine import Server, ServerSettings
+from specroof.latency.setup import engine_setup
 from specroof.serving import blocks, pools
+from specroof.serving.capacity import in_server
+from tables import present
 from test_capacity import GIB, chip_of, room
 
 TESTS = Path(__file__).parent
@@ -185,6 +188,24 @@ def test_releases_of_vllm_capture_whole_passes_and_uniform_rounds(
     assert largest == (100 if whole else 96)
     rounds = blocks.captured_sizes(chip, facts, None, tokens=999, running=5, verify_len=3)  # type: ignore[arg-type]
     assert (15 in rounds) == uniform
+
+
+@pytest.mark.parametrize("version", ["0.33", "0.28", "0.24", "0.19"])
+@pytest.mark.parametrize(
+    ("name", "chip", "running", "largest"),
+    # config.py, GptOssForCausalLMConfig: 1024, whatever _set_cudagraph_sizes would take
+    [("gpt-oss-20b", "h100", None, 1024), ("gpt-oss-20b", "a100-80gb", 4, 1024),
+     ("Qwen3-8B", "h100", None, 512)],
+)  # fmt: skip
+def test_vllm_captures_passes_of_1024_tokens_of_gpt_oss(
+    name: str, chip: str, running: int | None, largest: int, version: str
+) -> None:
+    model = load_model(f"{'openai' if 'oss' in name else 'Qwen'}/{name}")
+    setup = engine_setup(load_hardware(chip), "vllm", None, None)
+    served = in_server(model, setup, ServerSettings(running=running), version)
+    assert present(served.engine.graphs).sizes[-1] == largest
+    few = in_server(model, setup, ServerSettings(running=running, capture=24), version)
+    assert present(few.engine.graphs).sizes[-1] == 24
 
 
 @pytest.mark.golden

@@ -517,8 +517,12 @@ class ReadingRule:
         For a cache of less than 16 bits an element, or of more; None for both.
     spread
         For a context that is spread over devices, or that is not; None for both.
+    families
+        For models of these; none for all models.
     image_families
         For models of these that read images alone; none for all models.
+    not_head_dims
+        For heads of other widths than these.
     """
 
     kernels: tuple[Annotated[str, KERNELS], ...]
@@ -530,7 +534,9 @@ class ReadingRule:
     wide: bool | None = None
     narrow_cache: bool | None = None
     spread: bool | None = None
+    families: _Names = ()
     image_families: _Names = ()
+    not_head_dims: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -901,6 +907,7 @@ class BlockCaptured:
     most: int
     large: int
     large_compute_majors: tuple[int, ...]
+    by_family: Mapping[str, int]
     sizes: CapturedSizes
     whole_pass: bool
     uniform: bool

@@ -466,7 +466,8 @@ def served_options(model: Architecture, setup: Setup) -> Options:
     """
     options, families = setup.options, setup.release.fp8_families
     compressed = "compressed" in model.kernels
-    if model.family.removesuffix("_text") in families:
+    family = model.family.removesuffix("_text")
+    if family in families:
         is_open = options.kv_dtype is None and model.kv_dtype in _WIDER
         return replace(options, kv_dtype="fp8") if is_open else options
     if not compressed and "sparse_latent" not in model.kernels:
@@ -476,7 +477,7 @@ def served_options(model: Architecture, setup: Setup) -> Options:
         return options
     in_fp8 = compressed or any(
         setup.hardware.compute_major in row.capabilities
-        and (not row.families or model.family in row.families)
+        and (not row.families or family in row.families)
         for row in caches
     )
     chosen = options.kv_dtype
@@ -554,7 +555,8 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
     kv_dtype = served_options(model, setup).kv_dtype or model.kv_dtype
     narrow_cache = kv_dtype not in {"bf16", "fp16", "fp32"}
     spread = setup.placement.decode_context_parallel > 1
-    reads_images_of = {model.family.removesuffix("_text")} if model.vision else set()
+    family = model.family.removesuffix("_text")
+    reads_images_of = {family} if model.vision else set()
     rules = [
         rule
         for rule in setup.release.verification_kernels
@@ -562,6 +564,7 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
         and rule.wide in {None, wide}
         and rule.narrow_cache in {None, narrow_cache}
         and rule.spread in {None, spread}
+        and (not rule.families or family in rule.families)
         and (not rule.image_families or reads_images_of & {*rule.image_families})
     ]
 
@@ -573,7 +576,8 @@ def attention_reading(model: Architecture, setup: Setup) -> Callable[[Core], Cac
         ):
             return _STATED[stated]
         for rule in rules:
-            if core.kernel in rule.kernels and rule.causal in {None, core.causal}:
+            of_kind = core.kernel in rule.kernels and rule.causal in {None, core.causal}
+            if of_kind and core.heads.head_dim not in rule.not_head_dims:
                 return rule.reading
         return _ONCE
 

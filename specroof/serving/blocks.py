@@ -151,13 +151,15 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
         refuse("running", stated, f"at most the {chunk} tokens of a pass (chunk=)")
     running = stated or min(running, chunk or tokens)
     synchronous = facts.memory.synchronous_kinds if user_settings.overlap is None else ()
+    asked = {"running": running, "tokens": chunk or tokens, "verify_len": verify_len}
+    fixed = facts.captured.by_family.get(place.model.family)
     server = place.server(
         user_settings,
         memory_frac=facts.memory.memory_frac,
         running=running,
-        capture=largest_captured(
-            place.hardware, facts, running=running, tokens=chunk or tokens, verify_len=verify_len
-        ),
+        capture=min(fixed, chunk or tokens)
+        if fixed
+        else largest_captured(place.hardware, facts, **asked),
         overlap=place.kind not in synchronous,
         chunk=chunk,
         mixed=True,
@@ -476,7 +478,9 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     place = need.placement
     devices = place.group_size if need.facts.dense_in_groups else place.tensor_parallel
     peak = activation_bytes(need.model, devices=devices, **asked)
-    graphs = _graph_bytes(server.stated.capture, need, drafts + 1.0, **asked)
+    stated = server.stated.capture
+    stated = need.facts.captured.by_family.get(need.model.family) if stated is None else stated
+    graphs = _graph_bytes(stated, need, drafts + 1.0, **asked)
     reserved = (1 - server.memory_frac) * memory + peak + graphs
     pool = memory - reserved - need.weight_bytes
     block, padded = _block_tokens(need)
