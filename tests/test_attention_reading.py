@@ -94,8 +94,8 @@ def test_some_numbers_of_positions_are_read_once(
 @pytest.mark.parametrize(
     ("version", "chip", "split"),
     # Backends that attend to images both ways (supports_mm_prefix, supports_combination): Triton's
-    # alone, FlashAttention 4 from 0.24 on, and from 0.33 on composites for heads of 256, which those
-    # of gemma-3-27b are not.
+    # alone, FlashAttention 4 from 0.24 on, and from 0.33 on composites for heads of 256, not for
+    # those of gemma-3-27b.
     [("0.33", "a100-80gb", False), ("0.33", "h100", False), ("0.33", "b200", True),
      ("0.33", "mi300x", False), ("0.28", "h100", False), ("0.28", "b200", True),
      ("0.19", "b200", False)],
