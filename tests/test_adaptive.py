@@ -303,6 +303,17 @@ def test_flags_are_for_servers_that_have_them() -> None:
     assert any(note.startswith("no flags") for note in none.notes)
 
 
+@pytest.mark.parametrize(
+    ("drafter", "has"),
+    # config/vllm.py: model runner V1, which runs P-EAGLE, does not support it
+    [("eagle3", True), ("p_eagle", False), ("block,cost=0.1,block=4", True)],
+)
+def test_only_what_vllm_can_trim_is_verified_in_part(drafter: str, *, has: bool) -> None:
+    spec = f"{drafter},accept=0.7"
+    found: Any = adaptive(MODEL, CHIP, drafter=spec, batch_size=8, n_rounds=200, engine="vllm")
+    assert ("adaptive verification" in found.policies) == has
+
+
 # --- the question --------------------------------------------------------------------------------
 
 

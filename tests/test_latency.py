@@ -582,7 +582,7 @@ def test_kernels_that_a_server_has_to_be_told_of_are_said(
 ) -> None:
     setup = engine_setup(load_hardware("h200"), "vllm", place, None)
     notes = [*setup_notes(load_model(model), setup)]
-    assert any("--all2all-backend" in note for note in notes) is said
+    assert any("--all2all-backend" in note and "which is 256" in note for note in notes) is said
 
 
 @pytest.mark.parametrize(("dtype", "said"), [("fp16", True), ("bf16", False)])

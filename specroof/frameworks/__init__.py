@@ -773,7 +773,7 @@ class Release:
         Whether each group of attention has its own limit of running requests, which the flag says;
         otherwise they share one.
     adaptive_verification
-        Whether a round verifies fewer drafts where those are unlikely.
+        Kinds of which a round may verify fewer drafts where those are unlikely.
     adaptive_steps
         Draft lengths where rounds draft as many as were accepted lately, by rising requests; none
         where they do not.
@@ -848,10 +848,15 @@ class Release:
     dense_replicas: bool = False
     whole_expert_parallel: bool = False
     rank_limits: bool = False
-    adaptive_verification: bool = False
+    adaptive_verification: _Kinds = ()
     adaptive_steps: tuple[AdaptiveSlot, ...] = ()
     unchecked: bool = False
     estimated: bool = False
+
+    def trims(self, kind: str) -> bool:
+        """Tell whether a round may verify fewer drafts of a kind, or of one without a method."""
+        trimmed = self.adaptive_verification
+        return kind in trimmed or (bool(trimmed) and kind not in self.methods)
 
     @property
     def name(self) -> str:

@@ -262,7 +262,7 @@ def adaptive(request: AdaptiveRequest) -> Adaptive:
     for size in sizes:
         each = simulated_policies(costs[size], survival, **dice)
         oracle = each.pop("oracle")
-        if facts.adaptive_verification:
+        if facts.trims(drafter.kind):
             each[VERIFICATION] = adaptive_verification(
                 costs[size], survival, draft_len=made, **dice
             )
