@@ -35,7 +35,7 @@ from specroof.questions.splits import candidate_splits, split_text, worker_sched
 from specroof.serving import split as split_room
 from specroof.serving.capacity import in_server, prefill_rules
 from specroof.serving.end_to_end import EndToEnd, WorkerLoads
-from specroof.serving.launch import Speculation, launch, worker_launches
+from specroof.serving.launch import Launch, Speculation, launch, worker_launches
 from specroof.serving.prefills import request_s
 from specroof.serving.served import ServedCurve, served_curve
 from specroof.serving.split import PromptTimes, Split, prompt_times, wire_s, worker_batch
@@ -395,6 +395,21 @@ def test_both_workers_of_vllm_draft_alike_and_say_what_they_do() -> None:
         words = shlex.split(workers[role].text)
         assert workers[role].text.endswith(flags.text)
         assert json.loads(words[words.index("--kv-transfer-config") + 1])["kv_role"] == kind
+
+
+def test_workers_of_vllm_agree_on_layouts_of_states_and_on_backends() -> None:
+    # nixl/base_worker.py: "Set VLLM_SSM_CONV_STATE_LAYOUT=DS"; nixl/metadata.py: attn_backend_name
+    def told(server: str, **shape: Any) -> Launch:
+        return worker_launches(server, None, Placement(8), input_len=100, **shape)["prefill"]
+
+    assert told("vllm", is_recurrent=True).environment == "VLLM_SSM_CONV_STATE_LAYOUT=DS"
+    assert told("vllm").environment == told("sglang", is_recurrent=True).environment == ""
+    assert told("vllm", compute_majors=[9, 9]).notes == ()
+    (note,) = told("vllm", compute_majors=[9, 10]).notes
+    assert "--attention-backend names one for both" in note
+    advice = advise("Qwen/Qwen3.5-4B", CHIP, prefill="1x1@b200", decode="1x1", **ASKED)
+    assert " ".join(str(advice).split()).count("VLLM_SSM_CONV_STATE_LAYOUT=DS vllm serve") == 2
+    assert note in advice.chips[0].warnings
 
 
 def test_tensorrt_llm_drafts_where_it_decodes() -> None:

@@ -386,7 +386,9 @@ class Workers:
 
     Keys of a `config` stand in a file of each, and prefill is told of no drafts there. A
     `connector` moves caches that are whole, or spread over all devices of a group. For each request
-    a worker that decodes keeps `reserved_tokens` free.
+    a worker that decodes keeps `reserved_tokens` free; with `one_stage` it runs in no pipeline.
+    Both need `recurrent_environment` for models with recurrent states, and the same backend of
+    attention, which `one_backend` names where their chips choose others.
     """
 
     prefill: _Words
@@ -395,6 +397,9 @@ class Workers:
     config: _Config = field(default_factory=dict)
     connector: str = ""
     reserved_tokens: int = 0
+    one_stage: bool = False
+    recurrent_environment: str = ""
+    one_backend: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

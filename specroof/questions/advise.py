@@ -105,7 +105,7 @@ from specroof.questions.request import (
     question,
     refuse_played_workers,
 )
-from specroof.questions.speculation import speculation_of
+from specroof.questions.speculation import is_recurrent, speculation_of
 from specroof.questions.splits import (
     WORKER_ARRAYS,
     candidate_splits,
@@ -1156,9 +1156,16 @@ def _launches(
                 flags = found[framework] = launch(told(settings=settings, nodes=plan.nodes), name)
                 said += flags.notes
             if prediction.split is not None:
-                shape: dict[str, Any] = {"kind": drafter.kind, "family": model.family}
-                shape["input_len"] = wanted.workload.input_len
-                of_workers[framework] = worker_launches(name, flags, setup.placement, **shape)
+                chips = setup.hardware, prediction.split.prefill.hardware
+                of_workers[framework] = worker_launches(
+                    *(name, flags, setup.placement),
+                    input_len=wanted.workload.input_len,
+                    kind=drafter.kind,
+                    family=model.family,
+                    is_recurrent=is_recurrent(model),
+                    compute_majors=[one.compute_major for one in chips],
+                )
+                said += of_workers[framework]["decode"].notes
         except OptionError as refusal:
             said.append(str(refusal))
     return found, of_workers, said

@@ -49,7 +49,7 @@ def speculation_of(
         block=drafter.max_draft_len,
         is_tree=is_tree(drafter),
         is_dense=_is_dense(model),
-        is_recurrent=_is_recurrent(model),
+        is_recurrent=is_recurrent(model),
         draft_family=own.family if own else "",
         draft_has_mtp=own is not None and MTP_NOTE in own.notes,
         vocab_sizes=(own.vocab_size, model.vocab_size) if own else None,
@@ -78,8 +78,9 @@ def can_follow_load(deployment: Deployment, drafter: Drafter, server: str) -> bo
 
 
 def _is_dense(model: Architecture) -> bool:
-    return not (model.has_experts or _is_recurrent(model))
+    return not (model.has_experts or is_recurrent(model))
 
 
-def _is_recurrent(model: Architecture) -> bool:
+def is_recurrent(model: Architecture) -> bool:
+    """Tell whether layers of a model keep a state."""
     return any(core.cache_kind == "state" for _, core in model.counted_cores)

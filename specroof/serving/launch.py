@@ -3,7 +3,7 @@
 import json
 import math
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from string import Template
 from typing import Any, Final
@@ -772,7 +772,7 @@ def _yaml(keys: Mapping[str, object]) -> str:
 # --- Workers of prefill and of decoding -----------------------------------------------------------
 
 
-def worker_launches(
+def worker_launches(  # noqa: PLR0913 - what the workers serve, and where
     framework: str,
     flags: Launch | None,
     placement: Placement,
@@ -780,6 +780,8 @@ def worker_launches(
     input_len: float,
     kind: str = "",
     family: str = "",
+    is_recurrent: bool = False,
+    compute_majors: Collection[int | None] = (),
 ) -> dict[str, Launch]:
     """Return the flags of a prefill worker and of a decode worker, by ``"prefill"``, ``"decode"``.
 
@@ -798,6 +800,10 @@ def worker_launches(
         Tokens of a prompt, for buffers.
     kind, family
         What drafts, and the family of the model.
+    is_recurrent
+        Whether layers of the model keep a state.
+    compute_majors
+        First numbers of the compute capabilities of both chips.
 
     Raises
     ------
@@ -822,6 +828,8 @@ def worker_launches(
     if workers.connector and spread not in {1, placement.group_size}:
         moves = f"{name} with {workers.connector} does not move caches to decode_context_parallel"
         reject(f"{moves} {spread}", f"1 or {placement.group_size}, all devices of a group")
+    if workers.one_stage and placement.pipeline_parallel > 1:
+        reject(f"{name} has no pipeline in a decode worker", "one stage")
     colocated = [one for one in workers.colocated if one.refused(kind, family)]
     if flags and colocated:
         what = f"{name} drafts {kind} for {family} where one server does both"
@@ -831,13 +839,20 @@ def worker_launches(
         reject(what, "one stage, or no --prefill")
     moved = _yaml(filled_config(workers.config, input_len=math.ceil(input_len)))
     text, files = ("", {}) if flags is None else (f" {flags.text}", flags.files)
+    environment = workers.recurrent_environment if is_recurrent else ""
+    notes: tuple[str, ...] = ()
+    if workers.one_backend and len({*compute_majors}) > 1:
+        notes = (
+            f"{name} connects workers with one backend of attention alone, and these chips may choose "
+            f"others: {workers.one_backend} names one for both",
+        )
     found = {}
     for role, words in (("prefill", workers.prefill), ("decode", workers.decode)):
         line, own = f"{shell_line(words)}{text}", files
         if workers.config:
             drafted = "".join(files.values()) if role == "decode" else ""
             line, own = shell_line(words), {f"{role}.yaml": drafted + moved}
-        found[role] = Launch(server, facts.name, line, own)
+        found[role] = Launch(server, facts.name, line, own, notes, environment)
     return found
 
 
