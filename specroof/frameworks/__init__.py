@@ -334,8 +334,9 @@ class Drafting:
         What is told of a load from which on none are drafted.
     whole_block_kinds
         That draft a whole block wherever they draft: a schedule shortens what is verified.
-    schedule_notes, fixed_notes, notes
-        What is said of a schedule that is told, of one that is not, and of any drafter.
+    schedule_notes, pause_notes, fixed_notes, notes
+        What is said of a schedule that is told, of one that drafts nothing at some loads with
+        anything but look-ups, of one that is not told, and of any drafter.
     in_pipeline
         Whether drafts can follow the load in a pipeline.
     piecewise_schedule
@@ -361,6 +362,7 @@ class Drafting:
     off_config: _Config = field(default_factory=dict)
     whole_block_kinds: _Kinds = ()
     schedule_notes: _Words = ()
+    pause_notes: _Words = ()
     fixed_notes: _Words = ()
     notes: _Words = ()
     in_pipeline: bool = True

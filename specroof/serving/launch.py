@@ -360,6 +360,11 @@ class Speculation:
         return len({drafts for _, _, drafts in self.schedule}) > 1
 
     @property
+    def pauses(self) -> bool:
+        """Whether a drafter with passes of its own drafts nothing at some loads."""
+        return self.kind not in LOOKUPS and not all(drafts for *_, drafts in self.schedule)
+
+    @property
     def weights(self) -> str | None:
         """The drafter's weights, or the placeholder; None where the checkpoint holds them."""
         if self.kind in LOOKUPS:
@@ -667,7 +672,7 @@ def _speculation(
             key = how.schedule_file.key
             slots = {str(first): {key: [count]} for first, _, count in plan.schedule}
             files[how.schedule_file.name] = json.dumps(slots) + "\n"
-        notes += filled(how.schedule_notes, **figures)
+        notes += filled(how.schedule_notes + how.pause_notes * plan.pauses, **figures)
         if plan.kind in how.whole_block_kinds:
             notes.append(
                 f"{facts.name} drafts the whole block wherever it drafts: the schedule shortens "
