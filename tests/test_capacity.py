@@ -150,9 +150,10 @@ def test_hybrid() -> None:
     assert spec.largest_batch == slots // 5
     assert spec.room.state_bytes == (5 + 4) * state
     # vLLM (interface.py, _align_hybrid_block_size): a block of one attention layer (4096 bytes a
-    # token) holds the state of one layer, 2146304 bytes: 528 tokens, steps of 16.
-    block = 528
-    assert block - 16 < state / 24 / (cell / 8) <= block
+    # token) holds the state of one layer, 2146304 bytes: 576 tokens, steps of the 64 at which
+    # FlashInfer's prompts export states (get_mamba_prefill_checkpoint_alignment).
+    block = 576
+    assert block - 64 < state / 24 / (cell / 8) <= block
     one = -(-4096 // block) * block * cell + 24 * block * cell / 8
     pool = VLLM - weights - peak(2560, 9216, 248320)
     assert largest("Qwen/Qwen3.5-4B", "vllm") == pool // one
@@ -160,14 +161,29 @@ def test_hybrid() -> None:
     assert room("Qwen/Qwen3.5-4B", "vllm").room.most_started == pool // (block * cell)
 
 
+@pytest.mark.parametrize(
+    ("model", "tokens", "told"),
+    # One layer of Qwen3.5-4B in 525 tokens (2146304 / 4096), in steps of 64 where FlashInfer's
+    # prompts export states and prefixes are cached, else of 16.
+    [("Qwen/Qwen3.5-4B", 576, {}), ("Qwen/Qwen3.5-4B", 576, {"chip": load_hardware("rtx-pro-6000")}),
+     ("Qwen/Qwen3.5-4B", 528, {"chip": load_hardware("l40s")}),
+     ("Qwen/Qwen3.5-4B", 528, {"prefix_cache": False}), ("Qwen/Qwen3.5-4B", 528, {"version": "0.28"})],
+)  # fmt: skip
+def test_blocks_of_states_are_multiples_of_where_prompts_export_them(
+    model: str, tokens: int, told: dict[str, Any]
+) -> None:
+    # 24 layers with a state each, padded to the bytes of a block of one attention layer.
+    assert room(model, "vllm", **told).room.state_bytes == 24 * tokens * 4096
+
+
 def test_vllm_is_told_no_more_requests_than_its_cache_has_blocks_for_states() -> None:
     # Qwen3.5-27B: 16 layers of 4 heads * 256 and 48 with 48 states of 128 x 128 in float32 and
-    # three columns of 10240 channels: 784 tokens of 4096 bytes hold one.
+    # three columns of 10240 channels: 832 tokens of 4096 bytes hold one, in steps of 64.
     state, cell = 48 * 128 * 128 * 4 + 3 * 10240 * 2, 4 * 256 * 2 * 2
-    assert 768 * cell < state <= 784 * cell
+    assert 768 * cell < state <= 832 * cell
     found = room("Qwen/Qwen3.5-27B", "vllm", chip=chip_of(80))
     pool = float(found.room.cache_pool_bytes)
-    assert found.room.most_started == pool // (16 * 784 * cell) < found.server.running  # type: ignore[operator]
+    assert found.room.most_started == pool // (16 * 832 * cell) < found.server.running  # type: ignore[operator]
     assert found.lowered_running == 256
     assert "--server running=256" in found.notes[-1]
     told: dict[str, Any]

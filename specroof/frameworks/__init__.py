@@ -926,6 +926,19 @@ class BlockCaptured:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BlockCheckpoints:
+    """Kernels of prompts that export states on a grid of tokens, which blocks are multiples of.
+
+    On chips of these compute capabilities, by their first number, where prefixes are cached.
+    """
+
+    kernels: _Names
+    not_families: _Names
+    compute_majors: tuple[int, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class _BlockMemory:
     memory_frac: _Share
     block_tokens: int
@@ -939,6 +952,7 @@ class _BlockMemory:
     limiting_kinds: _Kinds
     extra_slot_kinds: _Kinds
     no_lookahead_kinds: _Kinds
+    checkpoints: BlockCheckpoints
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ The figures of a release are in its file; each function names the file and the f
 0.33.0 that it follows.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -263,10 +264,11 @@ def input_slots(facts: Release, kind: str, draft_len: npt.ArrayLike) -> Array:
     return facts.input_slots.get(kind, InputSlots()).of(np.asarray(draft_len, dtype=np.float64))
 
 
-def _block_tokens(need: MemoryRequest) -> tuple[float, float]:
+def _block_tokens(server: Server, need: MemoryRequest) -> tuple[float, float]:
     """Return the tokens of a block, and the bytes that a state of all layers is padded to.
 
-    A block of a hybrid model grows until one layer's cache holds one layer's state.
+    A block of a hybrid model grows until one layer's cache holds one layer's state, in steps of
+    what kernels export states at.
 
     Source
         ``platforms/interface.py``, ``_align_hybrid_block_size``.
@@ -275,7 +277,17 @@ def _block_tokens(need: MemoryRequest) -> tuple[float, float]:
     if not target.n_recurrent or not target.n_cached:
         return float(facts.block_tokens), target.state_bytes
     is_latent = not LATENT_KERNELS.isdisjoint(need.model.kernels)
-    step = facts.latent_block_tokens if is_latent else facts.block_tokens
+    step, exports = (
+        facts.latent_block_tokens if is_latent else facts.block_tokens,
+        facts.checkpoints,
+    )
+    if (
+        server.prefix_cache
+        and need.hardware.compute_major in exports.compute_majors
+        and not need.model.kernels.isdisjoint(exports.kernels)
+        and need.model.family.removesuffix("_text") not in exports.not_families
+    ):
+        step = math.lcm(step, exports.tokens)
     token = target.token_bytes / target.n_cached
     block = step * np.ceil(target.state_bytes / target.n_recurrent / (step * token))
     return float(block), float(target.n_recurrent * block * token)
@@ -483,7 +495,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     graphs = _graph_bytes(stated, need, drafts + 1.0, **asked)
     reserved = (1 - server.memory_frac) * memory + peak + graphs
     pool = memory - reserved - need.weight_bytes
-    block, padded = _block_tokens(need)
+    block, padded = _block_tokens(server, need)
     facts = need.facts.memory
     replays = need.replays and bool(facts.replay_tokens)
     copied = np.zeros_like(drafts) if replays else drafts
