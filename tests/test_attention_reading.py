@@ -156,6 +156,20 @@ def test_heads_have_the_first_backend_that_takes_them(
     assert (reading.tile, reading.once_at) == (tile, once_at)
 
 
+def test_heads_with_values_of_another_width_have_kernels_of_their_own() -> None:
+    # models/mimo_v2.py: FLASH_ATTN_DIFFKV in versions 3 and 4, else TRITON_ATTN_DIFFKV, which takes
+    # up to 16 positions in split kernels from 0.33 on (_SPEC_3D_MAX_Q).
+    model = replace(load_model("openai/gpt-oss-20b"), family="mimo_v2_flash")
+    for chip, version, once_at in (
+        ("h100", "0.33", (1,)), ("mi300x", "0.33", tuple(range(1, 17))),
+        ("rtx-pro-6000", "0.33", tuple(range(1, 17))), ("rtx-pro-6000", "0.28", (1,)),
+    ):  # fmt: skip
+        server = in_server(model, setup_of(chip, "vllm"), ServerSettings(), version)
+        reading = attention_reading(model, server)(LLAMA)
+        assert reading.once_at == once_at
+        assert reading.kind == ("once" if chip == "h100" else "unsplit")
+
+
 @pytest.mark.parametrize("kind", READINGS)
 def test_what_a_user_states_comes_first_but_on_the_ideal_engine(kind: str) -> None:
     setup = setup_of("a100-80gb", "vllm", verify_attention=kind)
