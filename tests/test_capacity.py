@@ -363,12 +363,21 @@ def test_chunks_of_attention_are_windows_where_a_server_drops_them() -> None:
 
 
 def test_compressed_entries() -> None:
-    # As stored: kv_bytes_per_token and rings are tested with the cost of the cache.
     model = load_model("deepseek-ai/DeepSeek-V4-Flash")
     eight = Placement(tensor_parallel=8)
-    found = room(model, "vllm", placement=eight)
-    stored = float(found.need.target.sequence_bytes(4096))
-    assert found.room.cache_bytes + found.room.state_bytes == stored
+    # vLLM's own planner, 0.33.0, with the caches of both models (kv_cache_planning.py,
+    # get_kv_cache_groups): the widest group has all entries, two groups have the windows, one each
+    # the rings of layers that merge 4 and 128. Behind a window lie 3 blocks of 64 or of 4 tokens,
+    # and 17 of 8; beside two passes of 8192 tokens 259, 4099 and 2065.
+    for name, width in (("Flash", 1002240), ("Pro", 1435968)):
+        other = load_model(f"deepseek-ai/DeepSeek-V4-{name}")
+        found = room(other, "vllm", placement=eight, context=32768).room
+        assert found.cache_bytes == (128 + 2 * 3 + 3 + 17) * width
+        assert found.state_bytes == 0
+        more = 2 * (259 - 3) + 4099 - 3 + 2065 - 17
+        assert found.limits["prompts"] == pytest.approx(found.limits["cache"] - more / 154)
+    half = room(model, "vllm", placement=Placement(pipeline_parallel=2), context=32768).room
+    assert half.cache_bytes == pytest.approx(154 * 1002240 * 22 / 43)  # layers of a stage
     # SGLang: of 43 layers 21 have an entry of 584 bytes and a key of 132 for four tokens, and 20 an
     # entry for 128. A tenth of the tokens has one of 584 bytes in all layers, and 8 rows of four
     # vectors of 512 and of 128 for a page of 256 in the 21; 128 rows of two of 512 in the 20 layers

@@ -6,7 +6,7 @@ Source
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -212,6 +212,87 @@ def window_and_rings(
                 ring_bytes = ring.rows * ring.row_dim * dtype_bytes("fp32")
                 rings[core.ratio <= most_ratio] += count * ring_bytes
     return window, rings[True], rings[False]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Caches of a kind in blocks of so many tokens.
+
+    Parameters
+    ----------
+    tokens
+        Of a block.
+    window
+        Tokens that a sequence keeps; 0 for all.
+    caches
+        How many there are, by the bytes that each has of a block.
+    """
+
+    tokens: int
+    window: int
+    caches: Mapping[float, float]
+
+
+def pages(
+    cores: Iterable[tuple[float, Core]],
+    dtype: str,
+    *,
+    entry_tokens: int,
+    window_tokens: int,
+    ring_tokens: Mapping[str, int],
+    alignment: int,
+) -> tuple[Pages, ...]:
+    """Return what compressed attention caches in blocks: entries, raw windows, rings.
+
+    Parameters
+    ----------
+    cores
+        How many there are of each.
+    dtype
+        Format of the cache.
+    entry_tokens, window_tokens, ring_tokens
+        Tokens of a block that holds compressed entries, raw ones, and rows of rings, by the label
+        of the attention.
+    alignment
+        What the bytes of a cache in a block are a multiple of.
+
+    Source
+        Counting.
+
+    Examples
+    --------
+    >>> ring = Compressor(rows=128, row_dim=1024)
+    >>> core = CompressedAttention(128, 512, 64, window=128, ratio=128, compressors=(ring,))
+    >>> sizes = {"entry_tokens": 256, "window_tokens": 64, "ring_tokens": {"c128_attention": 8}}
+    >>> for one in pages([(20, core)], "fp8", **sizes, alignment=576):
+    ...     print(one.tokens, one.window, one.caches)  # 64 * 584, 2 * 584 and 8 * 4096, rounded up
+    64 128 {37440: 20}
+    256 0 {1728: 20}
+    8 128 {32832: 20}
+    """
+    found: dict[tuple[int, int], dict[float, float]] = {}
+
+    def add(tokens: int, window: int, held: float, count: float) -> None:
+        page, caches = (
+            math.ceil(held / alignment) * alignment,
+            found.setdefault((tokens, window), {}),
+        )
+        caches[page] = caches.get(page, 0) + count
+
+    for count, core in cores:
+        if not isinstance(core, CompressedAttention):
+            continue
+        one = entry_bytes(core, dtype, "shared-kv")
+        add(window_tokens, core.window, window_tokens * one, count)
+        if core.ratio:
+            add(entry_tokens, 0, entry_tokens / core.ratio * one, count)
+        if core.indexer:
+            key = index_key_bytes(core.indexer, dtype)
+            add(entry_tokens, 0, entry_tokens / core.ratio * key, count)
+        for ring in core.compressors:
+            tokens = ring_tokens[core.label]
+            add(tokens, ring.rows, tokens * ring.row_dim * dtype_bytes("fp32"), count)
+    return tuple(Pages(*kind, caches) for kind, caches in found.items())
 
 
 _ENTRY_SCALE_BLOCK = 64

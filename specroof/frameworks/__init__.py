@@ -939,6 +939,20 @@ class BlockCheckpoints:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PackedBlocks:
+    """Blocks that hold the compressed entries of all layers, or windows or rings of some.
+
+    Tokens of a block that holds entries, windows, and rings by their kind of attention; a layer's
+    page of a block is a multiple of `alignment` bytes.
+    """
+
+    entry_tokens: int
+    window_tokens: int
+    ring_tokens: Mapping[str, int]
+    alignment: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class _BlockMemory:
     memory_frac: _Share
     block_tokens: int
@@ -953,6 +967,7 @@ class _BlockMemory:
     extra_slot_kinds: _Kinds
     no_lookahead_kinds: _Kinds
     checkpoints: BlockCheckpoints
+    packed: PackedBlocks
 
 
 @dataclass(frozen=True, kw_only=True)

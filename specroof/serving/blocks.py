@@ -5,14 +5,15 @@ The figures of a release are in its file; each function names the file and the f
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from specroof.architecture.base import LATENT_KERNELS
+from specroof.architecture.compressed import Pages, pages, window_and_rings
 from specroof.architecture.model import Architecture
 from specroof.arrays import Array, distinct
 from specroof.errors import refuse
@@ -397,6 +398,67 @@ def _most_started(server: Server, need: MemoryRequest, pool: float, padded: floa
     return float(np.floor(pool / (group * padded / recurrent)))
 
 
+def packed_groups(kinds: Sequence[Pages]) -> tuple[float, list[Pages]]:
+    """Return the bytes of a block of all kinds of caches, and a kind for each group of layers.
+
+    A group has blocks of its own, each as wide as those of the widest group.
+
+    Parameters
+    ----------
+    kinds
+        What is cached.
+
+    Source
+        ``v1/core/kv_cache_planning.py``, ``_get_packed_kv_cache_groups``.
+
+    Examples
+    --------
+    >>> windows, rings = Pages(64, 128, {4.0: 43}), Pages(4, 8, {3.0: 21, 1.0: 21})
+    >>> width, groups = packed_groups([Pages(256, 0, {4.0: 21, 1.0: 20}), windows, rings])
+    >>> width, [one.tokens for one in groups]  # 21 * 4 + 20, while windows are 22 and 21 layers
+    (104.0, [256, 64, 64, 4])
+    """
+    alike = [one for one in kinds if len({*one.caches.values()}) == 1]
+    most = [max(one.caches.values()) for one in alike]
+    least = max((max(one.caches.values()) for one in alike if len(one.caches) > 1), default=0)
+    size = min(
+        np.arange(least, max(most) + 1) if least else [np.inf],
+        key=lambda size: (sum(-layers % size for layers in most), -size),
+    )
+    width, groups = 0.0, []
+    for one in kinds:
+        parts = math.ceil(max(one.caches.values()) / size) if one in alike else 1
+        groups += [one] * parts
+        own = sum(math.ceil(layers / parts) * page for page, layers in one.caches.items())
+        width = max(width, float(own))
+    return width, groups
+
+
+def _is_packed(need: MemoryRequest) -> bool:
+    return "compressed" in need.model.kernels and not need.target.by_token
+
+
+def _packed_bytes(need: MemoryRequest, tokens: Array, in_flight: float) -> Array:
+    """Return the bytes of a request's blocks where caches of several widths are packed in them.
+
+    Ignores
+        that windows of a drafter's layers join those of the target.
+    """
+    facts, cores = need.facts, need.model.counted_cores
+    kinds = pages(cores, *facts.compressed_formats[:1], **asdict(facts.memory.packed))
+    width, groups = packed_groups(kinds)
+    held = np.zeros_like(tokens)
+    for one in groups:
+        blocks = np.ceil(tokens / one.tokens)
+        if one.window:
+            kept = np.ceil((one.window - 1 + in_flight) / one.tokens) + 1
+            blocks = np.minimum(blocks, kept)
+        held = held + width * blocks
+    # Of the layers, rings too, a device has its stage's.
+    _, *rings = window_and_rings(cores, 0)
+    return np.asarray(held * need.target.state_bytes / sum(rings))
+
+
 def _cached_bytes(
     need: MemoryRequest, tokens: Array, block: float, in_flight: float = 0.0
 ) -> Array:
@@ -419,7 +481,9 @@ def _cached_bytes(
     """
     target, blocks = need.target, np.ceil(tokens / block)
     whole, windows, _ = _padding(need)
-    if not target.by_token:
+    if _is_packed(need):
+        held = _packed_bytes(need, tokens, in_flight)
+    elif not target.by_token:
         held = need.target.sequence_bytes(tokens) - target.state_bytes
     else:
         held = whole * target.token_bytes * block * blocks
@@ -476,8 +540,8 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         ``layers/mamba/mamba_utils.py``, ``append_replayssm_ring``). 0.33.0 replays of other kinds
         those of Kimi alone.
     Ignores
-        layouts that pack blocks of several sizes, the CUDA context, and that the inputs of Mamba2
-        lie in the blocks of the state, which are padded.
+        layouts that pack states with caches of other widths, the CUDA context, and that the inputs
+        of Mamba2 lie in the blocks of the state, which are padded.
     Source
         ``v1/worker/utils.py``, ``request_memory``: a share of the total of ``cudaMemGetInfo``;
         ``v1/worker/gpu_worker.py``, ``determine_available_memory``; ``v1/core/kv_cache_utils.py``.
@@ -502,7 +566,9 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     copies = state_blocks(copied)
     shape = np.broadcast_shapes(context_len.shape, drafts.shape)
     states = np.broadcast_to(_padding(need)[2] * padded * copies, shape)
-    if not need.target.n_recurrent:
+    if _is_packed(need):
+        states = np.zeros(shape)
+    elif not need.target.n_recurrent:
         states = np.full(shape, need.target.state_bytes)
     elif replays:
         buffer = facts.replay_tokens if "mamba2" in need.model.kernels else 0
@@ -513,7 +579,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     cache = np.broadcast_to(_cached_bytes(need, held, block), shape)
     limits = {"cache": pool / (cache + states)}
     more = np.zeros(shape)
-    if need.target.windows:
+    if need.target.windows or _is_packed(need):
         more = np.maximum(_admitted_bytes(server, need, context_len, block) - cache, 0.0)
         limits["prompts"] = (pool - more) / (cache + states)
     limits["running"] = np.full(shape, float(asked["running"]))
