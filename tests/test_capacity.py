@@ -292,7 +292,13 @@ def test_a_pool_of_decode_workers_is_for_rounds() -> None:
         drafter=load_drafter("mtp,accept=0.8"),
     )  # fmt: skip
     assert long.server.memory_frac == round(1 - (512 + 24576 + 128 + 512) / 102400, 3)
-    # 0.5.14 knows no workers: 1.5 * 8192 and 8 * 58 for chunks, and a share for images.
+    # The block of DFlash is told otherwise: its positions are not known yet (memory_hook.py:287).
+    block = served_room(
+        Deployment(load_model("Qwen/Qwen3-8B"), setup), context_len=4096, verify_len=64,
+        drafter=load_drafter("dflash,accept=0.8"),
+    )  # fmt: skip
+    assert block.server.memory_frac == 0.9
+    # 0.5.14 knows no workers, and captures no prefills on one: 1.5 * 8192, and a share for images.
     older = in_server(model, setup, ServerSettings(), "0.5.14")
     before = served_room(Deployment(model, older), context_len=4096).server
     whole = round(1 - (512 + 12288 + 128 + 512) / 102400, 3)
@@ -817,6 +823,27 @@ def test_what_cannot_be_captured_is_not_reserved() -> None:
     plain = round((80 * 1024 - 13440) / (80 * 1024), 3)
     size = 27 * 1152**2 / (24 * 1024**2)
     assert gemma == pytest.approx(plain * 0.95 * (1 - 0.1 * (size - 1)))
+    # Kimi-K2.5's tower is as large (configs/kimi_k25.py); MiniMax-M3's is a dict without sizes.
+    kimi = room("moonshotai/Kimi-K2.5", "sglang", chip=chip_of(150)).server.memory_frac
+    left = round((150 * 1024 - 13440 - 1536) / (150 * 1024), 3)
+    assert kimi == pytest.approx(left * 0.95 * (1 - 0.1 * (size - 1)))
+    whole = round((150 * 1024 - 13440 - 8 * 58) / (150 * 1024), 3)
+    minimax = room("MiniMaxAI/MiniMax-M3", "sglang", chip=chip_of(150)).server.memory_frac
+    assert minimax == pytest.approx(whole * 0.95)
+
+
+@pytest.mark.parametrize(
+    ("release", "placement", "vendor", "captured"), rows("values", "captured_prefills")
+)
+def test_prefills_are_captured_on_one_stage_of_nvidia(
+    release: str, placement: dict[str, int], vendor: str, captured: bool
+) -> None:
+    spread, chip = Placement(**placement), replace(CHIP, vendor=vendor)
+    found = room("Qwen/Qwen3-8B", "sglang", version=release, placement=spread, chip=chip).server
+    graphs = 3 * 256 * spread.attention_data_parallel * (spread.attention_data_parallel > 1)
+    reserve = 512 + 12288 + 128 * spread.devices + 512 + graphs + 8 * 58 * captured
+    left = round((80 * 1024 - reserve) / (80 * 1024), 3)
+    assert found.memory_frac == left * (0.85 if vendor == "amd" else 1.0)
 
 
 MAMBA = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"

@@ -239,6 +239,8 @@ class ChipLimit:
         Models with these classes of kernels, as cores name them.
     least, capabilities
         Compute capability at least, and its first number; none for all.
+    not_vendors, not_architectures
+        Vendors and architectures on which no server starts.
     """
 
     quantizations: _Names = ()
@@ -246,6 +248,8 @@ class ChipLimit:
     kernels: tuple[Annotated[str, KERNELS], ...] = ()
     least: float = 0.0
     capabilities: tuple[int, ...] = ()
+    not_vendors: _Names = ()
+    not_architectures: _Names = ()
     source: str
 
     def limits(self, quantization: str, form: str, kernels: frozenset[str]) -> bool:
@@ -1011,6 +1015,7 @@ class _PoolVision:
     slope: float
     least: float
     most: float
+    unsized_families: _Names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1036,6 +1041,10 @@ class _PoolMemory:
     latent_share_heads: tuple[int, ...]
     whole_share_families: _Names
     uncaptured_kernels: _Names
+    uncaptured_vendors: _Names
+    uncaptured_degrees: _Names
+    captured_families: _Names
+    block_told_kinds: _Kinds
     state_share: _Share
     state_slots: int
     tracking_slots: int

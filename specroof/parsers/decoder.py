@@ -439,6 +439,8 @@ class ModelConfig:
         # Servers reserve memory for a vision tower by its sizes.
         tower = self.root.section("vision_config")
         tower_sizes = ("num_hidden_layers", "hidden_size", "depth", "embed_dim")
+        if tower is not None and tower.optional_int("vt_hidden_size"):
+            tower_sizes = ("vt_num_hidden_layers", "vt_hidden_size", "depth", "embed_dim")
         return Architecture(
             name=self.name,
             family=self.family,

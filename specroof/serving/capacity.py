@@ -460,8 +460,18 @@ def _expect_families(facts: Release, model: Architecture, placement: Placement) 
             reject(f"{degree} is {count}, and {lacks}", f"1{instead}")
 
 
-def expect_chip(facts: Release, model: Architecture, setup: Setup) -> None:
+def expect_chip(
+    facts: Release, model: Architecture, setup: Setup, *, is_started: bool = False
+) -> None:
     """Refuse a chip that a release does not run a model's weights, or its kernels, on.
+
+    Parameters
+    ----------
+    facts, model, setup
+        The release, what is served, and where.
+    is_started
+        Whether a command is to start it: vendors and architectures are refused then, too. Their
+        figures are of an engine that nobody may have named.
 
     Raises
     ------
@@ -477,9 +487,14 @@ def expect_chip(facts: Release, model: Architecture, setup: Setup) -> None:
     chip = setup.hardware.compute_capability
     for limit in facts.chip_limits:
         limits = limit.limits(quantization, form, model.kernels)
+        what = f"{quantization} weights" + f" in {form}" * bool(limit.formats)
+        made = setup.hardware.architecture
+        if is_started and limits and setup.hardware.vendor in limit.not_vendors:
+            reject(f"{facts.name} runs {what} on no chip of {setup.hardware.vendor}", "others")
+        if is_started and limits and made in limit.not_architectures:
+            reject(f"{facts.name} runs {what} on no chip of {made}", "other architectures")
         if chip is None or not limits or limit.allows(chip):
             continue
-        what = f"{quantization} weights" + f" in {form}" * bool(limit.formats)
         if limit.kernels:
             what = f"kernels of {' and '.join(limit.kernels)}"
         chips = ", ".join(map(str, limit.capabilities)) or f"from {limit.least:g} on"

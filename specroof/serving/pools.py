@@ -115,7 +115,7 @@ def reserve_mib(  # noqa: PLR0913 - figures by name
     return max(reserve, facts.floor_mib) if is_floored else reserve
 
 
-def vision_factor(tower: VisionTower, release: PoolRelease) -> float:
+def vision_factor(tower: VisionTower, release: PoolRelease, family: str = "") -> float:
     """Return what is left of the memory share where a vision tower reads images.
 
     Source
@@ -129,6 +129,8 @@ def vision_factor(tower: VisionTower, release: PoolRelease) -> float:
     0.925
     """
     facts = release.memory.vision
+    if family.startswith(facts.unsized_families):
+        tower = VisionTower()
     size = (tower.n_layers or facts.n_layers) * (tower.hidden_size or facts.hidden_size) ** 2
     ratio = size / (facts.n_layers * facts.hidden_size**2)
     return facts.share * max(facts.least, min(facts.most, 1 - facts.slope * (ratio - 1)))
@@ -165,6 +167,23 @@ def _attention_share(place: ServerSite) -> float:
         if core.kernel in LATENT_KERNELS
     }
     return share if heads <= {*facts.latent_share_heads} else 1.0
+
+
+def _is_uncaptured(place: ServerSite) -> bool:
+    """Return whether prefills are not captured, images aside.
+
+    Source
+        ``arg_groups/cuda_graph_hook.py``, ``apply_cuda_graph_compatibility`` and
+        ``disable_breakable_cudagraph_if_incompatible``; ``model_executor/cuda_graph_config.py``,
+        ``default_prefill_backend``.
+    """
+    facts, model = place.facts.memory, place.model
+    if place.hardware.vendor in facts.uncaptured_vendors:
+        return True
+    if any(getattr(place.placement, degree) > 1 for degree in facts.uncaptured_degrees):
+        return True
+    hidden = not model.kernels.isdisjoint(facts.uncaptured_kernels)
+    return hidden and not model.family.startswith(facts.captured_families)
 
 
 def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 1) -> Server:
@@ -217,14 +236,14 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
         uncaptured = reads_images and not place.model.family.startswith(
             facts.memory.captured_towers
         )
-        hidden = not place.model.kernels.isdisjoint(facts.memory.uncaptured_kernels)
-        if uncaptured or hidden or decodes:
-            graphs_mib = 0.0  # their prefills are not captured
+        if uncaptured or place.decodes_only or _is_uncaptured(place):
+            graphs_mib = 0.0
         # Older releases keep memory for graphs of more requests than the user lets run, too.
         kept = server.capture
         if not facts.memory.running_graphs and user_settings.capture is None:
             kept = capture
-        positions = (user_settings.running or server.capture or 1) * verify_len
+        positions = user_settings.running or server.capture or 1
+        positions *= 1 if place.kind in facts.memory.block_told_kinds else verify_len
         reserve = reserve_mib(
             facts,
             memory_mib=memory_mib,
@@ -237,7 +256,7 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
         reserve += facts.memory.drafter_mib.get(place.kind or "", 0.0)
         share = max(round((memory_mib - reserve) / memory_mib, 3), 0.0)
         if place.model.vision is not None and reads_images:
-            share *= vision_factor(place.model.vision, facts)
+            share *= vision_factor(place.model.vision, facts, place.model.family)
     may_mix = place.kind not in facts.memory.never_mixed_kinds
     return replace(
         server, memory_frac=share * _attention_share(place), mixed=server.mixed and may_mix
