@@ -483,6 +483,21 @@ def test_a_raised_limit_of_a_server_that_drafts_is_none_of_a_plain_one() -> None
     assert found.played.plain["mean_tpot_s"][0] == pytest.approx(row.plain_tpot_s)
 
 
+def test_a_limit_is_raised_where_a_server_turns_drafts_off_by_itself() -> None:
+    # speculative_hook.py: 48, drafts or none; EAGLE-3 follows the load, DSpark is started anew.
+    asked: dict[str, Any] = {"input_len": 8000, "output_len": 100, "concurrency": [1, 256]}
+    for kind, follows in {"eagle3": True, "dspark": False}.items():
+        found = advise(
+            "Qwen/Qwen3.5-9B", "b200", framework="sglang", drafters=f"{kind},accept=0.7",
+            draft_len=3, **asked,
+        ).chips[0]  # fmt: skip
+        off = found.plan.schedule[-1]
+        assert off[2] == 0 < off[0] < 256 == off[1]
+        assert ("--max-running-requests" in found.launches[0].text) == follows
+        assert all(low == 48 and most >= off[0] for low, most in found.raised.values())
+        assert any("raised limit: --server running=" in note for note in found.notes)
+
+
 def test_a_limit_that_sizes_the_pool_of_states_is_raised_too() -> None:
     # Without a cache of prefixes SGLang has states for as many requests as may run.
     found = advise(

@@ -372,6 +372,21 @@ def test_a_chip_that_a_release_does_not_run_the_checkpoint_on_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("name", "framework", "starts", "refuses"), rows("launch", "started_chips")
+)
+def test_no_command_is_printed_for_a_chip_that_a_release_starts_a_checkpoint_on_not(
+    name: str, framework: str, starts: str, refuses: str | None
+) -> None:
+    asked: dict[str, Any] = {"drafters": "ngram,accept=0.9", "framework": framework}
+    loads: dict[str, Any] = {"input_len": 1000, "output_len": 100, "concurrency": 1, "steady": True}
+    for chip in (starts, refuses):
+        if chip is not None:
+            found = advise(name, chip, tensor_parallel=4, **asked, **loads).chips[0]
+            assert bool(found.launches) == (chip == starts)
+            assert bool(found.refused) == (chip == refuses)
+
+
+@pytest.mark.parametrize(
     ("place", "lacks", "family", "releases", "refusing"), rows("launch", "placed_families")
 )
 def test_sglang_runs_families_in_the_stages_and_groups_that_its_release_has(

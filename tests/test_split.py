@@ -424,6 +424,23 @@ def test_tensorrt_llm_drafts_where_it_decodes() -> None:
     assert plain["decode"].files["decode.yaml"] == plain["prefill"].files["prefill.yaml"]
 
 
+def test_workers_without_drafts_are_told_the_settings_too() -> None:
+    settings = ServerSettings(memory_frac=0.8, overlap=False)
+    named: dict[str, Any] = {"input_len": 100, "settings": settings, "kv_cache": "fp8"}
+    for server, words in {
+        "vllm": "--gpu-memory-utilization 0.8 --no-async-scheduling",
+        "sglang": "--mem-fraction-static 0.8 --disable-overlap-schedule",
+    }.items():
+        for own in worker_launches(server, None, Placement(8), **named).values():
+            assert own.text.endswith(f" {words}")
+    groups = Placement(8, attention_data_parallel=8)
+    for role, own in worker_launches("tensorrt-llm", None, groups, **named).items():
+        keys = yaml.safe_load(own.files[f"{role}.yaml"])
+        assert keys["kv_cache_config"] == {"free_gpu_memory_fraction": 0.8, "dtype": "fp8"}
+        assert keys["disable_overlap_scheduler"] is True
+        assert ("enable_attention_dp" in keys) == (role == "decode")  # prompts take all devices
+
+
 @pytest.mark.parametrize(("server", "kind", "place", "family", "says"), rows("launch", "workers"))
 def test_workers_start_or_are_refused_as_their_server_does(
     server: str, kind: str | None, place: dict[str, int], family: str, says: str | None

@@ -105,7 +105,7 @@ from specroof.questions.request import (
     question,
     refuse_played_workers,
 )
-from specroof.questions.speculation import is_recurrent, speculation_of
+from specroof.questions.speculation import can_follow_load, is_recurrent, speculation_of
 from specroof.questions.splits import (
     WORKER_ARRAYS,
     candidate_splits,
@@ -943,7 +943,8 @@ def _chip_advice(request: AdviseRequest, given: HardwareLike, use: DeviceUse) ->
         by_default = predicted_on(use, raises=False)
     plan = load_plan(prediction, wanted, baseline=off, by_default=by_default)
     drafter, setup, captured = wanted.drafters[plan.chosen], use.setup, None
-    raised = _raised(prediction, plan)
+    is_priced = any(row.default is not None for row in plan.rows)
+    raised = _raised(prediction, plan, wanted.frameworks.values())
     if raised:
         # What is started, and played through: the flags of the largest load that takes them.
         settings = replace(setup.user_settings, running=raised["running"][1])
@@ -985,9 +986,9 @@ def _chip_advice(request: AdviseRequest, given: HardwareLike, use: DeviceUse) ->
         played=played,
         engine_config=config or dict.fromkeys(wanted.frameworks, ""),
         launches=tuple(own for own in flags.values() if own is not None),
-        # Its own lines say which limits are raised, and what the default would give.
+        # Its own lines say which limits are raised, if they say what the default would give.
         notes=(
-            *(one for one in prediction.notes if not (raised and isinstance(one, Raised))),
+            *(one for one in prediction.notes if not (is_priced and isinstance(one, Raised))),
             *use.notes,
         ),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -1029,13 +1030,18 @@ def _policies(request: AdviseRequest, chip: ChipAdvice) -> "Adaptive | None":
     )
 
 
-def _raised(prediction: Prediction, plan: LoadPlan) -> dict[str, tuple[int, int]]:
+def _raised(
+    prediction: Prediction, plan: LoadPlan, releases: Iterable[str]
+) -> dict[str, tuple[int, int]]:
     """Return the default limits that bind, and what they are raised to, by the server's keys.
 
-    To that of the largest load at which drafts are on; without drafts, of the largest.
+    To that of the largest load at which drafts are on, or that a server turns them off at by
+    itself; without drafts, of the largest.
     """
-    told = prediction.told[plan.chosen]
-    drafted = [row.place for row in plan.rows if row.draft_len] if told else []
+    told, served = prediction.told[plan.chosen], prediction.deployment
+    drafter = prediction.drafters[plan.chosen]
+    follows = plan.drafts and all(can_follow_load(served, drafter, name) for name in releases)
+    drafted = [row.place for row in plan.rows if row.draft_len or follows] if told else []
     limits = [told[place][1] for place in drafted] if drafted else [plain for plain, _ in told]
     most = max((limit for limit in limits if limit is not None), default=None)
     if most is None:
@@ -1043,7 +1049,7 @@ def _raised(prediction: Prediction, plan: LoadPlan) -> dict[str, tuple[int, int]
     room = served_room(
         prediction.deployment,
         context_len=1.0,
-        drafter=prediction.drafters[plan.chosen] if drafted else None,
+        drafter=drafter if drafted else None,
     )
     return {"running": (room.server.running or most, most)}
 
@@ -1150,9 +1156,11 @@ def _launches(
         try:
             if plan.drafts:
                 found[framework] = None
+            if plan.drafts or prediction.split is not None:
                 expect_runs_on("framework", framework, setup.hardware)
                 if facts := release_of(name):
-                    expect_chip(facts, model, setup)
+                    expect_chip(facts, model, setup, is_started=True)
+            if plan.drafts:
                 flags = found[framework] = launch(told(settings=settings, nodes=plan.nodes), name)
                 said += flags.notes
             if prediction.split is not None:
@@ -1164,6 +1172,8 @@ def _launches(
                     family=model.family,
                     is_recurrent=is_recurrent(model),
                     compute_majors=[one.compute_major for one in chips],
+                    settings=settings,
+                    kv_cache=setup.options.kv_dtype,
                 )
                 said += of_workers[framework]["decode"].notes
         except OptionError as refusal:
@@ -1173,11 +1183,10 @@ def _launches(
 
 def _startable(setup: Setup, prediction: Prediction, plan: LoadPlan) -> ServerSettings:
     """Return the settings of a server, with the limit of running requests that it starts with."""
-    drafter = prediction.drafters[plan.chosen]
     room = served_room(
         replace(prediction.deployment, setup=setup),
         context_len=1.0,
-        drafter=drafter,
+        drafter=prediction.drafters[plan.chosen] if plan.drafts else None,
         verify_len=max(k for _, _, k in plan.schedule) + 1.0,
     )
     lowered = room.lowered_running

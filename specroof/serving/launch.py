@@ -787,6 +787,8 @@ def worker_launches(  # noqa: PLR0913 - what the workers serve, and where
     family: str = "",
     is_recurrent: bool = False,
     compute_majors: Collection[int | None] = (),
+    settings: ServerSettings | None = None,
+    kv_cache: str | None = None,
 ) -> dict[str, Launch]:
     """Return the flags of a prefill worker and of a decode worker, by ``"prefill"``, ``"decode"``.
 
@@ -809,6 +811,9 @@ def worker_launches(  # noqa: PLR0913 - what the workers serve, and where
         Whether layers of the model keep a state.
     compute_majors
         First numbers of the compute capabilities of both chips.
+    settings, kv_cache
+        What the user says of the server, and the dtype of a cache that is told in a file: for
+        workers that are told of no drafts.
 
     Raises
     ------
@@ -843,7 +848,6 @@ def worker_launches(  # noqa: PLR0913 - what the workers serve, and where
         what = f"{name} has no drafts in a pipeline of a decode worker"
         reject(what, "one stage, or no --prefill")
     moved = _yaml(filled_config(workers.config, input_len=math.ceil(input_len)))
-    text, files = ("", {}) if flags is None else (f" {flags.text}", flags.files)
     environment = workers.recurrent_environment if is_recurrent else ""
     notes: tuple[str, ...] = ()
     if workers.one_backend and len({*compute_majors}) > 1:
@@ -851,12 +855,21 @@ def worker_launches(  # noqa: PLR0913 - what the workers serve, and where
             f"{name} connects workers with one backend of attention alone, and these chips may choose "
             f"others: {workers.one_backend} names one for both",
         )
+    told, keys, _ = setting_words(facts, settings or ServerSettings())
+    if kv_cache in facts.cache_formats:
+        dtype = facts.cache_formats[str(kv_cache)]
+        keys = _joined(keys, filled_config(facts.command.cache_config, value=dtype))
+    groups = facts.command.groups_config if placement.attention_data_parallel > 1 else {}
+    text, files = (shell_line(told), {}) if flags is None else (flags.text, flags.files)
     found = {}
     for role, words in (("prefill", workers.prefill), ("decode", workers.decode)):
-        line, own = f"{shell_line(words)}{text}", files
+        line, own = f"{shell_line(words)} {text}".strip(), files
         if workers.config:
-            drafted = "".join(files.values()) if role == "decode" else ""
-            line, own = shell_line(words), {f"{role}.yaml": drafted + moved}
+            # Prompts are computed by all devices together.
+            stated = {**keys, **groups} if role == "decode" else keys
+            said = "".join(files.values()) if role == "decode" else ""
+            said = said or (_yaml(stated) if stated else "")
+            line, own = shell_line(words), {f"{role}.yaml": said + moved}
         found[role] = Launch(server, facts.name, line, own, notes, environment)
     return found
 
