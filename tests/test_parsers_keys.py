@@ -303,12 +303,15 @@ def test_positions_reach_as_far_as_they_are_scaled(keys: Config, reached: int | 
 
 
 def test_requests_beyond_the_positions_of_a_model_are_told() -> None:
-    assert load_model("meta-llama/Llama-3.2-1B-Instruct").positions == 131072  # as published
+    llama = load_model("meta-llama/Llama-3.2-1B-Instruct")
+    assert llama.positions == 131072  # as published
     qwen = load_model("Qwen/Qwen3-8B")  # 40960 of them
     chip = engine_setup(load_hardware("b200"), "vllm", None, None)
     one = np.array([1.0])
     notes = [[*memory_notes(qwen, chip, np.array([n]), one)] for n in (40960.0, 40961.0)]
-    assert [["40960 tokens" in note for note in told] for told in notes] == [[], [True]]
+    notes += [[*memory_notes(llama, chip, np.array([40961.0]), one, drafting=qwen)]]
+    said = [["40960 tokens" in note for note in told] for told in notes]
+    assert said == [[], [True], [True]]
 
 
 # --- configs that transformers 5.23 has read and saved again --------------------------------------

@@ -1480,11 +1480,23 @@ def option_notes(model: Architecture, options: Options) -> Iterator[str]:
         yield f"recurrent state priced as {options.state_dtype} instead of {model.state_dtype}"
 
 
-def position_notes(model: Architecture, tokens: float) -> Iterator[str]:
+def position_notes(
+    model: Architecture, tokens: float, drafting: Architecture | None = None
+) -> Iterator[str]:
     """Yield a note where a request has more tokens than the model has positions.
 
+    Parameters
+    ----------
+    model
+        What is served.
+    tokens
+        Of a request.
+    drafting
+        The draft model, if there is one.
+
     Source
-        vLLM 0.33.0 ``config/model.py``, ``_get_and_verify_max_len``, which refuses more.
+        vLLM 0.33.0 ``config/model.py``, ``_get_and_verify_max_len``, which refuses more, and
+        ``config/vllm.py``, ``_limit_max_model_len_to_draft``.
 
     Examples
     --------
@@ -1497,10 +1509,22 @@ def position_notes(model: Architecture, tokens: float) -> Iterator[str]:
             f"{model.name} has positions for {model.positions} tokens, and {plain_number(tokens)} are "
             f"asked about: most servers refuse such requests unless its config is changed"
         )
+    if drafting is not None and drafting.positions is not None and tokens > drafting.positions:
+        yield Urgent(
+            f"the draft model {drafting.name} has positions for {drafting.positions} tokens, and "
+            f"{plain_number(tokens)} are asked about: a server refuses such requests where it drafts "
+            f"with it, or drafts nothing for them"
+        )
 
 
 def memory_notes(
-    model: Architecture, setup: Setup, contexts: Array, batches: Array, longest: float = 0.0
+    model: Architecture,
+    setup: Setup,
+    contexts: Array,
+    batches: Array,
+    *,
+    longest: float = 0.0,
+    drafting: Architecture | None = None,
 ) -> Iterator[str]:
     """Yield a note with the numbers if points of the grid do not fit the memory, or the model.
 
@@ -1512,6 +1536,8 @@ def memory_notes(
         The axes of the grid.
     longest
         Tokens of requests at their end, of which contexts are means.
+    drafting
+        The draft model, if there is one.
 
     Source
         `specroof.cost.forward`.
@@ -1538,7 +1564,7 @@ def memory_notes(
     textbook = setup.engine.rules == "ideal"
     has = hardware.peak.memory_bytes if textbook else hardware.server_memory_bytes
     context = contexts.max()
-    yield from position_notes(model, max(context, longest))
+    yield from position_notes(model, max(context, longest), drafting)
     options = served_options(model, setup)
     model, beside = divided(model, setup), keeps_input_on_host(setup)
     parts = storage(model, context, options, input_on_host=beside)

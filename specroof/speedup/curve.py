@@ -667,7 +667,7 @@ def _curve_at(
         *acceptance_notes(acceptance, model.name),
         *engine_notes(setup),
         *evidence_notes(deployment, kind, contexts, batches, evidence),
-        *memory_notes(model, setup, contexts, batches, longest),
+        *memory_notes(model, setup, contexts, batches, longest=longest, drafting=drafter.own_model),
     )
     return SpeedupCurve(
         model=model.name,
