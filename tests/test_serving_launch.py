@@ -360,10 +360,11 @@ def test_a_chip_that_a_release_does_not_run_the_checkpoint_on_is_refused(
     name: str, framework: str, weights: str | None, too_old: float, runs: float
 ) -> None:
     model, (server, _, version) = load_model(name), framework.partition("@")
+    options = Options(kv_dtype="fp8") if weights == "fp8 cache" else Options(weight_dtype=weights)
 
     def setup_on(capability: float | None) -> Setup:
         chip = replace(load_hardware("a100"), compute_capability=capability)
-        setup = engine_setup(chip, server, None, Options(weight_dtype=weights))
+        setup = engine_setup(chip, server, None, options)
         return in_server(model, setup, ServerSettings(), version)
 
     with pytest.raises(OptionError, match=f"on no chip of compute capability {too_old:g}"):

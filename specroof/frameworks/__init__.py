@@ -235,8 +235,10 @@ class ChipLimit:
     quantizations, formats
         Models whose checkpoints are quantised so, as configs call it, with most weights in these
         formats; none for all.
-    kernels
-        Models with these classes of kernels, as cores name them.
+    kernels, families
+        Models with these classes of kernels, as cores name them, and models of these families.
+    caches
+        Such models where they cache in these formats; none for all.
     least, capabilities
         Compute capability at least, and its first number; none for all.
     not_vendors, not_architectures
@@ -246,16 +248,21 @@ class ChipLimit:
     quantizations: _Names = ()
     formats: _Names = ()
     kernels: tuple[Annotated[str, KERNELS], ...] = ()
+    families: _Names = ()
+    caches: tuple[Annotated[str, CHOICES["kv_dtype"]], ...] = ()
     least: float = 0.0
     capabilities: tuple[int, ...] = ()
     not_vendors: _Names = ()
     not_architectures: _Names = ()
     source: str
 
-    def limits(self, quantization: str, form: str, kernels: frozenset[str]) -> bool:
+    def limits(
+        self, quantization: str, form: str, cache: str, kernels: frozenset[str], family: str
+    ) -> bool:
         """Return whether a model is of the kind."""
         stored = quantization in self.quantizations and form in (self.formats or (form,))
-        return stored or not kernels.isdisjoint(self.kernels)
+        runs = not kernels.isdisjoint(self.kernels) or family in self.families
+        return (stored or runs) and cache in (self.caches or (cache,))
 
     def allows(self, capability: float) -> bool:
         """Return whether such a model runs on a chip."""

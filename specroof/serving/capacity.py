@@ -484,9 +484,10 @@ def expect_chip(
     form, quantization, told = model.weight_format, model.quantization, setup.options.weight_dtype
     if told is not None and told != form:  # in the place of the checkpoint's
         form, quantization = told, told if told in facts.weights else ""
-    chip = setup.hardware.compute_capability
+    chip, cache = setup.hardware.compute_capability, setup.options.kv_dtype or model.kv_dtype
+    kind = (quantization, form, cache, model.kernels, model.family.removesuffix("_text"))
     for limit in facts.chip_limits:
-        limits = limit.limits(quantization, form, model.kernels)
+        limits = limit.limits(*kind)
         what = f"{quantization} weights" + f" in {form}" * bool(limit.formats)
         made = setup.hardware.architecture
         if is_started and limits and setup.hardware.vendor in limit.not_vendors:
@@ -497,9 +498,12 @@ def expect_chip(
             continue
         if limit.kernels:
             what = f"kernels of {' and '.join(limit.kernels)}"
+        if limit.caches:
+            what = f"{model.name} with a cache in {cache}"
         chips = ", ".join(map(str, limit.capabilities)) or f"from {limit.least:g} on"
         said = f"{facts.name} runs {what} on no chip of compute capability {chip:g}"
-        reject(said, f"compute capabilities {chips}")
+        others = ", or a cache in another format" * bool(limit.caches)
+        reject(said, f"compute capabilities {chips}{others}")
 
 
 def _check_blocks(model: Architecture, setup: Setup, facts: Release) -> None:
