@@ -785,6 +785,25 @@ def test_whose_rules_an_engine_has() -> None:
     assert not any("default" in note for note in room("Qwen/Qwen3-8B", "vllm", **stated).notes)
 
 
+def test_vllm_captures_more_of_gpt_oss() -> None:
+    # model_executor/models/config.py, GptOssForCausalLMConfig: 1024, unless the user says else.
+    for model, told, most in (
+        ("openai/gpt-oss-20b", None, 1024),
+        ("openai/gpt-oss-20b", 64, 64),
+        ("Qwen/Qwen3-8B", None, 512),
+    ):
+        plain = engine_setup(load_hardware("h100"), "vllm", None, None)
+        setup = in_server(load_model(model), plain, ServerSettings(capture=told))
+        assert present(setup.engine.graphs).sizes[-1] == most
+        assert present(setup.server).capture == most
+
+
+def test_prompts_taken_whole_are_profiled_with_all_positions() -> None:
+    # arg_utils.py: max_num_batched_tokens is max_model_len then, 40960 for Qwen3-8B.
+    whole, chunks = (room("Qwen/Qwen3-8B", "vllm", chunk=n).room for n in (0, 40960))
+    assert whole.reserved_bytes == chunks.reserved_bytes
+
+
 def test_prompts_taken_whole() -> None:
     # memory_hook.py: 16384 tokens stand in for chunks, and no prefill is captured.
     found = room("Qwen/Qwen3-8B", "sglang", chunk=0).server

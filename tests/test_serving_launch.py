@@ -96,8 +96,21 @@ def test_what_an_engine_does_not_run_is_refused(
     if "schedule" in shape:
         shape = shape | {"schedule": tuple(map(tuple, shape["schedule"]))}
     shape = shape | {"kernels": frozenset(shape.get("kernels", ()))}
+    shape = shape | {"settings": ServerSettings(**shape.get("settings", {}))}
     line = refusal(OptionError, lambda: launch(planned(kind, **shape), framework))
     assert reads(line, f"…{says}…"), line
+
+
+@pytest.mark.parametrize("kind", ["model", "pard"])
+def test_a_draft_model_of_another_vocabulary_is_refused(kind: str) -> None:
+    # config/speculative.py: verify_equal_vocab_size_if_draft_model, whatever drafts in parallel
+    drafter, model = (
+        load_drafter(f"{kind},accept=0.7,config=Qwen/Qwen3-0.6B"),
+        "MiniMaxAI/MiniMax-M2",
+    )
+    plan = speculation_of(drafter, load_model(model), ((1, 8, 3),), "me/small")
+    line = refusal(OptionError, lambda: launch(plan, "vllm"))
+    assert reads(line, "…no draft model of 151936 tokens beside a model of 200064…")
 
 
 def test_vllm_drafts_up_to_the_modules_of_a_checkpoint_or_a_multiple() -> None:

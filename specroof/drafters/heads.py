@@ -518,9 +518,9 @@ def head_drafter(  # noqa: PLR0913 - the keys of a SPEC
     [None, 15, 7]
     """
     row = HEAD_KINDS[kind]
-    own_model = head if isinstance(head, Architecture) and row.usual is None else None
     if isinstance(head, Architecture):
         head = DraftHead(kind, head, vocab_size=head.vocab_size)
+    own_model = head.model if head is not None and row.usual is None else None
     if head is not None:
         geometry: Geometry = partial(same_for_all, head)
         origin = f"config {head.name}"

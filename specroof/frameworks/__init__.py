@@ -790,6 +790,9 @@ class Release:
     rank_limits
         Whether each group of attention has its own limit of running requests, which the flag says;
         otherwise they share one.
+    chunks_beside_states
+        Whether it takes prompts of models with recurrent layers in chunks alone where it caches
+        prefixes.
     adaptive_verification
         Kinds of which a round may verify fewer drafts where those are unlikely.
     adaptive_steps
@@ -866,6 +869,7 @@ class Release:
     dense_replicas: bool = False
     whole_expert_parallel: bool = False
     rank_limits: bool = False
+    chunks_beside_states: bool = False
     adaptive_verification: _Kinds = ()
     adaptive_steps: tuple[AdaptiveSlot, ...] = ()
     unchecked: bool = False

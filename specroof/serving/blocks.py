@@ -53,6 +53,28 @@ def batch_defaults(hardware: HardwareProfile, facts: BlockRelease) -> tuple[int,
     return limit.running, tokens
 
 
+def pass_tokens(
+    chunk: int | None, hardware: HardwareProfile, facts: BlockRelease, positions: int | None
+) -> int:
+    """Return the tokens of a pass: a chunk, the default, or all positions of whole prompts.
+
+    Source
+        ``engine/arg_utils.py``, ``_set_default_max_num_seqs_and_batched_tokens_args``.
+
+    Examples
+    --------
+    >>> from specroof import load_hardware
+    >>> from specroof.frameworks import release
+    >>> chip, facts = load_hardware("h100"), release("vllm")
+    >>> [pass_tokens(chunk, chip, facts, 40960) for chunk in (None, 0, 2048)]
+    [8192, 40960, 2048]
+    """
+    _, tokens = batch_defaults(hardware, facts)
+    if chunk is None:
+        return tokens
+    return chunk or max(tokens, positions or 0)
+
+
 def _largest_graph(hardware: HardwareProfile, facts: BlockRelease) -> int:
     captured = facts.captured
     is_large = hardware.compute_major in captured.large_compute_majors
@@ -134,6 +156,16 @@ def captured_sizes(
     return sorted(size for size in sizes if size <= min(most, tokens))
 
 
+def stated_capture(told: int | None, place: ServerSite) -> int | None:
+    """Return the largest captured size that the user states, or else the release of a family.
+
+    Source
+        ``model_executor/models/config.py``, ``GptOssForCausalLMConfig``.
+    """
+    facts: BlockRelease = place.facts
+    return facts.captured.by_family.get(place.model.family) if told is None else told
+
+
 #: What a captured size takes besides memory that the sizes share: assumed equal to
 #: what SGLang reserves for its captured prefills.
 _GRAPH_BYTES: Final = 8 * MEBIBYTE
@@ -146,22 +178,24 @@ def resolve(user_settings: ServerSettings, place: ServerSite, verify_len: int = 
         ``engine/arg_utils.py``, ``config/cache.py``, ``config/vllm.py`` (asynchronous scheduling).
     """
     facts: BlockRelease = place.facts
-    running, tokens = batch_defaults(place.hardware, facts)
-    chunk = tokens if user_settings.chunk is None else user_settings.chunk
+    running, default = batch_defaults(place.hardware, facts)
+    chunk = default if user_settings.chunk is None else user_settings.chunk
+    tokens = pass_tokens(chunk, place.hardware, facts, place.model.positions)
     stated = user_settings.running
     if stated is not None and stated > most_running(chunk):
         refuse("running", stated, f"at most the {chunk} tokens of a pass (chunk=)")
-    running = stated or min(running, chunk or tokens)
+    running = stated or min(running, tokens)
     synchronous = facts.memory.synchronous_kinds if user_settings.overlap is None else ()
-    asked = {"running": running, "tokens": chunk or tokens, "verify_len": verify_len}
-    fixed = facts.captured.by_family.get(place.model.family)
+    fixed = stated_capture(None, place)
     server = place.server(
         user_settings,
         memory_frac=facts.memory.memory_frac,
         running=running,
-        capture=min(fixed, chunk or tokens)
+        capture=min(fixed, tokens)
         if fixed
-        else largest_captured(place.hardware, facts, **asked),
+        else largest_captured(
+            place.hardware, facts, running=running, tokens=tokens, verify_len=verify_len
+        ),
         overlap=place.kind not in synchronous,
         chunk=chunk,
         mixed=True,
@@ -549,14 +583,13 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     need = _whole_chunks(need)
     memory = need.hardware.server_memory_bytes
     drafts = np.asarray(verify_len, dtype=np.float64) - 1.0
-    usual, tokens = batch_defaults(need.hardware, need.facts)
-    asked = {"tokens": server.chunk or tokens, "running": server.running or usual}
+    usual, _ = batch_defaults(need.hardware, need.facts)
+    tokens = pass_tokens(server.chunk, need.hardware, need.facts, need.model.positions)
+    asked = {"tokens": tokens, "running": server.running or usual}
     place = need.placement
     devices = place.group_size if need.facts.dense_in_groups else place.tensor_parallel
     peak = activation_bytes(need.model, devices=devices, **asked)
-    stated = server.stated.capture
-    stated = need.facts.captured.by_family.get(need.model.family) if stated is None else stated
-    graphs = _graph_bytes(stated, need, drafts + 1.0, **asked)
+    graphs = _graph_bytes(stated_capture(server.stated.capture, need), need, drafts + 1.0, **asked)
     reserved = (1 - server.memory_frac) * memory + peak + graphs
     pool = memory - reserved - need.weight_bytes
     block, padded = _block_tokens(server, need)

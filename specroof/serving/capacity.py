@@ -119,7 +119,8 @@ def room_share(
 
 def _captured(setup: Setup, server: Server) -> list[int]:
     facts: BlockRelease = setup.release  # type: ignore[assignment]  # by its rules
-    tokens = server.chunk or blocks.batch_defaults(setup.hardware, facts)[1]
+    # The tokens of a pass, when prompts are taken whole, are more than sizes are captured for.
+    tokens = blocks.pass_tokens(server.chunk, setup.hardware, facts, None)
     return blocks.captured_sizes(setup.hardware, facts, server.capture, tokens=tokens)
 
 

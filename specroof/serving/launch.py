@@ -584,6 +584,11 @@ def _refuse_parts(plan: Speculation, facts: Release) -> None:
         reject(
             f"kv_dtype is {plan.kv_cache}, and {name} {refused}", f"{plan.activation_dtype}, or fp8"
         )
+    told = plan.settings
+    whole = facts.chunks_beside_states and plan.is_recurrent and told.chunk == 0
+    if whole and told.prefix_cache is not False:
+        what = f"{name} caches no prefixes of {plan.family} where it takes prompts whole"
+        reject(what, "prefix-cache=off, or chunk= of some tokens")
     if plan.kind == "mtp" and plan.weights == YOUR_DRAFT_MODEL != plan.draft_model:
         reject(
             "the model's checkpoint has no layers for mtp to draft with",
