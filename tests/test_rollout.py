@@ -227,12 +227,18 @@ def test_a_drafter_is_trained_anew_where_drift_loses_more_than_training() -> Non
         assert every == (best + 1 if means_s[best] < alone_s else None)
     step_s = one.makespan_s[0] + takes_s[0]  # half of a step is no rollout
     assert anew.step_share == pytest.approx([one / (step_s + one) for one in anew.seconds])
-    halves = 0.5 ** (np.arange(0, 40, 1e-3) + 5e-4) * 1e-3 * anew.least_half_life_steps[1]
-    assert halves.sum() * (takes_s[-1] - takes_s[0]) == pytest.approx(anew.seconds[1], rel=1e-4)
+    # What is won halves step by step, in steps that are whole; the first one may pay for all.
+    for seconds, steps in zip(anew.seconds, anew.least_half_life_steps, strict=True):
+        left = 0.5 ** (np.arange(4000) / steps) if steps else np.eye(1, 4000)[0]
+        won_s = left.sum() * (takes_s[-1] - takes_s[0])
+        assert won_s == pytest.approx(seconds) if steps else won_s >= seconds
     few, many = (asked(**drifts, retraining_samples=n) for n in (1, 100_000))
     assert f"pays every {present(few.drafters[0].retraining.every[1])} steps" in str(few)
     assert many.drafters[0].retraining.every == (None,) * 3
     assert "does not pay" in str(many)
+    assert few.drafters[0].retraining.least_half_life_steps == (0.0,) * 3
+    assert "first step wins pays for it" in str(few)
+    assert "within 0 steps" not in str(few)
     # Nothing is lost, the share is not known, or there is nothing to train.
     kept = asked(accept_length=[2.8, 2.8])
     still = kept.drafters[0].retraining

@@ -367,7 +367,8 @@ class Retraining:
     every
         Steps after which training anew loses least time; None where it loses more than the drift.
     least_half_life_steps
-        Half-life of the loss by drift, below which training anew never pays; None without a loss.
+        Half-life of the loss by drift, below which training anew never pays; 0 where the first step
+        pays for it, None without a loss.
     """
 
     samples: int
@@ -695,9 +696,26 @@ def _retraining(
         step_s = plain_s * (1 / job.step_share - 1) + float(takes_s[0])
         shares = tuple(trained_s / (step_s + trained_s) for trained_s in seconds)
     if slower_s > 0:
-        # Losses that halve every h steps come to h / ln 2 times the first one.
-        half_lives = tuple(math.log(2) * trained_s / slower_s for trained_s in seconds)
+        half_lives = tuple(_least_half_life(trained_s / slower_s) for trained_s in seconds)
     return Retraining(job.samples[0], tuple(seconds), shares, tuple(every), half_lives)
+
+
+def _least_half_life(cost: float) -> float:
+    r"""Return the half-life in steps, below which what training anew wins never comes to its cost.
+
+    .. math:: \sum_{i \ge 0} 2^{-i / h} = \frac{1}{1 - 2^{-1 / h}} = c
+
+    Parameters
+    ----------
+    cost
+        c: of training anew, over what it wins in the first step.
+
+    Examples
+    --------
+    >>> _least_half_life(2.0), _least_half_life(0.9)  # 1 + 1/2 + 1/4 + …; less than the first step
+    (1.0, 0.0)
+    """
+    return -math.log(2) / math.log1p(-1 / cost) if cost > 1 else 0.0
 
 
 def _step(one: Outcomes, kept: int, length: float, share: float | None) -> RolloutStep:
@@ -880,7 +898,11 @@ def retraining_line(name: str, anew: Retraining) -> str:
         parts.append(f"pays every {often} steps ({soon} to {late or 'never'})")
     if anew.least_half_life_steps is not None:
         low, steps, high = (f"{value:.3g}" for value in anew.least_half_life_steps)
-        parts.append(f"never pays where what it wins halves within {steps} steps ({low} to {high})")
+        wins = f"never pays where what it wins halves within {steps} steps ({low} to {high})"
+        if steps == "0":
+            wins = "after the last of them, what its first step wins pays for it"
+            wins += f" (or never, if that halves within {high} steps)" * (high != "0")
+        parts.append(wins)
     return "; ".join(parts)
 
 
