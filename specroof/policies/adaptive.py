@@ -350,7 +350,9 @@ def adaptive_verification(
     10
     """
     batch = costs.batch_size
-    rounds = _drawn(costs, survival, known, n_rounds, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    # The second draw: the rounds that other policies are scored on, which the first ones tune.
+    _, rounds = (_drawn(costs, survival, known, n_rounds, rng) for _ in range(2))
     shape = (len(rounds.worth), batch * draft_len)
     worth = rounds.worth[..., :draft_len].reshape(shape)
     survived = rounds.survived[..., :draft_len].reshape(shape)

@@ -198,6 +198,8 @@ class Adaptive(OfDrafter):
     def total_gain(self, policy: str) -> tuple[float, float]:
         """Return a policy's gain in tokens over all loads, and its standard error.
 
+        The same dice are thrown at every load, so that errors add up.
+
         Parameters
         ----------
         policy
@@ -207,7 +209,7 @@ class Adaptive(OfDrafter):
         fixed = np.array([row.weight * row.tokens_per_s / (1.0 + row.gain) for row in rows])
         gains, errors = (np.array([getattr(row, name) for row in rows]) for name in _GAINS)
         made = fixed.sum()
-        return float(fixed @ gains / made), float(np.linalg.norm(fixed * errors) / made)
+        return float(fixed @ gains / made), float(fixed @ errors / made)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as the object that ``--json`` prints."""
@@ -491,7 +493,7 @@ _MEANING: Final = {
     "sequence confidence": "the drafts that are sure enough, chosen each round",
     VERIFICATION: "vLLM's enable_adaptive_verification: all is drafted, the likeliest is verified",
     STEPS: "SGLang's --speculative-adaptive with its default steps: by batch and mean acceptance",
-    "oracle": "drafts that will be accepted, as far as they pay: no policy can beat it",
+    "oracle": "drafts that will be accepted, as far as they pay: the most that foresight brings",
 }
 
 
