@@ -19,6 +19,7 @@ from specroof import (
     predict,
     speedup_curve,
 )
+from specroof.acceptance.published import load_profiles
 from specroof.architecture.base import Routing
 from specroof.arrays import Array
 from specroof.cost import ForwardPass
@@ -552,6 +553,24 @@ def test_rounds_of_an_answer_are_the_mean_over_lengths(tokens: int, first: int) 
         assert found.mean() == pytest.approx(np.mean(rounds))
     assert answer_rounds(1, [1.0, 3.0]).tolist() == [0, 0]  # not decoded
     assert answer_rounds(2, 4.0) == 1
+
+
+def test_rounds_of_unequal_length_end_answers_later_as_the_docstring_says() -> None:
+    # Every way to end an answer of 256 later tokens, for all published acceptance.
+    later, expected = list[float](), list[float]()
+    for profile in load_profiles():
+        survival = [*profile.acceptance().survival(np.arange(profile.draft_len + 1)), 0.0]
+        shares = -np.diff(survival)  # of rounds with 1, 2, … tokens
+        rounds = [0.0]
+        for _ in range(256):
+            behind = rounds[: -len(shares) - 1 : -1]  # a round that ends the answer leaves none
+            rounds.append(1.0 + float(shares[: len(behind)] @ behind))
+        tokens = np.arange(1, len(shares) + 1)
+        mean = shares @ tokens
+        later.append(rounds[256] - float(answer_rounds(257, mean)))
+        expected.append(float(shares @ tokens**2 / mean**2 - 1) / 2)
+    assert np.mean(np.abs(np.subtract(later, expected))) < 0.01  # rounds in step with 256 differ
+    assert (np.mean(later), max(later)) == pytest.approx((0.22, 0.95), abs=0.01)
 
 
 @given(st.integers(1, 12), st.integers(1, 30))

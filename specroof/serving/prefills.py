@@ -60,7 +60,10 @@ def answer_rounds(output_len: npt.ArrayLike, tokens_per_round: npt.ArrayLike) ->
     Counts
         the last round, which an answer leaves half used on average.
     Ignores
-        that rounds of very different lengths end answers later: a tenth of a round at most.
+        that rounds of many tokens are likelier to be the last: answers take
+        :math:`\sigma^2 / 2 N^2` rounds more, with σ the deviation of the tokens of a round. Over
+        the bundled profiles that is 0.22 on average (0.4% of 256 tokens with 4 a round) and 0.95 at
+        most (look-ups).
     Source
         Counting: the mean of :math:`\lceil (L - 1) / N \rceil` over lengths, for whole N.
 
