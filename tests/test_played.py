@@ -622,6 +622,15 @@ def test_dice_commit_tokens_as_often_as_the_survival_curve_says() -> None:
     assert drafted.end_s[1] > alone.end_s[1]
 
 
+@pytest.mark.parametrize(("tokens", "rounds"), [(1, 1.0), (2, 1.1), (5, 1.4), (9, 1.8)])
+def test_answers_of_less_than_a_round_end_in_one_where_its_drafts_are_accepted(
+    tokens: int, rounds: float
+) -> None:
+    # Each token before the last ends its round with a chance of 0.1, while drafts are left.
+    survival = tuple((0.9 ** np.arange(1, 9)).tolist())
+    assert played_rounds(survival, tokens, 10_000, 3).mean() == pytest.approx(rounds, abs=0.01)
+
+
 def test_dice_change_nothing_where_nothing_is_drawn() -> None:
     prices = drawn_prices(np.random.default_rng(2))
     requests = open_loop(Workload(60, 40), 4.0, 50, length_range=(0.2, 1.0), seed=4)

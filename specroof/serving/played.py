@@ -772,6 +772,10 @@ def steady_rounds(
         place += 1
 
 
+#: Answers of so many of the longest rounds have their expected rounds counted out.
+_COUNTED_ROUNDS: Final = 4
+
+
 @lru_cache(maxsize=32)  # a search plays the same requests at many loads
 def _drawn_rounds(tokens_of_each: bytes, survival: tuple[float, ...], seed: int) -> Array:
     r"""Return how many rounds it takes each request to commit its tokens.
@@ -779,14 +783,13 @@ def _drawn_rounds(tokens_of_each: bytes, survival: tuple[float, ...], seed: int)
     As many rounds at once as cannot commit too much, however the dice fall. Requests differ as the
     dice say; all rounds are as many as are expected, so that no seed gains more than another:
 
-    .. math:: m(L) \approx L / \mu + (E[c^2] - \mu) / (2 \mu^2)
+    .. math:: m(L) = 1 + \sum_c p_c \, m(L - c) \approx L / \mu + (E[c^2] - \mu) / (2 \mu^2)
 
-    of rounds that commit c tokens, μ on average.
+    of rounds that commit c tokens with probability p, μ on average, and m = 0 up to 0.
 
     Ignores
-        what this asymptote of m(L) = 1 + Σ p_c m(L - c), m = 0 up to 0, is off for few tokens: a
-        tenth of a round; a third where nearly all rounds commit alike, of which it is the mean
-        over lengths.
+        what the asymptote, which is for `_COUNTED_ROUNDS` of the longest rounds and more, is off: a
+        fifth of a round where nearly all rounds commit alike, of which it is the mean over lengths.
     Source
         Renewal theory (Feller 1968, volume 1, chapter XIII); counting.
     """
@@ -801,6 +804,12 @@ def _drawn_rounds(tokens_of_each: bytes, survival: tuple[float, ...], seed: int)
         rounds[going] += batch
     mean, least = chances @ lengths, np.ceil(wanted / lengths[-1])
     expected = wanted / mean + (chances @ lengths**2 - mean) / (2 * mean**2)
+    few = wanted < _COUNTED_ROUNDS * len(lengths)
+    counted = [0.0]
+    for _ in range(int(wanted[few].max(initial=0))):
+        behind = counted[: -len(lengths) - 1 : -1]  # a round that ends the answer leaves none
+        counted.append(1.0 + float(chances[: len(behind)] @ behind))
+    expected[few] = np.take(counted, wanted[few].astype(np.intp))
     whole = np.clip(expected, least, wanted).sum() / max(rounds.sum(), 1.0)
     drawn = np.diff(np.rint(np.cumsum(rounds * whole)), prepend=0.0)
     return np.asarray(np.clip(drawn, least, wanted))
