@@ -407,6 +407,8 @@ def bottlenecks(point: RoundBreakdown) -> dict[str, float]:
         than a plain step; ``drafting``: it takes no time; ``acceptance``: every draft is
         accepted; ``prefill``: prompts take no time.
 
+    Ignores
+        that a round of more requests takes longer: ``memory`` is the most that room can bring.
     Source
         One part taken away at a time, after Amdahl 1967, AFIPS 30, 483-485.
 
