@@ -292,6 +292,13 @@ def test_a_pool_of_decode_workers_is_for_rounds() -> None:
         drafter=load_drafter("mtp,accept=0.8"),
     )  # fmt: skip
     assert long.server.memory_frac == round(1 - (512 + 24576 + 128 + 512) / 102400, 3)
+    # Each length keeps what it needs: 8 positions of 256 requests are 2048 tokens.
+    both = served_room(
+        Deployment(model, setup), context_len=4096, verify_len=[8, 64],
+        drafter=load_drafter("mtp,accept=0.8"),
+    ).room  # fmt: skip
+    (more,) = np.diff(both.reserved_bytes) / 2**20
+    assert more == pytest.approx((0.9 - long.server.memory_frac) * (102400 - 0.4 * 1024))
     # The block of DFlash is told otherwise: its positions are not known yet (memory_hook.py:287).
     block = served_room(
         Deployment(load_model("Qwen/Qwen3-8B"), setup), context_len=4096, verify_len=64,

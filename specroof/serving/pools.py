@@ -12,7 +12,7 @@ import numpy as np
 from specroof.architecture.base import LATENT_KERNELS
 from specroof.architecture.compressed import window_and_rings
 from specroof.architecture.model import Architecture, VisionTower
-from specroof.arrays import Array
+from specroof.arrays import Array, distinct
 from specroof.frameworks import PoolRelease
 from specroof.hardware.engine import Server, ServerSettings
 from specroof.serving.room import MemoryPlan, MemoryRequest, ServerSite
@@ -282,7 +282,7 @@ def state_ratio(server: Server, release: PoolRelease) -> int:
 def state_pool(  # noqa: PLR0913 - figures by name
     server: Server,
     release: PoolRelease,
-    rest_bytes: float,
+    rest_bytes: Array | float,
     state_bytes: float,
     draft_tokens: Array,
     *,
@@ -369,6 +369,19 @@ def _replay_bytes(need: MemoryRequest) -> tuple[float, float]:
     return slot * tokens / ways, request * tokens / ways
 
 
+def _static_frac(server: Server, need: MemoryRequest, verify_len: Array) -> Array:
+    """Return the share of the memory, for each number of positions of a verification.
+
+    A worker that decodes alone keeps memory for those that it is told of.
+    """
+    found = np.full(verify_len.shape, server.memory_frac)
+    if need.kind is not None and need.decodes_only:
+        for positions in distinct(verify_len):
+            told = resolve(server.stated, need, int(np.ceil(positions)))
+            found[verify_len == positions] = told.memory_frac
+    return found
+
+
 def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Array) -> MemoryPlan:
     """Return the room for requests of `context_len`; `verify_len` is 1 for plain decoding.
 
@@ -390,9 +403,10 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
     facts: PoolRelease = need.facts
     reads_images = _reads_images(need.model, facts)
     images = facts.memory.image_cache_mib * MEBIBYTE if reads_images else 0.0
-    rest = server.memory_frac * free - need.weight_bytes - images
     shape = np.broadcast_shapes(context_len.shape, verify_len.shape)
     verify = np.broadcast_to(verify_len, shape)
+    static = _static_frac(server, need, verify)
+    rest = static * free - need.weight_bytes - images
     # Tokens that are allocated ahead of a step: `get_alloc_reserve_per_decode`.
     ahead = verify * (2 if need.kind is not None and server.overlap else 1)
     held = context_len + ahead
@@ -438,7 +452,7 @@ def room(server: Server, need: MemoryRequest, context_len: Array, verify_len: Ar
         least = np.maximum(slots * (1 + 1 / share), slots + one)
     return MemoryPlan(
         memory_bytes=memory,
-        reserved_bytes=memory - server.memory_frac * free + images,
+        reserved_bytes=memory - static * free + images,
         state_pool_bytes=states,
         cache_pool_bytes=caches,
         state_bytes=np.asarray(own * (ratio + copies) + replay_request),
