@@ -6,9 +6,9 @@ command that each page prints is read back from the text, and judged
 - by vLLM: its argument parser, and ``SpeculativeConfig`` with all its checks. In the place of
   ``ModelConfig``, which imports the model's code, stands the checkpoint's config, changed for a
   draft model as vLLM changes it.
-- by SGLang: ``prepare_server_args``, its argument parser, and ``handle_speculative_decoding``, its
-  checks of speculation, on a device that is said to be CUDA with pages of one token. Its rules for
-  single families of models (``deepseek_v4_hook.py``) are not run.
+- by SGLang: ``prepare_server_args``, its argument parser, and ``resolve_once``, all its rules and
+  checks, on a B200 that is none. What they resolve to must be what the advice counts on: share of
+  the memory, chunk, draft tokens.
 
 Nothing is started, and TensorRT-LLM's files are not judged. The engines are unpacked wheels; the
 interpreter that judges needs what they import (torch, transformers, …), and ``--stub-vllm`` and
@@ -149,7 +149,17 @@ def drawn(rng: random.Random, folder: Path) -> dict[str, Any]:
     if not config:
         why = "drafting is off" if config == "" else answer.warnings[0]
         return found | {"why": why}
-    return found | {"command": _command(answer.text()), "files": answer.chips[0].files}
+    chip = answer.chips[0]
+    rules = chip.prediction.limits[chip.plan.chosen].drafting.server
+    groups = chip.setup.placement.attention_data_parallel
+    counted = {
+        "max_running_requests": rules.running,
+        "mem_fraction_static": round(rules.memory_frac, 3),
+        "chunked_prefill_size": rules.chunk // groups or -1,
+    }
+    mib = round(chip.setup.hardware.server_memory_bytes / 2**20)
+    files = {"files": chip.files, "counted": counted, "memory_mib": mib}
+    return found | {"command": _command(answer.text())} | files
 
 
 def _command(page: str) -> str:
@@ -316,15 +326,35 @@ def judge_vllm(asked: list[dict[str, Any]]) -> list[str]:  # noqa: C901 - stand-
     return [_said(check, case) for case in asked]
 
 
+def _on_b200(memory_mib: int) -> None:
+    """Let SGLang see a B200: in its table of facts, and in all modules that asked by name."""
+    from sglang.srt.runtime_context import _PlatformOverride
+
+    facts: dict[str, Any] = dict.fromkeys(("is_hip", "is_sm90", "is_sm120", "is_sm110"), False)
+    facts |= dict.fromkeys(("is_cuda", "is_sm100", "is_sm100_or_sm110", "is_blackwell"), True)
+    facts |= {"is_hopper_with_cuda_12_3": False, "has_flashinfer": True, "device_sm": 100}
+    _PlatformOverride(**facts, device_capability=(10, 0)).install()
+    named = {"is_cuda": True, "get_device_memory_capacity": memory_mib, "get_device_sm": 100}
+    named |= {"is_sm100_supported": True, "is_blackwell_supported": True}
+    for module in [*sys.modules.values()]:
+        if module.__name__.startswith("sglang.") and not isinstance(module, _Package):
+            for name in named.keys() & vars(module).keys():
+                setattr(module, name, lambda *_, found=named[name], **__: found)
+
+
 def judge_sglang(asked: list[dict[str, Any]]) -> list[str]:
     """Return what SGLang says of each command."""
-    from sglang.srt.arg_groups.speculative_hook import handle_speculative_decoding
+    from sglang.srt.arg_groups.overrides import resolved_view
     from sglang.srt.configs import model_config
     from sglang.srt.layers import quantization
     from sglang.srt.server_args import prepare_server_args
 
     # Known on CUDA, which this interpreter has not.
     quantization.QUANTIZATION_METHODS["mxfp4"] = quantization.Mxfp4Config
+    # What rules import, they import before the device is said to be another one.
+    plain = str(Path(asked[0]["folder"]).parents[1] / "Qwen/Qwen3-8B")
+    prepare_server_args(["--model-path", plain, "--device", "cuda"]).resolve_once()
+    _on_b200(asked[0]["memory_mib"])
 
     def check(case: dict[str, Any]) -> None:
         words = shlex.split(case["command"])
@@ -333,8 +363,17 @@ def judge_sglang(asked: list[dict[str, Any]]) -> list[str]:
             for name, text in case["files"].items():
                 Path(name).write_text(text, encoding="utf-8")
             words = ["--model-path", case["folder"], *words[STARTS["sglang"][1] :]]
-            args = prepare_server_args([*words, "--device", "cuda", "--page-size", "1"])
-            handle_speculative_decoding(args)
+            args = prepare_server_args([*words, "--device", "cuda"])
+            args.resolve_once()
+        found, counted = resolved_view(args), case.get("counted", {})
+        differs = {
+            name: f"{value} is {round(getattr(found, name), 3)}"
+            for name, value in counted.items()
+            if found.max_running_requests == counted["max_running_requests"]
+            and value != round(getattr(found, name), 3)
+        }
+        if differs:
+            raise ValueError(differs)
         if args.speculative_algorithm == "STANDALONE":
             path = Path(args.speculative_draft_model_path) / "config.json"
             raw = json.loads(path.read_text(encoding="utf-8"))
