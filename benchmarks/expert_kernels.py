@@ -13,8 +13,9 @@ it) and prints, chip by chip, what `fitting.kernels` reads; with ``--write`` it 
 
   with E the experts that the device holds; M and F are those of the fullest device where experts
   are spread. The errors are those of models held out: each hidden width, number of experts and top
-  k in turn. Then, of experts that are not spread, how f grows with the rows of each over prompts of
-  up to 16384 tokens: `specroof.hardware.engine.ExpertTile`;
+  k in turn. Then how f grows with the rows of each expert beyond 512 tokens: of 8192 that decode,
+  and, of experts that are not spread, of prompts of up to 16384, as
+  `specroof.hardware.engine.ExpertTile` has it;
 - what a layer of latent attention takes on top of one of grouped queries: the two products that
   absorb its up-projection, one matrix more, and the longer kernel;
 - the floor of a matrix, of which layers with experts have others than those with a dense
@@ -44,7 +45,7 @@ from specroof.architecture.base import WEIGHT_FORMATS, Routing
 from specroof.architecture.experts import distinct_experts, fullest_device
 from specroof.hardware.engine import ExpertTile
 from specroof.hardware.profile import HardwareProfile
-from specroof.latency.pass_seconds import tiled_share
+from specroof.latency.pass_seconds import FULL_TILE, tiled_share
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Table: TypeAlias = dict[str, npt.NDArray[Any]]
@@ -52,11 +53,12 @@ Table: TypeAlias = dict[str, npt.NDArray[Any]]
 SOURCE: Final = "aiconfigurator-core 0.12.0, https://pypi.org/project/aiconfigurator-core/0.12.0"
 FRAMEWORK: Final = "trtllm"
 #: Kernels that it runs and tables of others time. Experts in fp8 blocks on Blackwell are
-#: TRTLLM-Gen's from 1.2 on: 0.050 ms (DeepSeek-R1 on 8 B200, 4 tokens) where DeepGEMM, of its own
-#: table and of former releases, takes 0.134. Those in mxfp4 on Hopper are Triton's, of which its
-#: own table has no tensor-parallel parts. Those in nvfp4 on Blackwell are TRTLLM-Gen's, which its
-#: own tables of B300 and GB300 lack: the same kernel takes 0.95 to 0.98 of its time on B200 and
-#: GB200 there, and CUTLASS's, which they have, 1.6 to 2.2 times as long as it.
+#: TRTLLM-Gen's from 1.2 on, too: 0.050 ms (DeepSeek-R1 on 8 B200, 4 tokens) where DeepGEMM, of its
+#: own table and of former releases, takes 0.134. Spread over 8, 1024 tokens take DeepGEMM 0.287 ms
+#: and TRTLLM-Gen 0.457: servers are taken to run the faster one. Those in mxfp4 on Hopper are
+#: Triton's, of which its own table has no tensor-parallel parts. Those in nvfp4 on Blackwell are
+#: TRTLLM-Gen's, which its own tables of B300 and GB300 lack: the same kernel takes 0.95 to 0.98 of
+#: its time on B200 and GB200 there, and CUTLASS's, which they have, 1.6 to 2.2 times as long as it.
 BLOCKS = ("fp8", "sglang", "sglang_flashinfer_trtllm_moe")
 GENERATED: Final = "moe_torch_flow_min_latency"
 MXFP4 = ("fp4", "vllm", "vllm_gptossmxfp4moe_triton_oaitritonmxfp4expertsmonolithic")
@@ -85,11 +87,15 @@ WITHOUT_FP4: Final = ("w4a16_mxfp4",)
 ROUTING: Final = "power_law_1.01"
 #: Tokens routed by a power law visit as many experts as so many unrelated ones.
 EXPONENT: Final = 0.909
-#: The most tokens; the fewest experts and rows of a device's part of one.
-TOKENS, EXPERTS, WIDTH = 512, 32, 128
-#: The most tokens of prompts. With those of experts that are spread by a power law, where a device
-#: has most of them, models held out are 12 to 57 % off at the median, not 6 to 38.
-PROMPT: Final = 16384
+#: Tokens that the curve is fitted to, its growth as requests decode, and that over prompts: more
+#: than the first number, and no more than the second.
+FEW: Final = (0, 512)
+DECODED: Final = (512, 8192)
+#: Of prompts with experts that are spread by a power law, where a device has most of them, models
+#: held out would be 12 to 57 % off at the median, not 6 to 38.
+PROMPTS: Final = (512, 16384)
+#: The fewest experts and rows of a device's part of one.
+EXPERTS, WIDTH = 32, 128
 #: Where fits of tiles start, in rows and share of the peak, and their bounds.
 TILE: Final = (30.0, 0.3)
 TILE_BOUNDS: Final = ((0.1, 0.02), (1e4, 1.0))
@@ -103,9 +109,9 @@ FLOOR_ROWS, FLOOR_WEIGHTS = 8, 3e6
 
 
 def amounts(
-    table: Table, chip: HardwareProfile, dtype: str, *, prompts: bool = False
+    table: Table, chip: HardwareProfile, dtype: str, tokens_of: tuple[int, int]
 ) -> tuple[Floats, Floats]:
-    """Return what decides about timings, and what model they are of.
+    """Return what decides about timings of so many tokens, and what model they are of.
 
     Returns
     -------
@@ -119,11 +125,11 @@ def amounts(
         formats = {name: size for name, size in formats.items() if own != (name in WITHOUT_FP4)}
     width = table["inter_size"] / table["moe_tp_size"]
     kept = np.isin(table["moe_dtype"], [*formats]) & (table["distribution"] == ROUTING)
-    kept &= (table["num_experts"] >= EXPERTS) & (width >= WIDTH) & (table["num_tokens"] <= PROMPT)
-    kept &= (table["num_tokens"] > TOKENS) == prompts
+    kept &= (table["num_experts"] >= EXPERTS) & (width >= WIDTH)
+    kept &= (table["num_tokens"] > tokens_of[0]) & (table["num_tokens"] <= tokens_of[1])
     kept &= ~np.char.endswith(table["kernel_source"].astype(str), "nongated")
     if (
-        prompts or dtype in WEIGHT_ONLY
+        tokens_of == PROMPTS or dtype in WEIGHT_ONLY
     ):  # spread ones fit no such curve: 18 % off at the median, not 12
         kept &= table["moe_ep_size"] == 1
     names = ("num_tokens", "topk", "num_experts", "hidden_size", "moe_ep_size", "latency")
@@ -173,7 +179,7 @@ def fitted(known: Floats) -> Floats:
 
 
 def fitted_tile(curve: Floats, known: Floats) -> Floats:
-    """Return rows and share of the tile that fits prompts best, beside a curve of few tokens."""
+    """Return rows and share of the tile that fits best, beside a curve of few tokens."""
     low, high = np.log(TILE_BOUNDS)
 
     def off(logs: Floats) -> Floats:
@@ -186,7 +192,7 @@ def fitted_tile(curve: Floats, known: Floats) -> Floats:
 def unseen(known: Floats, models: Floats, curve: Floats | None = None) -> dict[str, float]:
     """Return how far off models are that are held out in turn; nothing of fewer than three.
 
-    Of prompts, where a curve is given: it has seen the few tokens of all.
+    Of more tokens, where a curve is given: it has seen the few tokens of all.
     """
     shapes, which = np.unique(models, axis=1, return_inverse=True)
     if shapes.shape[1] < 3:
@@ -217,21 +223,25 @@ def kernels(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the experts of each dtype that was timed, on one chip or several together."""
     for dtype in dtypes:
-        (known, models), (prompts, of_prompts) = (
-            (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        (known, models), *larger = (
+            [np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)]
             for parts in (
-                [amounts(table, chip, dtype, prompts=long) for table, chip in timed]
-                for long in (False, True)
+                [amounts(table, chip, dtype, tokens_of) for table, chip in timed]
+                for tokens_of in (FEW, DECODED, PROMPTS)
             )
         )
         if not known.size:
             continue
         curve = fitted(known)
+        decoded = larger[0][0]
+        decoded[4] = np.maximum(decoded[4] - FULL_TILE, 0.0)
         found = rounded(("floor_s", "expert_s", "memory_frac", "compute_frac"), curve)
-        found |= {"tokens": TOKENS, "timings": known.shape[1]} | unseen(known, models)
-        if prompts.size:
-            tile = rounded(("rows", "compute_frac"), fitted_tile(curve, prompts))
-            found["prompts"] = {"tile": tile, **unseen(prompts, of_prompts, curve)}
+        found |= {"tokens": DECODED[1], "timings": known.shape[1]} | unseen(known, models)
+        names = {"decoded": ("rows", "many_frac"), "prompts": ("rows", "compute_frac")}
+        for (name, fields), (more, of_more) in zip(names.items(), larger, strict=True):
+            if more.size:
+                tile = rounded(fields, fitted_tile(curve, more))
+                found[name] = {"tile": tile, **unseen(more, of_more, curve)}
         yield dtype, found
 
 
@@ -324,7 +334,8 @@ def main() -> None:
             beside = columns(newest(words.folder, place, "moe", server, "moe"))
             own = rows_of(beside, beside["kernel_source"].astype(str) == kernel)
             former = {dtype: experts[dtype]} if blackwell else {}
-            experts |= kernels([(own, chip)], [dtype])
+            either = {key: np.concatenate([table[key], own[key]]) for key in own if key in table}
+            experts |= kernels([(either if blackwell else own, chip)], [dtype])
             if blackwell and GENERATED not in table["kernel_source"]:
                 parts = (
                     rows_of(table, table["moe_dtype"] != "nvfp4"),

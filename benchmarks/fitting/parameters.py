@@ -473,8 +473,15 @@ def _weight_only(engine: EngineProfile, family: str) -> dict[str, ExpertKernel]:
 
 def timed_kernels(kind: type[_Kernel], kernels: Mapping[str, Any]) -> dict[str, _Kernel]:
     """Return timed kernels of a kind, by what the file has them by."""
-    names = [field.name for field in fields(kind)]
-    return {key: kind(**{name: kernel[name] for name in names}) for key, kernel in kernels.items()}
+    names = {field.name for field in fields(kind)}
+    flat = {
+        key: {**kernel, **kernel.get("decoded", {}).get("tile", {})}
+        for key, kernel in kernels.items()
+    }
+    return {
+        key: kind(**{name: kernel[name] for name in names & kernel.keys()})
+        for key, kernel in flat.items()
+    }
 
 
 @cache

@@ -366,8 +366,9 @@ class ExpertKernel:
     .. math:: t = t_0 + E \, t_1 + \lVert m / q, \; c / f \rVert
 
     with E the experts that a device holds, and m and c the seconds at the peaks, which overlap as
-    `EngineProfile.overlap_norm` says. It stands in the place of `EngineProfile.expert_tile` and of
-    the shares of experts in all passes but those over prompts.
+    `EngineProfile.overlap_norm` says. With more than 16 rows an expert, which fill a tile, f rises
+    as that of an `ExpertTile` does by the rows beyond. It stands in the place of
+    `EngineProfile.expert_tile` and of the shares of experts in all passes but those over prompts.
 
     Source
         Least squares of published timings, which the profile names:
@@ -380,9 +381,11 @@ class ExpertKernel:
     memory_frac
         q, share of the memory's bytes/s.
     compute_frac
-        f, share of the peak.
+        f, share of the peak; with a tile that of 16 rows.
     tokens
         The most tokens of a pass that were timed; passes of more say so.
+    rows, many_frac
+        :math:`r_0` and :math:`s_{many}` of its tile; None where f does not rise.
     """
 
     floor_s: Seconds
@@ -390,6 +393,8 @@ class ExpertKernel:
     memory_frac: Share
     compute_frac: Share
     tokens: MeasuredBatch
+    rows: Annotated[float, "expert_rows"] | None = None
+    many_frac: Share | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

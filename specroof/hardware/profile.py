@@ -237,8 +237,9 @@ def scaled(
     >>> scaled(ExpertTile(rows=25, compute_frac=0.5), compute=0.8).compute_frac
     0.4
     """
-    of_arithmetic = ("compute_frac", "kind_compute_frac", "prefill_compute_frac", "few_frac")
-    factors = dict.fromkeys(of_arithmetic, compute)
+    of_engines = ("compute_frac", "kind_compute_frac", "prefill_compute_frac")
+    factors = dict.fromkeys(of_engines, compute)
+    factors |= dict.fromkeys(("few_frac", "many_frac"), compute)
     factors |= dict.fromkeys(("memory_frac", "kind_memory_frac"), memory)
 
     def times(share: Any, factor: float) -> Any:

@@ -22,6 +22,9 @@ from specroof.hardware.engine import (
 from specroof.hardware.profile import DevicePower, HardwareProfile, Interconnect, Placement
 from specroof.units import format_seconds
 
+#: Rows of an expert that fill a tile: its timed kernel takes as long for fewer.
+FULL_TILE: Final = 16.0
+
 # --- Sums over the parts of a pass, and over the parts of each of many ---------------------------
 
 
@@ -798,7 +801,7 @@ def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | flo
     """Return the shares of a device's arithmetic and bandwidth that kernels of a kind reach."""
     kernel = expert_kernel(busy.op, engine, settled=busy.settled)
     if kernel is not None:
-        return kernel.compute_frac, kernel.memory_frac
+        return _kernel_share(kernel, busy.op.rows), kernel.memory_frac
     memory_frac = engine.kind_memory_frac.get(kind, engine.memory_frac)
     sparse = sparse_kernel(busy.op, engine, settled=busy.settled)
     if sparse is not None:
@@ -819,6 +822,14 @@ def _shares(busy: OpWork, kind: str, engine: EngineProfile) -> tuple[Array | flo
     if kind == UNSPLIT and kind not in engine.kind_memory_frac:
         memory_frac = engine.kind_memory_frac.get("attention", memory_frac)
     return reached, memory_frac
+
+
+def _kernel_share(kernel: ExpertKernel, rows: Array | None) -> Array | float:
+    """Return the share of a device's arithmetic that timed experts reach with so many rows each."""
+    if kernel.rows is None or kernel.many_frac is None or rows is None:
+        return kernel.compute_frac
+    tile = ExpertTile(rows=kernel.rows, compute_frac=kernel.many_frac)
+    return tiled_share(tile, np.maximum(rows - FULL_TILE, 0.0), few=kernel.compute_frac)
 
 
 def repeated(latency: PassLatency, times: Array | float) -> PassLatency:
