@@ -471,6 +471,24 @@ def test_timed_experts_have_a_floor(
     assert pass_time(both, setup.engine).work_s.tolist() == pytest.approx(alone)
 
 
+@pytest.mark.parametrize(("tokens", "share"), [(4, 0.5), (64, 0.5), (128, 1 / 1.5)])
+def test_timed_experts_speed_up_beyond_a_tile(tokens: int, share: float) -> None:
+    # Each of 8 experts has a quarter of the tokens; of 32 rows half of 16 more are as few ones.
+    model = toy(Experts(n_experts=8, top_k=2, in_features=8, hidden_features=8))
+    flat = ExpertKernel(floor_s=0.0, expert_s=0.0, memory_frac=1.0, compute_frac=0.5, tokens=512)
+    steep = replace(flat, rows=16.0, many_frac=1.0)
+    found = [
+        model_latency(
+            model,
+            engine_setup(chip(real_engine(expert_kernels={"bf16": kernel})), "real", None, None),
+            ForwardPass(tokens, 1, 0),
+        )
+        for kernel in (flat, steep)
+    ]
+    (flat_s, steep_s) = (float(one.ops[0].compute_s) for one in found)
+    assert steep_s == pytest.approx(flat_s * 0.5 / share, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("chip", "former", "ratio"), [("b300", "b200", 0.96), ("gb300", "gb200", 0.98)]
 )
