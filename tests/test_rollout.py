@@ -404,7 +404,7 @@ def test_steps_of_nemo_rl() -> None:
         assert low < plain_s / generation_s < high
         missed.append(whole_s / fixed.step_speedup / step_s - 1)
     # What is not printed, answers per GPU, is the whole difference: too short at 256, not at 1024.
-    for errors, least, most in ((missed, -0.075, 0.03), (missed_s, -0.145, 0.05)):
+    for errors, least, most in ((missed, -0.075, 0.03), (missed_s, -0.15, 0.05)):
         assert least < min(errors[:2]) <= max(errors[:2]) < 0 < min(errors[2:]) < most
 
 

@@ -604,7 +604,7 @@ def test_a_schedule_of_flags_counts_requests_of_one_worker() -> None:
 
 
 def test_flags_and_limits_are_those_of_one_worker() -> None:
-    asked = ASKED | {"drafters": "eagle3,accept-length=4@6", "output_len": 500}
+    asked = ASKED | {"drafters": "eagle3,accept-length=3.2@6", "output_len": 500}
     asked |= {"concurrency": [1, 8, 32, 64, 128]}
     chip = advise("Qwen/Qwen3-32B", "h100", prefill="2x2", decode="1x4", **asked).chips[0]
     words = shlex.split(chip.worker_launches["vllm"]["decode"].text)

@@ -513,7 +513,7 @@ def test_a_fit_does_not_learn_from_look_ups() -> None:
     [
         missed("5.1 %", "speedup_mean_error", 0, 0.05),
         missed("5.1 %", "speedup_mean_error", 0, 0.045),
-        missed("4.2 %", "speedup_median_error", 0, 0.04),
+        missed("4.0 %", "speedup_median_error", 0, 0.04),
         ("speedup_p90_error", 0, 0.10),
         ("shape_mean_error", 0, 0.04),
         ("verdict_accuracy", 0.96, 1),
@@ -521,7 +521,7 @@ def test_a_fit_does_not_learn_from_look_ups() -> None:
         ("unclear_share", 0, 0.15),
         ("trees_mean_error", 0, 0.08),
         ("drafting_median_error", 0, 0.25),
-        missed("5.02 %", "decode_median_error", 0, 0.05),
+        ("decode_median_error", 0, 0.05),
         ("band80_coverage", 0.75, 0.85),
     ],
 )
