@@ -54,9 +54,9 @@ def batch_defaults(hardware: HardwareProfile, facts: BlockRelease) -> tuple[int,
 
 
 def pass_tokens(
-    chunk: int | None, hardware: HardwareProfile, facts: BlockRelease, positions: int | None
+    chunk: int, hardware: HardwareProfile, facts: BlockRelease, positions: int | None
 ) -> int:
-    """Return the tokens of a pass: a chunk, the default, or all positions of whole prompts.
+    """Return the tokens of a pass: a chunk; of whole prompts all positions, or the default.
 
     Source
         ``engine/arg_utils.py``, ``_set_default_max_num_seqs_and_batched_tokens_args``.
@@ -66,13 +66,10 @@ def pass_tokens(
     >>> from specroof import load_hardware
     >>> from specroof.frameworks import release
     >>> chip, facts = load_hardware("h100"), release("vllm")
-    >>> [pass_tokens(chunk, chip, facts, 40960) for chunk in (None, 0, 2048)]
-    [8192, 40960, 2048]
+    >>> [pass_tokens(chunk, chip, facts, 40960) for chunk in (0, 2048)]
+    [40960, 2048]
     """
-    _, tokens = batch_defaults(hardware, facts)
-    if chunk is None:
-        return tokens
-    return chunk or max(tokens, positions or 0)
+    return chunk or max(batch_defaults(hardware, facts)[1], positions or 0)
 
 
 def _largest_graph(hardware: HardwareProfile, facts: BlockRelease) -> int:
